@@ -77,6 +77,10 @@ fn walk(model: &[u8], allowed: OperatorFilter) -> AuditResult {
     if model.starts_with(b"RTEN") || model.get(4..8) == Some(b"ORTM") {
         return Err(AuditError::Damaged { part: PART });
     }
+    // Nodes that call a function look like those of an unknown operator.
+    if WireFields::of(model).any(|field| matches!(field, Ok((20 | 25, _)))) {
+        return Err(AuditError::Program);
+    }
     let mut graphs = 0;
     for field in WireFields::of(model) {
         match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
@@ -87,7 +91,6 @@ fn walk(model: &[u8], allowed: OperatorFilter) -> AuditResult {
             }
             (8, WireValue::Bytes(set)) => flat_message(set, "operator set", &[2], &[1])?,
             (14, WireValue::Bytes(entry)) => flat_message(entry, "metadata", &[], &[1, 2])?,
-            (20 | 25, _) => return Err(AuditError::Program),
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }

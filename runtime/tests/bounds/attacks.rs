@@ -125,6 +125,18 @@ fn convolution(weight: &[i64], settings: &[crate::model::Setting<'_>]) -> Model 
     model
 }
 
+/// An operator as it was in version 11 of ONNX's.
+fn of_version_11(operator: &str, settings: &[crate::model::Setting<'_>]) -> Model {
+    let mut model = one(operator, settings);
+    model.version = 11;
+    model
+}
+
+/// A convolution by a window of 3 by 3 that pads by itself.
+fn padded_in_front(strides: &[i64]) -> Model {
+    convolution(&[1, 3, 3, 3], &[Ints("strides", strides), Text("auto_pad", "SAME_LOWER")])
+}
+
 /// What folds a large constant out of small ones, and throws it away.
 fn folded() -> Model {
     let mut model = Model::new();
@@ -332,6 +344,14 @@ fn attacks_are_refused_before_an_engine_sees_them() {
         ("window of padding", one("MaxPool", &[Ints("kernel_shape", &[2, 2]), Ints("pads", &[2; 4])]), "does not fit"),
         ("window of -1", one("MaxPool", &[Ints("kernel_shape", &[-1, 2])]), "\"kernel_shape\" of the node"),
         ("unknown padding", one("AveragePool", &[Ints("kernel_shape", &[2, 2]), Text("auto_pad", "x")]), "padding"),
+        ("convolution padded in front", padded_in_front(&[2, 2]), "auto_pad = SAME_LOWER puts an odd pixel"),
+        (
+            "window padded in front",
+            one("AveragePool", &[Ints("kernel_shape", &[2, 2]), Text("auto_pad", "SAME_LOWER")]),
+            "auto_pad = SAME_LOWER puts an odd pixel",
+        ),
+        ("shares of all colours", of_version_11("Softmax", &[]), "it takes several axes together"),
+        ("shares of a plane", of_version_11("LogSoftmax", &[Int("axis", 2)]), "it takes several axes together"),
         ("reshape to 2^63", with("Reshape", &[i64::MIN, 1]), "new shape cannot be inferred"),
         ("reshape to -2", with("Reshape", &[-2, -1]), "new shape cannot be inferred"),
         ("reshape of two open sides", with("Reshape", &[-1, -1]), "new shape cannot be inferred"),
@@ -381,6 +401,21 @@ fn attacks_are_refused_before_an_engine_sees_them() {
         trial.count(1);
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The forms of these operators that rten computes as ONNX Runtime does.
+#[test]
+fn paddings_and_shares_that_are_the_same_to_both_engines_pass() {
+    let mut row = Model::new();
+    row.version = 11;
+    row.node("GlobalAveragePool", &["x"], "mean", &[]).node("Flatten", &["mean"], "row", &[]);
+    let mut high = row.clone();
+    row.node("Softmax", &["row"], "y", &[]);
+    high.node("Softmax", &["mean"], "y", &[Int("axis", 1)]);
+    for model in [row, high, of_version_11("Softmax", &[Int("axis", 3)]), one("Softmax", &[]), padded_in_front(&[1, 1])]
+    {
+        Bounds::of(&model.encode(), &input(8)).unwrap();
+    }
 }
 
 #[test]

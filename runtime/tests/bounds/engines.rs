@@ -212,3 +212,34 @@ fn engines_give_what_was_inferred() {
     assert!(apart.is_empty(), "the engines compute other numbers of the graphs {apart:?}");
     assert!(compared[0] as u64 > graphs, "too few graphs ran");
 }
+
+/// jax2onnx writes flax's norms with sums of squares.
+#[test]
+fn both_engines_reduce_alike() {
+    let images = Array4::from_shape_fn((2, 3, 8, 8), |(picture, plane, y, x)| {
+        ((picture * 7 + plane * 5 + y * 3 + x * 2) % 11) as f32 / 16.0 - 0.3
+    });
+    for (operator, expected) in [
+        ("ReduceL1", images.map_axis(ndarray::Axis(3), |row| row.iter().map(|value| value.abs()).sum::<f32>())),
+        (
+            "ReduceSumSquare",
+            images.map_axis(ndarray::Axis(3), |row| row.iter().map(|value| value * value).sum::<f32>()),
+        ),
+    ] {
+        let mut model = Model::new();
+        model.list("axes", &[-1]).node(operator, &["x", "axes"], "r", &[Int("keepdims", 0)]);
+        model.node("Flatten", &["r"], "y", &[]);
+        model.version = 18;
+        let bytes = model.encode();
+        let check = |encoder: &mut dyn Encoder| {
+            let found = encoder.encode(images.view()).unwrap();
+            let is_near = found.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5);
+            assert!(found.dim() == (2, 24) && is_near, "{operator} in {}: {found} {expected}", encoder.engine());
+        };
+        check(&mut Rten::open(&bytes, &input(8)).unwrap());
+        match Onnx::open(&bytes, &input(8)) {
+            Err(EncodeError::Start(reason)) => orco_trials::skipped(&format!("ONNX Runtime ({reason})")),
+            opened => check(&mut opened.unwrap()),
+        }
+    }
+}

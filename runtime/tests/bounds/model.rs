@@ -9,6 +9,8 @@ pub struct Model {
     last: String,
     /// Sides of the input; -1 leaves one open.
     pub input: Vec<i64>,
+    /// The version of ONNX's operators.
+    pub version: u64,
 }
 
 /// A setting of a node.
@@ -35,7 +37,7 @@ fn value(name: &str, sides: Option<&[i64]>) -> Vec<u8> {
 
 impl Model {
     pub fn new() -> Self {
-        Self { input: vec![-1, 3, 8, 8], ..Self::default() }
+        Self { input: vec![-1, 3, 8, 8], version: 17, ..Self::default() }
     }
 
     /// The name of the newest node's output.
@@ -105,6 +107,6 @@ impl Model {
     pub fn encode(&self) -> Vec<u8> {
         let values = [bytes(11, &value("x", Some(&self.input))), bytes(12, &value(&self.last, None))].concat();
         let graph = [&bytes(2, b"graph"), &self.graph[..], &values].concat();
-        [integer(1, 8), bytes(8, &integer(2, 17)), bytes(7, &graph)].concat()
+        [integer(1, 8), bytes(8, &integer(2, self.version)), bytes(7, &graph)].concat()
     }
 }

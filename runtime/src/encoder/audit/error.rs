@@ -48,7 +48,7 @@ pub enum AuditError {
         node: String,
     },
     /// The model brings functions or steps of training.
-    #[error("it brings functions or steps of training; export it with functions inlined")]
+    #[error("it brings functions or steps of training; write functions out (onnx.inliner.inline_local_functions)")]
     Program,
     /// A tensor makes no sense or is too large.
     #[error("the tensor {tensor:?} {reason}")]
@@ -124,6 +124,10 @@ fn advice(operator: &str) -> &'static str {
              at all"
         }
         "Attention" | "RMSNormalization" | "RotaryEmbedding" => "; export the model with opset_version=18",
+        "com.microsoft.DequantizeLinear" | "com.microsoft.QuantizeLinear" => "; quantise the model to 8 bits",
+        _ if operator.starts_with("com.microsoft.QLinear") => {
+            "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ)"
+        }
         _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
         _ => "",
     }

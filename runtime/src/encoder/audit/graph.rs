@@ -111,9 +111,10 @@ impl Graph {
             input = Some((names.define(called)?, declared(value)?));
         }
         let (input, declared) = input.ok_or(AuditError::Damaged { part: "list of inputs" })?;
+        let version = version(model)?;
         let (mut nodes, mut uses) = (Vec::new(), 0);
         for message in all(message, 1) {
-            let node = node(message, &mut names)?;
+            let node = node(message, version, &mut names)?;
             uses += node.inputs.len();
             if uses > MAX_USES {
                 return Err(AuditError::TooMany { what: "inputs of nodes", limit: MAX_USES });
@@ -131,7 +132,22 @@ impl Graph {
     }
 }
 
-fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> AuditResult<Node> {
+/// The version of ONNX's own operators; the earliest, should the model name several.
+fn version(model: &[u8]) -> AuditResult<u64> {
+    const PART: &str = "operator set";
+    let mut earliest = u64::MAX;
+    for set in all(model, 8) {
+        let domain = bytes(set, 1, PART)?.unwrap_or_default();
+        if let Some(WireValue::Number(version)) = one(set, 2, PART)?
+            && (domain.is_empty() || domain == b"ai.onnx")
+        {
+            earliest = earliest.min(version);
+        }
+    }
+    Ok(earliest)
+}
+
+fn node<'a>(message: &'a [u8], version: u64, names: &mut Names<'a>) -> AuditResult<Node> {
     const PART: &str = "node";
     let entries = |field| {
         let entries: Vec<&[u8]> = all(message, field).take(MAX_ENTRIES + 1).collect();
@@ -148,7 +164,7 @@ fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> AuditResult<Node> {
     let operator = bytes(message, 4, PART)?.unwrap_or_default();
     let operator = str::from_utf8(operator).map_err(|_| AuditError::Damaged { part: PART })?;
     let refused = || AuditError::Operator { node: shown(own), operator: short(operator) };
-    let rule = operators::rule(operator).ok_or_else(refused)?;
+    let rule = operators::rule_in_version(version, operator).ok_or_else(refused)?;
     let given = |name: &&'a [u8]| (!name.is_empty()).then_some(*name);
     let inputs = input_names.iter().map(|name| given(name).map(|name| names.find(name)).transpose());
     let inputs = inputs.collect::<AuditResult<_>>()?;

@@ -8,7 +8,7 @@ use super::call::ShapeRule;
 use super::rules::{elementwise, fill, index, layout, matrix, reduce, window};
 
 /// The operators of layers, of ONNX's own domain, with their shape rules, sorted by name.
-const LAYERS: [(&str, ShapeRule); 77] = [
+const LAYERS: [(&str, ShapeRule); 79] = [
     ("Abs", elementwise::abs),
     ("Add", elementwise::add),
     ("AveragePool", window::pool),
@@ -60,10 +60,12 @@ const LAYERS: [(&str, ShapeRule); 77] = [
     ("QLinearMatMul", matrix::qlinear_matmul),
     ("QuantizeLinear", elementwise::quantize_linear),
     ("Reciprocal", elementwise::transcendental),
+    ("ReduceL1", reduce::reduce),
     ("ReduceL2", reduce::reduce),
     ("ReduceMax", reduce::reduce),
     ("ReduceMean", reduce::reduce),
     ("ReduceSum", reduce::reduce),
+    ("ReduceSumSquare", reduce::reduce),
     ("Relu", elementwise::simple),
     ("Reshape", layout::reshape),
     ("Resize", window::resize),
@@ -141,6 +143,16 @@ fn is_onnx(domain: &str) -> bool {
 /// The shape rule of an operator of ONNX's own domain.
 pub fn rule(operator: &str) -> Option<ShapeRule> {
     [&LAYERS[..], &TABLES, &FOLDABLE].into_iter().find_map(|operators| find(operators, operator))
+}
+
+/// The shape rule of an operator of ONNX's own domain, in a version of that domain.
+pub fn rule_in_version(version: u64, operator: &str) -> Option<ShapeRule> {
+    /// From here on, `Softmax` takes one axis.
+    const ONE_AXIS: u64 = 13;
+    match operator {
+        "LogSoftmax" | "Softmax" if version < ONE_AXIS => Some(elementwise::softmax_of_several_axes),
+        _ => rule(operator),
+    }
 }
 
 fn find(operators: &[(&str, ShapeRule)], operator: &str) -> Option<ShapeRule> {

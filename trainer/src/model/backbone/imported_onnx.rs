@@ -3,8 +3,10 @@
 
 mod adapt;
 mod decompose;
+mod defaults;
 mod fold;
 mod half_precision;
+mod order;
 mod parts;
 mod pixels;
 

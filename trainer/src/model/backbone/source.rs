@@ -291,7 +291,12 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     };
     let name = &input.name;
     let Some(found) = input.sizes() else {
-        return Err(format!("its input {name:?} is of another type (f64, int8?), but must be {WANTED}"));
+        let tensor = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
+        let what = match tensor {
+            Some(tensor) if tensor.shape.is_none() => "declares no shape",
+            _ => "is of another type (f64, int8?)",
+        };
+        return Err(format!("its input {name:?} {what}, but must be {WANTED}"));
     };
     match found[..] {
         [None, Some(3), Some(height), Some(width)] => {
@@ -399,6 +404,9 @@ mod tests {
         let refused = |inputs: &[&ValueInfoProto]| image_sides(&graph(inputs)).unwrap_err();
         assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
         assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is of another type"));
+        let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: None };
+        let shapeless = ValueInfoProto { r#type: Some(TypeProto { tensor_type: Some(tensor_type) }), ..image.clone() };
+        assert!(refused(&[&shapeless]).contains("\"x\" declares no shape, but must be one input"));
         assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));
         assert!(refused(&[&value(FLOAT, &[0, 8, 9, 1])]).contains("has the shape [any, 8, 9, 1]"));
         let row = value(FLOAT, &[0, 640]);

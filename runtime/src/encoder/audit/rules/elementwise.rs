@@ -7,6 +7,10 @@ use crate::encoder::audit::tensor::{DataType, SHORT, TensorType};
 
 const TRAINING: RuleError = RuleError("the model was exported as in training; call model.eval() before the export");
 const INTEGER_DIVISION: RuleError = RuleError("it divides integers by what may be zero");
+const SEVERAL_AXES: RuleError = RuleError(
+    "before version 13 of ONNX's operators it takes several axes together, which not all engines do; convert the model \
+     (onnx.version_converter.convert_version(model, 13))",
+);
 
 /// An output of the first input's type, each of whose elements has this cost.
 fn same_shape(call: &NodeCall<'_>, cost: u64) -> RuleResult {
@@ -22,6 +26,16 @@ pub fn simple(call: &NodeCall<'_>) -> RuleResult {
 /// An exponential or the like.
 pub fn transcendental(call: &NodeCall<'_>) -> RuleResult {
     same_shape(call, FUNCTION_COST)
+}
+
+/// `Softmax` and `LogSoftmax` as they were before version 13 of ONNX's operators: over all axes from one on, by default
+/// the second. rten computes them along that one axis, by default the last; both are the same if the others are of
+/// length 1.
+pub fn softmax_of_several_axes(call: &NodeCall<'_>) -> RuleResult {
+    let input = call.input(0)?;
+    let (first, alone) = (call.axis("axis", 1, input)?, call.axis("axis", -1, input)?);
+    let mut others = input.shape.iter().enumerate().skip(first).filter(|(axis, _)| *axis != alone);
+    if others.any(|(_, side)| *side != 1) { Err(SEVERAL_AXES) } else { transcendental(call) }
 }
 
 /// The input as it is.

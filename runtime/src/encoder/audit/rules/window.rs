@@ -12,6 +12,9 @@ const FINE_RESIZING: RuleError = RuleError(
 );
 const RESIZING: RuleError = RuleError("it resizes in a way that is unknown");
 const WINDOWS: RuleError = RuleError("its window does not fit into the image");
+const LOWER: RuleError = RuleError(
+    "auto_pad = SAME_LOWER puts an odd pixel of padding in front, which not all engines do; write its padding as pads",
+);
 
 /// How many positions a window of the shape `kernel` has along each axis of an image.
 fn places(call: &NodeCall<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> RuleResult<Vec<u64>> {
@@ -28,7 +31,13 @@ fn places(call: &NodeCall<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> Rul
             "NOTSET" | "" => (pads[axis], pads[axis + count]),
             "VALID" => (0, 0),
             "SAME_UPPER" | "SAME_LOWER" => {
-                places.push(side.div_ceil(stride));
+                let steps = side.div_ceil(stride);
+                let reached = steps.saturating_sub(1).saturating_mul(stride).saturating_add(window);
+                // rten puts the odd pixel behind in both cases.
+                if automatic == "SAME_LOWER" && !reached.saturating_sub(side).is_multiple_of(2) {
+                    return Err(LOWER);
+                }
+                places.push(steps);
                 continue;
             }
             _ => return Err(PADDING),

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use orco_runtime::encoder::audit::bounds::check_declared;
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
@@ -12,7 +13,8 @@ use super::parts::{GraphParts, ModelParts, names_of};
 use crate::config::Pooling;
 use crate::model::onnx_proto::attribute_type::{GRAPH, GRAPHS};
 use crate::model::onnx_proto::{
-    DimensionProto, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
+    DimensionProto, FLOAT, NodeProto, ShapeProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, int, ints,
+    node, whole_numbers,
 };
 
 /// Names of what pooling adds begin with this.
@@ -56,18 +58,33 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let model = Bytes::from(model);
     let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
     let mut graph = parts.graph.take().unwrap_or_default();
+    let is_sorted = graph.sort_nodes().map_err(unreadable)?;
     let is_wider = graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     let is_decomposed = graph.decompose().map_err(unreadable)?;
+    let is_written_out = graph.write_defaults().map_err(unreadable)?;
     let is_fewer = graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;
     let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
     let is_pooled = graph.pool_whole_maps(&parts).map_err(unreadable)?;
+    let is_declared = graph.declare_outputs(&parts).map_err(unreadable)?;
     let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
     if is_chosen {
         graph.choose_output(wanted, parts.operators(), is_turned)?;
     }
-    let changes = [is_wider, takes_bytes, is_decomposed, is_fewer, is_turned, is_fixed, is_pooled, is_chosen];
+    let changes = [
+        is_sorted,
+        is_wider,
+        takes_bytes,
+        is_decomposed,
+        is_written_out,
+        is_fewer,
+        is_turned,
+        is_fixed,
+        is_pooled,
+        is_declared,
+        is_chosen,
+    ];
     if !changes.contains(&true) {
         // Bytes that nothing else holds are not copied.
         drop(graph);
@@ -148,7 +165,38 @@ impl GraphParts {
         Ok(is_fixed)
     }
 
-    /// Leaves one output, pooled if wished; maps of a model whose images were turned have their features last, too.
+    /// Declares outputs that are declared without a type or sides, as where somebody cut a classifier, and maps whose sides
+    /// are open, as the audit infers them. Whether there was one.
+    fn declare_outputs(&mut self, parts: &ModelParts) -> Result<bool, DecodeError> {
+        let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
+        let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+        if !outputs.iter().any(is_open) {
+            return Ok(false);
+        }
+        let model = ModelParts { graph: Some(self.clone()), ..parts.clone() };
+        // What cannot be inferred is refused later.
+        let Ok(inferred) = check_declared(&model.encode_to_vec()) else { return Ok(false) };
+        let mut is_declared = false;
+        for ((bytes, value), sides) in self.output.iter_mut().zip(outputs).zip(inferred.outputs) {
+            if is_open(&value) {
+                *bytes = declared(value.name, &sides).encode_to_vec();
+                is_declared = true;
+            }
+        }
+        Ok(is_declared)
+    }
+
+    /// Whether its images are as high as they are wide.
+    fn takes_squares(&self) -> bool {
+        let is_square = |bytes: &Vec<u8>| {
+            let Ok(mut value) = ValueInfoProto::decode(bytes.as_slice()) else { return false };
+            image_dimensions(&mut value).is_none_or(|[_, height, width]| height.dim_value == width.dim_value)
+        };
+        self.input.iter().all(is_square)
+    }
+
+    /// Leaves one output, pooled if wished; maps of a model whose images were turned have their features last, too, unless
+    /// their sides tell.
     fn choose_output(&mut self, wanted: Adaptation<'_>, version: i64, is_turned: bool) -> Result<(), String> {
         let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
         let outputs = outputs.collect::<Result<Vec<_>, _>>().map_err(|_| "its outputs cannot be read".to_owned())?;
@@ -162,7 +210,9 @@ impl GraphParts {
         let features = match wanted.pool {
             None => chosen.clone(),
             Some(pool) => {
-                let added = PoolingNodes::of(chosen, pool, version, is_turned)?;
+                let sides = chosen.sizes().filter(|_| self.takes_squares()).unwrap_or_default();
+                let is_last = has_features_last(&sides).unwrap_or(is_turned);
+                let added = PoolingNodes::of(chosen, pool, version, is_last)?;
                 self.node.extend(added.nodes.iter().map(Message::encode_to_vec));
                 self.initializer.extend(added.constants.iter().map(|constant| Bytes::from(constant.encode_to_vec())));
                 added.output
@@ -170,6 +220,45 @@ impl GraphParts {
         };
         self.output = vec![features.encode_to_vec()];
         Ok(())
+    }
+}
+
+/// Whether an output of floats, or of what is not said, lacks sides, or is a map of which more than the batch is open.
+fn is_open(output: &ValueInfoProto) -> bool {
+    const UNDEFINED: i32 = 0;
+    let Some(tensor) = output.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref()) else {
+        return output.r#type.is_none();
+    };
+    if !matches!(tensor.elem_type, FLOAT | UNDEFINED) {
+        return false;
+    }
+    match output.sizes().as_deref() {
+        Some([_, map @ ..]) => map.len() == 3 && map.contains(&None),
+        _ => true,
+    }
+}
+
+/// Declares floats of these sides for each image.
+fn declared(name: String, sides: &[u64]) -> ValueInfoProto {
+    let side = |(axis, &side): (usize, &u64)| DimensionProto {
+        dim_value: i64::try_from(side).ok().filter(|_| axis > 0),
+        dim_param: None,
+    };
+    let shape = ShapeProto { dim: sides.iter().enumerate().map(side).collect() };
+    let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(shape) };
+    ValueInfoProto { name, r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+}
+
+/// Whether a map of a square image has its features last, as Swin has: where two sides are equal and the third is not, the
+/// two are its height and width. None where they do not tell.
+fn has_features_last(sides: &[Option<i64>]) -> Option<bool> {
+    match *sides {
+        [_, Some(one), Some(two), Some(three)] if one != three => match (one == two, two == three) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -248,7 +337,7 @@ mod tests {
     use orco_runtime::image::{Look, Preprocessing};
 
     use super::*;
-    use crate::model::onnx_proto::{AttributeProto, FLOAT16, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto};
+    use crate::model::onnx_proto::{AttributeProto, FLOAT16, OperatorSetProto};
 
     /// A graph of one input of floats with these sides, open where they are 0.
     fn graph(sides: [i64; 4]) -> GraphParts {
@@ -296,6 +385,49 @@ mod tests {
                 assert_eq!(added.constants.len(), usize::from(is_last && version >= AXES_AS_INPUT));
             }
         }
+    }
+
+    #[test]
+    fn equal_sides_tell_which_axis_of_a_map_has_its_features() {
+        let of = |sides: [i64; 3]| has_features_last(&[&[None], &sides.map(Some)[..]].concat());
+        assert_eq!((of([7, 7, 640]), of([640, 7, 7]), of([1, 1, 640])), (Some(true), Some(false), Some(true)));
+        assert_eq!((of([7, 6, 640]), of([7, 7, 7]), of([7, 640, 7])), (None, None, None));
+        assert_eq!((has_features_last(&[None; 4]), has_features_last(&[])), (None, None));
+        for (sides, is_square) in [([0, 3, 24, 24], true), ([0, 3, 24, 20], false)] {
+            assert_eq!(graph(sides).takes_squares(), is_square);
+        }
+    }
+
+    #[test]
+    fn maps_are_averaged_over_height_and_width_wherever_their_features_are() {
+        let patches = ints("strides", vec![8, 8]);
+        let kernel =
+            TensorProto { dims: vec![5, 3, 8, 8], data_type: FLOAT, name: "w".into(), raw_data: vec![0; 3840] };
+        let conv = node("Conv", vec!["x".into(), "w".into()], "map", vec![ints("kernel_shape", vec![8, 8]), patches]);
+        let turned = node("Transpose", vec!["map".into()], "turned", vec![ints("perm", vec![0, 2, 3, 1])]);
+        // Nothing but the names of the outputs is declared.
+        for nodes in [vec![conv.clone()], vec![conv, turned]] {
+            let wanted = Adaptation { side: 24, output: None, pool: Some(Pooling::Mean) };
+            let adapted = adapt(model(nodes, vec![kernel.encode_to_vec().into()]), wanted).unwrap().model;
+            assert_eq!(check_declared(&adapted).unwrap().outputs, [[1, 5]]);
+        }
+    }
+
+    #[test]
+    fn an_output_without_a_type_gets_the_inferred_one() {
+        let cut = node("Flatten", vec!["x".into()], "y", vec![]);
+        let wanted = Adaptation { side: 24, output: Some("y"), pool: None };
+        let adapted = adapt(model(vec![cut], vec![]), wanted).unwrap().model;
+        let graph = ModelParts::decode(&*adapted).unwrap().graph.unwrap();
+        let output = ValueInfoProto::decode(&*graph.output[0]).unwrap();
+        assert_eq!((&*output.name, output.sizes()), ("y", Some(vec![None, Some(3 * 24 * 24)])));
+        let whole = declared("y".into(), &[1, 8]);
+        assert!(!is_open(&whole) && is_open(&ValueInfoProto { name: "y".into(), r#type: None }));
+        let mut map = declared("y".into(), &[1, 8, 7, 7]);
+        assert!(!is_open(&map));
+        let shape = map.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut()).and_then(|kind| kind.shape.as_mut());
+        shape.unwrap().dim[3].dim_value = None;
+        assert!(is_open(&map));
     }
 
     #[test]
