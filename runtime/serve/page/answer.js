@@ -13,20 +13,22 @@ export function startAnswer() {
   store.subscribe(["answer", "deviceChosen", "files", "language"], show);
   store.subscribe(["answer", "files"], dropExplanation);
   store.subscribe(["explanation", "language"], showExplanation);
-  store.subscribe(["files", "classes"], ({ files }) => { if (files.length) classify().catch(() => {}); });
+  store.subscribe(["files"], ({ files }) => { if (files.length) classify().catch(() => {}); });
+  // What is wrong with a file was said when it was chosen.
+  store.subscribe(["classes"], ({ files }) => { if (files.length) classify({ quiet: true }).catch(() => {}); });
   watchCamera();
 }
 
 // The picture that is looked at: the first file, or the browser camera's.
 const picture = async () => store.state.files[0] ?? frame(SIDE);
 
-async function classify() {
+async function classify({ quiet = !store.state.files.length } = {}) {
   const asked = await picture();
   if (!asked) return;
   const mayKeep = store.state.stream && store.state.collects;
   const path = api(`classify${mayKeep ? "?inbox=true" : ""}`);
   // The camera's next picture follows in any case; that a file cannot be read is shown.
-  const response = await call("POST", path, asked, { quiet: !store.state.files.length, name: asked.name }).catch((error) => {
+  const response = await call("POST", path, asked, { quiet, name: asked.name }).catch((error) => {
     if (store.state.files.length) store.update({ answer: NO_ANSWER });
     throw error;
   });

@@ -17,11 +17,38 @@ function show(state) {
   const learned = learnedClasses(state), base = baseClasses(state);
   $("counts").textContent = message("counts", { learned: learned.length, base: base.length, free: state.status.free_targets });
   $("known").replaceChildren(...learned.map(({ label }) => element("option", { value: label })));
+  const focus = findFocus();
   $("learned").replaceChildren(...learned.map(classItem));
+  if (focus) restoreFocus(focus);
   $("base-title").textContent = message("baseTitle", { count: base.length });
   $("base").textContent = base.filter(({ replaced }) => !replaced).map(({ label }) => readable(label)).join(", ");
   $("learned-none").hidden = learned.length > 0;
   $("stored-hint").hidden = !learned.some((known) => picturedShots(known).length);
+}
+
+const controlsOf = (node) => [...node.querySelectorAll("button")];
+
+// The control of a class that has the focus, by its name and by its place; null if the focus is elsewhere.
+function findFocus() {
+  const control = document.activeElement, items = [...$("learned").children];
+  const item = items.findIndex((one) => one.contains(control));
+  if (item < 0) return null;
+  return { name: control.getAttribute("aria-label"), item, place: controlsOf(items[item]).indexOf(control) };
+}
+
+// Gives the focus to the same control, or to what has come into its place.
+function restoreFocus({ name, item, place }) {
+  const items = [...$("learned").children], controls = items.flatMap(controlsOf);
+  const there = controlsOf(items[Math.min(item, items.length - 1)] ?? $("panel-knows"));
+  const control = controls.find((one) => one.getAttribute("aria-label") === name) ?? there[place] ?? there.at(-1);
+  (control ?? $("panel-knows")).focus({ preventScroll: true });
+}
+
+// Asks. The list may be drawn anew meanwhile, and the control that has asked is gone then.
+async function askOf(...question) {
+  const focus = findFocus(), answer = await ask(...question), { activeElement: focused } = document;
+  if (focus && (focused === document.body || $("dialog").contains(focused))) restoreFocus(focus);
+  return answer;
 }
 
 function classItem(known) {
@@ -43,7 +70,7 @@ function shotItem(label, shot) {
 }
 
 async function rename(label) {
-  const typed = await ask(message("renameAsk", { label }), label);
+  const typed = await askOf(message("renameAsk", { label }), label);
   if (!typed) return;
   // Another thing's name in other capitals is that thing's: the service says so.
   const others = store.state.classes.filter((known) => known.label !== label);
@@ -52,9 +79,9 @@ async function rename(label) {
 }
 
 async function forget(label) {
-  const answer = await ask(message("forgetAsk", { label }), undefined, { yes: message("forget"), remove: message("purge") });
+  const answer = await askOf(message("forgetAsk", { label }), undefined, { yes: message("forget"), remove: message("purge") });
   if (answer === REMOVE) {
-    if (await ask(message("purgeAsk", { label }))) await change("DELETE", `${classPath(label)}?purge=true`);
+    if (await askOf(message("purgeAsk", { label }))) await change("DELETE", `${classPath(label)}?purge=true`);
   } else if (answer) await change("DELETE", classPath(label));
 }
 
@@ -62,7 +89,7 @@ async function forget(label) {
 async function move(label, shot) {
   const path = `${classPath(label)}/shots/${shot.id}`;
   const options = { list: "known", remove: message("removeStored"), picture: storedPicture(label, shot) };
-  const answer = await ask(message("moveAsk", { label, number: shot.number }), label, options);
+  const answer = await askOf(message("moveAsk", { label, number: shot.number }), label, options);
   if (answer === REMOVE) return change("DELETE", path);
   const to = answer && knownLabelFor(answer, store.state);
   if (to && to !== label) await change("PATCH", path, { label: to });

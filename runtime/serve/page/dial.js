@@ -1,14 +1,21 @@
 // The dial: how readily pictures are taken for what was learned, and what each position would recognise.
 import { showChoices } from "./choices.js";
-import { $, setText } from "./dom.js";
+import { $, setText, showError } from "./dom.js";
 import { message, percent, term } from "./language.js";
 import { learnedClasses } from "./selectors.js";
-import { change, get } from "./service.js";
+import { api, call, get } from "./service.js";
 import { store } from "./store.js";
 
 export function startDial() {
   store.subscribe(["status", "classes", "balances", "language"], show);
   store.subscribe(["tab", "status", "classes"], refresh);
+  store.subscribe(["job"], (state) => { if (state.job?.state === "failed") show(state); });
+}
+
+// The position that counts stays chosen where another one was refused.
+function choose(balance) {
+  showError();
+  call("POST", api("balance"), { balance }).catch(() => show(store.state));
 }
 
 function show({ status, classes, balances }) {
@@ -22,7 +29,6 @@ function show({ status, classes, balances }) {
     const estimate = isSame ? null : balances.find(({ balance }) => balance === value);
     return { value, label: term("balances", value), note: estimate ? estimateSentence(estimate) : "" };
   });
-  const choose = (balance) => change("POST", "balance", { balance });
   showChoices($("dial-choices"), "balance", choices, status.balance, choose);
   // Without base classes in answers there is nothing to weigh.
   setText("expected", status.learned_only ? message("dialIdle")

@@ -30,7 +30,12 @@ function open(question, value, { list, yes, remove, picture }, answer) {
   $("dialog-remove").hidden = !remove;
   $("dialog-remove").textContent = remove ?? "";
   $("dialog-remove").onclick = () => { given = REMOVE; dialog.close(); };
-  field.onkeydown = (event) => { if (event.key === "Enter") $("dialog-yes").click(); };
+  field.onkeydown = (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    // The focus goes back at once to what was pressed before, which the key would press again.
+    event.preventDefault();
+    $("dialog-yes").click();
+  };
   dialog.onclose = () => answer(given);
   dialog.showModal();
 }

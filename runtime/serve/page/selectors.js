@@ -16,10 +16,12 @@ const LOOSE_JOINER = new RegExp(`(?<![${JOINED}])[\\u200c\\u200d]|[\\u200c\\u200
 export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(LOOSE_JOINER, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
 
 // The label that a typed text stands for: as it is typed if that is known, else as it is known in other capitals or with
-// underscores for spaces, of a learned class first, then of shots that wait, then of a base class.
-export function knownLabelFor(typed, { classes, waiting }) {
+// underscores for spaces, of a learned class first, then of shots that wait, then of a base class. Among the shots that
+// wait are those of the chosen label, which `waiting` leaves out.
+export function knownLabelFor(typed, { classes, waiting, label: chosen, shots = [] }) {
   const label = labelOf(typed), plain = (name) => name.normalize().toLocaleLowerCase().replaceAll("_", " ");
-  const known = [...learnedClasses({ classes }), ...waiting, ...classes].map((one) => one.label);
+  const held = shots.length && chosen ? [{ label: chosen }, ...waiting] : waiting;
+  const known = [...learnedClasses({ classes }), ...held, ...classes].map((one) => one.label);
   return known.includes(label.normalize()) ? label : known.find((name) => plain(name) === plain(label)) ?? label;
 }
 

@@ -1,8 +1,9 @@
 // Shots that are not learned yet: they are taken, shown and learned.
 import { $, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
-import { message, ofFile, percent, readable } from "./language.js";
+import { isolate, message, ofFile, percent, readable } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
+import { refusalText } from "./refusals.js";
 import { chosenPlace } from "./scene.js";
 import {
   ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isReplaced,
@@ -14,6 +15,8 @@ import { store } from "./store.js";
 import { showSufficiency } from "./sufficiency.js";
 
 const EVERY_MS = 450, SIDE = 1280;
+// More files than this that are refused for one reason are not named.
+const MOST_NAMES = 5;
 const { subscribe, update } = store;
 
 let isHeld = false, isRequested = false;
@@ -101,9 +104,11 @@ async function takeAll(label, files) {
 
 // Takes several shots, and says of all of them what there is to say.
 export async function takeEach(shots, { anyway = false } = {}) {
-  const outcomes = [];
+  const outcomes = [], unusable = [];
   for (const { shot, label } of shots) {
-    const outcome = await take(shot, label, { anyway });
+    const outcome = await take(shot, label, { anyway, unusable });
+    // The error of the last file would hide those of the others.
+    if (unusable.length > 1) showError(fileErrors(unusable));
     // What had no answer was refused before, and can be taken again.
     if (!outcome && anyway) outcomes.push({ accepted: false, warnings: [], said: { warnings: [], notes: [] }, shot, label });
     if (outcome) outcomes.push(outcome);
@@ -111,13 +116,26 @@ export async function takeEach(shots, { anyway = false } = {}) {
   }
 }
 
+// What is wrong with files of which no shot can be taken: each reason once, after the names of its files.
+export function fileErrors(files) {
+  const names = new Map();
+  for (const { name, refusal } of files) {
+    const reason = refusalText(refusal);
+    names.set(reason, [...(names.get(reason) ?? []), isolate(name)]);
+  }
+  const listed = (some) => `${some.slice(0, MOST_NAMES).join(", ")}${some.length > MOST_NAMES ? ", …" : ""}`;
+  return [...names].map(([reason, some]) => `${listed(some)}: ${reason}`).join(" ");
+}
+
 // Sends a picture, or has the service take that frame, or the newest, of its own camera; returns what came of it, null if
-// there was no answer.
-async function take(shot, label, { anyway = false } = {}) {
+// there was no answer. A file that is refused, { name, refusal }, is added to `unusable`.
+async function take(shot, label, { anyway = false, unusable = [] } = {}) {
   const isFile = shot instanceof Blob;
   const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name })
     : call("POST", api("camera/shot"), { label, anyway, ...shot });
-  const response = await request.catch(() => null);
+  const response = await request.catch(({ refusal }) => {
+    if (refusal && isFile) unusable.push({ name: shot.name, refusal });
+  });
   if (!response) return null;
   const { accepted, id, warnings, frame: number } = await response.json();
   if (accepted) takenHere.add(id);

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ::image::RgbImage;
+use orco_state::escape::EscapedText;
 
 use super::settings::ShotChecks;
 use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
@@ -66,7 +67,12 @@ impl ShotExaminer {
     ) {
         let quality = Quality::of(picture);
         let earlier = self.examined.iter().map(|shot| EarlierShot {
-            shot: shot.name.clone(),
+            // One file may have been given to two classes.
+            shot: if shot.name == name {
+                format!("the one for {}", EscapedText(&shot.label))
+            } else {
+                shot.name.clone()
+            },
             label: &shot.label,
             quality: &shot.quality,
         });

@@ -74,3 +74,13 @@ fn a_shot_that_looks_like_a_known_class_is_taken_with_a_warning() {
     assert!(warnings.contains("looks like duck ("), "{warnings}");
     assert_eq!(device.saved().state.classes.len(), 2);
 }
+
+#[test]
+fn a_picture_that_was_given_to_two_classes_is_refused_with_the_other_class() {
+    let device = Device::new();
+    let [mug, cup] = ["mug", "tasse"].map(|label| argument(label, &shots("learn", "mug")));
+    let output = device.command(&["learn", &mug, &cup]).output().unwrap();
+    let said = support::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1.jpg is the same picture as the one for mug"), "{said}");
+}

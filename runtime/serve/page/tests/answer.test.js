@@ -23,3 +23,23 @@ test("a few labels of which one is right are all named, a clear answer is not re
   const named = alternatives(["mug", "cup"]);
   assert.ok(named.includes("mug") && named.includes("cup") && named.includes(" or "), named);
 });
+
+test("what is wrong with a file is said when it is chosen, not with every change of classes", async () => {
+  const elements = {}, { setTimeout } = globalThis;
+  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {} });
+  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), hidden: false };
+  globalThis.fetch = async () => ({ ok: false, status: 400, json: async () => ({ code: "picture_damaged", error: "damaged" }) });
+  const answered = () => new Promise((done) => setTimeout(done, 20));
+  // The camera is watched for as long as the page is open.
+  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
+  const { startAnswer } = await import("../answer.js"), { showError } = await import("../dom.js"), { store } = await import("../store.js");
+  startAnswer();
+  store.update({ files: [new File([], "1.jpg")] });
+  await answered();
+  assert.equal(elements.error.textContent, "1.jpg: The picture is damaged.");
+  showError();
+  store.update({ classes: [{ label: "mug", learned: true }] });
+  await answered();
+  assert.equal(elements.error.textContent, "");
+  globalThis.setTimeout = setTimeout;
+});

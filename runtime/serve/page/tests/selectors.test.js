@@ -22,6 +22,9 @@ test("a name that differs from a known one in capitals or underscores alone stan
   const classes = [{ label: "Cup", learned: false }, { label: "car_side", learned: false }, { label: "toy cow", learned: true }];
   const name = (typed) => knownLabelFor(typed, state({ classes, waiting: [{ label: "Box" }] }));
   assert.deepEqual(["Toy Cow ", "cup", "BOX", "toy cat", "car side"].map(name), ["toy cow", "Cup", "Box", "toy cat", "car_side"]);
+  const held = state({ label: "bridge", shots: shots(3) });
+  assert.equal(knownLabelFor("Bridge ", held), "bridge", "the shots of the chosen label wait, too");
+  assert.equal(knownLabelFor("Bridge", state({ label: "bridge" })), "Bridge", "of it, there are no shots");
   assert.equal(knownLabelFor("cup", state({ classes: [...classes, { label: "cup", learned: true }] })), "cup", "both are known");
 });
 

@@ -182,6 +182,26 @@ test("of several pictures, all that were refused are said, and taken anyway", as
   showError();
 });
 
+test("of several files that cannot be read, none is passed over in silence", async () => {
+  const elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  globalThis.fetch = async (path, { body }) => {
+    const code = { heic: "unsupported_media_type", jpg: "picture_damaged" }[body.name.split(".")[1]];
+    if (!code) return { ok: true, json: async () => ({ accepted: true, id: body.name, warnings: [] }) };
+    return { ok: false, status: 400, json: async () => ({ code, error: code }) };
+  };
+  const take = (...names) => takeEach(names.map((name) => ({ shot: new File([], name), label: "mug" })));
+  const [unreadable, damaged] = ["Only pictures in JPEG, PNG and WebP can be read: save it as one of them.", "The picture is damaged."];
+  await take("1.heic", "2.png", "3.jpg", "4.heic");
+  assert.equal(elements.error.textContent, `1.heic, 4.heic: ${unreadable} 3.jpg: ${damaged}`);
+  await take(...[1, 2, 3, 4, 5, 6, 7].map((number) => `${number}.heic`));
+  assert.equal(elements.error.textContent, `1.heic, 2.heic, 3.heic, 4.heic, 5.heic, …: ${unreadable}`);
+  await take("5.jpg");
+  assert.equal(elements.error.textContent, `5.jpg: ${damaged}`);
+  showError();
+});
+
 test("accuracies are told as far as samples say them", () => {
   const expected = { base: 0.9, learned: 0.8, learned_range: [0.7, 0.85] };
   assert.match(expectedSentence(expected).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned, 90 % on/);

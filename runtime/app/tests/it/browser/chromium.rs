@@ -248,6 +248,19 @@ impl Browser {
         self.driver.find(By::Css(selector)).await?.send_keys(text).await
     }
 
+    /// Presses a key on a control.
+    pub async fn press(&self, selector: &str, key: &str) -> WebDriverResult<()> {
+        let started = Instant::now();
+        loop {
+            // The page may be drawing it anew just now.
+            match self.send_keys(selector, key).await {
+                Err(error) if started.elapsed() > TIMEOUT => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
     /// Chooses a file in place of those that were chosen before.
     pub async fn choose_file(&self, id: &str, path: &Path) -> WebDriverResult<()> {
         self.value(&format!("document.getElementById('{id}').value = ''")).await?;

@@ -1,4 +1,4 @@
-//! A class that was exported comes back by the page.
+//! Classes on the page: one that was exported comes back, and others are renamed and forgotten.
 
 use std::fs;
 
@@ -81,6 +81,41 @@ fn a_class_is_forgotten_for_good_with_its_past() {
         browser.show_tab("history").await?;
         browser.until("document.getElementById('history').textContent.includes('forgot a thing for good')").await?;
         assert!(!browser.text("history").await?.contains("duck"));
+        browser.close().await
+    });
+}
+
+#[test]
+fn classes_are_renamed_and_forgotten_with_the_keyboard_alone() {
+    const ENTER: &str = "\u{e007}";
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    for label in ["rubber-duck", "mug"] {
+        let picture = fs::read(shots("learn", label).join("1.jpg")).unwrap();
+        let path = format!("/api/v1/shots/{label}?anyway=true");
+        assert_eq!(service.ask("POST", &path, "image/jpeg", &picture).0, 200);
+        service.json("POST", "/api/v1/learn", &json!({ "label": label }));
+    }
+    let is_open = "document.getElementById('dialog').open";
+    // The control that has the focus, once the list was drawn anew.
+    let focused = |name: &str| format!("!{is_open} && document.activeElement.ariaLabel === '{name}'");
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.show_tab("knows").await?;
+        browser.until("document.querySelectorAll('#learned > li').length === 2").await?;
+        browser.press("#learned [aria-label='Rename rubber-duck']", ENTER).await?;
+        browser.until(is_open).await?;
+        browser.send_keys("#dialog-value", &format!("s{ENTER}")).await?;
+        browser.until(&focused("Rename rubber-ducks")).await?;
+        browser.press("#learned [aria-label='Forget rubber-ducks']", ENTER).await?;
+        browser.until(is_open).await?;
+        browser.press("#dialog-yes", ENTER).await?;
+        browser.until(&focused("Forget mug")).await?;
+        browser.press("#learned [aria-label='Forget mug']", ENTER).await?;
+        browser.until(is_open).await?;
+        browser.press("#dialog-yes", ENTER).await?;
+        browser.until(&format!("!{is_open} && document.activeElement.id === 'panel-knows'")).await?;
         browser.close().await
     });
 }

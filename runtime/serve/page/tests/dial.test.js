@@ -1,0 +1,42 @@
+// The dial shows the position that counts.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { startDial } from "../dial.js";
+import { showError } from "../dom.js";
+import { store } from "../store.js";
+
+function node() {
+  const children = [], listeners = {};
+  return {
+    textContent: "", style: {}, children, listeners,
+    get firstChild() { return children[0]; },
+    get lastChild() { return children.at(-1); },
+    append: (...added) => children.push(...added),
+    replaceChildren: (...other) => children.splice(0, children.length, ...other),
+    addEventListener: (name, listener) => { listeners[name] = listener; },
+  };
+}
+
+test("where another position is refused, or its change fails, the old one stays chosen", async () => {
+  const elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= node()), createElement: node };
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  globalThis.fetch = async () => ({ ok: false, status: 429, json: async () => ({ error: "busy" }) });
+  startDial();
+  const balances = ["keep-base", "balanced", "favour-new"];
+  store.update({ status: { balance: "balanced", balances }, classes: [{ label: "mug", learned: true }] });
+  const radios = elements["dial-choices"].children.map((item) => item.children[0]);
+  const chosen = () => radios.filter(({ checked }) => checked).map(({ value }) => value);
+  const press = (pressed) => radios.forEach((radio) => { radio.checked = radio === pressed; });
+  assert.deepEqual(chosen(), ["balanced"]);
+
+  press(radios[2]);
+  radios[2].listeners.change();
+  await new Promise((done) => setTimeout(done));
+  assert.deepEqual(chosen(), ["balanced"]);
+  press(radios[0]);
+  store.update({ job: { id: "1-1", change: "balance", state: "failed", error: "the disk is full" } });
+  assert.deepEqual(chosen(), ["balanced"]);
+  showError();
+});

@@ -1,0 +1,36 @@
+// Questions, answered with the keyboard.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { ask } from "../dialog.js";
+
+// The parts of the dialog; closing it gives the focus back, as browsers do.
+function fakeDialog() {
+  const elements = {};
+  const element = () => ({ replaceChildren: () => {}, setAttribute: () => {}, removeAttribute: () => {} });
+  globalThis.document = { getElementById: (id) => (elements[id] ??= element()) };
+  const { getElementById: $ } = globalThis.document;
+  Object.assign($("dialog"), { showModal: () => {}, close: () => $("dialog").onclose() });
+  $("dialog-yes").click = () => $("dialog-yes").onclick();
+  return $;
+}
+
+const opened = () => new Promise((done) => setTimeout(done));
+
+test("the key that answers a question does not press what asked it once more", async () => {
+  const $ = fakeDialog(), answer = ask("New name?", "mug");
+  await opened();
+  $("dialog-value").value = "cup";
+  let isPrevented = false;
+  $("dialog-value").onkeydown({ key: "Enter", preventDefault: () => { isPrevented = true; } });
+  assert.equal(await answer, "cup");
+  assert.equal(isPrevented, true);
+});
+
+test("the key that ends the composition of a character answers nothing", async () => {
+  const $ = fakeDialog(), answer = ask("New name?", "");
+  await opened();
+  $("dialog-value").onkeydown({ key: "Enter", isComposing: true, preventDefault: () => assert.fail("the character is lost") });
+  $("dialog").close();
+  assert.equal(await answer, null);
+});
