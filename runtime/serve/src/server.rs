@@ -1,9 +1,11 @@
 //! A service that listens: its address, TLS, threads, and what every answer says of itself.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Barrier};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -206,10 +208,17 @@ impl Server {
         } = self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+        // Signals are listened for from the first poll on, and must be before systemd hears that the service is there: one
+        // that comes sooner ends the process at once.
+        let mut stop = pin!(stop);
+        let is_stopped = poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await;
         let watchdog = service_watchdog::ready(answers, health.clone());
         let connections =
             ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout: body_timeout };
         let ended = async {
+            if is_stopped {
+                return Ok(());
+            }
             tokio::select! {
                 () = stop => Ok(()),
                 why = health.broken() => Err(ServeError::Broken(why)),
