@@ -24,6 +24,8 @@
 //! if let Some(frame) = camera.wait(0, Duration::from_secs(10)) {
 //!     let picture = camera.decode(&frame, None)?;
 //!     println!("frame {}: {} x {}", frame.number, picture.width(), picture.height());
+//!     // A folder then gives its next picture at once.
+//!     camera.done_with(frame.number);
 //! }
 //! println!("{:?}", camera.status());
 //! # assert_eq!(camera.status().frames, 1);

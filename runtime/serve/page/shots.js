@@ -106,9 +106,9 @@ async function takeAll(label, files) {
 export async function takeEach(shots, { anyway = false } = {}) {
   const outcomes = [], unusable = [];
   for (const { shot, label } of shots) {
-    const outcome = await take(shot, label, { anyway, unusable });
+    const before = unusable.length, outcome = await take(shot, label, { anyway, unusable });
     // The error of the last file would hide those of the others.
-    if (unusable.length > 1) showError(fileErrors(unusable));
+    if (before && unusable.length > before) showError(fileErrors(unusable));
     // What had no answer was refused before, and can be taken again.
     if (!outcome && anyway) outcomes.push({ accepted: false, warnings: [], said: { warnings: [], notes: [] }, shot, label });
     if (outcome) outcomes.push(outcome);

@@ -19,9 +19,22 @@ pub struct DoubtfulShot {
     pub objections: Vec<Objection<String>>,
 }
 
+impl DoubtfulShot {
+    /// An objection, as it goes on with a sentence that begins with the shot.
+    fn sentence(&self, objection: &Objection<String>) -> String {
+        match objection {
+            // One file may have been given to two classes.
+            Objection::Repeated { shot, label } if *shot == self.shot => {
+                format!("is the same picture as the one for {}", EscapedText(label))
+            }
+            objection => objection.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for DoubtfulShot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let objections: Vec<String> = self.objections.iter().map(Objection::to_string).collect();
+        let objections: Vec<String> = self.objections.iter().map(|objection| self.sentence(objection)).collect();
         write!(f, "{} {}", self.shot, objections.join(" and "))
     }
 }
@@ -67,12 +80,7 @@ impl ShotExaminer {
     ) {
         let quality = Quality::of(picture);
         let earlier = self.examined.iter().map(|shot| EarlierShot {
-            // One file may have been given to two classes.
-            shot: if shot.name == name {
-                format!("the one for {}", EscapedText(&shot.label))
-            } else {
-                shot.name.clone()
-            },
+            shot: shot.name.clone(),
             label: &shot.label,
             quality: &shot.quality,
         });
@@ -86,5 +94,19 @@ impl ShotExaminer {
             list.push(DoubtfulShot { shot: name.clone(), objections });
         }
         self.examined.push(ExaminedShot { name, label: label.to_owned(), quality });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_given_to_two_classes_is_named_by_the_other_class() {
+        let repeated = |shot: &str| Objection::Repeated { shot: shot.into(), label: "mug".into() };
+        let said =
+            |earlier: &str| DoubtfulShot { shot: "1.jpg".into(), objections: vec![repeated(earlier)] }.to_string();
+        assert_eq!(said("1.jpg"), "1.jpg is the same picture as the one for mug");
+        assert_eq!(said("2.jpg"), "1.jpg is the same picture as 2.jpg");
     }
 }

@@ -120,11 +120,9 @@ impl HubStore {
         connection: &Connection,
         packs: &[ObjectDigest],
     ) -> Result<Vec<ObjectDigest>, HubError> {
-        let mut query = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM pack WHERE digest = ?1)")?;
         let mut lost = Vec::new();
         for pack in packs {
-            let is_known: bool = query.query_row([pack], |row| row.get(0))?;
-            if !is_known || !self.objects().holds(pack) {
+            if !is_pushed(connection, pack)? || !self.objects().holds(pack) {
                 lost.push(*pack);
             }
         }
@@ -149,8 +147,12 @@ impl HubStore {
                 return self.answer_once(head, now, |_| Ok(refusal));
             }
         };
+        let digest = ObjectDigest::of(body);
         self.answer_once(head, now, |transaction| {
-            if let Some(reason) = no_room(transaction, &head.device, body.len())? {
+            // One whose bytes were lost counts already.
+            if !is_pushed(transaction, &digest)?
+                && let Some(reason) = no_room(transaction, &head.device, body.len())?
+            {
                 return Ok(StoredAnswer::refusal(RefusalKind::Invalid, reason));
             }
             // Not before it is known that there is room: nothing would ever remove it.
@@ -199,6 +201,12 @@ impl HubStore {
             Ok(StoredAnswer::json(&Received { digest }))
         })
     }
+}
+
+/// Whether that pack was pushed.
+fn is_pushed(connection: &Connection, pack: &ObjectDigest) -> Result<bool, HubError> {
+    let mut query = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM pack WHERE digest = ?1)")?;
+    Ok(query.query_row([pack], |row| row.get(0))?)
 }
 
 /// Why the hub takes no more of a device, if it does not: no device may fill the hub's disk.

@@ -356,6 +356,9 @@ fn what_is_refused_takes_no_room() {
     // The device has pushed four gigabytes.
     hub.connection().execute("UPDATE pack SET size = ?1", [4_i64 << 30]).unwrap();
     assert_eq!(send(&pushed, 2), (200, true), "what is there takes no room");
+    std::fs::remove_file(hub.objects().path(&pushed)).unwrap();
+    assert_eq!(device.push(&hub, "mug", 1.0), pushed, "what was lost takes the room that it had");
+    assert!(hub.objects().holds(&pushed));
     let bytes = pack("cup", 2.0);
     let head = device.head(PACKS, &bytes);
     assert_eq!(hub.receive_pack(&head, &bytes, NOW).unwrap().unwrap().status, 422);

@@ -187,6 +187,7 @@ test("of several files that cannot be read, none is passed over in silence", asy
   globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
   globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
   globalThis.fetch = async (path, { body }) => {
+    if (body.name.endsWith(".gone")) throw new TypeError("the service is gone");
     const code = { heic: "unsupported_media_type", jpg: "picture_damaged" }[body.name.split(".")[1]];
     if (!code) return { ok: true, json: async () => ({ accepted: true, id: body.name, warnings: [] }) };
     return { ok: false, status: 400, json: async () => ({ code, error: code }) };
@@ -199,6 +200,8 @@ test("of several files that cannot be read, none is passed over in silence", asy
   assert.equal(elements.error.textContent, `1.heic, 2.heic, 3.heic, 4.heic, 5.heic, …: ${unreadable}`);
   await take("5.jpg");
   assert.equal(elements.error.textContent, `5.jpg: ${damaged}`);
+  await take("1.heic", "2.heic", "3.gone");
+  assert.equal(elements.error.textContent, message("notReached"));
   showError();
 });
 
