@@ -110,7 +110,7 @@ mod tests {
             ([3, 3], [0, 2], [8, 8], None),
             ([i64::MIN, 2], [1, 1], [8, 8], None),
         ] {
-            let pads = odd_pads(&window(kernel, strides), &[&[1, 3][..], &map].concat());
+            let pads = odd_pads(&window(kernel, strides), &[&[1_u64, 3][..], &map].concat());
             assert_eq!(pads, expected, "{kernel:?} by {strides:?} on {map:?}");
         }
         assert_eq!(odd_pads(&window([3, 3], [2, 2]), &[1, 3, 8]), None, "a map of one axis");
