@@ -1,7 +1,7 @@
-//! Adapts a model that the user brought: half precision is widened and bytes become floats, operators that one engine lacks
-//! are decomposed, padding that engines put on different sides is written out, inputs that nothing reads are left out, images
-//! of any size get a fixed one, those whose colours come last get theirs first, one of several outputs is chosen, and tokens
-//! or a feature map are pooled into one vector.
+//! Adapts a model that the user brought: half precision is widened and bytes become floats, operators that one engine
+//! lacks are decomposed, padding that engines put on different sides is written out, inputs that nothing reads are left
+//! out, images of any size get a fixed one, those whose colours come last get theirs first, one of several outputs is
+//! chosen, and tokens or a feature map are pooled into one vector.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! Writes padding as `pads` where a file leaves it to `auto_pad = SAME_LOWER`, which puts an odd pixel in front of a map.
-//! rten puts it behind.
+//! Writes padding as `pads` where a file leaves it to `auto_pad = SAME_LOWER`, which puts an odd pixel in front of a
+//! map. rten puts it behind.
 
 use std::mem;
 
@@ -10,8 +10,8 @@ use super::parts::{AttributeParts, GraphParts, ModelParts, NodeParts, is_onnx_do
 use crate::model::onnx_proto::{AttributeProto, NodeProto, ValueInfoProto, ints, text};
 
 impl GraphParts {
-    /// Writes out the padding of windows whose odd pixel stands in front, where the audit infers the sizes of their maps.
-    /// Whether there was one.
+    /// Writes out the padding of windows whose odd pixel stands in front, where the audit infers the sizes of their
+    /// maps. Whether there was one.
     pub(super) fn write_padding(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         let padded_in_front: Vec<usize> = (0..nodes.len()).filter(|&at| is_padded_in_front(&nodes[at])).collect();
@@ -49,8 +49,8 @@ fn is_padded_in_front(node: &NodeProto) -> bool {
     slides && is_lower && !rounds_up && !node.input.is_empty() && is_onnx_domain(&node.domain)
 }
 
-/// The padding of a node's window on a map `[images, channels, ...]`: of all axes in front, then behind. None where it is
-/// even, for which no side is the wrong one, or nothing says how large the window is.
+/// The padding of a node's window on a map `[images, channels, ...]`: of all axes in front, then behind. None where it
+/// is even, for which no side is the wrong one, or nothing says how large the window is.
 fn odd_pads(node: &NodeProto, map: &[u64]) -> Option<Vec<i64>> {
     let (sides, kernel) = (map.get(2..)?, &node.named("kernel_shape")?.ints);
     let count = sides.len();
