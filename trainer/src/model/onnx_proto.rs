@@ -104,6 +104,7 @@ pub struct AttributeProto {
 pub mod attribute_type {
     pub const FLOAT: i32 = 1;
     pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
     pub const GRAPH: i32 = 5;
     pub const INTS: i32 = 7;
     pub const GRAPHS: i32 = 10;
@@ -210,6 +211,12 @@ pub fn int(name: &str, value: i64) -> AttributeProto {
 /// An attribute that is a list of whole numbers.
 pub fn ints(name: &str, ints: Vec<i64>) -> AttributeProto {
     AttributeProto { name: name.into(), ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
+}
+
+/// An attribute that is a text.
+pub fn text(name: &str, text: &str) -> AttributeProto {
+    let s = Some(text.as_bytes().to_vec());
+    AttributeProto { name: name.into(), s, r#type: attribute_type::STRING, ..AttributeProto::default() }
 }
 
 /// A constant of whole numbers, a single one where it has no dimensions.

@@ -7,6 +7,7 @@ mod defaults;
 mod fold;
 mod half_precision;
 mod order;
+mod padding;
 mod parts;
 mod pixels;
 

@@ -1,6 +1,7 @@
-//! Adapts a model that the user brought: half precision is widened and bytes become floats, operators that one engine lacks
-//! are decomposed, inputs that nothing reads are left out, images of any size get a fixed one, those whose colours come last
-//! get theirs first, one of several outputs is chosen, and tokens or a feature map are pooled into one vector.
+//! Adapts a model that the user brought: half precision is widened and bytes become floats, operators that one engine
+//! lacks are decomposed, padding that engines put on different sides is written out, inputs that nothing reads are left
+//! out, images of any size get a fixed one, those whose colours come last get theirs first, one of several outputs is
+//! chosen, and tokens or a feature map are pooled into one vector.
 
 use std::collections::HashSet;
 
@@ -66,6 +67,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let is_fewer = graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;
     let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
+    let is_padded = graph.write_padding(&parts).map_err(unreadable)?;
     let is_pooled = graph.pool_whole_maps(&parts).map_err(unreadable)?;
     let is_declared = graph.declare_outputs(&parts).map_err(unreadable)?;
     let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
@@ -81,6 +83,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
         is_fewer,
         is_turned,
         is_fixed,
+        is_padded,
         is_pooled,
         is_declared,
         is_chosen,
@@ -337,7 +340,7 @@ mod tests {
     use orco_runtime::image::{Look, Preprocessing};
 
     use super::*;
-    use crate::model::onnx_proto::{AttributeProto, FLOAT16, OperatorSetProto};
+    use crate::model::onnx_proto::{AttributeProto, FLOAT16, OperatorSetProto, text};
 
     /// A graph of one input of floats with these sides, open where they are 0.
     fn graph(sides: [i64; 4]) -> GraphParts {
@@ -414,6 +417,24 @@ mod tests {
     }
 
     #[test]
+    fn padding_that_engines_put_on_different_sides_is_written_out() {
+        let lower = || text("auto_pad", "SAME_LOWER");
+        let kernel = TensorProto { dims: vec![4, 3, 3, 3], data_type: FLOAT, name: "w".into(), raw_data: vec![0; 432] };
+        let strides = || ints("strides", vec![2, 2]);
+        let conv = node("Conv", vec!["x".into(), "w".into()], "a", vec![lower(), strides()]);
+        let even = node("MaxPool", vec!["a".into()], "b", vec![ints("kernel_shape", vec![3, 3]), lower()]);
+        let odd = node("MaxPool", vec!["b".into()], "c", vec![ints("kernel_shape", vec![3, 2]), lower(), strides()]);
+        let wanted = Adaptation { side: 24, output: None, pool: Some(Pooling::Mean) };
+        let adapted = adapt(model(vec![conv, even, odd], vec![kernel.encode_to_vec().into()]), wanted).unwrap().model;
+        assert_eq!(check_declared(&adapted).unwrap().outputs, [[1, 4]]);
+        let nodes = ModelParts::decode(&*adapted).unwrap().graph.unwrap().nodes().unwrap();
+        let pads = |at: usize| nodes[at].named("pads").map(|own| own.ints.clone());
+        assert_eq!([pads(0), pads(1), pads(2)], [Some(vec![1, 1, 0, 0]), None, Some(vec![1, 0, 0, 0])]);
+        let automatic = [0, 1, 2].map(|at| nodes[at].named("auto_pad").is_some());
+        assert_eq!(automatic, [false, true, false]);
+    }
+
+    #[test]
     fn an_output_without_a_type_gets_the_inferred_one() {
         let cut = node("Flatten", vec!["x".into()], "y", vec![]);
         let wanted = Adaptation { side: 24, output: Some("y"), pool: None };
@@ -475,6 +496,7 @@ mod tests {
                 (0..5_000).map(|turn| node(operator, vec![of(turn); inputs], &of(turn + 1), attributes.to_vec()));
             model(nodes.collect(), vec![])
         };
+        let in_front = [text("auto_pad", "SAME_LOWER"), ints("kernel_shape", vec![2, 2]), ints("strides", vec![1, 1])];
         let window = |side| [int("ceil_mode", 1), ints("kernel_shape", vec![side; 2]), ints("strides", vec![side; 2])];
         // A tensor of half precision that claims more numbers than it has, behind an operator that ends the walk of the audit.
         let claim =
@@ -490,6 +512,7 @@ mod tests {
             ("norms over any axes", chain("RMSNormalization", &[int("axis", i64::MIN)], 2), false),
             ("windows of one place", chain("AveragePool", &window(24), 1), true),
             ("windows beyond their map", chain("AveragePool", &window(4_000), 1), true),
+            ("windows padded in front", chain("MaxPool", &in_front, 1), false),
             ("claims", model(vec![reads], vec![claim.encode_to_vec().into()]), true),
         ] {
             let started = Instant::now();

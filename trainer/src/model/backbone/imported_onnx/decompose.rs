@@ -152,7 +152,7 @@ impl GraphParts {
 
     /// Some nodes and outputs with the inputs of this graph, and with those of its weights that they read: copies of
     /// the others would take as much memory as the model, for each window.
-    fn with_what_is_read(&self, nodes: Self) -> Result<Self, DecodeError> {
+    pub(super) fn with_what_is_read(&self, nodes: Self) -> Result<Self, DecodeError> {
         let inputs = nodes.nodes()?.into_iter().flat_map(|node| node.input);
         let read: HashSet<String> = inputs.chain(names_of(&nodes.output)?).collect();
         let (mut initializer, mut unread) = (Vec::new(), HashSet::new());

@@ -1,0 +1,129 @@
+//! Writes padding as `pads` where a file leaves it to `auto_pad = SAME_LOWER`, which puts an odd pixel in front of a
+//! map. rten puts it behind.
+
+use std::mem;
+
+use orco_runtime::encoder::audit::bounds::check_declared;
+use prost::{DecodeError, Message};
+
+use super::parts::{AttributeParts, GraphParts, ModelParts, NodeParts, is_onnx_domain};
+use crate::model::onnx_proto::{AttributeProto, NodeProto, ValueInfoProto, ints, text};
+
+impl GraphParts {
+    /// Writes out the padding of windows whose odd pixel stands in front, where the audit infers the sizes of their
+    /// maps. Whether there was one.
+    pub(super) fn write_padding(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
+        let nodes = self.nodes()?;
+        let padded_in_front: Vec<usize> = (0..nodes.len()).filter(|&at| is_padded_in_front(&nodes[at])).collect();
+        let Some(&last) = padded_in_front.last() else { return Ok(false) };
+        // The other side gives maps of the same sizes, and the audit lets it pass.
+        let mut before = Self { node: self.node[..last].to_vec(), ..Self::default() };
+        for &at in &padded_in_front {
+            let map = ValueInfoProto { name: nodes[at].input[0].clone(), r#type: None };
+            before.output.push(map.encode_to_vec());
+            if at < last {
+                before.node[at] = with_padding(&before.node[at], &text("auto_pad", "SAME_UPPER"))?;
+            }
+        }
+        let model = ModelParts { graph: Some(self.with_what_is_read(before)?), ..model.clone() };
+        // What cannot be inferred is refused later.
+        let Ok(inferred) = check_declared(&model.encode_to_vec()) else { return Ok(false) };
+        let mut is_changed = false;
+        for (at, map) in padded_in_front.into_iter().zip(inferred.outputs) {
+            let Some(pads) = odd_pads(&nodes[at], &map) else { continue };
+            self.node[at] = with_padding(&self.node[at], &ints("pads", pads))?;
+            is_changed = true;
+        }
+        Ok(is_changed)
+    }
+}
+
+/// Whether a node slides a window over its first input, which it pads in front.
+fn is_padded_in_front(node: &NodeProto) -> bool {
+    let mut padding = node.attribute.iter().filter(|own| own.name == "auto_pad");
+    // The audit refuses a node with two.
+    let is_lower =
+        padding.next().is_some_and(|own| matches!(own.s.as_deref(), Some(b"SAME_LOWER"))) && padding.next().is_none();
+    let slides = matches!(node.op_type.as_str(), "AveragePool" | "Conv" | "MaxPool" | "QLinearConv");
+    let rounds_up = node.named("ceil_mode").is_some_and(|own| own.i.unwrap_or(0) != 0);
+    slides && is_lower && !rounds_up && !node.input.is_empty() && is_onnx_domain(&node.domain)
+}
+
+/// The padding of a node's window on a map `[images, channels, ...]`: of all axes in front, then behind. None where it
+/// is even, for which no side is the wrong one, or nothing says how large the window is.
+fn odd_pads(node: &NodeProto, map: &[u64]) -> Option<Vec<i64>> {
+    let (sides, kernel) = (map.get(2..)?, &node.named("kernel_shape")?.ints);
+    let count = sides.len();
+    let lengths = |name: &str| node.named(name).map_or_else(|| vec![1; count], |own| own.ints.clone());
+    let (strides, dilations) = (lengths("strides"), lengths("dilations"));
+    if [kernel.len(), strides.len(), dilations.len()] != [count; 3] || strides.iter().any(|&stride| stride < 1) {
+        return None;
+    }
+    let missing = |axis: usize| {
+        let side = i64::try_from(sides[axis]).ok()?;
+        let window = kernel[axis].checked_sub(1)?.checked_mul(dilations[axis])?.checked_add(1)?;
+        // Where the last place starts, of as many as strides that begin on the map.
+        let start = side.checked_sub(1)? / strides[axis] * strides[axis];
+        Some(start.checked_add(window)?.checked_sub(side)?.max(0))
+    };
+    let missing = (0..count).map(missing).collect::<Option<Vec<i64>>>()?;
+    let (behind, front) = (missing.iter().map(|pad| pad / 2), missing.iter().map(|pad| pad - pad / 2));
+    missing.iter().any(|pad| pad % 2 == 1).then(|| front.chain(behind).collect())
+}
+
+/// A node with this padding in place of its own.
+fn with_padding(bytes: &[u8], padding: &AttributeProto) -> Result<Vec<u8>, DecodeError> {
+    let mut node = NodeParts::decode(bytes)?;
+    for attribute in mem::take(&mut node.attribute) {
+        if !matches!(AttributeParts::decode(&*attribute)?.name.as_str(), "auto_pad" | "pads") {
+            node.attribute.push(attribute);
+        }
+    }
+    node.attribute.push(padding.encode_to_vec());
+    Ok(node.encode_to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::onnx_proto::{int, node};
+
+    fn window(kernel: [i64; 2], strides: [i64; 2]) -> NodeProto {
+        let attributes = vec![
+            ints("kernel_shape", kernel.to_vec()),
+            text("auto_pad", "SAME_LOWER"),
+            // ONNX lets `auto_pad` win.
+            ints("pads", vec![0; 4]),
+            ints("strides", strides.to_vec()),
+        ];
+        node("MaxPool", vec!["x".into()], "y", attributes)
+    }
+
+    #[test]
+    fn an_odd_pixel_of_padding_stands_in_front() {
+        for (kernel, strides, map, expected) in [
+            ([3, 3], [2, 2], [8, 8], Some(vec![1, 1, 0, 0])),
+            ([2, 3], [1, 1], [7, 9], Some(vec![1, 1, 0, 1])),
+            ([5, 4], [2, 3], [24, 23], Some(vec![2, 1, 1, 1])),
+            ([3, 3], [2, 2], [9, 9], None),
+            ([1, 1], [2, 2], [8, 8], None),
+            ([3, 3], [0, 2], [8, 8], None),
+            ([i64::MIN, 2], [1, 1], [8, 8], None),
+        ] {
+            let pads = odd_pads(&window(kernel, strides), &[&[1_u64, 3][..], &map].concat());
+            assert_eq!(pads, expected, "{kernel:?} by {strides:?} on {map:?}");
+        }
+        assert_eq!(odd_pads(&window([3, 3], [2, 2]), &[1, 3, 8]), None, "a map of one axis");
+        let window = window([3, 3], [2, 2]);
+        let written =
+            NodeProto::decode(&*with_padding(&window.encode_to_vec(), &ints("pads", vec![1, 1, 0, 0])).unwrap());
+        let names: Vec<String> = written.unwrap().attribute.into_iter().map(|own| own.name).collect();
+        assert_eq!(names, ["kernel_shape", "strides", "pads"]);
+        assert!(is_padded_in_front(&window));
+        for other in [int("ceil_mode", 1), text("auto_pad", "SAME_UPPER")] {
+            let mut changed = window.clone();
+            changed.attribute.push(other);
+            assert!(!is_padded_in_front(&changed), "{changed:?}");
+        }
+    }
+}
