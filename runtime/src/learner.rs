@@ -273,7 +273,7 @@ impl Learner {
         &mut self.settings
     }
 
-    /// All known classes, base classes first; a class's index is that in a [`Match`](orco_state::classify::Match).
+    /// All known classes, base classes first; a class's index is that in a [`Match`].
     pub fn classes(&self) -> impl Iterator<Item = &Class> + Clone {
         self.saved.state.known_classes(&self.bundle.base_model)
     }

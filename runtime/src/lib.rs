@@ -64,7 +64,7 @@
 //! - `sign`: signing bundles, packs and backups. Checking signatures needs no feature.
 
 /// The crate `image`, whose [`RgbImage`](image_rs::RgbImage) pictures are, in the version that this crate's functions
-/// take. It has another name here because [`image`](crate::image) is this crate's own module, which reads pictures from
+/// take. It has another name here because [`crate::image`] is this crate's own module, which reads pictures from
 /// files and cameras within bounds of memory.
 pub use ::image as image_rs;
 /// The crate whose arrays features are, in the version that this crate's functions take.

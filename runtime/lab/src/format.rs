@@ -25,7 +25,7 @@ const EQUAL_DRAWS: &str = "every class has as many candidates as a draw takes, s
 /// Says so where fewer draws are measured than were asked for, since the others are equal to them.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn say_of_draws(draws: usize, asked: usize) -> Result<(), PrintError> {
     if draws < asked { print(EQUAL_DRAWS) } else { Ok(()) }
 }

@@ -42,7 +42,7 @@ pub struct ConnectionServer {
     pub tls: Option<TlsAcceptor>,
     /// Most connections at a time. Beyond that, one of whoever holds most gives way.
     pub max_connections: usize,
-    /// How long a handshake or the head of a first request may take. The next ones have [`IDLE_TIMEOUT`], or this if it
+    /// How long a handshake or the head of a first request may take. The next ones have `IDLE_TIMEOUT`, or this if it
     /// is longer.
     pub head_timeout: Duration,
     /// How long a caller may leave an answer unread.
