@@ -75,9 +75,7 @@ impl PhoneAccess {
         let addresses =
             if listen.is_unspecified() { OwnAddresses::find(listen)? } else { OwnAddresses::of(vec![listen], &[]) };
         let name = format!("{}.local", label(&host_name()));
-        files::check_own_folder(folder)
-            .and_then(|()| files::create_folder(folder))
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        files::create_own_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let token_file = given.token.unwrap_or_else(|| token_in(folder));
         let token = Token::read_or_make(&token_file)?;
         let tls = given.tls.map_or_else(|| own_certificate(folder, &name, &addresses), Ok)?;

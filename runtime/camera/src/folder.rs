@@ -72,9 +72,9 @@ impl FileState {
         self.changes >= RESTLESS_LOOKS
     }
 
-    /// Whether it can be given: nothing was written since the scan before, or it is restless.
-    fn is_complete(&self, before: Option<&Self>) -> bool {
-        self.length > 0 && (before.is_some_and(|before| before.is_same(self)) || self.is_restless())
+    /// Whether it can be given: it is the same as at the scan before, or restless.
+    fn is_complete(&self, is_same: bool) -> bool {
+        self.length > 0 && (is_same || self.is_restless())
     }
 }
 
@@ -145,7 +145,7 @@ impl<'a> FolderSource<'a> {
             let now = FileState { changes, ..now };
             let was_given = now.identity.is_some_and(|identity| given.contains(&identity));
             let was_known = was_given || before.is_some_and(|before| is_same && before.is_known);
-            let is_complete = now.is_complete(before);
+            let is_complete = now.is_complete(is_same);
             if is_complete && !was_known {
                 complete.push((now.changed, name.clone(), now.is_restless()));
                 given.extend(now.identity);

@@ -107,7 +107,7 @@ struct Round<'r, 'a> {
     progress: SyncProgress,
     learner: Option<Learner>,
     warnings: Vec<String>,
-    /// Packs that the hub had, but lost.
+    /// Packs that were pushed, but of which the hub has no record or no bytes any more.
     lost: BTreeSet<ObjectDigest>,
     outcome: SyncOutcome,
 }

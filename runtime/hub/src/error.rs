@@ -1,6 +1,5 @@
 //! Why the hub cannot do what it is to do.
 
-use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
@@ -17,7 +16,7 @@ use crate::protocol::{DeviceId, ObjectDigest, ReleaseId};
 pub enum HubError {
     /// The database cannot be used.
     #[error("the hub's database cannot be used")]
-    Database(#[from] DatabaseError),
+    Database(#[source] DatabaseError),
     /// The database was written by a newer program.
     #[error("the hub's database has version {found}, but this program knows up to {known}; update the program")]
     Newer {
@@ -140,13 +139,13 @@ pub enum HubError {
 /// What the database says of itself.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct DatabaseError(Box<dyn Error + Send + Sync>);
+pub struct DatabaseError(rusqlite::Error);
 
 /// For this crate alone: which database it is may change.
 #[doc(hidden)]
 impl From<rusqlite::Error> for HubError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Database(DatabaseError(error.into()))
+        Self::Database(DatabaseError(error))
     }
 }
 

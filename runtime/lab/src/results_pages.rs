@@ -19,6 +19,7 @@ use crate::phase3_ablations::AblationResults;
 use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
 use crate::report::{BundleReport, ReadReportError};
 use crate::system::System;
+use orco_state::escape::percent_encoded;
 use orco_state::sentence::counted;
 
 /// What every page begins with.
@@ -99,15 +100,6 @@ fn page_name(folder: &str) -> String {
     if SHARED_PAGES.contains(&folder) { format!("{folder}-bundle") } else { folder.to_owned() }
 }
 
-/// A file's name as Markdown links to it.
-fn link(name: &str) -> String {
-    let escaped = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    name.bytes().map(escaped).collect()
-}
-
 /// A bundle with its report, and what else was measured on it.
 struct MeasuredBundle {
     /// Its page, without `.md`.
@@ -175,7 +167,7 @@ impl ResultsPages {
                 text,
                 "| [{}]({}.md) | {} at {}x{} | {:.2} M | {} | {ahm} | {aacc} | {area} |",
                 manifest.name,
-                link(page_name),
+                percent_encoded(page_name),
                 backbone.architecture,
                 manifest.preprocessing.width,
                 manifest.preprocessing.height,

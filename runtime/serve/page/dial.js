@@ -1,9 +1,9 @@
 // The dial: how readily pictures are taken for what was learned, and what each position would recognise.
 import { showChoices } from "./choices.js";
-import { $, setText, showError } from "./dom.js";
+import { $, setText } from "./dom.js";
 import { message, percent, term } from "./language.js";
 import { learnedClasses } from "./selectors.js";
-import { api, call, get } from "./service.js";
+import { change, get } from "./service.js";
 import { store } from "./store.js";
 
 export function startDial() {
@@ -13,9 +13,8 @@ export function startDial() {
 }
 
 // The position that counts stays chosen where another one was refused.
-function choose(balance) {
-  showError();
-  call("POST", api("balance"), { balance }).catch(() => show(store.state));
+async function choose(balance) {
+  if (!await change("POST", "balance", { balance })) show(store.state);
 }
 
 function show({ status, classes, balances }) {

@@ -82,8 +82,8 @@ export async function call(method, path, body, { quiet = false, name, signal } =
 
 export const get = async (path, options) => (await call("GET", api(path), undefined, options)).json();
 
-// A change that people asked for; the page shows its error, and its success by an event.
+// A change that people asked for; the page shows its error, and its success by an event. Whether it was made.
 export async function change(method, path, body) {
   showError();
-  await call(method, api(path), body).catch(() => {});
+  return call(method, api(path), body).then(() => true, () => false);
 }

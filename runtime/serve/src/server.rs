@@ -1,15 +1,15 @@
 //! A service that listens: its address, TLS, threads, and what every answer says of itself.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Barrier};
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
+use futures_util::FutureExt;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -211,7 +211,7 @@ impl Server {
         // Signals are listened for from the first poll on, and must be before systemd hears that the service is there: one
         // that comes sooner ends the process at once.
         let mut stop = pin!(stop);
-        let is_stopped = poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await;
+        let is_stopped = stop.as_mut().now_or_never().is_some();
         let watchdog = service_watchdog::ready(answers, health.clone());
         let connections =
             ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout: body_timeout };

@@ -170,11 +170,10 @@ impl Background {
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
         let difference = Difference::of(self, small);
-        let lost = difference.lost();
-        if lost > LOST {
+        if difference.lost > LOST {
             return Err(BackgroundError::Moved { view });
         }
-        let is_empty = Foreground::of(self.width, &difference, self.frame, None, lost).things().is_empty();
+        let is_empty = Foreground::of(self.width, &difference, self.frame, None).things().is_empty();
         if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
     }
 
@@ -198,8 +197,7 @@ impl Background {
     /// As for [`Background::compare`].
     pub(super) fn compare_frame(&self, frame: &RgbImage) -> Result<ComparedFrame, FrameSizeError> {
         let difference = Difference::of(self, &self.small(frame)?);
-        let lost = difference.lost();
-        Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference, lost })
+        Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference })
     }
 
     /// A frame at the size of the background.
@@ -288,13 +286,12 @@ pub(super) struct ComparedFrame {
     /// Width and height of the frame.
     size: [u32; 2],
     difference: Difference,
-    lost: f32,
 }
 
 impl ComparedFrame {
     /// What is in the frame, or in a region of it, and not in the empty place.
     pub fn foreground(&self, region: Option<PixelRect>) -> Foreground {
-        Foreground::of(self.columns, &self.difference, self.size, region, self.lost)
+        Foreground::of(self.columns, &self.difference, self.size, region)
     }
 }
 

@@ -63,6 +63,9 @@ pub(super) struct Difference {
     pub edges: Vec<bool>,
     /// How much brighter the frame is, channel by channel.
     pub gains: [f32; 3],
+    /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
+    /// more. A moved camera shows every edge elsewhere.
+    pub lost: f32,
 }
 
 impl Difference {
@@ -84,13 +87,9 @@ impl Difference {
         };
         let changes = deviations.iter().zip(lit).map(change).collect();
         let edges = background.slopes.iter().map(|slope| *slope > EDGE + background.noise).collect();
-        Self { changes, edges, gains }
-    }
-
-    /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
-    /// more. A moved camera shows every edge elsewhere.
-    pub fn lost(&self) -> f32 {
-        self.lost_where(|_| true)
+        let mut difference = Self { changes, edges, gains, lost: 0.0 };
+        difference.lost = difference.lost_where(|_| true);
+        difference
     }
 
     /// As [`Difference::lost`], of some pixels alone; 0 where there are none.

@@ -60,13 +60,7 @@ pub struct Foreground {
 impl Foreground {
     /// That of a frame of that size; the small frame has so many columns. `lost` is [`Difference::lost`], which all
     /// regions of a frame share.
-    pub(super) fn of(
-        columns: usize,
-        difference: &Difference,
-        frame: [u32; 2],
-        region: Option<PixelRect>,
-        lost: f32,
-    ) -> Self {
+    pub(super) fn of(columns: usize, difference: &Difference, frame: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
         let mut mask = with_hysteresis(difference, width, height);
@@ -82,6 +76,7 @@ impl Foreground {
         let (marks, things) = things(&mask, looked_at, frame);
         let pixel = |place: usize| [(place % columns) as u32, (place / columns) as u32];
         // A thing may fill the region, and a person beside it most of the frame: a moved camera has lost both.
+        let lost = difference.lost;
         let lost_there = region.map_or(lost, |_| difference.lost_where(|place| looked_at.contains(pixel(place))));
         Self { frame, marks, things, lost: lost.min(lost_there) }
     }

@@ -106,16 +106,17 @@ impl Viewfinder {
     /// [`ViewError`] if the empty place or a region does not fit the picture.
     pub fn views<'a>(&self, picture: impl Into<ViewedPicture<'a>>) -> Result<Vec<RegionView>, ViewError> {
         let picture = picture.into();
-        let mut compared = None;
-        if self.regions.is_empty() {
-            return Ok(vec![self.view(picture, &mut compared, String::new(), None)?]);
-        }
         let [width, height] = picture.size_in_file;
-        let view = |named: &NamedRegion| {
-            let region = named.region.in_frame(width, height)?;
-            self.view(picture, &mut compared, named.name.clone(), Some(region))
-        };
-        self.regions.iter().map(view).collect()
+        let bounds = |named: &NamedRegion| named.region.in_frame(width, height);
+        let bounds = self.regions.iter().map(bounds).collect::<Result<Vec<_>, _>>()?;
+        let compared =
+            self.background.as_ref().map(|background| background.compare_frame(picture.picture)).transpose()?;
+        let compared = compared.as_ref();
+        if self.regions.is_empty() {
+            return Ok(vec![self.view(picture, compared, String::new(), None)]);
+        }
+        let views = self.regions.iter().zip(bounds);
+        Ok(views.map(|(named, bounds)| self.view(picture, compared, named.name.clone(), Some(bounds))).collect())
     }
 
     /// The thing in the middle of a picture, or of its first region, as a shot of it.
@@ -167,25 +168,20 @@ impl Viewfinder {
         Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), lost: foreground.lost() })
     }
 
-    /// What a region, in pixels of the file, shows. `compared` holds the picture beside the empty place, from the first
-    /// region on.
+    /// What a region, in pixels of the file, shows; `compared` is the picture beside the empty place, where that is known.
     fn view(
         &self,
         viewed: ViewedPicture<'_>,
-        compared: &mut Option<ComparedFrame>,
+        compared: Option<&ComparedFrame>,
         name: String,
         region: Option<PixelRect>,
-    ) -> Result<RegionView, ViewError> {
+    ) -> RegionView {
         let [width, height] = viewed.size_in_file;
         let bounds = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
         let region = region.map(|region| viewed.in_picture(region));
-        let Some(background) = &self.background else {
+        let Some(compared) = compared else {
             let things = vec![ThingView { bounds, picture: self.whole(viewed.picture, region) }];
-            return Ok(RegionView { name, bounds, things, lost: 0.0 });
-        };
-        let compared = match compared {
-            Some(compared) => compared,
-            None => compared.insert(background.compare_frame(viewed.picture)?),
+            return RegionView { name, bounds, things, lost: 0.0 };
         };
         let foreground = compared.foreground(region);
         let view = |thing: &Thing| ThingView {
@@ -193,7 +189,7 @@ impl Viewfinder {
             picture: foreground.cut_out(viewed.picture, thing, self.fill),
         };
         let things = foreground.things().iter().map(view).collect();
-        Ok(RegionView { name, bounds, things, lost: foreground.lost() })
+        RegionView { name, bounds, things, lost: foreground.lost() }
     }
 
     /// A region as a square; without one the picture as it is, of which the backbone sees the largest square.

@@ -83,7 +83,7 @@ impl SceneWatch {
         let difference = Difference::of(&self.background, &small);
         let size = [frame.width(), frame.height()];
         let looked_at = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
-        let lost = difference.lost();
+        let lost = difference.lost;
         // A thing may fill all regions, and a person outside of them most of the frame: a moved camera has lost both.
         let lost_in_regions =
             looked_at.as_ref().map_or(lost, |looked_at| difference.lost_where(|place| looked_at[place]));
@@ -91,7 +91,7 @@ impl SceneWatch {
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
-        let of = |region| Foreground::of(self.background.width, &difference, size, region, lost);
+        let of = |region| Foreground::of(self.background.width, &difference, size, region);
         let foregrounds: Vec<Foreground> =
             if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
         if foregrounds.iter().any(|foreground| !foreground.things().is_empty()) {

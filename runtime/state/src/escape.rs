@@ -1,4 +1,4 @@
-//! Makes texts from people and files safe to print on a terminal.
+//! Makes texts from people and files safe to print on a terminal, and to stand in a URL.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -37,6 +37,18 @@ pub fn multiline(text: &str) -> String {
     shown
 }
 
+/// A text as it may stand in a URL's path or in a header (RFC 3986, section 2.3).
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(byte.into()),
+            _ => write!(encoded, "%{byte:02X}").expect("writing into memory cannot fail"),
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
@@ -57,6 +69,12 @@ mod tests {
         for text in PLAIN.into_iter().chain(typed) {
             assert_eq!(EscapedText(text).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_url_has_letters_digits_and_few_signs() {
+        assert_eq!(percent_encoded("a/mug 2-_.~"), "a%2Fmug%202-_.~");
+        assert_eq!(percent_encoded("caf\u{e9}%"), "caf%C3%A9%25");
     }
 
     #[test]

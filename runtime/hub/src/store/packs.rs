@@ -111,7 +111,7 @@ impl HubStore {
         Ok(pictures.collect::<Result<_, _>>()?)
     }
 
-    /// Those of some packs that the hub does not have, or not their bytes.
+    /// Which of these packs the hub has no record of, or no bytes.
     ///
     /// # Errors
     /// [`HubError::Database`] if that cannot be read.
@@ -122,7 +122,7 @@ impl HubStore {
     ) -> Result<Vec<ObjectDigest>, HubError> {
         let mut lost = Vec::new();
         for pack in packs {
-            if !is_pushed(connection, pack)? || !self.objects().holds(pack) {
+            if !has_record(connection, pack)? || !self.objects().holds(pack) {
                 lost.push(*pack);
             }
         }
@@ -149,8 +149,8 @@ impl HubStore {
         };
         let digest = ObjectDigest::of(body);
         self.answer_once(head, now, |transaction| {
-            // One whose bytes were lost counts already.
-            if !is_pushed(transaction, &digest)?
+            // One that has a record takes no further room, even if its bytes were lost.
+            if !has_record(transaction, &digest)?
                 && let Some(reason) = no_room(transaction, &head.device, body.len())?
             {
                 return Ok(StoredAnswer::refusal(RefusalKind::Invalid, reason));
@@ -203,8 +203,8 @@ impl HubStore {
     }
 }
 
-/// Whether that pack was pushed.
-fn is_pushed(connection: &Connection, pack: &ObjectDigest) -> Result<bool, HubError> {
+/// Whether the database has that pack; its bytes may be lost all the same.
+fn has_record(connection: &Connection, pack: &ObjectDigest) -> Result<bool, HubError> {
     let mut query = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM pack WHERE digest = ?1)")?;
     Ok(query.query_row([pack], |row| row.get(0))?)
 }

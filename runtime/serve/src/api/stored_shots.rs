@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use orco_runtime::manifest::{from_hexadecimal, hexadecimal};
+use orco_runtime::state::escape::percent_encoded;
 use orco_runtime::state::session::LearnError;
 
 use super::changes::queued;
@@ -18,12 +19,6 @@ use crate::service::Service;
 /// The path under which a stored shot's thumbnail is served.
 pub(crate) fn thumbnail_path(label: &str, shot: &[u8; 32]) -> String {
     format!("/api/v1/classes/{}/shots/{}.jpg", percent_encoded(label), hexadecimal(shot))
-}
-
-/// A label as it may stand in a URL's path or a header (RFC 3986, section 2.3).
-pub(crate) fn percent_encoded(label: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    label.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// The stored shot that a path names: its id, with or without `.jpg`.

@@ -9,12 +9,12 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::try_unfold;
+use orco_runtime::state::escape::percent_encoded;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::changes::{learned, queued};
-use super::stored_shots::percent_encoded;
 use super::{Path, Query, blocking, usable};
 use crate::changes::ChangeRequest;
 use crate::error::{ErrorCode, Refusal};

@@ -58,7 +58,7 @@ pub struct EvalArguments {
     targets_alone: bool,
     /// Measures these systems alone, separated by commas, also those that only reports have: `device,ncm + border`.
     #[arg(long, value_name = "NAMES", value_parser = systems, conflicts_with_all = ["presets", "unknown"])]
-    systems: Vec<SystemSelection>,
+    systems: Option<SystemSelection>,
     /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well
     /// pictures of classes that were not learned yet are told from known ones, how often sets of labels hold the right
     /// one and how large they are, and what accuracies are estimated less what is measured.
@@ -240,14 +240,13 @@ fn systems(list: &str) -> Result<SystemSelection, String> {
 
 /// The systems that are asked for; all that train nothing where none is.
 fn chosen_systems(arguments: &EvalArguments, base_model: &BaseModel) -> Result<Vec<System>> {
-    if arguments.systems.is_empty() {
+    let Some(SystemSelection(systems)) = &arguments.systems else {
         return Ok(System::supported_by(base_model).collect());
-    }
-    let systems: Vec<System> = arguments.systems.iter().flat_map(|SystemSelection(systems)| systems).copied().collect();
+    };
     if let Some(system) = systems.iter().find(|system| !system.fits(base_model)) {
         bail!("{} needs {STATISTICS}, which the bundle does not carry", system.name());
     }
-    Ok(systems)
+    Ok(systems.clone())
 }
 
 /// The settings of phase 3 that the command line asks for.

@@ -59,36 +59,24 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let model = Bytes::from(model);
     let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
     let mut graph = parts.graph.take().unwrap_or_default();
-    let is_sorted = graph.sort_nodes().map_err(unreadable)?;
-    let is_wider = graph.half_precision_to_f32().map_err(unreadable)?;
+    let mut is_changed = graph.sort_nodes().map_err(unreadable)?;
+    is_changed |= graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
-    let is_decomposed = graph.decompose().map_err(unreadable)?;
-    let is_written_out = graph.write_defaults().map_err(unreadable)?;
-    let is_fewer = graph.drop_unread_inputs().map_err(unreadable)?;
+    is_changed |= takes_bytes;
+    is_changed |= graph.decompose().map_err(unreadable)?;
+    is_changed |= graph.write_defaults().map_err(unreadable)?;
+    is_changed |= graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;
-    let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
-    let is_padded = graph.write_padding(&parts).map_err(unreadable)?;
-    let is_pooled = graph.pool_whole_maps(&parts).map_err(unreadable)?;
-    let is_declared = graph.declare_outputs(&parts).map_err(unreadable)?;
-    let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
-    if is_chosen {
+    is_changed |= is_turned;
+    is_changed |= graph.fix_images(wanted.side).map_err(unreadable)?;
+    is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
+    is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;
+    is_changed |= graph.declare_outputs(&parts).map_err(unreadable)?;
+    if wanted.output.is_some() || wanted.pool.is_some() {
         graph.choose_output(wanted, parts.operators(), is_turned)?;
+        is_changed = true;
     }
-    let changes = [
-        is_sorted,
-        is_wider,
-        takes_bytes,
-        is_decomposed,
-        is_written_out,
-        is_fewer,
-        is_turned,
-        is_fixed,
-        is_padded,
-        is_pooled,
-        is_declared,
-        is_chosen,
-    ];
-    if !changes.contains(&true) {
+    if !is_changed {
         // Bytes that nothing else holds are not copied.
         drop(graph);
         return Ok(Adapted { model: model.into(), takes_bytes });
@@ -216,8 +204,7 @@ impl GraphParts {
                 let sides = chosen.sizes().filter(|_| self.takes_squares()).unwrap_or_default();
                 let is_last = has_features_last(&sides).unwrap_or(is_turned);
                 let added = PoolingNodes::of(chosen, pool, version, is_last)?;
-                self.node.extend(added.nodes.iter().map(Message::encode_to_vec));
-                self.initializer.extend(added.constants.iter().map(|constant| Bytes::from(constant.encode_to_vec())));
+                self.append(&added.nodes, &added.constants);
                 added.output
             }
         };

@@ -4,7 +4,6 @@
 use std::collections::{HashMap, HashSet};
 
 use orco_runtime::encoder::audit::bounds::check_declared;
-use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
 use super::parts::{GraphParts, ModelParts, TensorHeader, is_onnx_domain, names_of};
@@ -106,9 +105,7 @@ impl GraphParts {
             };
             match rule(&own, values) {
                 Some(pieces) => {
-                    self.node.extend(pieces.nodes.iter().map(Message::encode_to_vec));
-                    self.initializer
-                        .extend(pieces.constants.iter().map(|constant| Bytes::from(constant.encode_to_vec())));
+                    self.append(&pieces.nodes, &pieces.constants);
                     is_decomposed = true;
                 }
                 None => self.node.push(bytes),

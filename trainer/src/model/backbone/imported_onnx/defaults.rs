@@ -5,19 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, NodeParts, is_onnx_domain};
-use crate::model::onnx_proto::{AttributeProto, BOOL, NodeProto, ValueInfoProto, ints};
-
-/// `onnx.TensorProto`, of which all but the numbers is read.
-#[derive(Clone, PartialEq, Message)]
-struct Weight {
-    #[prost(int64, repeated, packed = "false", tag = "1")]
-    dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(string, tag = "8")]
-    name: String,
-}
+use super::parts::{GraphParts, TensorHeader, is_onnx_domain, names_of};
+use crate::model::onnx_proto::{AttributeProto, BOOL, NodeProto, ints};
 
 /// `onnx.TensorProto`, of which the truth values are read.
 #[derive(Clone, PartialEq, Message)]
@@ -40,7 +29,7 @@ impl Weights {
     fn of(graph: &GraphParts) -> Result<Self, DecodeError> {
         let mut weights = Self::default();
         for bytes in &graph.initializer {
-            let Weight { dims, data_type, name } = Weight::decode(&bytes[..])?;
+            let TensorHeader { dims, data_type, name } = TensorHeader::decode(&bytes[..])?;
             if data_type == BOOL && dims.iter().all(|&side| side == 1) {
                 let TruthValues { int32_data, raw_data } = TruthValues::decode(&bytes[..])?;
                 if int32_data.iter().all(|&value| value == 0) && raw_data.iter().all(|&value| value == 0) {
@@ -58,28 +47,25 @@ impl GraphParts {
     /// one.
     pub(super) fn write_defaults(&mut self) -> Result<bool, DecodeError> {
         let weights = Weights::of(self)?;
-        let mut read = HashSet::new();
-        for value in &self.output {
-            read.insert(ValueInfoProto::decode(value.as_slice())?.name);
-        }
-        read.extend(self.nodes()?.into_iter().flat_map(|node| node.input));
+        let nodes = self.nodes()?;
+        let mut read: HashSet<String> = names_of(&self.output)?.into_iter().collect();
+        read.extend(nodes.iter().flat_map(|node| node.input.iter().cloned()));
         let mut is_changed = false;
-        for bytes in &mut self.node {
-            let (mut parts, node) = (NodeParts::decode(bytes.as_slice())?, NodeProto::decode(bytes.as_slice())?);
-            if !is_onnx_domain(&parts.domain) {
+        for (bytes, mut node) in self.node.iter_mut().zip(nodes) {
+            if !is_onnx_domain(&node.domain) {
                 continue;
             }
             if let Some(setting) = missing_setting(&node, &weights.sides) {
-                parts.attribute.push(setting.encode_to_vec());
+                node.attribute.push(setting);
             } else if is_plain_dropout(&node, &read, &weights.switched_off) {
-                parts.op_type = "Identity".into();
-                parts.attribute.clear();
-                parts.input.truncate(1);
-                parts.output.truncate(1);
+                node.op_type = "Identity".into();
+                node.attribute.clear();
+                node.input.truncate(1);
+                node.output.truncate(1);
             } else {
                 continue;
             }
-            *bytes = parts.encode_to_vec();
+            *bytes = node.encode_to_vec();
             is_changed = true;
         }
         Ok(is_changed)
@@ -116,7 +102,7 @@ fn is_plain_dropout(node: &NodeProto, read: &HashSet<String>, switched_off: &Has
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{TensorProto, node};
+    use crate::model::onnx_proto::{TensorProto, ValueInfoProto, node};
 
     fn graph(nodes: &[NodeProto]) -> GraphParts {
         let weight = TensorProto { dims: vec![8, 3, 5, 7], name: "w".into(), ..TensorProto::default() };

@@ -1,28 +1,27 @@
 //! Writes padding as `pads` where a file leaves it to `auto_pad = SAME_LOWER`, which puts an odd pixel in front of a
 //! map. rten puts it behind.
 
-use std::mem;
-
 use orco_runtime::encoder::audit::bounds::check_declared;
 use prost::{DecodeError, Message};
 
-use super::parts::{AttributeParts, GraphParts, ModelParts, NodeParts, is_onnx_domain};
+use super::parts::{GraphParts, ModelParts, is_onnx_domain};
 use crate::model::onnx_proto::{AttributeProto, NodeProto, ValueInfoProto, ints, text};
 
 impl GraphParts {
     /// Writes out the padding of windows whose odd pixel stands in front, where the audit infers the sizes of their
-    /// maps. Whether there was one.
-    pub(super) fn write_padding(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
+    /// maps. Whether a node was changed.
+    pub(super) fn spell_out_same_lower(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         let padded_in_front: Vec<usize> = (0..nodes.len()).filter(|&at| is_padded_in_front(&nodes[at])).collect();
         let Some(&last) = padded_in_front.last() else { return Ok(false) };
-        // The other side gives maps of the same sizes, and the audit lets it pass.
+        // `SAME_UPPER` gives maps of the same sizes, and the audit takes it: it stands in for those before the last while
+        // sizes are inferred.
         let mut before = Self { node: self.node[..last].to_vec(), ..Self::default() };
         for &at in &padded_in_front {
             let map = ValueInfoProto { name: nodes[at].input[0].clone(), r#type: None };
             before.output.push(map.encode_to_vec());
             if at < last {
-                before.node[at] = with_padding(&before.node[at], &text("auto_pad", "SAME_UPPER"))?;
+                before.node[at] = with_padding(&nodes[at], text("auto_pad", "SAME_UPPER")).encode_to_vec();
             }
         }
         let model = ModelParts { graph: Some(self.with_what_is_read(before)?), ..model.clone() };
@@ -31,7 +30,7 @@ impl GraphParts {
         let mut is_changed = false;
         for (at, map) in padded_in_front.into_iter().zip(inferred.outputs) {
             let Some(pads) = odd_pads(&nodes[at], &map) else { continue };
-            self.node[at] = with_padding(&self.node[at], &ints("pads", pads))?;
+            self.node[at] = with_padding(&nodes[at], ints("pads", pads)).encode_to_vec();
             is_changed = true;
         }
         Ok(is_changed)
@@ -72,15 +71,11 @@ fn odd_pads(node: &NodeProto, map: &[u64]) -> Option<Vec<i64>> {
 }
 
 /// A node with this padding in place of its own.
-fn with_padding(bytes: &[u8], padding: &AttributeProto) -> Result<Vec<u8>, DecodeError> {
-    let mut node = NodeParts::decode(bytes)?;
-    for attribute in mem::take(&mut node.attribute) {
-        if !matches!(AttributeParts::decode(&*attribute)?.name.as_str(), "auto_pad" | "pads") {
-            node.attribute.push(attribute);
-        }
-    }
-    node.attribute.push(padding.encode_to_vec());
-    Ok(node.encode_to_vec())
+fn with_padding(node: &NodeProto, padding: AttributeProto) -> NodeProto {
+    let mut node = node.clone();
+    node.attribute.retain(|own| !matches!(own.name.as_str(), "auto_pad" | "pads"));
+    node.attribute.push(padding);
+    node
 }
 
 #[cfg(test)]
@@ -115,9 +110,8 @@ mod tests {
         }
         assert_eq!(odd_pads(&window([3, 3], [2, 2]), &[1, 3, 8]), None, "a map of one axis");
         let window = window([3, 3], [2, 2]);
-        let written =
-            NodeProto::decode(&*with_padding(&window.encode_to_vec(), &ints("pads", vec![1, 1, 0, 0])).unwrap());
-        let names: Vec<String> = written.unwrap().attribute.into_iter().map(|own| own.name).collect();
+        let written = with_padding(&window, ints("pads", vec![1, 1, 0, 0]));
+        let names: Vec<String> = written.attribute.into_iter().map(|own| own.name).collect();
         assert_eq!(names, ["kernel_shape", "strides", "pads"]);
         assert!(is_padded_in_front(&window));
         for other in [int("ceil_mode", 1), text("auto_pad", "SAME_UPPER")] {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use crate::model::onnx_proto::{FLOAT, NodeProto, OperatorSetProto, StringEntryProto, ValueInfoProto};
+use crate::model::onnx_proto::{FLOAT, NodeProto, OperatorSetProto, StringEntryProto, TensorProto, ValueInfoProto};
 
 /// `onnx.ModelProto` with its graph in parts.
 #[derive(Clone, PartialEq, Message)]
@@ -82,6 +82,12 @@ impl GraphParts {
         let all = self.input.iter().chain(&self.output).chain(&self.value_info);
         all.map(|bytes| ValueInfoProto::decode(bytes.as_slice())).collect()
     }
+
+    /// Adds nodes behind all others, and constants that they read.
+    pub fn append(&mut self, nodes: &[NodeProto], constants: &[TensorProto]) {
+        self.node.extend(nodes.iter().map(Message::encode_to_vec));
+        self.initializer.extend(constants.iter().map(|constant| Bytes::from(constant.encode_to_vec())));
+    }
 }
 
 /// `onnx.NodeProto` with its attributes as they came.
@@ -116,9 +122,11 @@ pub struct AttributeParts {
     pub r#type: i32,
 }
 
-/// `onnx.TensorProto`, of which the name and the type of its elements are read.
+/// `onnx.TensorProto` without its numbers.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct TensorHeader {
+    #[prost(int64, repeated, packed = "false", tag = "1")]
+    pub dims: Vec<i64>,
     #[prost(int32, tag = "2")]
     pub data_type: i32,
     #[prost(string, tag = "8")]
