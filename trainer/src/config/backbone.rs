@@ -30,7 +30,7 @@ pub struct BackboneConfig {
     /// nothing, and there is no phase 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onnx: Option<PathBuf>,
-    /// Which of several outputs the model in `onnx` gives its features by.
+    /// Which value of the model in `onnx` is the features: one of several outputs, or one inside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// Makes one feature vector of the tokens or of the feature map that the model in `onnx` gives.

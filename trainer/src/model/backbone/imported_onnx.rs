@@ -1,5 +1,5 @@
-//! Graphs of ONNX models that the user brings: adapted to what this program feeds and takes, widened to f32, written in
-//! operators that both engines have, and folded to what engines accept. [`super::source`] opens such a model by all of it.
+//! Graphs of ONNX models that the user brings: ended where features are, adapted to what this program feeds and takes,
+//! widened to f32, written in operators that both engines have, and folded to what engines accept. [`super::source`] opens such a model by all of it.
 
 mod adapt;
 mod decompose;
@@ -10,6 +10,7 @@ mod order;
 mod padding;
 mod parts;
 mod pixels;
+mod truncate;
 
 pub(super) use adapt::{Adaptation, Adapted, adapt, names};
 pub(super) use fold::without_constant_nodes;

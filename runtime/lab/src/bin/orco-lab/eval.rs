@@ -81,7 +81,7 @@ pub struct EvalArguments {
     public_key: Option<PathBuf>,
 }
 
-/// The systems that one `--systems` asks for.
+/// The systems that `--systems` asks for.
 #[derive(Clone)]
 struct SystemSelection(Vec<System>);
 

@@ -1,7 +1,7 @@
-//! Adapts a model that the user brought: half precision is widened and bytes become floats, operators that one engine
-//! lacks are decomposed, padding that engines put on different sides is written out, inputs that nothing reads are left
-//! out, images of any size get a fixed one, those whose colours come last get theirs first, one of several outputs is
-//! chosen, and tokens or a feature map are pooled into one vector.
+//! Adapts a model that the user brought: it ends at the value that was chosen, half precision is widened and bytes become
+//! floats, operators that one engine lacks are decomposed, padding that engines put on different sides is written out,
+//! inputs that nothing reads are left out, images of any size get a fixed one, those whose colours come last get theirs
+//! first, and tokens or a feature map are pooled into one vector.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,8 @@ use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, ModelParts, names_of};
+use super::parts::{GraphParts, ModelParts, has_graphs, names_of};
 use crate::config::Pooling;
-use crate::model::onnx_proto::attribute_type::{GRAPH, GRAPHS};
 use crate::model::onnx_proto::{
     DimensionProto, FLOAT, NodeProto, ShapeProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, int, ints,
     node, whole_numbers,
@@ -30,7 +29,7 @@ const AXES_AS_INPUT: i64 = 18;
 pub struct Adaptation<'a> {
     /// Sides of its images, where the model leaves them open.
     pub side: u32,
-    /// Which of several outputs gives features.
+    /// Which of its outputs, or of the values inside it, gives features.
     pub output: Option<&'a str>,
     /// How one vector is made of them.
     pub pool: Option<Pooling>,
@@ -44,11 +43,11 @@ pub struct Adapted {
 }
 
 /// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs
-/// that nothing reads, and with the chosen output alone, pooled if wished, where one is named or pooling is. What is no model
-/// at all, or is refused for more than an operator, stays as it is.
+/// that nothing reads, and with the chosen value for its only output, pooled if wished. What is no model at all, or is
+/// refused for more than an operator, stays as it is.
 ///
 /// # Errors
-/// A sentence if there is no such output, or it cannot be pooled in this way, or the model computes of bytes.
+/// A sentence if there is no such value, or it cannot be pooled in this way, or the model computes of bytes.
 pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> {
     // Writing it anew would drop functions and other fields for which the audit refuses it.
     if audit_layers(&model).is_err_and(|error| !matches!(error, AuditError::Operator { .. })) {
@@ -60,6 +59,13 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
     let mut graph = parts.graph.take().unwrap_or_default();
     let mut is_changed = graph.sort_nodes().map_err(unreadable)?;
+    if let Some(name) = wanted.output {
+        let outputs = graph.outputs().map_err(unreadable)?;
+        if !graph.end_at(name).map_err(unreadable)? {
+            return Err(no_such_value(name, &outputs, &graph.last_values().map_err(unreadable)?));
+        }
+        is_changed = true;
+    }
     is_changed |= graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     is_changed |= takes_bytes;
@@ -72,9 +78,17 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
     is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;
     is_changed |= graph.declare_outputs(&parts).map_err(unreadable)?;
-    if wanted.output.is_some() || wanted.pool.is_some() {
-        graph.choose_output(wanted, parts.operators(), is_turned)?;
+    if let Some(pool) = wanted.pool {
+        graph.pool_output(pool, parts.operators(), is_turned)?;
         is_changed = true;
+    }
+    if wanted.output.is_none()
+        && let Some(before) = graph.before_classifier().map_err(unreadable)?
+    {
+        log::warn!(
+            "the backbone seems to be a classifier, and gives a score for each of its classes; what its last layer reads \
+             makes better features: set backbone.output = {before:?}"
+        );
     }
     if !is_changed {
         // Bytes that nothing else holds are not copied.
@@ -98,8 +112,7 @@ impl GraphParts {
     /// they are in the file elsewhere. Whether there was one.
     fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
-        // The graphs of control flow, which is refused later, read values of this one.
-        let has_graphs = |node: &NodeProto| node.attribute.iter().any(|of| matches!(of.r#type, GRAPH | GRAPHS));
+        // These are refused later.
         if nodes.iter().any(has_graphs) {
             return Ok(false);
         }
@@ -159,8 +172,7 @@ impl GraphParts {
     /// Declares outputs that are declared without a type or sides, as where somebody cut a classifier, and maps whose sides
     /// are open, as the audit infers them. Whether there was one.
     fn declare_outputs(&mut self, parts: &ModelParts) -> Result<bool, DecodeError> {
-        let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
-        let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+        let outputs = self.outputs()?;
         if !outputs.iter().any(is_open) {
             return Ok(false);
         }
@@ -186,31 +198,30 @@ impl GraphParts {
         self.input.iter().all(is_square)
     }
 
-    /// Leaves one output, pooled if wished; maps of a model whose images were turned have their features last, too, unless
-    /// their sides tell.
-    fn choose_output(&mut self, wanted: Adaptation<'_>, version: i64, is_turned: bool) -> Result<(), String> {
-        let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
-        let outputs = outputs.collect::<Result<Vec<_>, _>>().map_err(|_| "its outputs cannot be read".to_owned())?;
-        let chosen = match wanted.output {
-            Some(name) => outputs.iter().find(|value| value.name == name),
-            None => outputs.first().filter(|_| outputs.len() == 1),
-        };
-        let Some(chosen) = chosen else {
+    /// Its outputs, as it declares them.
+    fn outputs(&self) -> Result<Vec<ValueInfoProto>, DecodeError> {
+        self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice())).collect()
+    }
+
+    /// Pools its output; maps of a model whose images were turned have their features last, too, unless their sides tell.
+    fn pool_output(&mut self, pool: Pooling, version: i64, is_turned: bool) -> Result<(), String> {
+        let outputs = self.outputs().map_err(|_| "its outputs cannot be read".to_owned())?;
+        let [output] = &outputs[..] else {
             return Err(format!("backbone.output must name one of its outputs: {}", names(&outputs)));
         };
-        let features = match wanted.pool {
-            None => chosen.clone(),
-            Some(pool) => {
-                let sides = chosen.sizes().filter(|_| self.takes_squares()).unwrap_or_default();
-                let is_last = has_features_last(&sides).unwrap_or(is_turned);
-                let added = PoolingNodes::of(chosen, pool, version, is_last)?;
-                self.append(&added.nodes, &added.constants);
-                added.output
-            }
-        };
-        self.output = vec![features.encode_to_vec()];
+        let sides = output.sizes().filter(|_| self.takes_squares()).unwrap_or_default();
+        let is_last = has_features_last(&sides).unwrap_or(is_turned);
+        let added = PoolingNodes::of(output, pool, version, is_last)?;
+        self.append(&added.nodes, &added.constants);
+        self.output = vec![added.output.encode_to_vec()];
         Ok(())
     }
+}
+
+/// Says that there is no value of that name, and which there are.
+fn no_such_value(name: &str, outputs: &[ValueInfoProto], last: &[String]) -> String {
+    let last = last.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    format!("it has no value {name:?} for backbone.output; its outputs are {}, its last values {last}", names(outputs))
 }
 
 /// Whether an output of floats, or of what is not said, lacks sides, or is a map of which more than the batch is open.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
+use crate::model::onnx_proto::attribute_type::{GRAPH, GRAPHS};
 use crate::model::onnx_proto::{FLOAT, NodeProto, OperatorSetProto, StringEntryProto, TensorProto, ValueInfoProto};
 
 /// `onnx.ModelProto` with its graph in parts.
@@ -88,6 +89,11 @@ impl GraphParts {
         self.node.extend(nodes.iter().map(Message::encode_to_vec));
         self.initializer.extend(constants.iter().map(|constant| Bytes::from(constant.encode_to_vec())));
     }
+}
+
+/// Whether a node has graphs of its own, as control flow has. They read values of the graph around them.
+pub fn has_graphs(node: &NodeProto) -> bool {
+    node.attribute.iter().any(|own| matches!(own.r#type, GRAPH | GRAPHS))
 }
 
 /// `onnx.NodeProto` with its attributes as they came.

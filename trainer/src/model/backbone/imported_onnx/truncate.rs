@@ -1,0 +1,201 @@
+//! Ends a graph at one of its values, so that a classifier becomes a backbone: what that value does not need is left out,
+//! whatever operators it has.
+
+use std::collections::HashSet;
+
+use prost::{DecodeError, Message};
+
+use super::parts::{GraphParts, TensorHeader, has_graphs, names_of};
+use crate::model::onnx_proto::ValueInfoProto;
+
+/// Numbers of classes that ImageNet's classifiers tell apart; the second counts the background.
+const IMAGENET_CLASSES: [i64; 2] = [1_000, 1_001];
+/// Most nodes between a classifier's last layer and its output.
+const MOST_AFTER_CLASSIFIER: usize = 8;
+/// How many values are named to people.
+const NAMED_VALUES: usize = 6;
+
+impl GraphParts {
+    /// Leaves the value of this name as the only output, whether it is one already or lies between nodes, and leaves out
+    /// the nodes and weights that it does not need. Nodes must be in order. Whether there is such a value.
+    pub(super) fn end_at(&mut self, name: &str) -> Result<bool, DecodeError> {
+        let nodes = self.nodes()?;
+        if !names_of(&self.output)?.iter().any(|output| output == name)
+            && !nodes.iter().any(|node| node.output.iter().any(|output| output == name))
+        {
+            return Ok(false);
+        }
+        self.output = vec![self.declaration(name)?.encode_to_vec()];
+        let mut needed = HashSet::from([name]);
+        let mut is_needed = vec![false; nodes.len()];
+        for (node, is_needed) in nodes.iter().zip(&mut is_needed).rev() {
+            if node.output.iter().any(|output| needed.contains(output.as_str())) {
+                *is_needed = true;
+                needed.extend(node.input.iter().filter(|input| !input.is_empty()).map(String::as_str));
+            }
+        }
+        // Graphs inside a node read values that it does not name. It is refused later.
+        if nodes.iter().zip(&is_needed).any(|(node, &is_needed)| is_needed && has_graphs(node)) {
+            return Ok(true);
+        }
+        let mut kept = is_needed.into_iter();
+        self.node.retain(|_| kept.next().unwrap_or(false));
+        retain_needed(&mut self.initializer, |bytes| Ok(TensorHeader::decode(bytes)?.name), &needed)?;
+        retain_needed(&mut self.value_info, |bytes| Ok(ValueInfoProto::decode(bytes)?.name), &needed)?;
+        Ok(true)
+    }
+
+    /// What the file says of a value's type.
+    fn declaration(&self, name: &str) -> Result<ValueInfoProto, DecodeError> {
+        let declared = self.values()?.into_iter().find(|value| value.name == name);
+        Ok(declared.unwrap_or_else(|| ValueInfoProto { name: name.to_owned(), r#type: None }))
+    }
+
+    /// The last values that nodes give, from front to back.
+    pub(super) fn last_values(&self) -> Result<Vec<String>, DecodeError> {
+        let given = self.nodes()?.into_iter().flat_map(|node| node.output).filter(|name| !name.is_empty());
+        let given: Vec<String> = given.collect();
+        Ok(given[given.len().saturating_sub(NAMED_VALUES)..].to_vec())
+    }
+
+    /// What the last layer of a classifier reads, if the graph seems to be one: it ends with shares of classes, or with as
+    /// many numbers as ImageNet has classes.
+    pub(super) fn before_classifier(&self) -> Result<Option<String>, DecodeError> {
+        let [output] = &self.output[..] else { return Ok(None) };
+        let output = ValueInfoProto::decode(output.as_slice())?;
+        let (nodes, weights) = (self.nodes()?, self.weights()?);
+        let maker_of = |name: &str| nodes.iter().rev().find(|node| node.output.iter().any(|output| output == name));
+        let mut is_classifier =
+            matches!(output.sizes().as_deref(), Some([_, Some(length), ..]) if IMAGENET_CLASSES.contains(length));
+        let mut name = output.name;
+        for _ in 0..MOST_AFTER_CLASSIFIER {
+            let Some(maker) = maker_of(&name) else { break };
+            let Some(read) = maker.input.iter().find(|input| !input.is_empty() && !weights.contains(*input)) else {
+                break;
+            };
+            match maker.op_type.as_str() {
+                "Conv" | "Gemm" | "MatMul" => return Ok(is_classifier.then(|| read.clone())),
+                "LogSoftmax" | "Softmax" => is_classifier = true,
+                "Add" | "Cast" | "DequantizeLinear" | "Flatten" | "Identity" | "QuantizeLinear" | "Reshape"
+                | "Squeeze" => {}
+                _ => break,
+            }
+            name.clone_from(read);
+        }
+        Ok(None)
+    }
+}
+
+/// Leaves out parts whose names are not needed.
+fn retain_needed<P: AsRef<[u8]>>(
+    parts: &mut Vec<P>,
+    name_of: impl Fn(&[u8]) -> Result<String, DecodeError>,
+    needed: &HashSet<&str>,
+) -> Result<(), DecodeError> {
+    let names = parts.iter().map(|part| name_of(part.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let mut names = names.iter();
+    parts.retain(|_| names.next().is_some_and(|name| needed.contains(name.as_str())));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::onnx_proto::{
+        AttributeProto, DimensionProto, FLOAT, NodeProto, ShapeProto, TensorProto, TensorTypeProto, TypeProto,
+        attribute_type, node,
+    };
+
+    fn vector(name: &str, length: i64) -> ValueInfoProto {
+        let side = |size| DimensionProto { dim_value: size, dim_param: None };
+        let shape = ShapeProto { dim: vec![side(None), side(Some(length))] };
+        let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
+        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
+    }
+
+    fn of(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
+        node(operator, inputs.iter().map(|&name| name.into()).collect(), output, vec![])
+    }
+
+    /// A classifier of 1,000 classes with a branch that no engine has.
+    fn classifier() -> GraphParts {
+        let nodes = [
+            of("Conv", &["x", "kernel"], "map"),
+            of("Boxes", &["map", "anchors"], "boxes"),
+            of("Flatten", &["map"], "features"),
+            of("Gemm", &["features", "w", "b"], "scores"),
+            of("Identity", &["scores"], "logits"),
+        ];
+        let weight = |name: &str| TensorProto { name: name.into(), ..TensorProto::default() }.encode_to_vec().into();
+        GraphParts {
+            node: nodes.iter().map(Message::encode_to_vec).collect(),
+            initializer: ["kernel", "anchors", "w", "b"].map(weight).to_vec(),
+            output: [vector("logits", 1_000), vector("boxes", 4)].iter().map(Message::encode_to_vec).collect(),
+            value_info: [vector("features", 64), vector("scores", 1_000)].iter().map(Message::encode_to_vec).collect(),
+            ..GraphParts::default()
+        }
+    }
+
+    fn operators(graph: &GraphParts) -> Vec<String> {
+        graph.nodes().unwrap().into_iter().map(|node| node.op_type).collect()
+    }
+
+    #[test]
+    fn a_graph_ends_at_any_of_its_values() {
+        for (name, kept, weights) in [
+            ("features", &["Conv", "Flatten"][..], &["kernel"][..]),
+            ("logits", &["Conv", "Flatten", "Gemm", "Identity"], &["b", "kernel", "w"]),
+            ("boxes", &["Conv", "Boxes"], &["anchors", "kernel"]),
+        ] {
+            let mut graph = classifier();
+            assert!(graph.end_at(name).unwrap());
+            assert_eq!(operators(&graph), kept, "{name}");
+            let mut left: Vec<String> = graph.weights().unwrap().into_iter().collect();
+            left.sort();
+            assert_eq!(left, weights, "{name}");
+            assert_eq!(names_of(&graph.output).unwrap(), [name]);
+        }
+        let mut graph = classifier();
+        graph.end_at("features").unwrap();
+        assert_eq!(graph.output, [vector("features", 64).encode_to_vec()], "the file says what it is");
+        assert_eq!(graph.value_info, [vector("features", 64).encode_to_vec()]);
+        graph.end_at("map").unwrap();
+        assert_eq!(graph.output, [ValueInfoProto { name: "map".into(), r#type: None }.encode_to_vec()]);
+        for absent in ["x", "kernel", "", "none"] {
+            let mut graph = classifier();
+            assert!(!graph.end_at(absent).unwrap(), "{absent:?}");
+            assert_eq!(graph, classifier());
+        }
+        assert_eq!(classifier().last_values().unwrap(), ["map", "boxes", "features", "scores", "logits"]);
+    }
+
+    #[test]
+    fn what_inner_graphs_may_read_stays() {
+        let mut graph = classifier();
+        let branch = AttributeProto { name: "body".into(), r#type: attribute_type::GRAPH, ..AttributeProto::default() };
+        let branches = node("If", vec!["features".into()], "chosen", vec![branch]);
+        graph.node.push(branches.encode_to_vec());
+        assert!(graph.end_at("chosen").unwrap());
+        assert_eq!((graph.node.len(), graph.initializer.len()), (6, 4));
+    }
+
+    #[test]
+    fn a_classifier_is_told_by_how_it_ends() {
+        let before = |graph: &GraphParts| graph.before_classifier().unwrap();
+        let ending_at = |name: &str| {
+            let mut graph = classifier();
+            graph.end_at(name).unwrap();
+            graph
+        };
+        assert_eq!(before(&classifier()), None, "two outputs");
+        assert_eq!(before(&ending_at("logits")).as_deref(), Some("features"));
+        assert_eq!(before(&ending_at("features")), None);
+        // A projection of another length is none, unless shares are made of it.
+        let mut graph = ending_at("scores");
+        graph.output = vec![vector("scores", 128).encode_to_vec()];
+        assert_eq!(before(&graph), None);
+        graph.append(&[of("Softmax", &["scores"], "shares")], &[]);
+        graph.output = vec![vector("shares", 128).encode_to_vec()];
+        assert_eq!(before(&graph).as_deref(), Some("features"));
+    }
+}
