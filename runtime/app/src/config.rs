@@ -36,7 +36,7 @@ pub struct Setting<'a> {
 }
 
 /// A file of settings that was read and checked.
-pub struct File {
+pub struct SettingsFile {
     /// Where it is.
     pub path: PathBuf,
     /// The values of a key, as the command line takes them.
@@ -46,7 +46,7 @@ pub struct File {
 }
 
 /// A setting as it counts.
-pub struct Effective {
+pub struct EffectiveSetting {
     /// Its key.
     pub key: String,
     /// Its value, where it has one.
@@ -161,7 +161,7 @@ impl Setting<'_> {
     }
 }
 
-impl File {
+impl SettingsFile {
     /// The file that the command line or the environment names, else the one at [`PLACE`] if it is there.
     ///
     /// # Errors
@@ -221,14 +221,18 @@ impl File {
 }
 
 /// What counts, for every setting.
-pub fn effective(command: &Command, file: Option<&File>, matches: &ArgMatches) -> Vec<Effective> {
+pub fn effective_settings(
+    command: &Command,
+    file: Option<&SettingsFile>,
+    matches: &ArgMatches,
+) -> Vec<EffectiveSetting> {
     let one = |setting: Setting<'_>| {
         let (key, variable, id) = (setting.key().to_owned(), setting.variable(), setting.option.get_id().as_str());
         let given = matches.try_get_raw(id).ok().flatten();
         let given = given.filter(|_| matches.value_source(id) == Some(ValueSource::CommandLine));
         if let Some(raw) = given {
             let raw: Vec<String> = raw.map(|text| text.to_string_lossy().into_owned()).collect();
-            return Effective { key, value: setting.value(&raw), from: "command line".into() };
+            return EffectiveSetting { key, value: setting.value(&raw), from: "command line".into() };
         }
         if let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) {
             let text = text.to_string_lossy();
@@ -236,11 +240,13 @@ pub fn effective(command: &Command, file: Option<&File>, matches: &ArgMatches) -
                 Some(delimiter) => text.split(delimiter).map(str::to_owned).collect(),
                 None => vec![text.into_owned()],
             };
-            return Effective { key, value: setting.value(&raw), from: variable };
+            return EffectiveSetting { key, value: setting.value(&raw), from: variable };
         }
         match file.and_then(|file| Some((file, file.values.get(&key)?))) {
-            Some((file, raw)) => Effective { value: setting.value(raw), key, from: file.path.display().to_string() },
-            None => Effective { key, value: setting.default(), from: "default".into() },
+            Some((file, raw)) => {
+                EffectiveSetting { value: setting.value(raw), key, from: file.path.display().to_string() }
+            }
+            None => EffectiveSetting { key, value: setting.default(), from: "default".into() },
         }
     };
     settings(command).into_iter().map(one).collect()
@@ -322,7 +328,7 @@ mod tests {
     fn a_file_sets_no_option_that_is_no_setting() {
         let plain = crate::Cli::command();
         let values = settings(&plain).iter().map(|setting| (setting.key().to_owned(), vec!["x".into()])).collect();
-        let set = File { path: PathBuf::new(), values, faults: BTreeMap::new() }.apply(plain.clone());
+        let set = SettingsFile { path: PathBuf::new(), values, faults: BTreeMap::new() }.apply(plain.clone());
         let changed = changed_defaults(&set, &plain);
         assert!(changed.iter().any(|(option, _)| option == "serve regions"), "{changed:?}");
         let wrong: Vec<_> = changed.iter().filter(|(_, variable)| variable.is_none()).collect();

@@ -3,7 +3,7 @@
 
 mod cache;
 mod checkpoint;
-mod stopping;
+mod early_stopping;
 
 use anyhow::{Result, bail};
 use orco_core::random::Random;
@@ -16,7 +16,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, UnfinishedAlign, finished};
-use self::stopping::Stopping;
+use self::early_stopping::EarlyStopping;
 use crate::config::{BaseAlignConfig, BaseAlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::view;
 use crate::model::Model;
@@ -106,7 +106,7 @@ pub fn align_sharing(
     group.broadcast([&vectors, &chosen])?;
     let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
     let targets = Targets { vectors, rows: Vec::try_from(chosen)? };
-    state.stopping = Stopping::new(model, config, base, &targets)?;
+    state.stopping = EarlyStopping::new(model, config, base, &targets)?;
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
     }

@@ -19,7 +19,7 @@ use orco_serve::host_name;
 use serde_json::{Value, json};
 
 use crate::advice;
-use crate::config::File;
+use crate::config::SettingsFile;
 use crate::device;
 use crate::options::{BackboneArgument, Options};
 use crate::output::{Output, say};
@@ -79,7 +79,7 @@ impl Arguments {
 }
 
 /// Reports to the hub, pulls what the device's channel holds, and pushes what may be shared.
-pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Option<&File>) -> Result<Value> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Option<&SettingsFile>) -> Result<Value> {
     let Some(state) = options.state.clone() else {
         bail!("name the folder of the device's state with --state DIR: its name must not change with the bundle");
     };

@@ -70,7 +70,7 @@ async fn answer_request(
     service: &Arc<Service>,
     headers: &HeaderMap,
     body: Bytes,
-) -> Result<(Answer, usize, InferenceTimes), Refusal> {
+) -> Result<(TensorAnswer, usize, InferenceTimes), Refusal> {
     let mut times = InferenceTimes::default();
     let length = match headers.get(JSON_LENGTH) {
         None => body.len(),
@@ -180,7 +180,7 @@ fn label_bytes(label: &str) -> usize {
 }
 
 /// JSON, and binary tensors behind it, with the room that they take.
-type Answer = (HeaderMap, Bytes);
+type TensorAnswer = (HeaderMap, Bytes);
 
 #[derive(Serialize)]
 struct Response<'a> {
@@ -188,11 +188,11 @@ struct Response<'a> {
     model_version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    outputs: Vec<Output<'a>>,
+    outputs: Vec<OutputTensor<'a>>,
 }
 
 #[derive(Serialize)]
-struct Output<'a> {
+struct OutputTensor<'a> {
     name: &'static str,
     datatype: &'static str,
     shape: Vec<usize>,
@@ -261,7 +261,7 @@ async fn answer(
     (id, outputs): (Option<String>, RequestedOutputs),
     predictions: Vec<Prediction>,
     room: BodyPermit,
-) -> Result<Answer, Refusal> {
+) -> Result<TensorAnswer, Refusal> {
     let numbers: usize = predictions.iter().map(|prediction| prediction.probabilities.len()).sum();
     let service = Arc::clone(service);
     let write = move || write_answer(&service, (id, outputs), &predictions, room);
@@ -273,7 +273,7 @@ fn write_answer(
     (id, outputs): (Option<String>, RequestedOutputs),
     predictions: &[Prediction],
     mut room: BodyPermit,
-) -> Result<Answer, Refusal> {
+) -> Result<TensorAnswer, Refusal> {
     let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
     if predictions.iter().any(|other| other.probabilities.len() != classes) {
         let sentence = "a class was learned or forgotten meanwhile; ask again";
@@ -305,7 +305,7 @@ fn write_answer(
                 (Some(BinarySize { binary_data_size: binary.len() - before }), None)
             }
         };
-        written.push(Output { name, datatype, shape, parameters, data });
+        written.push(OutputTensor { name, datatype, shape, parameters, data });
     }
     let response = Response {
         model_name: &service.manifest.name,

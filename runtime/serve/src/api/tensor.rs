@@ -57,7 +57,7 @@ pub(super) enum Tensor {
 struct Request<'a> {
     id: Option<String>,
     #[serde(borrow, deserialize_with = "only_one")]
-    inputs: Input<'a>,
+    inputs: InputTensor<'a>,
     #[serde(default)]
     outputs: Option<OutputList>,
     #[serde(default, deserialize_with = "or_default")]
@@ -148,7 +148,7 @@ impl RequestedOutputs {
 }
 
 #[derive(Deserialize)]
-struct Input<'a> {
+struct InputTensor<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]
@@ -197,7 +197,7 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
 }
 
 /// The files of pictures.
-fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
+fn files(input: &InputTensor<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
     let Shape::One(count @ 1..=MAX_PICTURES) = input.shape else {
         return Err(Refusal::bad_request(format!("the shape of \"image\" must be [n], n from 1 to {MAX_PICTURES}")));
     };
@@ -223,7 +223,7 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
                 files.push(Bytes::from(STANDARD.decode(text).map_err(|_| "no Base64")?));
                 Ok(())
             };
-            let mut each = Each::Text(&mut each);
+            let mut each = ElementSink::Text(&mut each);
             let read = Elements::list(count, 1, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
             read.map_err(|error| {
                 Refusal::bad_request(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
@@ -234,7 +234,7 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
 }
 
 /// Feature vectors.
-fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
+fn rows(input: &InputTensor<'_>, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
     let Shape::Two(count @ 1..=MAX_ROWS, width) = input.shape else {
         return Err(Refusal::bad_request(format!(
             "the shape of \"features\" must be [n, {features}], n from 1 to {MAX_ROWS}"
@@ -265,7 +265,7 @@ fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Arr
             let mut numbers = Vec::with_capacity(most.min(data.len() / 2 + 1));
             let mut each = |number: f64| numbers.push(number as f32);
             // Nested lists are allowed, too.
-            let mut each = Each::Number(&mut each);
+            let mut each = ElementSink::Number(&mut each);
             let read = Elements::list(most, 2, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
             read.map_err(|error| {
                 Refusal::bad_request(format!("\"data\" of \"features\" must be a list of numbers: {error}"))
@@ -314,16 +314,16 @@ impl<'de> Deserialize<'de> for Shape {
 }
 
 /// A list of one input.
-fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Input<'de>, D::Error> {
+fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<InputTensor<'de>, D::Error> {
     struct One;
     impl<'de> Visitor<'de> for One {
-        type Value = Input<'de>;
+        type Value = InputTensor<'de>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("one input, \"image\" or \"features\"")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut inputs: A) -> Result<Input<'de>, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut inputs: A) -> Result<InputTensor<'de>, A::Error> {
             let input = inputs.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
             match inputs.next_element::<IgnoredAny>()? {
                 None => Ok(input),
@@ -335,7 +335,7 @@ fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Input<'de>, D:
 }
 
 /// What is done with each element of a list.
-enum Each<'a> {
+enum ElementSink<'a> {
     Number(&'a mut dyn FnMut(f64)),
     Text(&'a mut dyn FnMut(&str) -> Result<(), &'static str>),
 }
@@ -348,16 +348,16 @@ struct Elements<'a, 'b> {
     depth: u32,
     /// Whether this may be an element alone, and not only a list.
     is_within: bool,
-    each: &'a mut Each<'b>,
+    each: &'a mut ElementSink<'b>,
 }
 
 impl<'a, 'b> Elements<'a, 'b> {
     /// Of a list.
-    fn list(most: usize, depth: u32, each: &'a mut Each<'b>) -> Self {
+    fn list(most: usize, depth: u32, each: &'a mut ElementSink<'b>) -> Self {
         Self { most, depth, is_within: false, each }
     }
 
-    fn take<E: de::Error>(self, take: impl FnOnce(&mut Each<'_>) -> Result<(), E>) -> Result<usize, E> {
+    fn take<E: de::Error>(self, take: impl FnOnce(&mut ElementSink<'_>) -> Result<(), E>) -> Result<usize, E> {
         if self.most == 0 {
             return Err(E::custom("it has more elements than its shape"));
         }
@@ -366,11 +366,11 @@ impl<'a, 'b> Elements<'a, 'b> {
 
     fn number<E: de::Error>(self, number: f64) -> Result<usize, E> {
         self.take(|each| match each {
-            Each::Number(each) => {
+            ElementSink::Number(each) => {
                 each(number);
                 Ok(())
             }
-            Each::Text(_) => Err(E::invalid_type(de::Unexpected::Float(number), &"a text")),
+            ElementSink::Text(_) => Err(E::invalid_type(de::Unexpected::Float(number), &"a text")),
         })
     }
 }
@@ -389,8 +389,8 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.each {
             _ if !self.is_within => "a list",
-            Each::Number(_) => "a number",
-            Each::Text(_) => "a text",
+            ElementSink::Number(_) => "a number",
+            ElementSink::Text(_) => "a text",
         })
     }
 
@@ -408,8 +408,8 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<usize, E> {
         self.take(|each| match each {
-            Each::Text(each) => each(text).map_err(E::custom),
-            Each::Number(_) => Err(E::invalid_type(de::Unexpected::Other("a text"), &"a number")),
+            ElementSink::Text(each) => each(text).map_err(E::custom),
+            ElementSink::Number(_) => Err(E::invalid_type(de::Unexpected::Other("a text"), &"a number")),
         })
     }
 

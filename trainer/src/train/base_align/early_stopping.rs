@@ -23,7 +23,7 @@ const MARGIN: (f64, f64) = (0.01, 1e-3);
 const PREFIX: &str = "best.";
 
 /// The rule: keep the weights with the least loss on the images set aside, stop when they stay the best.
-pub(super) struct Stopping {
+pub(super) struct EarlyStopping {
     /// Clean features of these images, f32 `[n, features]`; none where the backbone is trained.
     clean: Option<Tensor>,
     /// i64 `[n]`.
@@ -41,7 +41,7 @@ struct BestWeights {
     weights: Vec<(String, Tensor)>,
 }
 
-impl Stopping {
+impl EarlyStopping {
     /// The rule, where the recipe counts steps and sets images aside that training does not see.
     ///
     /// # Errors
