@@ -76,26 +76,28 @@ fn rate(right: u32, samples: u32) -> f64 {
 
 /// Compares what is known of the old state with what the report says of the new one.
 pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<ClassComparison> {
-    let compared = |planned: &PlannedClass| {
-        let PlannedClass { label, learned, role, shots, files } = planned;
-        let origin = learned.map_or(FirstRecognition::UNKNOWN, |index| old.first_recognitions.of(index));
-        let before = RecognitionCount { right: origin.recognised, samples: origin.shots };
-        // Of a base class that is replaced and the learned one that replaces it, the latter: it comes later.
-        let after = report.classes.iter().rfind(|class| label::same(&class.label, label));
-        let samples = after.map_or(0, |after| after.samples);
-        let share = after.filter(|after| after.samples > 0).map(|after| after.after);
-        let right = share.map_or(0, |share| (share * samples as f32).round() as u32);
-        ClassComparison {
-            label: label.clone(),
-            shots: *shots,
-            pictures: files.len(),
-            merged: *role == ClassRole::Base,
-            before: before.share(),
-            after: share,
-            counts: RecognitionCounts { before, after: RecognitionCount { right, samples } },
-        }
-    };
-    plan.classes.iter().filter(|class| !class.files.is_empty()).map(compared).collect()
+    let with_pictures = plan.classes.iter().filter(|class| !class.files.is_empty());
+    with_pictures.map(|class| compare_class(class, old, report)).collect()
+}
+
+fn compare_class(planned: &PlannedClass, old: &State, report: &ChangeReport) -> ClassComparison {
+    let PlannedClass { label, learned, role, shots, files } = planned;
+    let origin = learned.map_or(FirstRecognition::UNKNOWN, |index| old.first_recognitions.of(index));
+    let before = RecognitionCount { right: origin.recognised, samples: origin.shots };
+    // Of a base class that is replaced and the learned one that replaces it, the latter: it comes later.
+    let after = report.classes.iter().rfind(|class| label::same(&class.label, label));
+    let samples = after.map_or(0, |after| after.samples);
+    let share = after.filter(|after| after.samples > 0).map(|after| after.after);
+    let right = share.map_or(0, |share| (share * samples as f32).round() as u32);
+    ClassComparison {
+        label: label.clone(),
+        shots: *shots,
+        pictures: files.len(),
+        merged: *role == ClassRole::Base,
+        before: before.share(),
+        after: share,
+        counts: RecognitionCounts { before, after: RecognitionCount { right, samples } },
+    }
 }
 
 /// Classes that are recognised clearly worse than before, and, with an empty label, all together if they are. Classes
