@@ -20,7 +20,7 @@ use self::early_stopping::EarlyStopping;
 use crate::config::{BaseAlignConfig, BaseAlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::view;
 use crate::model::Model;
-use crate::model::backbone::unit;
+use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
 use crate::run::Run;
 use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
@@ -261,7 +261,7 @@ impl<'a> AlignPhase<'a> {
         let views = group.draw_separately(|| [view(&images, &config.augment), view(&images, &config.augment)]);
         let views = Tensor::cat(&views, 0);
         let input = self.model.channels.normalise(&views);
-        self.model.backbone.forward(&input, config.precision, false)
+        self.model.backbone.forward(&input, config.precision, ForwardMode::Inference)
     }
 
     /// Share of the base images, unaugmented, whose nearest target is their class's.
