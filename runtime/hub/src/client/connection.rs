@@ -237,10 +237,12 @@ impl<'a> HubConnection<'a> {
         let Some(signature) = answer.signature.as_deref().and_then(Signature::parse) else { return false };
         let key = match self.hub {
             HubKey::Known(key) => key,
-            HubKey::Expected(fingerprint) => match serde_json::from_slice::<crate::protocol::Enrolled>(&answer.body) {
-                Ok(enrolled) if enrolled.hub.fingerprint() == fingerprint => enrolled.hub,
-                _ => return false,
-            },
+            HubKey::Expected(fingerprint) => {
+                match serde_json::from_slice::<crate::protocol::EnrolmentAnswer>(&answer.body) {
+                    Ok(enrolled) if enrolled.hub.fingerprint() == fingerprint => enrolled.hub,
+                    _ => return false,
+                }
+            }
         };
         let body = ObjectDigest::of(&answer.body);
         AnswerHead { request: head.digest(), status: answer.status, body }.is_signed(&key, &signature)
