@@ -4,10 +4,10 @@
 use jpeg_encoder::{ColorType, Encoder};
 use orco_runtime::image::{DecodingCost, Look, MAX_MEMORY, Preprocessing, decode};
 use orco_runtime::image_rs::RgbImage;
-use orco_trials::memory::{Counting, peak_of};
+use orco_trials::memory::{CountingAllocator, peak_of};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A picture of one colour with that profile.
 fn jpeg([width, height]: [u16; 2], icc: &[u8]) -> Vec<u8> {

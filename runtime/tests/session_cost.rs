@@ -13,10 +13,10 @@ use orco_runtime::store::Store;
 use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::slots::Slot;
 use orco_state::state::BaseModel;
-use orco_trials::memory::{Counting, held, peak_of};
+use orco_trials::memory::{CountingAllocator, held, peak_of};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const SHOTS: usize = 5;
 

@@ -21,11 +21,11 @@ use orco_state::codec::{self, FileKind};
 use orco_state::history::SavedState;
 use orco_state::pack::{self, Pack, PackOrigin, Thumbnail};
 use orco_tests::fuzz::{PICTURES, TARGETS, Target, base_model, slot, state};
-use orco_trials::memory::{Counting, peak_of};
+use orco_trials::memory::{CountingAllocator, peak_of};
 use serde::Serialize;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzzing/corpus")

@@ -11,11 +11,11 @@ use image::imageops::{self, FilterType};
 use jpeg_encoder::{Encoder, ImageBuffer, JpegColorType, SamplingFactor};
 use orco_runtime::image::{ImageError, Look, MAX_MEMORY, Preprocessing, decode};
 use orco_trials::heavy;
-use orco_trials::memory::{Counting, exclusive, peak_of};
+use orco_trials::memory::{CountingAllocator, exclusive, peak_of};
 use orco_trials::png::chunk;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Decodes within the bounds of memory.
 fn bounded(what: &str, bytes: &[u8]) -> Result<(u32, u32), ImageError> {

@@ -20,8 +20,8 @@ use crate::config::{Arithmetic, AugmentConfig, Recipe};
 use crate::data::augment::view;
 use crate::data::dataset::{Channels, Images};
 use crate::model::backbone::{
-    Description, FeatureSource, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA, parts, pth,
-    published_names, torchvision, unfold,
+    Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA,
+    parts, pth, published_names, torchvision, unfold,
 };
 use crate::platform::kernels;
 use crate::run::checkpoint::TensorFile;
@@ -140,7 +140,7 @@ impl Model {
     pub fn source_of_parts(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         Ok(match &self.onnx {
             Some(onnx) => Box::new(onnx.start()?),
-            None => Box::new(FrozenNetwork(&self.backbone, self.channels, precision)),
+            None => Box::new(FrozenNetwork { network: &self.backbone, channels: self.channels, precision }),
         })
     }
 
@@ -156,7 +156,7 @@ impl Model {
     ) -> Tensor {
         let images = images.batch(indices, self.device());
         let shown = augment.map_or_else(|| images.shallow_clone(), |augment| view(&images, augment));
-        no_grad(|| self.backbone.forward(&self.channels.normalise(&change(shown)), precision, false))
+        no_grad(|| self.backbone.forward(&self.channels.normalise(&change(shown)), precision, ForwardMode::Inference))
     }
 
     /// Sets the backbone's tensors from a checkpoint of another run, weights that go by
@@ -312,12 +312,16 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<DecodedWeig
 }
 
 /// A network that only computes.
-struct FrozenNetwork<'a>(&'a Network, Channels, Arithmetic);
+struct FrozenNetwork<'a> {
+    network: &'a Network,
+    channels: Channels,
+    precision: Arithmetic,
+}
 
 impl FeatureSource for FrozenNetwork<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
-        let input = self.1.normalise(images);
-        Ok(no_grad(|| self.0.forward(&input, self.2, false)))
+        let input = self.channels.normalise(images);
+        Ok(no_grad(|| self.network.forward(&input, self.precision, ForwardMode::Inference)))
     }
 }
 

@@ -12,9 +12,9 @@ const MODELS: &str = "models";
 
 /// Folders that may hold `models/NAME`, in the order in which they are looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places(Vec<PathBuf>);
+pub struct BundleFolders(Vec<PathBuf>);
 
-impl Places {
+impl BundleFolders {
     /// Beside the program, the user's folder for data, the system's.
     pub fn of_machine() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
@@ -47,7 +47,7 @@ fn beside(folder: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// All places where it was looked for, if it is in none.
-pub fn find(named: &Path, places: &Places) -> Result<PathBuf, Vec<PathBuf>> {
+pub fn find(named: &Path, places: &BundleFolders) -> Result<PathBuf, Vec<PathBuf>> {
     let is_default = named == Path::new(DEFAULT);
     let is_name = matches!(named.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
     if named.join(MANIFEST).exists() || !(is_default || is_name) || named.is_dir() && is_name {
@@ -84,7 +84,7 @@ mod tests {
             "XDG_DATA_DIRS" => Some(format!("{}:relative:{}", at("one").display(), at("two").display()).into()),
             _ => None,
         };
-        let places = Places::of(Some(&at("opt/bin/orco")), variable);
+        let places = BundleFolders::of(Some(&at("opt/bin/orco")), variable);
         let find = |name: &str| find(Path::new(name), &places);
         let searched = find("garden").unwrap_err();
         let expected = ["opt/bin", "opt/share/orco", "home/.local/share/orco", "one/orco", "two/orco"];
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn a_program_in_a_build_folder_finds_the_bundles_of_its_repository() {
-        let places = Places::of(Some(Path::new("/src/orco/target/release/orco")), |_| None);
+        let places = BundleFolders::of(Some(Path::new("/src/orco/target/release/orco")), |_| None);
         assert!(places.0.contains(&PathBuf::from("/src/orco")));
-        let places = Places::of(Some(Path::new("/tmp/bin/orco")), |_| None);
+        let places = BundleFolders::of(Some(Path::new("/tmp/bin/orco")), |_| None);
         assert!(!places.0.contains(&PathBuf::from("/")), "{places:?}");
         assert!(places.0.contains(&PathBuf::from("/usr/share/orco")));
     }

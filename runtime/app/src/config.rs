@@ -36,7 +36,7 @@ pub struct Setting<'a> {
 }
 
 /// A file of settings that was read and checked.
-pub struct File {
+pub struct SettingsFile {
     /// Where it is.
     pub path: PathBuf,
     /// The values of a key, as the command line takes them.
@@ -46,7 +46,7 @@ pub struct File {
 }
 
 /// A setting as it counts.
-pub struct Effective {
+pub struct EffectiveSetting {
     /// Its key.
     pub key: String,
     /// Its value, where it has one.
@@ -68,6 +68,18 @@ pub fn settings(command: &Command) -> Vec<Setting<'_>> {
         }
     }
     settings
+}
+
+/// A value of the command line as a file has it: numbers and truth values bare, unless the option takes a text.
+fn toml_value(text: &str, parser: &ValueParser) -> Value {
+    let texts = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<OsString>()];
+    let bare = !texts.iter().any(|kind| parser.type_id() == *kind);
+    let parsed = bare.then(|| text.parse::<i64>().map(Value::from).or(text.parse::<f64>().map(Value::from)));
+    match (parsed, text) {
+        (Some(Ok(number)), _) => number,
+        (Some(_), "true" | "false") => Value::from(text == "true"),
+        _ => Value::from(text),
+    }
 }
 
 fn is_setting(option: &Arg) -> bool {
@@ -94,22 +106,12 @@ impl Setting<'_> {
 
     /// Values of the command line as a file takes them.
     fn value(&self, raw: &[String]) -> Option<Value> {
-        let of: fn(&str, &ValueParser) -> Value = |text, parser| {
-            let texts = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<OsString>()];
-            let bare = !texts.iter().any(|kind| parser.type_id() == *kind);
-            let parsed = bare.then(|| text.parse::<i64>().map(Value::from).or(text.parse::<f64>().map(Value::from)));
-            match (parsed, text) {
-                (Some(Ok(number)), _) => number,
-                (Some(_), "true" | "false") => Value::from(text == "true"),
-                _ => Value::from(text),
-            }
-        };
         if self.is_switch() {
             // As clap reads them from a variable.
             let is_on = |text: &String| ["1", "on", "t", "true", "y", "yes"].contains(&&*text.to_lowercase());
             return raw.last().map(|text| Value::from(is_on(text)));
         }
-        let mut values = raw.iter().map(|text| of(text, self.option.get_value_parser()));
+        let mut values = raw.iter().map(|text| toml_value(text, self.option.get_value_parser()));
         if self.is_list() { Some(Value::Array(values.collect())) } else { values.next_back() }
     }
 
@@ -144,6 +146,31 @@ impl Setting<'_> {
         Ok(raw)
     }
 
+    /// As it counts: by the command line, else the environment, else the file.
+    fn in_effect(&self, file: Option<&SettingsFile>, matches: &ArgMatches) -> EffectiveSetting {
+        let (key, variable, id) = (self.key().to_owned(), self.variable(), self.option.get_id().as_str());
+        let given = matches.try_get_raw(id).ok().flatten();
+        let given = given.filter(|_| matches.value_source(id) == Some(ValueSource::CommandLine));
+        if let Some(raw) = given {
+            let raw: Vec<String> = raw.map(|text| text.to_string_lossy().into_owned()).collect();
+            return EffectiveSetting { key, value: self.value(&raw), from: "command line".into() };
+        }
+        if let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) {
+            let text = text.to_string_lossy();
+            let raw: Vec<String> = match self.option.get_value_delimiter() {
+                Some(delimiter) => text.split(delimiter).map(str::to_owned).collect(),
+                None => vec![text.into_owned()],
+            };
+            return EffectiveSetting { key, value: self.value(&raw), from: variable };
+        }
+        match file.and_then(|file| Some((file, file.values.get(&key)?))) {
+            Some((file, raw)) => {
+                EffectiveSetting { value: self.value(raw), key, from: file.path.display().to_string() }
+            }
+            None => EffectiveSetting { key, value: self.default(), from: "default".into() },
+        }
+    }
+
     /// Checks a value as the command line does, but alone: what else that asks for may come from elsewhere.
     fn check(&self, raw: &[String]) -> Result<(), String> {
         if self.is_switch() {
@@ -161,7 +188,7 @@ impl Setting<'_> {
     }
 }
 
-impl File {
+impl SettingsFile {
     /// The file that the command line or the environment names, else the one at [`PLACE`] if it is there.
     ///
     /// # Errors
@@ -220,30 +247,13 @@ impl File {
     }
 }
 
-/// What counts, for every setting.
-pub fn effective(command: &Command, file: Option<&File>, matches: &ArgMatches) -> Vec<Effective> {
-    let one = |setting: Setting<'_>| {
-        let (key, variable, id) = (setting.key().to_owned(), setting.variable(), setting.option.get_id().as_str());
-        let given = matches.try_get_raw(id).ok().flatten();
-        let given = given.filter(|_| matches.value_source(id) == Some(ValueSource::CommandLine));
-        if let Some(raw) = given {
-            let raw: Vec<String> = raw.map(|text| text.to_string_lossy().into_owned()).collect();
-            return Effective { key, value: setting.value(&raw), from: "command line".into() };
-        }
-        if let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) {
-            let text = text.to_string_lossy();
-            let raw: Vec<String> = match setting.option.get_value_delimiter() {
-                Some(delimiter) => text.split(delimiter).map(str::to_owned).collect(),
-                None => vec![text.into_owned()],
-            };
-            return Effective { key, value: setting.value(&raw), from: variable };
-        }
-        match file.and_then(|file| Some((file, file.values.get(&key)?))) {
-            Some((file, raw)) => Effective { value: setting.value(raw), key, from: file.path.display().to_string() },
-            None => Effective { key, value: setting.default(), from: "default".into() },
-        }
-    };
-    settings(command).into_iter().map(one).collect()
+/// Every setting as it counts.
+pub fn effective_settings(
+    command: &Command,
+    file: Option<&SettingsFile>,
+    matches: &ArgMatches,
+) -> Vec<EffectiveSetting> {
+    settings(command).iter().map(|setting| setting.in_effect(file, matches)).collect()
 }
 
 /// A file that sets nothing, and says of every setting what it does and what its default is.
@@ -322,7 +332,7 @@ mod tests {
     fn a_file_sets_no_option_that_is_no_setting() {
         let plain = crate::Cli::command();
         let values = settings(&plain).iter().map(|setting| (setting.key().to_owned(), vec!["x".into()])).collect();
-        let set = File { path: PathBuf::new(), values, faults: BTreeMap::new() }.apply(plain.clone());
+        let set = SettingsFile { path: PathBuf::new(), values, faults: BTreeMap::new() }.apply(plain.clone());
         let changed = changed_defaults(&set, &plain);
         assert!(changed.iter().any(|(option, _)| option == "serve regions"), "{changed:?}");
         let wrong: Vec<_> = changed.iter().filter(|(_, variable)| variable.is_none()).collect();

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use anyhow::Error;
 
 use crate::advice;
-use crate::config::File;
+use crate::config::SettingsFile;
 use crate::options::Options;
 #[cfg(feature = "serve")]
 use crate::phone;
@@ -94,7 +94,7 @@ impl Findings {
 }
 
 /// Looks at what the file of settings says that only those commands refuse that use it.
-pub fn examine_settings(file: Option<&File>, findings: &mut Findings) {
+pub fn examine_settings(file: Option<&SettingsFile>, findings: &mut Findings) {
     for fault in file.into_iter().flat_map(|file| file.faults.values()) {
         findings.wrong("settings", fault);
     }

@@ -31,7 +31,7 @@ use anyhow::Result;
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-use config::File;
+use config::SettingsFile;
 use options::Options;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::threads;
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     let plain = Cli::command();
     let first = matches_of(without_empty_variables(plain.clone()));
     let named = first.get_one::<PathBuf>("config").map(PathBuf::as_path);
-    let file = match File::find(&plain, named) {
+    let file = match SettingsFile::find(&plain, named) {
         Ok(file) => file,
         Err(error) => return Output::silent().finish(Err(error)),
     };
@@ -181,7 +181,7 @@ fn without_password(error: clap::Error) -> clap::Error {
 /// Where settings come from: the command line's definition, the file, and what both say.
 struct Definition<'a> {
     plain: &'a Command,
-    file: Option<&'a File>,
+    file: Option<&'a SettingsFile>,
     matches: &'a ArgMatches,
 }
 

@@ -137,7 +137,7 @@ impl BackboneArgument {
 impl Options {
     /// These options with the bundle where it is found, if its name alone was given, or none.
     pub fn with_bundle_found(mut self) -> Self {
-        match bundle_search::find(&self.bundle, &bundle_search::Places::of_machine()) {
+        match bundle_search::find(&self.bundle, &bundle_search::BundleFolders::of_machine()) {
             Ok(folder) => self.bundle = folder,
             Err(searched) => self.searched = searched,
         }

@@ -27,7 +27,7 @@ const EXIT_DONE_WITH_ERRORS: u8 = 3;
 /// Lines for people on standard output and standard error, and a result for programs as JSON. Nothing of it can panic,
 /// and what fails after the change was made does not make it look as if it had not been.
 pub struct Output {
-    json: Json,
+    json: JsonDestination,
     verbose: bool,
     changed: Cell<bool>,
     /// Whether standard output has failed already.
@@ -43,7 +43,7 @@ macro_rules! say {
 pub(crate) use say;
 
 /// Where the result goes as JSON.
-enum Json {
+enum JsonDestination {
     Nowhere,
     /// Standard output, so that nothing else may.
     Standard,
@@ -82,9 +82,9 @@ impl Output {
     /// Makes sure, before anything is done, that the JSON can be written afterwards.
     pub fn open(options: &Options) -> Result<Self> {
         let json = match options.json.as_deref() {
-            None => Json::Nowhere,
-            Some(path) if path == Path::new("-") => Json::Standard,
-            Some(path) => Json::File(ReportFile::open(path, "{", options)?),
+            None => JsonDestination::Nowhere,
+            Some(path) if path == Path::new("-") => JsonDestination::Standard,
+            Some(path) => JsonDestination::File(ReportFile::open(path, "{", options)?),
         };
         Ok(Self { json, verbose: options.verbose, ..Self::silent() })
     }
@@ -92,7 +92,7 @@ impl Output {
     /// One that writes no JSON.
     pub fn silent() -> Self {
         Self {
-            json: Json::Nowhere,
+            json: JsonDestination::Nowhere,
             verbose: false,
             changed: Cell::new(false),
             mute: Cell::new(false),
@@ -103,7 +103,7 @@ impl Output {
 
     /// Whether standard output is the JSON's, so that nothing else may go there.
     pub fn quiet(&self) -> bool {
-        matches!(self.json, Json::Standard)
+        matches!(self.json, JsonDestination::Standard)
     }
 
     /// Whether what only experts need is said, too.
@@ -205,9 +205,9 @@ impl Output {
     fn write_json(&self, result: &Value) -> Result<()> {
         let text = format!("{:#}\n", rounded(result));
         match &self.json {
-            Json::Nowhere => Ok(()),
-            Json::Standard => self.to_standard(&text),
-            Json::File(file) => file.write(&text),
+            JsonDestination::Nowhere => Ok(()),
+            JsonDestination::Standard => self.to_standard(&text),
+            JsonDestination::File(file) => file.write(&text),
         }
     }
 }

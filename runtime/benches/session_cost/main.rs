@@ -27,14 +27,14 @@ use orco_runtime::manifest::{BACKBONE, BENCHMARK};
 use orco_runtime::threads::usable_threads;
 use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::slots::Slot;
-use orco_trials::memory::{Counting, held, peak_of};
+use orco_trials::memory::{CountingAllocator, held, peak_of};
 use orco_trials::system::{figure, status};
 
 use board::BOARDS;
 use support::{SHOTS, bundles, class, roomy, shipped};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const KNOWN: [usize; 3] = [100, 500, 1000];
 /// Classes that the session learns, and what they are where they come from pictures.

@@ -150,9 +150,9 @@ pub trait Epilogue {
 }
 
 /// A function that takes the entries and names no memory.
-struct Each<F>(F);
+struct ForEach<F>(F);
 
-impl<F: FnMut(usize, usize, &[f32])> Epilogue for Each<F> {
+impl<F: FnMut(usize, usize, &[f32])> Epilogue for ForEach<F> {
     #[inline(always)]
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
         (self.0)(row, column, sums);
@@ -181,7 +181,7 @@ pub fn product(
     right: RightFactor<'_>,
     finish: impl FnMut(usize, usize, &[f32]),
 ) {
-    product_to(rows, length, left, right, Each(finish));
+    product_to(rows, length, left, right, ForEach(finish));
 }
 
 /// As [`product`], with a [`Epilogue`] that says what memory will be needed.

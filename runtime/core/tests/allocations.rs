@@ -16,7 +16,7 @@ use orco_state::session::SessionMemory;
 use orco_state::target::{TargetMethod, generate};
 
 /// The system's allocator, counting.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     /// Of this thread alone: the test harness allocates on others.
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 // SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         // SAFETY: the caller's promise.
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn a_session_allocates_nothing() {

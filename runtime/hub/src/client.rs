@@ -25,8 +25,8 @@ use orco_runtime::signature::PublicKey;
 use orco_runtime::state::label;
 use orco_runtime::store::Store;
 
-use connection::{Call, HubConnection, HubKey};
 pub use connection::{HttpTransport, RetryPolicy, Transport, TransportError, WireAnswer, WireRequest};
+use connection::{HubCall, HubConnection, HubKey};
 pub use error::SyncError;
 pub use folder::DeviceFolder;
 use folder::DeviceIdentity;
@@ -36,8 +36,8 @@ pub use purge::LockedDeviceFolder;
 pub use push::SharedClasses;
 
 use crate::protocol::{
-    ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolled, Enrolment, EnrolmentCode, MAX_CLASSES,
-    MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
+    ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolment, EnrolmentAnswer, EnrolmentCode,
+    MAX_CLASSES, MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
 };
 
 /// Name of the file that says who the device is, in its folder.
@@ -161,8 +161,8 @@ impl<'a> FleetDevice<'a> {
         let body = serde_json::to_vec(&enrolment).map_err(answer_error)?;
         let hub = HubKey::Expected(code.fingerprint);
         let mut connection = HubConnection::new(transport, &self.folder, key, hub, self.settings.retry);
-        let answer = connection.call(Call::post(ENROL, &body), observer)?;
-        let enrolled: Enrolled = serde_json::from_slice(&answer).map_err(answer_error)?;
+        let answer = connection.call(HubCall::post(ENROL, &body), observer)?;
+        let enrolled: EnrolmentAnswer = serde_json::from_slice(&answer).map_err(answer_error)?;
         identity.hub = Some(enrolled.hub);
         self.folder.keep_identity(&identity, observer)?;
         Ok(enrolled.channel)
@@ -310,7 +310,7 @@ impl Round<'_, '_> {
 
     fn send(&mut self, report: &DeviceReport) -> Result<ChannelTarget, SyncError> {
         let body = serde_json::to_vec(report).map_err(answer_error)?;
-        let answer = self.connection.call(Call::post(REPORT, &body), self.observer)?;
+        let answer = self.connection.call(HubCall::post(REPORT, &body), self.observer)?;
         serde_json::from_slice(&answer).map_err(answer_error)
     }
 

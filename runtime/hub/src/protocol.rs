@@ -22,8 +22,8 @@ pub use code::{CodeError, CodeId, CodeKey, EnrolmentCode};
 pub use head::{AnswerHead, BODY, ByteRange, DEVICE, RequestHead, SEQUENCE, SIGNATURE};
 pub use key::{DeviceId, Fingerprint, ObjectDigest, Signature, SigningKey, VerifyingKey};
 pub use message::{
-    BundleTarget, ChannelTarget, ClassReport, DeviceHealth, DeviceReport, Enrolled, Enrolment, HubRefusal, PackTarget,
-    Received, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, ReportedBundle,
+    BundleTarget, ChannelTarget, ClassReport, DeviceHealth, DeviceReport, Enrolment, EnrolmentAnswer, HubRefusal,
+    PackTarget, PushAnswer, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, ReportedBundle,
 };
 pub use orco_serve::transfer::MAX_PACK;
 

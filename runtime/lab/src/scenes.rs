@@ -2,9 +2,8 @@
 //!
 //! Things whose masks are known are pasted onto photographs of places, as a camera that stands still would see them: at
 //! 0.6 of the frame's height, with another exposure in every frame, noise and JPEG's losses. Each is learned from five
-//! shots in one place, then shown there and in a place of another thing, through three inputs ([`Input`]). Beside that
-//! it is counted how often an empty place is called empty, things are missed, and two things in one frame are both
-//! right.
+//! shots in one place, then shown there and in a place of another thing, through each [`SceneInput`]. Counted, too, is
+//! how often an empty place is called empty, a thing is missed, and two things in one frame are both right.
 //!
 //! Where a thing is and when its place is empty is known here; the device is told neither.
 
@@ -12,6 +11,6 @@ mod measure;
 mod objects;
 mod stage;
 
-pub use measure::{Input, InputShares, SceneError, ScenePlan, SceneReport, SceneResults, measure};
+pub use measure::{InputShares, SceneError, SceneInput, ScenePlan, SceneReport, SceneResults, measure};
 pub use objects::{MaskedPicture, ObjectError, PhotographedObject, objects_in};
 pub use stage::{FRAME, Stage};

@@ -55,17 +55,27 @@ pub enum UnseenPictures<'a> {
     Others(Features<'a>),
 }
 
-/// Computes the statistics of a bundle's base classes. The samples that are set aside choose borders, that of a fresh
-/// device among them, and tell how much easier they are than unseen pictures; nothing else is computed from them.
+/// Base pictures that are not part of the statistics, but judge what is answered by them.
+#[derive(Clone, Debug)]
+pub struct ValidationPictures<'a> {
+    /// The samples that are set aside: they choose borders, that of a fresh device among them.
+    pub set_aside: Bank,
+    /// What these samples are compared with, to tell how much easier they are than unseen pictures.
+    pub unseen: UnseenPictures<'a>,
+}
+
+/// Computes the statistics of a bundle's base classes. Nothing but borders and
+/// [`Statistics::base_accuracy_ratio`] is computed from the pictures for validation.
 ///
 /// # Panics
 /// If a base class has no image, or rows are not as long as the head's inputs.
 pub fn fit(
     base_model: &BaseModel,
     features: Features<'_>,
-    (set_aside, unseen): (Bank, UnseenPictures<'_>),
+    validation: ValidationPictures<'_>,
     seed: u64,
 ) -> Statistics {
+    let ValidationPictures { set_aside, unseen } = validation;
     let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
     assert_eq!(features.values.len(), features.classes.len() * inputs, "features are not rows of {inputs}");
     let mut rooted = features.values.to_vec();

@@ -20,6 +20,7 @@ use orco_runtime::state::Balance;
 use orco_runtime::state::history::EntryId;
 use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
@@ -42,6 +43,17 @@ use orco_runtime::state::sentence::with_causes;
 /// Most changes that may wait.
 const MAX_WAITING: usize = 8;
 
+/// What becomes of a base class whose label the shots have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BaseClassChoice {
+    /// It gets them.
+    #[default]
+    Add,
+    /// It is not answered any more on this device: a class of these shots is.
+    Replace,
+}
+
 /// Shots that are to be learned.
 #[derive(Clone, Debug)]
 pub struct LabelledShots {
@@ -53,8 +65,8 @@ pub struct LabelledShots {
     pub pictures: Option<Vec<RgbImage>>,
     /// Their identifiers; they are removed from the pending shots once they are learned.
     pub ids: Vec<Id>,
-    /// Whether they replace a base class of that label, and are not added to it.
-    pub replaces: bool,
+    /// What becomes of a base class of that label.
+    pub base: BaseClassChoice,
 }
 
 /// A change that is requested.
@@ -344,17 +356,19 @@ impl SharedJobs {
     }
 }
 
-/// Learns a new class, or shots of one that is known, which they may replace if it came with the bundle.
+/// Learns a new class, or shots of a known one.
 fn learn(
     learner: &mut Learner,
     label: &str,
     shots: Shots<'_>,
-    replaces: bool,
+    base: BaseClassChoice,
     observer: &mut dyn Observer,
 ) -> Result<ChangeOutcome, ChangeError> {
-    let base = learner.base_model().classes.len();
+    let base_classes = learner.base_model().classes.len();
     match learner.state().find_class(learner.base_model(), label) {
-        Some(class) if replaces && class < base => learner.replace_base(&[(label, shots)], observer),
+        Some(class) if class < base_classes && base == BaseClassChoice::Replace => {
+            learner.replace_base(&[(label, shots)], observer)
+        }
         Some(_) => learner.add(label, shots, observer),
         None => learner.learn_many(&[(label, shots)], observer),
     }
@@ -502,7 +516,7 @@ impl ChangeWorker {
         given: &LabelledShots,
         observer: &mut dyn Observer,
     ) -> Result<ReportedChange, ChangeError> {
-        let LabelledShots { label, shots, pictures, ids, replaces } = given;
+        let LabelledShots { label, shots, pictures, ids, base } = given;
         if learner.state().find_class(learner.base_model(), label).is_none() {
             self.answers.imprint(label, shots.clone());
         }
@@ -510,7 +524,7 @@ impl ChangeWorker {
             Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
             None => Shots::Features(shots.view()),
         };
-        let made = learn(learner, label, view, *replaces, observer)?;
+        let made = learn(learner, label, view, *base, observer)?;
         self.keep_thumbnails(learner, label, ids);
         self.records.pending_shots.remove(label, |id| ids.contains(&id));
         let mut change = reported(made, |report| report::of(&report));

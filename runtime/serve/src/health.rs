@@ -28,7 +28,7 @@ struct SharedHealth {
     down: Mutex<BTreeMap<&'static str, String>>,
     /// Why a thread is down for good.
     broken: watch::Sender<Option<String>>,
-    disk: Mutex<Disk>,
+    disk: Mutex<DiskCheck>,
     /// How often threads are to break off at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
@@ -36,7 +36,7 @@ struct SharedHealth {
 
 /// What the checks of the state's disk found.
 #[derive(Default)]
-struct Disk {
+struct DiskCheck {
     /// When the last check ended.
     checked: Option<Instant>,
     /// When the check that is under way began.
@@ -118,7 +118,7 @@ impl Health {
         disk.checking = Some(Instant::now());
         drop(disk);
         let problem = unwritable(&self.0.folder);
-        *lock(&self.0.disk) = Disk { checked: Some(Instant::now()), checking: None, problem: problem.clone() };
+        *lock(&self.0.disk) = DiskCheck { checked: Some(Instant::now()), checking: None, problem: problem.clone() };
         problem
     }
 

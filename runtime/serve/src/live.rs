@@ -5,7 +5,7 @@
 //! skips frames.
 
 mod answered_frame;
-mod reported;
+mod report;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -34,7 +34,7 @@ use crate::telemetry::Telemetry;
 use crate::thing_tracks::ThingIds;
 use crate::worker::{self, Worker};
 use answered_frame::{AdmittedFrame, RegionTrack};
-use reported::Reported;
+use report::LastReport;
 
 /// Width and height of the live picture at most, in pixels.
 pub const VIEW: u32 = 640;
@@ -188,7 +188,7 @@ impl LiveCamera {
             telemetry,
             last: 0,
             has_panicked: false,
-            reported: Reported::default(),
+            reported: LastReport::default(),
             counted: CameraStatus::default(),
         };
         worker::start(worker, &health)?;
@@ -328,7 +328,7 @@ struct LiveWorker {
     /// again.
     last: u64,
     has_panicked: bool,
-    reported: Reported,
+    reported: LastReport,
     counted: CameraStatus,
 }
 
@@ -494,7 +494,7 @@ impl LiveWorker {
     fn refuse(&mut self, refusal: Refusal) {
         self.clear();
         let mut latest = self.shared.latest();
-        if self.reported.shown.problem.as_ref() != Some(&refusal.sentence) {
+        if self.reported.content.problem.as_ref() != Some(&refusal.sentence) {
             log::warn!("camera: {}", refusal.sentence);
         }
         latest.problem = Some(Refusal { code: ErrorCode::CameraFramesTooLarge, ..refusal });

@@ -133,3 +133,29 @@ impl Metrics {
         format.of_open_metrics(text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_book_lists_every_figure_with_its_type() {
+        let page =
+            fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference/http.md")).unwrap();
+        let metrics = Metrics::default();
+        // A family without members is not written.
+        metrics.requests.get_or_create(&RequestMetric { route: "/metrics".into(), status: 200 }).inc();
+        metrics.changes.get_or_create(&ChangeMetric { change: "learn", outcome: "done" }).inc();
+        let text = metrics.text(MetricFormat::Classic);
+        let known = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let listed = page.lines().filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.split('|');
+            let name = cells.next()?.trim().strip_suffix('`')?;
+            Some((name, cells.next()?.trim())).filter(|_| name.starts_with("orco_"))
+        });
+        assert_eq!(listed.collect::<BTreeSet<_>>(), known.collect::<BTreeSet<_>>());
+    }
+}

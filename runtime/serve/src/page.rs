@@ -13,7 +13,7 @@ pub const PAGE: &str = "/";
 
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
-pub struct File {
+pub struct PageFile {
     /// Where it is served.
     pub path: &'static str,
     /// Its content type.
@@ -22,15 +22,15 @@ pub struct File {
     pub text: &'static str,
 }
 
-const fn script(path: &'static str, text: &'static str) -> File {
-    File { path, content_type: "text/javascript; charset=utf-8", text }
+const fn script(path: &'static str, text: &'static str) -> PageFile {
+    PageFile { path, content_type: "text/javascript; charset=utf-8", text }
 }
 
 /// All of them.
-pub static FILES: &[File] = &[
-    File { path: PAGE, content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
-    File { path: "/style.css", content_type: "text/css; charset=utf-8", text: STYLE },
-    File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
+pub static FILES: &[PageFile] = &[
+    PageFile { path: PAGE, content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
+    PageFile { path: "/style.css", content_type: "text/css; charset=utf-8", text: STYLE },
+    PageFile { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),
     script("/answer.js", include_str!("../page/answer.js")),
     script("/choices.js", include_str!("../page/choices.js")),
@@ -65,7 +65,7 @@ pub static FILES: &[File] = &[
     script("/transfer.js", include_str!("../page/transfer.js")),
 ];
 
-impl File {
+impl PageFile {
     /// As an answer.
     pub fn answer(&self) -> impl IntoResponse + use<> {
         file(self.content_type, self.text)

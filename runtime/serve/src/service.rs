@@ -16,7 +16,7 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{ChangeRequest, Changes, LabelledShots, PictureRecords, PurgeHook};
+use crate::changes::{BaseClassChoice, ChangeRequest, Changes, LabelledShots, PictureRecords, PurgeHook};
 use crate::error::{ErrorCode, Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
@@ -229,18 +229,19 @@ impl Service {
         self.changes.as_ref().expect("it is there until the service is let go")
     }
 
-    /// Queues learning the shots of a label. Shots of a base class replace it on this device, or are added to it.
+    /// Queues learning the shots of a label.
     ///
     /// # Errors
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
-    pub fn learn(&self, label: &str, replaces: bool) -> Result<Job, Refusal> {
+    pub fn learn(&self, label: &str, base: BaseClassChoice) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
         let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
             let sentence = format!("there are no shots of \"{label}\": take some first");
             return Err(Refusal::new(ErrorCode::NothingToLearn, sentence).with("label", label));
         };
         let knowledge = self.answers.knowledge();
-        let is_new = knowledge.class(label).map_or(true, |class| replaces && class < knowledge.base);
+        let is_new =
+            knowledge.class(label).map_or(true, |class| class < knowledge.base && base == BaseClassChoice::Replace);
         if is_new {
             knowledge.check_free_target()?;
         }
@@ -251,7 +252,7 @@ impl Service {
             shots: features,
             pictures,
             ids,
-            replaces,
+            base,
         }))
     }
 }

@@ -21,7 +21,7 @@ use super::colours::{self, Conversion, ProfileKind};
 use super::{DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 use bits::Damage;
 use frame::{Colours, JpegFrame};
-use reduced::Reduced;
+use reduced::ReducedPlanes;
 
 /// The bytes that a JPEG file begins with.
 pub(super) const SIGNATURE: [u8; 3] = [0xff, 0xd8, 0xff];
@@ -170,7 +170,7 @@ fn conversion(jpeg: &[u8], frame: &JpegFrame) -> Option<Conversion> {
 
 /// Decodes at a scale of 1 to `by`: 2, 4 or 8.
 fn reduce(jpeg: &[u8], frame: &JpegFrame, by: usize, detail: usize) -> Result<RgbImage, Damage> {
-    let mut planes = Reduced::new(frame, by, detail);
+    let mut planes = ReducedPlanes::new(frame, by, detail);
     scan::walk(jpeg, frame, Some(&mut planes))?;
     let (width, height, rgb) = planes.to_rgb(frame, by);
     drop(planes);

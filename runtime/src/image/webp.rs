@@ -100,7 +100,7 @@ impl<'a> WebpFile<'a> {
         let size = self.size();
         // The decoder takes the first of each kind, too.
         let first =
-            |wanted: &[u8; 4]| Chunks(&self.file[HEAD..]).find(|(name, _)| *name == wanted).map(|(_, chunk)| chunk);
+            |wanted: &[u8; 4]| WebpChunks(&self.file[HEAD..]).find(|(name, _)| *name == wanted).map(|(_, chunk)| chunk);
         let picture = first(b"VP8L").map_or(Ok(CodeGroups(0)), |chunk| CodeGroups::of_picture(chunk, size));
         let transparency = match first(b"ALPH") {
             // The lowest two bits say whether it is compressed.
@@ -150,9 +150,9 @@ impl<'a> WebpFile<'a> {
 }
 
 /// The chunks of a file, each with its name.
-struct Chunks<'a>(&'a [u8]);
+struct WebpChunks<'a>(&'a [u8]);
 
-impl<'a> Iterator for Chunks<'a> {
+impl<'a> Iterator for WebpChunks<'a> {
     type Item = (&'a [u8; 4], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,15 +1,15 @@
 //! What an OrCo learner knows and keeps. Needs an allocator, but no operating system.
 //!
 //! The heart is pure: [`session`] turns (base model, state, shots, settings) into (new state, report), with the same
-//! bytes for the same features on every processor with AVX2, AVX-512 or NEON. Answers follow from stored exemplars in closed form, and from the head
-//! that was aligned to them ([`answer`]); a session chooses the border between base and learned classes. Keeping the
-//! result is one act at the end, by [`slots`].
+//! bytes for the same features on every processor with AVX2, AVX-512 or NEON. Answers follow from stored exemplars in
+//! closed form, and from the head that was aligned to them ([`answer`]); a session chooses the border between base and
+//! learned classes. Keeping the result is one act at the end, by [`slots`].
 //!
 //! Modules stand in layers; each imports from those above it:
 //!
 //! - texts, bytes, numbers: `parallel` (results of several threads), [`codec`] (the envelope of files), [`label`],
-//!   [`escape`] (texts for terminals), [`sentence`] (what sentences for people are made of), `ranked` (quantiles of stored values), [`binomial`] (tails of
-//!   the distribution);
+//!   [`escape`] (texts for terminals), [`sentence`] (what sentences for people are made of), `ranked` (quantiles of
+//!   stored values), [`binomial`] (tails of the distribution);
 //! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
 //!   [`state`] (base model and state);
 //! - answering: [`answer`] (class means, discriminant and head together, with the border), [`prediction_set`] (the
@@ -18,8 +18,7 @@
 //!   (why an answer was given), [`effective_sample_size`] (how many independent shots there are), [`sufficiency`]
 //!   (whether shots are enough);
 //! - keeping and changing: [`history`] (what was done, and undoing it), [`slots`] (two places for a state, of which one
-//!   survives a power cut),
-//!   [`session`], [`pack`] (a class for another device).
+//!   survives a power cut), [`session`] (a change as a whole), [`pack`] (a class for another device).
 #![no_std]
 
 extern crate alloc;

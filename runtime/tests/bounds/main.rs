@@ -9,10 +9,10 @@ mod states;
 mod wire;
 
 use orco_runtime::image::{Look, Preprocessing};
-use orco_trials::memory::Counting;
+use orco_trials::memory::CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn input(side: u32) -> Preprocessing {
     Preprocessing { width: side, height: side, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE }

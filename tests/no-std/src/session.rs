@@ -11,7 +11,7 @@ use orco_core::projection::{HeadBatch, HeadParameters, HeadShape};
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 
-use crate::tables::{ClassTable, ExemplarTable, Full};
+use crate::tables::{CapacityError, ClassTable, ExemplarTable};
 
 const SHAPE: HeadShape = HeadShape { inputs: 16, hidden: 40, outputs: 8 };
 const TARGETS: usize = 8;
@@ -87,7 +87,7 @@ impl HeadMemory {
 pub enum BareError {
     /// A table is too small.
     #[error(transparent)]
-    Full(#[from] Full),
+    Capacity(#[from] CapacityError),
     /// The classes cannot be assigned, or the head cannot be aligned; why.
     #[error(transparent)]
     Align(#[from] align::AlignError),
@@ -214,7 +214,7 @@ fn features(class: usize, random: &mut Random) -> [f32; SHAPE.inputs] {
 }
 
 /// Fills the tables: all classes by their labels, the shots of the new ones.
-fn collect(classes: &mut Classes, shots: &mut Shots) -> Result<(), Full> {
+fn collect(classes: &mut Classes, shots: &mut Shots) -> Result<(), CapacityError> {
     let mut random = Random::new(2, "bare");
     for (class, label) in LABELS.into_iter().enumerate() {
         let new = class >= BASE;

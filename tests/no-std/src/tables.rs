@@ -10,7 +10,7 @@ use orco_core::exemplar::{ExemplarPrecision, Exemplars, quantise};
 /// There is no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for more: the capacity is {capacity}")]
-pub struct Full {
+pub struct CapacityError {
     /// The capacity that is used up, in classes, bytes of a label, exemplars, vectors or bytes of values.
     pub capacity: usize,
 }
@@ -41,11 +41,11 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
     /// Adds a class; returns its index.
     ///
     /// # Errors
-    /// [`Full`] if there are as many classes as the table holds, or the label is too long; nothing is added then.
-    pub fn push(&mut self, label: &str, target: u32, session: u32) -> Result<usize, Full> {
-        let label = String::try_from(label).map_err(|_| Full { capacity: LABEL })?;
+    /// [`CapacityError`] if the table holds as many classes as it can, or the label is too long; nothing is added then.
+    pub fn push(&mut self, label: &str, target: u32, session: u32) -> Result<usize, CapacityError> {
+        let label = String::try_from(label).map_err(|_| CapacityError { capacity: LABEL })?;
         let class = Class { label, target, session };
-        self.classes.push(class).map_err(|_| Full { capacity: CLASSES })?;
+        self.classes.push(class).map_err(|_| CapacityError { capacity: CLASSES })?;
         Ok(self.classes.len() - 1)
     }
 
@@ -77,7 +77,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
 ///
 /// # Example
 /// ```
-/// use orco_bare::tables::{ExemplarTable, Full};
+/// use orco_bare::tables::{CapacityError, ExemplarTable};
 /// use orco_core::exemplar::ExemplarPrecision;
 ///
 /// // Two exemplars of two views, three features each.
@@ -87,9 +87,9 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
 /// table.as_exemplars().read(0, 1, &mut features);
 /// assert!((features[2] + 0.9).abs() < 0.01);
 /// table.push(1, &[0.0, 1.0, 0.0])?;
-/// assert_eq!(table.push(1, &[0.0, 1.0, 0.0]), Err(Full { capacity: 2 }));
+/// assert_eq!(table.push(1, &[0.0, 1.0, 0.0]), Err(CapacityError { capacity: 2 }));
 /// assert_eq!(table.as_exemplars().classes, [0, 1]);
-/// # Ok::<(), Full>(())
+/// # Ok::<(), CapacityError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct ExemplarTable<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> {
@@ -118,10 +118,10 @@ impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarT
     /// # Shapes
     /// `features` `[1.., dimension]`, the clean view first.
     /// # Errors
-    /// [`Full`] if there is no room; nothing is added then.
+    /// [`CapacityError`] if there is no room; nothing is added then.
     /// # Panics
     /// If there is no view, or `features` is not made of whole rows.
-    pub fn push(&mut self, class: u32, features: &[f32]) -> Result<(), Full> {
+    pub fn push(&mut self, class: u32, features: &[f32]) -> Result<(), CapacityError> {
         assert!(!features.is_empty() && features.len().is_multiple_of(self.dimension), "features are not whole rows");
         let bytes = self.views * self.dimension * self.precision.bytes();
         let room = [
@@ -130,7 +130,7 @@ impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarT
             (self.values.len() + bytes, BYTES),
         ];
         if let Some((_, capacity)) = room.into_iter().find(|(needed, capacity)| needed > capacity) {
-            return Err(Full { capacity });
+            return Err(CapacityError { capacity });
         }
         // There is room for all of it.
         let _ = self.classes.push(class);
@@ -152,9 +152,9 @@ mod tests {
     fn a_table_of_classes_refuses_what_it_cannot_hold() {
         let mut table = ClassTable::<2, 4>::new();
         assert_eq!(table.push("mug", 7, 1), Ok(0));
-        assert_eq!(table.push("teapot", 8, 1), Err(Full { capacity: 4 }));
+        assert_eq!(table.push("teapot", 8, 1), Err(CapacityError { capacity: 4 }));
         assert_eq!(table.push("duck", 8, 1), Ok(1));
-        assert_eq!(table.push("hat", 9, 2), Err(Full { capacity: 2 }));
+        assert_eq!(table.push("hat", 9, 2), Err(CapacityError { capacity: 2 }));
         let mut assigned = [0; 2];
         table.assigned(&mut assigned);
         assert_eq!(assigned, [7, 8]);

@@ -10,7 +10,7 @@ use orco_tests::tiny::{self, images};
 use orco_trainer::config::{Architecture, Arithmetic, BackboneConfig, BaseAlignRate, Recipe};
 use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
-use orco_trainer::model::backbone::{Description, Network, OnnxBackbone};
+use orco_trainer::model::backbone::{Description, ForwardMode, Network, OnnxBackbone};
 use orco_trainer::model::{Model, Norms, WeightFile};
 use orco_trainer::run::Run;
 use orco_trainer::train::base_align::align;
@@ -197,9 +197,9 @@ fn a_released_backbone_can_be_trained_on() {
     let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
     trained.channels = Channels { mean: [0.4; 3], deviation: [0.3; 3] };
     let base = split(&recipe, &images).base;
-    let features = |model: &Model, train| {
+    let features = |model: &Model, mode| {
         let seen = model.channels.normalise(&images.batch(&base, Device::Cpu));
-        no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, train))
+        no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, mode))
     };
     let apart = |a: &Tensor, b: &Tensor| ((a - b).norm() / b.norm()).double_value(&[]);
     for (weights, rounding) in [(WeightFormat::F32, 1e-4), (WeightFormat::F16, 1e-2), (WeightFormat::Int8, 0.1)] {
@@ -212,14 +212,14 @@ fn a_released_backbone_can_be_trained_on() {
             Norms::Folded
         );
         assert_eq!(model.channels, trained.channels);
-        let folded = features(&model, false);
-        assert!(apart(&folded, &features(&trained, false)) < rounding, "{weights:?}");
+        let folded = features(&model, ForwardMode::Inference);
+        assert!(apart(&folded, &features(&trained, ForwardMode::Inference)) < rounding, "{weights:?}");
         // Norms that do nothing in inference are others in training, where they follow the batch.
         let copy = model.moved(&recipe, Device::Cpu).unwrap();
-        assert!(apart(&features(&copy, true), &folded) > 0.1, "{weights:?}");
+        assert!(apart(&features(&copy, ForwardMode::Training), &folded) > 0.1, "{weights:?}");
         model.restore_norms(&images, &base);
-        assert!(apart(&features(&model, false), &folded) < 1e-4, "{weights:?}");
-        assert!(apart(&features(&model, true), &folded) < 1e-2, "{weights:?}");
+        assert!(apart(&features(&model, ForwardMode::Inference), &folded) < 1e-4, "{weights:?}");
+        assert!(apart(&features(&model, ForwardMode::Training), &folded) < 1e-2, "{weights:?}");
     }
     let other = Recipe { backbone: BackboneConfig { width: 12, ..recipe.backbone.clone() }, ..recipe };
     let onnx = folder.path().join("F32/bundle/backbone.onnx");
@@ -281,7 +281,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let mut again = Model::new(&recipe, INPUT, Device::Cpu);
     align(&mut again, (&recipe).into(), &base).unwrap();
     let seen = Tensor::rand([2, 3, 16, 16], (Kind::Float, Device::Cpu));
-    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, false));
+    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, ForwardMode::Inference));
     assert!(features(&again).equal(&features(&model)), "the trained backbone is not in the checkpoint");
 }
 

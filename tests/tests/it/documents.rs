@@ -1,6 +1,6 @@
-//! What people read: links lead somewhere, and a README is a door.
+//! What people read: links, files and names lead somewhere, and a README is a door.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -13,22 +13,30 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace")
 }
 
-/// Every Markdown file of the checkout, without what Cargo and others put there.
-fn documents() -> Vec<PathBuf> {
+/// Every file of the checkout, without what Cargo and others put there.
+fn files() -> Vec<PathBuf> {
     fn visit(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if path.is_dir() && !name.starts_with('.') && !["target", "node_modules", "dist", "runs"].contains(&&*name)
+            if !path.is_dir() {
+                found.push(path);
+            } else if !name.starts_with('.') && !["target", "node_modules", "dist", "runs"].contains(&&*name)
+                || [".config", ".github"].contains(&&*name)
             {
                 visit(&path, found);
-            } else if path.extension().is_some_and(|ending| ending == "md") {
-                found.push(path);
             }
         }
     }
     let mut found = Vec::new();
     visit(workspace(), &mut found);
+    found
+}
+
+/// Every Markdown file of it.
+fn documents() -> Vec<PathBuf> {
+    let is_markdown = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "md");
+    let found: Vec<PathBuf> = files().into_iter().filter(is_markdown).collect();
     assert!(found.len() > 30, "{found:?}");
     found
 }
@@ -128,6 +136,74 @@ fn links_lead_somewhere() {
     }
     broken.sort();
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+/// `a/{b,c}.rs` as `a/b.rs` and `a/c.rs`.
+fn without_braces(place: &str) -> Vec<String> {
+    let parts = place.split_once('{').and_then(|(start, rest)| Some((start, rest.split_once('}')?)));
+    match parts {
+        Some((start, (choices, end))) => choices.split(',').map(|choice| format!("{start}{choice}{end}")).collect(),
+        None => vec![place.to_owned()],
+    }
+}
+
+/// Pages that say where something is in the code: their files are there, and some source has their names.
+#[test]
+fn newcomers_are_led_to_files_and_names_that_are_there() {
+    const PAGES: [&str; 5] = [
+        "CONTRIBUTING.md",
+        "docs/src/contribute.md",
+        "docs/src/how/answers.md",
+        "docs/src/how/crates.md",
+        "docs/src/how/method.md",
+    ];
+    let files = files();
+    let is_source = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "rs" || ending == "js");
+    let sources = files.iter().filter(is_source).map(|path| fs::read_to_string(path).unwrap());
+    let sources = sources.collect::<Vec<_>>().join("\n");
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    let names: HashSet<&str> = sources.split(|c: char| !is_letter(c)).collect();
+    let paths: Vec<String> = files.iter().map(|path| format!("/{}/", path.display())).collect();
+    let is_there = |place: &str| paths.iter().any(|path| path.contains(&format!("/{}/", place.trim_end_matches('/'))));
+    let mut broken = Vec::new();
+    for page in PAGES {
+        let text = fs::read_to_string(workspace().join(page)).unwrap();
+        let words = Parser::new_ext(&text, Options::ENABLE_TABLES).filter_map(|event| match event {
+            Event::Code(word) => Some(word.into_string()),
+            _ => None,
+        });
+        for word in words {
+            let (place, name) = word.split_once("::").unwrap_or((word.as_str(), ""));
+            let is_place = place.contains('/') && !word.contains([' ', '*']) && !word.starts_with(['/', '~']);
+            let is_name = word.starts_with(char::is_uppercase) && word.chars().all(|c| is_letter(c) || c == ':');
+            let named = if is_place { name } else { word.as_str() };
+            let has_names = named.split("::").all(|name| name.is_empty() || names.contains(name));
+            if is_place && !without_braces(place).iter().all(|place| is_there(place))
+                || (is_place || is_name) && !has_names
+            {
+                broken.push(format!("{page}: {word}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "not in the code:\n{}", broken.join("\n"));
+}
+
+/// Every figure of the front page is one of the results.
+#[test]
+fn the_front_page_quotes_the_results() {
+    let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
+    let (front, results) = (read("README.md"), read("docs/src/results/bundles.md"));
+    let quoted: Vec<&str> = front.lines().filter(|line| line.starts_with("| `") && line.contains('±')).collect();
+    assert!(!quoted.is_empty());
+    for line in quoted {
+        let bundle = line.split('`').nth(1).unwrap();
+        let row = results.lines().find(|row| row.starts_with(&format!("| {bundle} | ")) && row.contains(" / "));
+        let row = row.unwrap_or_else(|| panic!("the results have no row of {bundle}"));
+        // aHM / aACC of the device, then of the nearest class mean.
+        let expected = row.split('|').skip(2).take(2).map(|cell| cell.split('/').next().unwrap().trim());
+        let figures = line.split('|').map(str::trim).filter(|cell| cell.contains('±'));
+        assert!(figures.eq(expected), "{line} is not what the results say: {row}");
+    }
 }
 
 #[test]

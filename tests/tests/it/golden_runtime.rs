@@ -338,16 +338,16 @@ fn with_trainer<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut Hea
 }
 
 /// The features and perturbed targets of a recorded step.
-struct Recorded {
+struct RecordedStep {
     features: Vec<f32>,
     perturbed: Vec<f32>,
 }
 
-fn batch(phase: &Phase3, step: usize) -> Recorded {
-    Recorded { features: phase.features(step), perturbed: phase.perturbed(step) }
+fn batch(phase: &Phase3, step: usize) -> RecordedStep {
+    RecordedStep { features: phase.features(step), perturbed: phase.perturbed(step) }
 }
 
-impl Recorded {
+impl RecordedStep {
     fn lend<'a>(&'a self, phase: &'a Phase3, step: usize) -> StepBatch<'a> {
         StepBatch {
             features: &self.features,

@@ -13,7 +13,7 @@ use orco_runtime::image::{Look, Preprocessing};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_trainer::config::Arithmetic;
 use orco_trainer::export::{Ranges, encode_int8, onnx};
-use orco_trainer::model::backbone::{Description, Network};
+use orco_trainer::model::backbone::{Description, ForwardMode, Network};
 use orco_trials::torch_generator;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
@@ -74,7 +74,7 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     assert_eq!(bytes, onnx::encode(&network, &[("task", "test".into())]), "{name}: same network, other bytes");
     let (shape, input) = sizes(images(), &network.description);
     let images = Tensor::randn(shape, (Kind::Float, Device::Cpu));
-    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
+    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, ForwardMode::Inference));
     let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &input).unwrap(), &images, &expected);
     assert!(in_onnx_runtime <= 1e-4, "{name}: ONNX Runtime differs by {in_onnx_runtime:e}");
     let in_rten = deviation(&mut Rten::open(&bytes, &input).unwrap(), &images, &expected);
@@ -100,7 +100,7 @@ fn check_weights(
     let share = if weights == WeightFormat::F16 { 0.6 } else { 0.4 };
     assert!((bytes.len() as f64) < share * float as f64, "{name}: {} of {float} bytes", bytes.len());
     let images = Tensor::randn([count, 3, 32, 32], (Kind::Float, Device::Cpu));
-    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
+    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, ForwardMode::Inference));
     let actual = encode(&mut Onnx::open(&bytes, &INPUT).unwrap(), &images).unwrap();
     let cosine = Tensor::cosine_similarity(&actual, &expected, 1, 1e-12);
     let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
@@ -135,7 +135,7 @@ fn weights_in_fewer_bits_change_features_little_and_are_valid() {
 
 /// Lets the norms take the statistics of some images, so that no channel is out of proportion.
 fn settle(network: &Network, images: &Tensor) {
-    no_grad(|| (0..60).for_each(|_| drop(network.forward(images, Arithmetic::F32, true))));
+    no_grad(|| (0..60).for_each(|_| drop(network.forward(images, Arithmetic::F32, ForwardMode::Training))));
 }
 
 /// Quantises a network whose norms have settled, and compares features of other images than the calibration's.

@@ -14,12 +14,12 @@ use orco_state::slots::{self, Medium, Slot};
 use tempfile::TempDir;
 
 /// Passes everything on and counts what is written.
-struct Counting<M> {
+struct CountingMedium<M> {
     medium: M,
     written: usize,
 }
 
-impl<M: Medium> Medium for Counting<M> {
+impl<M: Medium> Medium for CountingMedium<M> {
     type Error = M::Error;
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, M::Error> {
@@ -47,7 +47,7 @@ fn an_added_class_costs_at_most_twice_the_state() {
     let base_model = &bundle.base_model;
     let folder = TempDir::new().unwrap();
     let slots = Store::new(folder.path()).slots();
-    let mut medium = Counting { medium: slots, written: 0 };
+    let mut medium = CountingMedium { medium: slots, written: 0 };
     let threads = Threads::usable();
     let config = orco_core::config::MethodConfig { epochs: 2, ..base_model.config.clone() };
     let mut saved = SavedState::fresh(base_model, bundle.digest);

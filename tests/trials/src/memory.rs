@@ -10,7 +10,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// The system's allocator, counting; a test program makes it its own with `#[global_allocator]`.
-pub struct Counting;
+pub struct CountingAllocator;
 
 fn took(bytes: usize) {
     let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -18,7 +18,7 @@ fn took(bytes: usize) {
 }
 
 // SAFETY: every call goes on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
         // SAFETY: the caller keeps the contract, which is the same.

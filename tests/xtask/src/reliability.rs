@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
-use orco_trials::record::{Form, Record};
+use orco_trials::record::{Record, TrialLength};
 use serde::Deserialize;
 
 use crate::environment::workspace;
@@ -155,7 +155,11 @@ fn merge(kept: Vec<Record>, new: Vec<Record>, promises: &Promises) -> Vec<Record
         records.iter().find(|record| record.promise == promise && record.test == test).cloned()
     };
     let chosen = |(promise, test): (u32, &String)| match (of(&kept, promise, test), of(&new, promise, test)) {
-        (Some(old), Some(new)) if old.form == Form::Long && new.form == Form::Short && new.failures == 0 => Some(old),
+        (Some(old), Some(new))
+            if old.form == TrialLength::Long && new.form == TrialLength::Short && new.failures == 0 =>
+        {
+            Some(old)
+        }
         (old, new) => new.or(old),
     };
     let promises = promises.promise.iter();
@@ -167,7 +171,7 @@ fn merge(kept: Vec<Record>, new: Vec<Record>, promises: &Promises) -> Vec<Record
 mod tests {
     use super::*;
 
-    fn record(promise: u32, test: &str, form: Form, failures: u64) -> Record {
+    fn record(promise: u32, test: &str, form: TrialLength, failures: u64) -> Record {
         let (unit, date, commit, processor) = ("cuts".into(), "2026-11-25".into(), "abc".into(), "one".into());
         Record { promise, test: test.into(), count: 9, unit, failures, date, commit, processor, form }
     }
@@ -223,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_record_of_uncommitted_changes_is_refused() {
-        let clean = record(1, "a", Form::Long, 0);
+        let clean = record(1, "a", TrialLength::Long, 0);
         let changed = Record { commit: "abc-dirty".into(), test: "b".into(), ..clean.clone() };
         assert_eq!(of_changed_tree(std::slice::from_ref(&clean)), None);
         assert!(of_changed_tree(&[clean, changed]).unwrap().starts_with("the record of b is of abc-dirty, "));
@@ -238,11 +242,16 @@ mod tests {
         };
         let promises =
             Promises { since: "2026-11-25".into(), promise: vec![promise(1, &["a", "b", "c"]), promise(2, &["a"])] };
-        let long = |promise, test| record(promise, test, Form::Long, 0);
-        let kept = vec![long(1, "a"), long(1, "b"), long(1, "gone"), record(1, "c", Form::Short, 0)];
-        let new = vec![record(1, "a", Form::Short, 0), record(1, "b", Form::Short, 1), long(1, "c"), long(2, "a")];
+        let long = |promise, test| record(promise, test, TrialLength::Long, 0);
+        let kept = vec![long(1, "a"), long(1, "b"), long(1, "gone"), record(1, "c", TrialLength::Short, 0)];
+        let new = vec![
+            record(1, "a", TrialLength::Short, 0),
+            record(1, "b", TrialLength::Short, 1),
+            long(1, "c"),
+            long(2, "a"),
+        ];
         let merged = merge(kept, new, &promises);
-        let expected = [long(1, "a"), record(1, "b", Form::Short, 1), long(1, "c"), long(2, "a")];
+        let expected = [long(1, "a"), record(1, "b", TrialLength::Short, 1), long(1, "c"), long(2, "a")];
         assert_eq!(merged, expected);
     }
 }

@@ -18,12 +18,12 @@ use orco_state::statistics::Statistics;
 use tch::Tensor;
 
 use super::exported::{ExportReport, PARITY, Parity};
-use super::fidelity::{Fidelity, Opened};
+use super::fidelity::{EncoderOfFile, Fidelity};
 use super::int8::int8;
 use super::metadata::{OnnxFacts, metadata};
 use super::output::{BundleOutput, CARD};
 use super::source::BundleSource;
-use super::statistics::{clean_features, statistics};
+use super::statistics::{BaseImages, clean_features, statistics};
 use super::{card, onnx};
 use crate::config::{Arithmetic, Recipe};
 use crate::data::dataset::DataSet;
@@ -58,7 +58,7 @@ pub fn write_bundle(
     let content = BundleContent::compute(model, targets, &source, &mut smaller.as_mut().unwrap_or(&mut float).encoder)?;
     let means = &content.benchmark.base_means;
     let stored = smaller.as_mut().map(|smaller| smaller.checked_fidelity(&source, &mut float, means)).transpose()?;
-    let int8 = recipe.export.int8.then(|| int8(model, &source, &facts, float.opened(), means)).transpose()?;
+    let int8 = recipe.export.int8.then(|| int8(model, &source, &facts, float.encoder_of_file(), means)).transpose()?;
     let (int8_bytes, int8) = int8.unzip();
     if let Some(measured) = &int8 {
         log::info!("{BACKBONE_INT8} {}", measured.sentence());
@@ -100,14 +100,14 @@ impl BackboneFile {
         Ok(Self { bytes, encoder: Box::new(encoder) })
     }
 
-    fn opened(&mut self) -> Opened<'_> {
-        (self.encoder.as_mut(), self.bytes.len())
+    fn encoder_of_file(&mut self) -> EncoderOfFile<'_> {
+        EncoderOfFile { encoder: self.encoder.as_mut(), bytes: self.bytes.len() }
     }
 
     /// How close the features of this file with smaller weights are to those of the float one.
     fn checked_fidelity(&mut self, source: &BundleSource<'_>, float: &mut Self, means: &[f32]) -> Result<Fidelity> {
         let weights = source.recipe.export.weights;
-        let measured = Fidelity::measure(source, float.opened(), self.opened(), means)?;
+        let measured = Fidelity::measure(source, float.encoder_of_file(), self.encoder_of_file(), means)?;
         log::info!("{BACKBONE} with weights in {} {}", weights.name(), measured.sentence());
         measured.accept(weights)?;
         Ok(measured)
@@ -156,8 +156,8 @@ impl BundleContent {
         let encoder = encoder.as_mut();
         let base_model = source.base_model(model, targets, encoder)?;
         let base = source.clean_features(encoder, source.train, &source.split.base)?;
-        let (images, seed) = ((source.train, source.split), source.recipe.seed);
-        let statistics = statistics(&base_model, encoder, (&source.input, &base), images, seed)?;
+        let images = BaseImages { input: &source.input, train: source.train, split: source.split };
+        let statistics = statistics(&base_model, encoder, images, &base, source.recipe.seed)?;
         let benchmark = source.benchmark(encoder, &base)?;
         Ok(Self { base_model, statistics, benchmark })
     }

@@ -29,22 +29,26 @@ pub struct Fidelity {
     pub accuracy: f64,
 }
 
-/// A backbone in an engine, and the size of its file.
-pub(super) type Opened<'a> = (&'a mut dyn Encoder, usize);
+/// A backbone in an engine.
+pub(super) struct EncoderOfFile<'a> {
+    pub encoder: &'a mut dyn Encoder,
+    /// Size of the backbone's file, in bytes.
+    pub bytes: usize,
+}
 
 impl Fidelity {
     /// Compares a file with the f32 one; `means` are the features' means of the base classes.
     pub(super) fn measure(
         source: &BundleSource<'_>,
-        float: Opened<'_>,
-        other: Opened<'_>,
+        float: EncoderOfFile<'_>,
+        other: EncoderOfFile<'_>,
         means: &[f32],
     ) -> Result<Self> {
         let label = |index: usize| usize::from(source.measured.labels[index]);
         let base = source.split.measured.iter().copied().filter(|&index| label(index) < source.split.base_classes);
         let images = spread(&base.collect::<Vec<_>>(), COMPARED);
-        let expected = source.clean_features(float.0, source.measured, &images)?;
-        let actual = source.clean_features(other.0, source.measured, &images)?;
+        let expected = source.clean_features(float.encoder, source.measured, &images)?;
+        let actual = source.clean_features(other.encoder, source.measured, &images)?;
         let rows = || expected.chunks_exact(source.features).zip(actual.chunks_exact(source.features));
         let count = images.len().max(1) as f64;
         let accuracy = |features: &[f32]| {
@@ -52,8 +56,8 @@ impl Fidelity {
             found.zip(&images).filter(|(class, index)| *class == label(**index)).count() as f64 / count
         };
         Ok(Self {
-            bytes: other.1,
-            float_bytes: float.1,
+            bytes: other.bytes,
+            float_bytes: float.bytes,
             images: images.len(),
             cosine: rows().map(|(expected, actual)| cosine(expected, actual)).sum::<f64>() / count,
             lowest: rows().map(|(expected, actual)| cosine(expected, actual)).fold(1.0, f64::min),

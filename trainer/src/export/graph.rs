@@ -18,12 +18,12 @@ const OUTPUT: &str = "feature";
 
 /// Nodes and weights of a graph in the making.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct OnnxGraph {
     nodes: Vec<NodeProto>,
     weights: Vec<TensorProto>,
 }
 
-impl Parts {
+impl OnnxGraph {
     /// Adds a node and returns the name of its output, which is the node's own.
     pub(super) fn node(
         &mut self,

@@ -4,10 +4,9 @@ use anyhow::{Context, Result};
 use orco_runtime::encoder::onnx::Onnx;
 use tch::Tensor;
 
-use super::fidelity::{Fidelity, Opened, spread};
+use super::fidelity::{EncoderOfFile, Fidelity, spread};
 use super::metadata::{OnnxFacts, metadata};
-use super::quantise::Ranges;
-use super::quantise::encode_int8;
+use super::quantise::{Ranges, encode_int8};
 use super::source::BundleSource;
 use crate::model::Model;
 
@@ -19,7 +18,7 @@ pub(super) fn int8(
     model: &Model,
     source: &BundleSource<'_>,
     facts: &OnnxFacts<'_>,
-    float: Opened<'_>,
+    float: EncoderOfFile<'_>,
     means: &[f32],
 ) -> Result<(Vec<u8>, Fidelity)> {
     let calibration = spread(&source.split.base, source.recipe.export.calibration_images);
@@ -31,6 +30,7 @@ pub(super) fn int8(
     let facts = OnnxFacts { precision: "int8", weights: "int8", ..*facts };
     let bytes = encode_int8(&model.backbone, &ranges, &metadata(&facts));
     let mut encoder = Onnx::pool(&bytes, &source.input).context("the int8 backbone is checked with ONNX Runtime")?;
-    let fidelity = Fidelity::measure(source, float, (&mut encoder, bytes.len()), means)?;
+    let int8 = EncoderOfFile { encoder: &mut encoder, bytes: bytes.len() };
+    let fidelity = Fidelity::measure(source, float, int8, means)?;
     Ok((bytes, fidelity))
 }

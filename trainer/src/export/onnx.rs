@@ -3,7 +3,7 @@
 
 use orco_runtime::manifest::WeightFormat;
 
-use super::graph::{Parts, folded, values};
+use super::graph::{OnnxGraph, folded, values};
 use crate::model::backbone::{Builder, ConvNorm, Network};
 
 /// Bytes of the ONNX file of a network in inference mode; the same network gives the same bytes.
@@ -13,43 +13,43 @@ pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {
 
 /// As [`encode`], with weights of convolutions stored as `weights` says.
 pub fn encode_with(network: &Network, weights: WeightFormat, metadata: &[(&str, String)]) -> Vec<u8> {
-    let mut writer = Writer { network, weights, parts: Parts::default() };
-    let x = writer.parts.start(&network.description);
+    let mut writer = FloatWriter { network, weights, graph: OnnxGraph::default() };
+    let x = writer.graph.start(&network.description);
     let x = network.description.build(x, &mut writer);
-    writer.parts.finish(x, &network.description, metadata)
+    writer.graph.finish(x, &network.description, metadata)
 }
 
 /// Writes a network in floating point.
-struct Writer<'a> {
+struct FloatWriter<'a> {
     network: &'a Network,
     weights: WeightFormat,
-    parts: Parts,
+    graph: OnnxGraph,
 }
 
-impl Builder for Writer<'_> {
+impl Builder for FloatWriter<'_> {
     type Value = String;
 
     fn convolution(&mut self, x: &String, conv: &ConvNorm) -> String {
         let (weight, bias) = folded(self.network, conv);
-        let weight = self.parts.weight(&format!("{}.weight", conv.name), &conv.shape(), &values(&weight), self.weights);
+        let weight = self.graph.weight(&format!("{}.weight", conv.name), &conv.shape(), &values(&weight), self.weights);
         let name = format!("{}.bias", conv.name);
-        self.parts.floats(&name, &bias.size(), &values(&bias));
-        self.parts.convolution(vec![x.clone(), weight, name], conv)
+        self.graph.floats(&name, &bias.size(), &values(&bias));
+        self.graph.convolution(vec![x.clone(), weight, name], conv)
     }
 
     fn activation(&mut self, x: String, name: &str) -> String {
-        self.parts.activation(x, name, self.network.description.activation)
+        self.graph.activation(x, name, self.network.description.activation)
     }
 
     fn sum(&mut self, x: String, shortcut: &String, name: &str) -> String {
-        self.parts.node("Add", name, vec![x, shortcut.clone()], vec![])
+        self.graph.node("Add", name, vec![x, shortcut.clone()], vec![])
     }
 
     fn pool(&mut self, x: String, side: i64, name: &str) -> String {
-        self.parts.pool(x, side, name)
+        self.graph.pool(x, side, name)
     }
 
     fn stem_pool(&mut self, x: String, name: &str) -> String {
-        self.parts.stem_pool(x, name)
+        self.graph.stem_pool(x, name)
     }
 }

@@ -43,16 +43,16 @@ impl BundleOutput {
         }
         let beside = |ending: &str| folder.with_file_name(format!(".{}.{ending}", name.to_string_lossy()));
         let output = Self { folder: folder.into(), staged: beside("partial"), aside: beside("old") };
-        let (staged, aside) = (Leftover::begun(&output.staged)?, Leftover::replaced(&output.aside)?);
+        let (staged, aside) = (LeftoverBundle::begun(&output.staged)?, LeftoverBundle::replaced(&output.aside)?);
         if aside.is_some_and(|aside| !aside.is_empty()) && fs::symlink_metadata(folder).is_err() {
             fs::rename(&output.aside, folder).with_context(|| format!("cannot bring back the old {shown}"))?;
             log::info!("brought back {shown}, which an interrupted run had set aside");
         }
         check(folder)?;
-        if let Some(aside) = Leftover::replaced(&output.aside)? {
+        if let Some(aside) = LeftoverBundle::replaced(&output.aside)? {
             aside.remove()?;
         }
-        staged.map_or(Ok(()), Leftover::remove)?;
+        staged.map_or(Ok(()), LeftoverBundle::remove)?;
         fs::create_dir_all(&output.staged)
             .with_context(|| format!("cannot write the bundle {shown}: cannot create {}", output.staged.display()))?;
         Ok(output)
@@ -77,7 +77,7 @@ impl BundleOutput {
         let Self { folder, staged, aside } = &self;
         let shown = folder.display();
         check(folder)?;
-        let remove_aside = || Leftover::replaced(aside)?.map_or(Ok(()), Leftover::remove);
+        let remove_aside = || LeftoverBundle::replaced(aside)?.map_or(Ok(()), LeftoverBundle::remove);
         remove_aside()?;
         let replaces = folder.exists();
         if replaces {
@@ -99,7 +99,7 @@ impl BundleOutput {
 impl Drop for BundleOutput {
     fn drop(&mut self) {
         // After `finish` nothing is there any more.
-        let _ = Leftover::begun(&self.staged).map(|begun| begun.map(Leftover::remove));
+        let _ = LeftoverBundle::begun(&self.staged).map(|begun| begun.map(LeftoverBundle::remove));
     }
 }
 
@@ -129,13 +129,13 @@ fn check(folder: &Path) -> Result<()> {
 
 /// A folder that an interrupted call left, with files of a bundle only. One of them goes last when it is removed, and
 /// tells, however often that is interrupted, that the folder is ours.
-struct Leftover<'a> {
+struct LeftoverBundle<'a> {
     folder: &'a Path,
     /// That one last.
     names: Vec<String>,
 }
 
-impl<'a> Leftover<'a> {
+impl<'a> LeftoverBundle<'a> {
     /// A bundle in the making, if it is there: its backbone is written first.
     fn begun(folder: &'a Path) -> Result<Option<Self>> {
         let is_backbone = |name: &str| file_of(name) == Some(BACKBONE);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tch::Tensor;
 
-use super::graph::{INPUT, Parts, folded, values};
+use super::graph::{INPUT, OnnxGraph, folded, values};
 use super::weights::{largest, to_int8};
 use crate::model::backbone::{Activation, Builder, ConvNorm, Network};
 use crate::model::onnx_proto::{INT8, INT32, UINT8, int};
@@ -60,28 +60,28 @@ impl Ranges {
 
 /// Bytes of the int8 ONNX file of a network in inference mode; the same network and ranges give the same bytes.
 pub fn encode_int8(network: &Network, ranges: &Ranges, metadata: &[(&str, String)]) -> Vec<u8> {
-    let parts = Parts::default();
-    let mut writer = Quantised { network, ranges, parts, done: HashMap::new(), same: HashMap::new() };
-    let x = writer.parts.start(&network.description);
+    let graph = OnnxGraph::default();
+    let mut writer = Int8Writer { network, ranges, graph, done: HashMap::new(), same: HashMap::new() };
+    let x = writer.graph.start(&network.description);
     // Mirror images have the same range.
     writer.same.insert(x.clone(), INPUT.to_owned());
     let x = network.description.build(x, &mut writer);
     let x = writer.quantised(&x);
-    writer.parts.finish(x, &network.description, metadata)
+    writer.graph.finish(x, &network.description, metadata)
 }
 
 /// Writes a network with every value quantised where a layer takes it in.
-struct Quantised<'a> {
+struct Int8Writer<'a> {
     network: &'a Network,
     ranges: &'a Ranges,
-    parts: Parts,
+    graph: OnnxGraph,
     /// Names of values after quantising, by name before.
     done: HashMap<String, String>,
     /// Values that share the scale of another: pooling makes no new numbers.
     same: HashMap<String, String>,
 }
 
-impl Quantised<'_> {
+impl Int8Writer<'_> {
     fn scale(&self, name: &str) -> (f32, u8) {
         self.ranges.scale(self.same.get(name).map_or(name, String::as_str))
     }
@@ -93,13 +93,13 @@ impl Quantised<'_> {
         }
         let (scale, zero) = self.scale(x);
         let parameters = [format!("{x}.scale"), format!("{x}.zero")];
-        self.parts.floats(&parameters[0], &[], &[scale]);
-        self.parts.tensor(&parameters[1], UINT8, &[], vec![zero]);
+        self.graph.floats(&parameters[0], &[], &[scale]);
+        self.graph.tensor(&parameters[1], UINT8, &[], vec![zero]);
         let [scale, zero] = parameters;
         let inputs = vec![x.to_owned(), scale.clone(), zero.clone()];
-        let integers = self.parts.node("QuantizeLinear", &format!("{x}.quantised"), inputs, vec![]);
+        let integers = self.graph.node("QuantizeLinear", &format!("{x}.quantised"), inputs, vec![]);
         let inputs = vec![integers, scale, zero];
-        let name = self.parts.node("DequantizeLinear", &format!("{x}.dequantised"), inputs, vec![]);
+        let name = self.graph.node("DequantizeLinear", &format!("{x}.dequantised"), inputs, vec![]);
         self.done.insert(x.to_owned(), name.clone());
         name
     }
@@ -109,15 +109,15 @@ impl Quantised<'_> {
         let rows = [scales.len() as i64];
         let zeros = bytes.len() / dims.iter().product::<i64>().max(1) as usize * scales.len();
         let [integers, scale, zero] = ["", ".scale", ".zero"].map(|part| format!("{name}{part}"));
-        self.parts.tensor(&integers, data_type, dims, bytes);
-        self.parts.floats(&scale, &rows, scales);
-        self.parts.tensor(&zero, data_type, &rows, vec![0; zeros]);
+        self.graph.tensor(&integers, data_type, dims, bytes);
+        self.graph.floats(&scale, &rows, scales);
+        self.graph.tensor(&zero, data_type, &rows, vec![0; zeros]);
         let inputs = vec![integers, scale, zero];
-        self.parts.node("DequantizeLinear", &format!("{name}.dequantised"), inputs, vec![int("axis", 0)])
+        self.graph.node("DequantizeLinear", &format!("{name}.dequantised"), inputs, vec![int("axis", 0)])
     }
 }
 
-impl Builder for Quantised<'_> {
+impl Builder for Int8Writer<'_> {
     type Value = String;
 
     fn convolution(&mut self, x: &String, conv: &ConvNorm) -> String {
@@ -133,7 +133,7 @@ impl Builder for Quantised<'_> {
         let bytes = bias.iter().zip(&scales).flat_map(|(value, scale)| ((value / scale).round() as i32).to_le_bytes());
         let bias = self.constant(&format!("{}.bias", conv.name), INT32, &[conv.outputs], bytes.collect(), &scales);
         let x = self.quantised(x);
-        self.parts.convolution(vec![x, weight, bias], conv)
+        self.graph.convolution(vec![x, weight, bias], conv)
     }
 
     fn activation(&mut self, x: String, name: &str) -> String {
@@ -142,26 +142,26 @@ impl Builder for Quantised<'_> {
             Activation::Relu | Activation::Relu6 => x,
             Activation::LeakyRelu(_) => self.quantised(&x),
         };
-        self.parts.activation(x, name, activation)
+        self.graph.activation(x, name, activation)
     }
 
     fn sum(&mut self, x: String, shortcut: &String, name: &str) -> String {
         let inputs = vec![self.quantised(&x), self.quantised(shortcut)];
-        self.parts.node("Add", name, inputs, vec![])
+        self.graph.node("Add", name, inputs, vec![])
     }
 
     fn pool(&mut self, x: String, side: i64, name: &str) -> String {
         let quantised = self.quantised(&x);
         let shared = self.same.get(&x).cloned().unwrap_or(x);
         self.same.insert(name.to_owned(), shared);
-        self.parts.pool(quantised, side, name)
+        self.graph.pool(quantised, side, name)
     }
 
     fn stem_pool(&mut self, x: String, name: &str) -> String {
         let quantised = self.quantised(&x);
         let shared = self.same.get(&x).cloned().unwrap_or(x);
         self.same.insert(name.to_owned(), shared);
-        self.parts.stem_pool(quantised, name)
+        self.graph.stem_pool(quantised, name)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::MethodConfig;
-use orco_lab::statistics::{Features, UnseenPictures, class_means, fit};
+use orco_lab::statistics::{Features, UnseenPictures, ValidationPictures, class_means, fit};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
@@ -54,15 +54,24 @@ pub(super) fn picture(images: &Images, index: usize) -> image::RgbImage {
     from_planes(size[3] as u32, size[2] as u32, &planes)
 }
 
+/// Images of the base classes, and how the backbone gets them.
+#[derive(Clone, Copy)]
+pub(super) struct BaseImages<'a> {
+    pub input: &'a Preprocessing,
+    pub train: &'a Images,
+    pub split: &'a Split,
+}
+
 /// Computes the statistics of the base images from their features, `[split.base, features]`; the samples that the split
 /// set aside go along, and how much easier these are than images that no phase has seen.
 pub(super) fn statistics(
     base_model: &BaseModel,
     encoder: &mut dyn Encoder,
-    (input, values): (&Preprocessing, &[f32]),
-    (train, split): (&Images, &Split),
+    images: BaseImages<'_>,
+    values: &[f32],
     seed: u64,
 ) -> Result<Statistics> {
+    let BaseImages { input, train, split } = images;
     let inputs = base_model.head.inputs;
     let classes = |indices: &[usize]| indices.iter().map(|&index| u32::from(train.labels[index])).collect::<Vec<_>>();
     let aside = clean_features(encoder, input, inputs, train, &split.set_aside)?;
@@ -80,7 +89,8 @@ pub(super) fn statistics(
     } else {
         UnseenPictures::SetAside
     };
-    Ok(fit(base_model, Features { values, classes: &classes(&split.base) }, (set_aside, unseen), seed))
+    let features = Features { values, classes: &classes(&split.base) };
+    Ok(fit(base_model, features, ValidationPictures { set_aside, unseen }, seed))
 }
 
 /// Gives a bundle that is there the statistics of its base classes, computed from the images that it was trained on,
@@ -92,6 +102,32 @@ pub(super) fn statistics(
 /// or a file cannot be written; the bundle is then as it was.
 pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<()> {
     let bundle = Bundle::open(folder)?;
+    check_origin(folder, &bundle, recipe, data)?;
+    let (base_model, input) = (&bundle.base_model, &bundle.manifest.preprocessing);
+    let mut encoder = Onnx::pool(&bundle.backbone, input).context("features are computed with ONNX Runtime")?;
+    let (train, split) = (&data.train, &data.split);
+    let values = clean_features(&mut encoder, input, base_model.head.inputs, train, &split.base)?;
+    let benchmark = Benchmark::if_carried(&bundle)?;
+    if let Some(benchmark) = &benchmark {
+        let classes: Vec<u32> = split.base.iter().map(|&index| u32::from(train.labels[index])).collect();
+        let (inputs, features) = (base_model.head.inputs, Features { values: &values, classes: &classes });
+        let found = class_means(features, inputs, split.base_classes);
+        check_means(folder, &found, &benchmark.base_means, inputs)?;
+    }
+    let statistics = statistics(base_model, &mut encoder, BaseImages { input, train, split }, &values, recipe.seed)?;
+    let bytes = statistics.encode();
+    let mut manifest = bundle.manifest.clone();
+    manifest.learn = storing_as(&manifest.learn, MethodConfig::combined());
+    manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
+    if benchmark.is_none() {
+        log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");
+    }
+    let were_trained_on = split.unseen().is_empty();
+    replace_manifest(folder, &manifest, Some(NewStatistics { bytes: &bytes, were_trained_on }))
+}
+
+/// Refuses images, split and seed that are not those which the bundle was trained with.
+fn check_origin(folder: &Path, bundle: &Bundle, recipe: &Recipe, data: &DataSet) -> Result<()> {
     // Another split would take images that were trained on for unseen ones.
     let provenance = &bundle.manifest.provenance;
     ensure!(
@@ -102,8 +138,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         recipe.seed,
         provenance.seed
     );
-    let base_model = &bundle.base_model;
-    let known = base_model.classes.iter().map(|class| class.label.as_str());
+    let known = bundle.base_model.classes.iter().map(|class| class.label.as_str());
     let base = &data.class_names[..data.split.base_classes.min(data.class_names.len())];
     ensure!(
         known.eq(base.iter().map(String::as_str)),
@@ -135,26 +170,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         folder.display(),
         provenance.trained_on
     );
-    let mut encoder = Onnx::pool(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
-    let (train, split) = (&data.train, &data.split);
-    let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
-    let benchmark = Benchmark::if_carried(&bundle)?;
-    if let Some(benchmark) = &benchmark {
-        let classes: Vec<u32> = split.base.iter().map(|&index| u32::from(train.labels[index])).collect();
-        let (inputs, features) = (base_model.head.inputs, Features { values: &values, classes: &classes });
-        let found = class_means(features, inputs, split.base_classes);
-        check_means(folder, &found, &benchmark.base_means, inputs)?;
-    }
-    let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;
-    let bytes = statistics.encode();
-    let mut manifest = bundle.manifest.clone();
-    manifest.learn = storing_as(&manifest.learn, MethodConfig::combined());
-    manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
-    if benchmark.is_none() {
-        log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");
-    }
-    let were_trained_on = split.unseen().is_empty();
-    replace_manifest(folder, &manifest, Some(NewStatistics { bytes: &bytes, were_trained_on }))
+    Ok(())
 }
 
 /// Refuses means of the base classes that are not the bundle's own: its pictures were others, or were cut otherwise.

@@ -6,10 +6,10 @@
 
 use orco_runtime::manifest::WeightFormat;
 
-use super::graph::Parts;
+use super::graph::OnnxGraph;
 use crate::model::onnx_proto::{FLOAT, FLOAT16, INT8, int};
 
-impl Parts {
+impl OnnxGraph {
     /// Adds the weight of a convolution, `dims` = `[outputs, ..]` row-major, and returns the name of its f32 value.
     pub(super) fn weight(&mut self, name: &str, dims: &[i64], numbers: &[f32], stored: WeightFormat) -> String {
         match stored {

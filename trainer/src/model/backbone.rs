@@ -17,7 +17,7 @@ pub mod unfold;
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
 pub use head::{ProjectionHead, unit};
-pub use network::Network;
+pub use network::{ForwardMode, Network};
 pub(crate) use probe::cosine;
 pub(crate) use source::UNSOUND_METADATA;
 pub use source::{FeatureSource, LookingSource, OnnxBackbone, OnnxBackboneError, parts};

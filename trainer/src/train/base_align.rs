@@ -3,7 +3,7 @@
 
 mod cache;
 mod checkpoint;
-mod stopping;
+mod early_stopping;
 
 use anyhow::{Result, bail};
 use orco_core::random::Random;
@@ -16,11 +16,11 @@ use tch::{Device, Kind, Tensor, no_grad};
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, UnfinishedAlign, finished};
-use self::stopping::Stopping;
+use self::early_stopping::EarlyStopping;
 use crate::config::{BaseAlignConfig, BaseAlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::view;
 use crate::model::Model;
-use crate::model::backbone::unit;
+use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
 use crate::run::Run;
 use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
@@ -106,7 +106,7 @@ pub fn align_sharing(
     group.broadcast([&vectors, &chosen])?;
     let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
     let targets = Targets { vectors, rows: Vec::try_from(chosen)? };
-    state.stopping = Stopping::new(model, config, base, &targets)?;
+    state.stopping = EarlyStopping::new(model, config, base, &targets)?;
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
     }
@@ -261,7 +261,7 @@ impl<'a> AlignPhase<'a> {
         let views = group.draw_separately(|| [view(&images, &config.augment), view(&images, &config.augment)]);
         let views = Tensor::cat(&views, 0);
         let input = self.model.channels.normalise(&views);
-        self.model.backbone.forward(&input, config.precision, false)
+        self.model.backbone.forward(&input, config.precision, ForwardMode::Inference)
     }
 
     /// Share of the base images, unaugmented, whose nearest target is their class's.

@@ -133,7 +133,7 @@ pub struct TrainingLoop<'a> {
 
 /// What all ranks do after a step.
 #[derive(Default)]
-struct Agreement {
+struct RankAgreement {
     stop: Option<Interrupted>,
     save: bool,
 }
@@ -159,7 +159,7 @@ impl TrainingLoop<'_> {
             run.log(&self.metrics_line(metrics, at.epoch, loss, made))?;
             let last = at.epoch == until || phase.should_stop_early(at.epoch);
             let due = on_cpu || saved.elapsed() > MIN_CHECKPOINT_INTERVAL_GPU || last;
-            let Agreement { stop, save } = self.agreement(true, due)?;
+            let RankAgreement { stop, save } = self.agreement(true, due)?;
             if save {
                 self.save(phase, at, &mut saved)?;
             }
@@ -197,7 +197,7 @@ impl TrainingLoop<'_> {
             phase.step(*at)?;
             at.step += 1;
             let check = self.device == Device::Cpu || at.step.is_multiple_of(LOSS_CHECK_INTERVAL) || at.step == steps;
-            let Agreement { stop, save } = self.agreement(check, saved.elapsed() > CHECKPOINT_INTERVAL)?;
+            let RankAgreement { stop, save } = self.agreement(check, saved.elapsed() > CHECKPOINT_INTERVAL)?;
             if check || save {
                 let loss = phase.loss(*at)?;
                 let made = EpochTime { steps: at.step - first, time: started.elapsed() };
@@ -232,21 +232,21 @@ impl TrainingLoop<'_> {
     /// The stop that was asked for, if one was, and whether a checkpoint is saved: where one is `due`, and before a
     /// stop. Signals and clocks differ from rank to rank. Where `check` says so, all agree on a stop that any of them
     /// was asked for, and on what the first one, which writes the checkpoint, finds due; in between they go on.
-    fn agreement(&self, check: bool, due: bool) -> Result<Agreement> {
+    fn agreement(&self, check: bool, due: bool) -> Result<RankAgreement> {
         let group = self.run.group();
         if group.size() == 1 {
             let stop = interrupt::check().err();
-            return Ok(Agreement { save: due || stop.is_some(), stop });
+            return Ok(RankAgreement { save: due || stop.is_some(), stop });
         }
         if !check {
-            return Ok(Agreement::default());
+            return Ok(RankAgreement::default());
         }
         let [stop, due] = group.each_on_any([interrupt::check().is_err(), due && group.is_first()])?;
         if stop {
             interrupt::ask();
         }
         let stop = if stop { interrupt::check().err() } else { None };
-        Ok(Agreement { save: due || stop.is_some(), stop })
+        Ok(RankAgreement { save: due || stop.is_some(), stop })
     }
 
     /// Saves a checkpoint. It may take the first rank, which writes it, longer than the others would wait in a step.

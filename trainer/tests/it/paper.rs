@@ -9,6 +9,7 @@ use std::process::Command;
 use orco_runtime::bundle::Bundle;
 use orco_trainer::config::{Arithmetic, Recipe};
 use orco_trainer::model::Model;
+use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::platform::device::{DeviceChoice, cuda_devices, open};
 use orco_trainer::run::RunRecord;
 use orco_trainer::train::objective::contrast;
@@ -86,7 +87,11 @@ fn a_gpu_computes_what_the_processor_computes() {
     let images = Tensor::randn([16, 3, 24, 24], (Kind::Float, Device::Cpu));
     let labels = Tensor::arange(16, (Kind::Int64, Device::Cpu)).remainder(4);
     let computed = |model: &Model, precision| {
-        let z = model.head.forward(&model.backbone.forward(&images.to_device(model.device()), precision, true));
+        let z = model.head.forward(&model.backbone.forward(
+            &images.to_device(model.device()),
+            precision,
+            ForwardMode::Training,
+        ));
         let loss = contrast(&z, &labels.to_device(model.device()), 0.2, Default::default());
         let weights: Vec<Tensor> = model.parameters("head.w1").into_iter().map(|parameter| parameter.tensor).collect();
         let gradients = Tensor::run_backward(&[&loss], &weights, false, false);

@@ -61,7 +61,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         match looked_at {
             Ok(regions) if viewfinder.is_plain() => {
                 let answer = &regions[0].things[0].answer;
-                let found = Found { learner: &learner, answer, top: arguments.top };
+                let found = NamedAnswer { learner: &learner, answer, top: arguments.top };
                 say!(output, "{image}: {}", found.in_words())?;
                 let mut result = found.to_json();
                 result["image"] = image.into();
@@ -130,7 +130,7 @@ impl ClassifiedRegion {
             return say!(output, "{place}: empty");
         }
         for thing in &self.things {
-            let found = Found { learner, answer: &thing.answer, top };
+            let found = NamedAnswer { learner, answer: &thing.answer, top };
             say!(output, "{place}, at {}: {}", thing.bounds, found.in_words())?;
         }
         Ok(())
@@ -138,7 +138,7 @@ impl ClassifiedRegion {
 
     fn to_json(&self, learner: &Learner, top: usize) -> Value {
         let thing = |thing: &ClassifiedThing| {
-            let mut result = Found { learner, answer: &thing.answer, top }.to_json();
+            let mut result = NamedAnswer { learner, answer: &thing.answer, top }.to_json();
             result["box"] = json!(thing.bounds);
             result
         };
@@ -152,13 +152,13 @@ impl ClassifiedRegion {
 }
 
 /// An answer and how many of its classes are named.
-struct Found<'a> {
+struct NamedAnswer<'a> {
     learner: &'a Learner,
     answer: &'a Answer,
     top: usize,
 }
 
-impl Found<'_> {
+impl NamedAnswer<'_> {
     fn named(&self) -> impl Iterator<Item = (&str, f32)> {
         let matches = self.answer.matches.iter().take(self.top.max(1));
         matches.map(|found| (self.learner.label(found.class), found.score.value()))

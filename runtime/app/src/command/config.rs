@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{ArgMatches, Args, Command};
 use serde_json::{Map, Value, json};
 
-use crate::config::{self, Effective, File};
+use crate::config::{self, EffectiveSetting, SettingsFile};
 use crate::output::{Output, say};
 
 /// Arguments of `orco config`.
@@ -20,7 +20,7 @@ pub fn run(
     output: &Output,
     arguments: &Arguments,
     command: &Command,
-    file: Option<&File>,
+    file: Option<&SettingsFile>,
     matches: &ArgMatches,
 ) -> Result<Value> {
     if arguments.defaults {
@@ -33,7 +33,7 @@ pub fn run(
         None => say!(output, "# no file of settings: none was named, and there is no {}", config::PLACE)?,
     }
     let mut listed = Map::new();
-    for Effective { key, value, from } in config::effective(command, file, matches) {
+    for EffectiveSetting { key, value, from } in config::effective_settings(command, file, matches) {
         match &value {
             Some(value) => say!(output, "{:<40} # {from}", format!("{key} = {value}"))?,
             None => say!(output, "{:<40} # not set", format!("#{key} ="))?,

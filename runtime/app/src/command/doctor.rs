@@ -5,7 +5,7 @@ use clap::Args;
 use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 
-use crate::config::File;
+use crate::config::SettingsFile;
 use crate::doctor::{self, Finding, Findings, Level};
 use crate::options::Options;
 use crate::output::{Output, say};
@@ -19,7 +19,7 @@ pub struct Arguments {
 }
 
 /// Prints every finding; fails where something must be mended.
-pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Option<&File>) -> Result<Value> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Option<&SettingsFile>) -> Result<Value> {
     let mut findings = Findings::default();
     doctor::examine_settings(file, &mut findings);
     let state = doctor::examine(options, &mut findings);

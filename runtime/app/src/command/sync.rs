@@ -19,7 +19,7 @@ use orco_serve::host_name;
 use serde_json::{Value, json};
 
 use crate::advice;
-use crate::config::File;
+use crate::config::SettingsFile;
 use crate::device;
 use crate::options::{BackboneArgument, Options};
 use crate::output::{Output, say};
@@ -67,6 +67,17 @@ fn hub_address(argument: &str) -> Result<String, String> {
 }
 
 impl Arguments {
+    /// The hub's address. Clap would demand it before the file of settings is read.
+    fn hub(&self, file: Option<&SettingsFile>) -> Result<&str> {
+        if let Some(hub) = self.hub.as_deref().filter(|hub| !hub.is_empty()) {
+            return Ok(hub);
+        }
+        if let Some(fault) = file.and_then(|file| file.faults.get("hub")) {
+            bail!("{fault}");
+        }
+        bail!("name the fleet's hub with --hub URL, or `hub` in the settings")
+    }
+
     fn shared(&self) -> SharedClasses {
         // The variable may end with its last line.
         let labels: Vec<String> = self.share.iter().filter(|label| !label.trim().is_empty()).cloned().collect();
@@ -79,17 +90,11 @@ impl Arguments {
 }
 
 /// Reports to the hub, pulls what the device's channel holds, and pushes what may be shared.
-pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Option<&File>) -> Result<Value> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Option<&SettingsFile>) -> Result<Value> {
     let Some(state) = options.state.clone() else {
         bail!("name the folder of the device's state with --state DIR: its name must not change with the bundle");
     };
-    // Clap would demand it before the file of settings is read.
-    let Some(hub) = arguments.hub.as_ref().filter(|hub| !hub.is_empty()) else {
-        if let Some(fault) = file.and_then(|file| file.faults.get("hub")) {
-            bail!("{fault}");
-        }
-        bail!("name the fleet's hub with --hub URL, or `hub` in the settings")
-    };
+    let hub = arguments.hub(file)?;
     let key = options.public_key()?;
     let folder = arguments.fleet.as_ref().map_or_else(|| DeviceFolder::of_state(&state), DeviceFolder::new);
     let store = Store::new(&state);
@@ -120,9 +125,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     };
     if let Some(code) = &arguments.code {
         let name = arguments.name.clone().unwrap_or_else(host_name);
-        let channel = device.enrol(&mut transport, &EnrolmentCode::parse(code)?, &name, &mut ())?;
-        output.mark_changed();
-        say!(output, "enrolled as {}, channel {channel}", EscapedText(&name))?;
+        enrol(output, &device, &mut transport, code, &name)?;
     }
     let mut done = SyncOutcome::default();
     let ended = device.sync_noting(&mut transport, &mut (), &mut done);
@@ -142,6 +145,20 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
         Err(error) => output.error(advice::sentence(&error)),
     }
     Ok(to_json(&done))
+}
+
+/// Enrols the device with a code, by the name that people call it.
+fn enrol(
+    output: &Output,
+    device: &FleetDevice<'_>,
+    transport: &mut HttpTransport,
+    code: &str,
+    name: &str,
+) -> Result<()> {
+    let channel = device.enrol(transport, &EnrolmentCode::parse(code)?, name, &mut ())?;
+    output.mark_changed();
+    say!(output, "enrolled as {}, channel {channel}", EscapedText(name))?;
+    Ok(())
 }
 
 /// Warns of labels that no learned class has: one that was mistyped would never be shared. Where bundle

@@ -7,7 +7,7 @@ use std::process::Output;
 use orco_trials::skipped;
 use tempfile::TempDir;
 
-use crate::support::{self, Mounted, argument, assert_refused, shipped, shots, text};
+use crate::support::{self, TmpfsMount, argument, assert_refused, shipped, shots, text};
 
 fn orco(state: &Path, arguments: &[&str]) -> Output {
     support::orco(&shipped(), state, arguments).output().unwrap()
@@ -26,7 +26,7 @@ fn listed(state: &Path) -> String {
 #[test]
 fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     let mut trial = orco_trials::trial!(5, "changes on a full or read-only disk");
-    let Some(mounted) = Mounted::new("size=16m") else {
+    let Some(mounted) = TmpfsMount::new("size=16m") else {
         skipped("full and read-only disks (mounting needs root)");
         return;
     };

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use orco_trials::skipped;
 use serde_json::Value;
 
-use crate::support::{Device, Mounted, shots, text};
+use crate::support::{Device, TmpfsMount, shots, text};
 
 /// Runs the doctor; whether it found nothing to mend, and what it found.
 fn examined(device: &Device, arguments: &[&str]) -> (bool, Value) {
@@ -253,7 +253,7 @@ fn an_address_that_no_hub_can_have_is_refused_by_those_that_use_it_alone() {
 
 #[test]
 fn a_disk_without_files_to_come_or_that_is_read_only_is_not_blamed_on_rights() {
-    let Some(mounted) = Mounted::new("size=64m,nr_inodes=8") else {
+    let Some(mounted) = TmpfsMount::new("size=64m,nr_inodes=8") else {
         return skipped("disks without files to come (mounting needs root)");
     };
     let device = Device::new();

@@ -16,7 +16,7 @@ use orco_trials::skipped;
 use serde_json::Value;
 
 use crate::support::bench::Bench;
-use crate::support::{self, Mounted, argument, changes, make_pipe, shots, text};
+use crate::support::{self, TmpfsMount, argument, changes, make_pipe, shots, text};
 
 const DONE: Option<i32> = Some(0);
 const FAILED: Option<i32> = Some(1);
@@ -190,7 +190,7 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
     fs::write(folder.join("file"), "no folder").unwrap();
     fs::create_dir_all(folder.join("taken/other/3.jpg")).unwrap();
     let mut paths = vec![folder.join("file/below"), folder.join("taken"), "/dev/null/x".into(), "/proc/x".into()];
-    let (full, read_only) = (Mounted::new("size=8k"), Mounted::new("size=1m"));
+    let (full, read_only) = (TmpfsMount::new("size=8k"), TmpfsMount::new("size=1m"));
     match (&full, &read_only) {
         (Some(full), Some(read_only)) => {
             full.fill();
@@ -229,7 +229,7 @@ fn a_first_save_with_room_for_one_slot_is_changed_but() {
     let learned = support::orco(&bench.bundle.folder, &elsewhere, &learn).output().unwrap();
     assert_eq!(learned.status.code(), DONE, "{}", text(&learned.stderr));
     let slot = fs::metadata(elsewhere.join("slot-a")).unwrap().len();
-    let Some(mounted) = Mounted::new(&format!("size={}k", (slot + slot / 2) >> 10)) else {
+    let Some(mounted) = TmpfsMount::new(&format!("size={}k", (slot + slot / 2) >> 10)) else {
         skipped("a first save with room for one slot (mounting needs root)");
         return;
     };

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::support::service::Service;
 use crate::support::user::User;
-use crate::support::{Device, Mounted, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
+use crate::support::{Device, TmpfsMount, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
 
 /// How long anything may take that does not hang.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,13 +35,13 @@ fn limited(command: &mut Command, resource: Resource, limit: u64) {
 }
 
 /// `orco serve`, which may end, serve, or hang.
-struct Tried {
+struct LimitedService {
     process: Child,
     log: PathBuf,
     url: mpsc::Receiver<String>,
 }
 
-impl Tried {
+impl LimitedService {
     fn start(mut command: Command, log: PathBuf) -> Self {
         command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
         let mut process = command.spawn().unwrap();
@@ -86,7 +86,7 @@ impl Tried {
     }
 }
 
-impl Drop for Tried {
+impl Drop for LimitedService {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -123,7 +123,7 @@ fn with_too_few_threads_the_service_ends_with_a_sentence_and_else_it_serves_and_
         command.args(["--engine", "rten", "serve", "--listen", "127.0.0.1:0"]).env_remove("RUST_LOG");
         command.env("ORCO_CONFIG", "").env("RUST_BACKTRACE", "0").current_dir(&state);
         limited(&mut command, Resource::RLIMIT_NPROC, threads_of(user.id()) + more);
-        let mut tried = Tried::start(command, user.folder.path().join("log"));
+        let mut tried = LimitedService::start(command, user.folder.path().join("log"));
         match tried.outcome(&what) {
             None => {
                 let said = text(&fs::read(&tried.log).unwrap());
@@ -158,7 +158,7 @@ fn with_few_open_files_silent_listeners_keep_nobody_out() {
         let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0"];
         let mut command = orco(&shipped(), &folder.path().join("state"), &arguments);
         limited(&mut command, Resource::RLIMIT_NOFILE, limit);
-        let mut tried = Tried::start(command, folder.path().join("log"));
+        let mut tried = LimitedService::start(command, folder.path().join("log"));
         let Some(service) = tried.outcome(&what) else {
             assert!(limit < 20, "{what}: {}", text(&fs::read(&tried.log).unwrap()));
             continue;
@@ -238,7 +238,7 @@ fn a_backup_that_has_no_room_leaves_a_lost_state_as_it_was() {
 
 #[test]
 fn ready_tells_of_a_disk_that_is_read_only_or_full() {
-    let Some(mounted) = Mounted::new("size=16m") else {
+    let Some(mounted) = TmpfsMount::new("size=16m") else {
         skipped("a service on full and read-only disks (mounting needs root)");
         return;
     };
@@ -270,7 +270,7 @@ fn ready_tells_of_a_disk_that_is_read_only_or_full() {
 
 #[test]
 fn a_service_backs_up_a_device_whose_disk_takes_no_file() {
-    let Some(mounted) = Mounted::new("size=16m") else {
+    let Some(mounted) = TmpfsMount::new("size=16m") else {
         skipped("backups over HTTP of full and read-only disks (mounting needs root)");
         return;
     };

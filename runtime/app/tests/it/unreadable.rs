@@ -28,7 +28,7 @@ fn run(user: &User, state: &Path, arguments: &[String]) -> Output {
 
 /// Why a slot cannot be read, or may not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum SlotObstacle {
     NoPermission,
     OfAnotherUser,
     /// It can be read, but a change would leave a file that its owner cannot read.
@@ -38,7 +38,7 @@ enum Way {
     Folder,
 }
 
-impl Way {
+impl SlotObstacle {
     const ALL: [Self; 6] =
         [Self::NoPermission, Self::OfAnotherUser, Self::OfAnotherUserForAll, Self::Link, Self::Pipe, Self::Folder];
 
@@ -113,9 +113,9 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
     let out = user.folder.path().join("out.orcopack");
     let export = ["export", "mug", "-o", out.to_str().unwrap()].map(str::to_owned);
     let (mut tried, mut looked) = (0, 0);
-    for way in Way::ALL {
-        if way.needs_root() && !user.is_root {
-            skipped(&format!("slots {way:?} (giving files away needs root)"));
+    for obstacle in SlotObstacle::ALL {
+        if obstacle.needs_root() && !user.is_root {
+            skipped(&format!("slots {obstacle:?} (giving files away needs root)"));
             continue;
         }
         // What was learned went to both slots, its aligned head to the first, the new name to the second.
@@ -126,20 +126,20 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
             }
             user.give(&state);
             let apply = |slot: &str| {
-                way.apply(&state.join(slot));
-                if user.is_root && !way.needs_root() {
+                obstacle.apply(&state.join(slot));
+                if user.is_root && !obstacle.needs_root() {
                     lchown(state.join(slot), Some(NOBODY), None).unwrap();
                 }
             };
             apply(slot);
             let before = facts(&state);
             for change in changes(&pack) {
-                let what = format!("{way:?}, {slot}, {change:?}");
+                let what = format!("{obstacle:?}, {slot}, {change:?}");
                 let output = run(&user, &state, &change);
                 let said = text(&output.stderr);
                 assert_eq!(output.status.code(), Some(1), "{what}: {said}");
                 assert!(
-                    said.contains(slot) && said.contains(way.told()) && !said.contains("panicked"),
+                    said.contains(slot) && said.contains(obstacle.told()) && !said.contains("panicked"),
                     "{what}: {said}"
                 );
                 assert!(facts(&state) == before, "{what}: something was changed");
@@ -148,12 +148,12 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
             }
             let output = run(&user, &state, &list);
             let (listed, said) = (text(&output.stdout), text(&output.stderr));
-            assert!(output.status.success(), "{way:?}, {slot}: {said}");
-            if way == Way::OfAnotherUserForAll {
+            assert!(output.status.success(), "{obstacle:?}, {slot}: {said}");
+            if obstacle == SlotObstacle::OfAnotherUserForAll {
                 assert!(listed.contains("\"mug\""), "it can be read: {listed}");
                 assert!(!said.contains("left out"), "{said}");
             } else {
-                assert!(listed.contains(&format!("\"{label}\"")), "{way:?}, {slot}: {listed}");
+                assert!(listed.contains(&format!("\"{label}\"")), "{obstacle:?}, {slot}: {listed}");
                 let warned = format!("warning: {} is left out: it cannot be read", state.join(slot).display());
                 assert!(said.contains(&warned) && said.contains("nothing can be changed until"), "{said}");
                 looked += 1;
@@ -164,12 +164,12 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
                 assert!(!out.exists());
             }
             // Neither can be read: nothing is known, and that is no fresh device.
-            if way != Way::OfAnotherUserForAll {
+            if obstacle != SlotObstacle::OfAnotherUserForAll {
                 apply(other);
                 let output = run(&user, &state, &list);
-                assert_eq!(output.status.code(), Some(1), "{way:?}: {}", text(&output.stdout));
+                assert_eq!(output.status.code(), Some(1), "{obstacle:?}: {}", text(&output.stdout));
             }
-            assert!(facts(&state).keys().all(|name| !name.contains(".bad-")), "{way:?}");
+            assert!(facts(&state).keys().all(|name| !name.contains(".bad-")), "{obstacle:?}");
         }
     }
     let _ = writeln!(

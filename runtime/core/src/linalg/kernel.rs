@@ -18,7 +18,7 @@ const TILE: usize = 8 * 32;
 
 /// A tile's entries on their way to [`Epilogue`], on whole cache lines.
 #[repr(align(64))]
-struct Sums([f32; TILE]);
+struct TileSums([f32; TILE]);
 
 /// See [`super::product_to`].
 ///
@@ -163,7 +163,7 @@ unsafe fn tiles<V: Vector, F: Epilogue, const ROWS: usize, const VECTORS: usize>
     let width = VECTORS * V::WIDTH;
     const { assert!(ROWS <= 8 && ROWS >= 4 || ROWS == 2, "tiles of four rows are the largest but one") };
     const { assert!(ROWS * VECTORS * V::WIDTH <= TILE && LANES.is_multiple_of(VECTORS * V::WIDTH)) };
-    let mut sums = Sums([0.0; TILE]);
+    let mut sums = TileSums([0.0; TILE]);
     for column in (0..right.columns).step_by(width) {
         let mut row = 0;
         while row < rows {
@@ -207,7 +207,7 @@ unsafe fn tile<V: Vector, F: Epilogue, const ROWS: usize, const VECTORS: usize>(
     [row_stride, depth_stride, right_stride]: [usize; 3],
     start: Option<(*const f32, usize)>,
     ahead: [Prefetch; AHEAD],
-    sums: &mut Sums,
+    sums: &mut TileSums,
 ) {
     // SAFETY: the caller promises ROWS rows of `length` entries, as many rows of VECTORS vectors and, where there is a
     // start, as many again; `sums` has room for the tile.

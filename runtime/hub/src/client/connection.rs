@@ -119,14 +119,14 @@ impl Transport for HttpTransport {
 
 /// What is asked of the hub.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct HubCall<'a> {
     pub method: &'static str,
     pub path: &'a str,
     pub range: Option<ByteRange>,
     pub body: &'a [u8],
 }
 
-impl<'a> Call<'a> {
+impl<'a> HubCall<'a> {
     pub fn post(path: &'a str, body: &'a [u8]) -> Self {
         Self { method: "POST", path, range: None, body }
     }
@@ -188,7 +188,7 @@ impl<'a> HubConnection<'a> {
 
     /// Asks the hub, and returns the body of its answer. A lost sequence number, as after a restored backup, is caught
     /// up with.
-    pub fn call(&mut self, call: Call<'_>, observer: &mut dyn SyncObserver) -> Result<Vec<u8>, SyncError> {
+    pub fn call(&mut self, call: HubCall<'_>, observer: &mut dyn SyncObserver) -> Result<Vec<u8>, SyncError> {
         match self.call_once(call, observer) {
             Err(SyncError::Refused { kind: RefusalKind::Replay { last }, .. }) => {
                 // Signed by the hub, for this very request.
@@ -200,11 +200,11 @@ impl<'a> HubConnection<'a> {
         }
     }
 
-    fn call_once(&mut self, call: Call<'_>, observer: &mut dyn SyncObserver) -> Result<Vec<u8>, SyncError> {
+    fn call_once(&mut self, call: HubCall<'_>, observer: &mut dyn SyncObserver) -> Result<Vec<u8>, SyncError> {
         let sequence = self.folder.sequence()?.saturating_add(1);
         // Before it is sent: a number that was sent and forgotten would be used twice.
         self.folder.keep_sequence(sequence, observer)?;
-        let Call { method, path, range, body } = call;
+        let HubCall { method, path, range, body } = call;
         let device = self.key.verifying_key().device();
         let head = RequestHead {
             method: method.into(),
@@ -237,10 +237,12 @@ impl<'a> HubConnection<'a> {
         let Some(signature) = answer.signature.as_deref().and_then(Signature::parse) else { return false };
         let key = match self.hub {
             HubKey::Known(key) => key,
-            HubKey::Expected(fingerprint) => match serde_json::from_slice::<crate::protocol::Enrolled>(&answer.body) {
-                Ok(enrolled) if enrolled.hub.fingerprint() == fingerprint => enrolled.hub,
-                _ => return false,
-            },
+            HubKey::Expected(fingerprint) => {
+                match serde_json::from_slice::<crate::protocol::EnrolmentAnswer>(&answer.body) {
+                    Ok(enrolled) if enrolled.hub.fingerprint() == fingerprint => enrolled.hub,
+                    _ => return false,
+                }
+            }
         };
         let body = ObjectDigest::of(&answer.body);
         AnswerHead { request: head.digest(), status: answer.status, body }.is_signed(&key, &signature)

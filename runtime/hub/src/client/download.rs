@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::files;
 use sha2::{Digest, Sha256};
 
-use super::connection::{Call, HubConnection};
+use super::connection::{HubCall, HubConnection};
 use super::error::SyncError;
 use super::free_bytes;
 use super::observer::{SyncObserver, SyncStep, proceed};
@@ -105,7 +105,7 @@ fn fetch_parts(
     while come < size {
         let range = ByteRange { start: come, last: (come + connection.part.0).min(size) - 1 };
         let started = Instant::now();
-        let part = connection.call(Call::get(&format!("{OBJECTS}/{digest}"), range), observer)?;
+        let part = connection.call(HubCall::get(&format!("{OBJECTS}/{digest}"), range), observer)?;
         connection.part = connection.part.after(started.elapsed());
         if part.is_empty() || part.len() as u64 > size - come {
             return Err(discard(partial, digest));

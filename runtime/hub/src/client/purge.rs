@@ -48,8 +48,9 @@ impl LockedDeviceFolder {
     /// # Errors
     /// [`SyncError`] if a file cannot be read, written or removed.
     pub fn forget_labels(&self, labels: &BTreeSet<String>) -> Result<(), SyncError> {
-        remove_files(self.folder.path(), files::is_temporary)?;
-        remove_files(&self.folder.objects(), |_| true)?;
+        let (folder, objects) = (self.folder.path(), self.folder.objects());
+        remove_files(folder, files::is_temporary).map_err(SyncError::file(folder))?;
+        remove_files(&objects, |_| true).map_err(SyncError::file(&objects))?;
         // The last one: while it names a label, the purge can be repeated.
         let mut progress = self.folder.progress()?;
         if progress.forget_labels(labels) { self.folder.keep_progress(&progress, &mut ()) } else { Ok(()) }
@@ -57,23 +58,20 @@ impl LockedDeviceFolder {
 }
 
 /// Removes the files of a folder that have such names, for good.
-fn remove_files(folder: &Path, has_such_name: impl Fn(&str) -> bool) -> Result<(), SyncError> {
-    let remove_all = || -> io::Result<()> {
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        let mut removed = false;
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_file() && entry.file_name().to_str().is_some_and(&has_such_name) {
-                files::remove_if_there(&entry.path())?;
-                removed = true;
-            }
-        }
-        if removed { files::sync_folder(folder) } else { Ok(()) }
+fn remove_files(folder: &Path, has_such_name: impl Fn(&str) -> bool) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
     };
-    remove_all().map_err(SyncError::file(folder))
+    let mut removed = false;
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && entry.file_name().to_str().is_some_and(&has_such_name) {
+            files::remove_if_there(&entry.path())?;
+            removed = true;
+        }
+    }
+    if removed { files::sync_folder(folder) } else { Ok(()) }
 }
 
 #[cfg(test)]

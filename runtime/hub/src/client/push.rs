@@ -7,11 +7,11 @@ use orco_runtime::pack::{self, PackOrigin};
 use orco_runtime::state::label;
 
 use super::Round;
-use super::connection::Call;
+use super::connection::HubCall;
 use super::content::class_content;
 use super::error::SyncError;
 use super::progress::PushedClass;
-use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS, Received, RefusalKind};
+use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS, PushAnswer, RefusalKind};
 
 /// Which classes a device may share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,14 +94,14 @@ impl Round<'_, '_> {
             self.warnings.push(format!("\"{label}\" is too large to be shared"));
             return Ok(None);
         }
-        let answer = match self.connection.call(Call::post(PACKS, &bytes), self.observer) {
+        let answer = match self.connection.call(HubCall::post(PACKS, &bytes), self.observer) {
             Err(SyncError::Refused { reason, .. }) => {
                 self.warnings.push(format!("\"{label}\" is not shared: {reason}"));
                 return Ok(None);
             }
             answer => answer?,
         };
-        let Received { digest: pack } =
+        let PushAnswer { digest: pack } =
             serde_json::from_slice(&answer).map_err(|error| SyncError::Answer { reason: error.to_string() })?;
         let class = PushedClass { label: label.to_owned(), content, pack, pictures: false };
         self.progress.remember_pushed(class.clone());
@@ -127,7 +127,7 @@ impl Round<'_, '_> {
                 }
                 Ok(picture) => picture,
             };
-            match self.connection.call(Call::post(&path, &picture), self.observer) {
+            match self.connection.call(HubCall::post(&path, &picture), self.observer) {
                 // As where another device pushed the very same pack, such as one with a copy of this one's card.
                 Err(SyncError::Refused { kind: RefusalKind::Missing, reason }) => {
                     self.warnings.push(format!("pictures of \"{label}\" are not shared: {reason}"));

@@ -20,7 +20,7 @@ pub struct Enrolment {
 
 /// The device is one of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Enrolled {
+pub struct EnrolmentAnswer {
     /// The hub's key.
     pub hub: VerifyingKey,
     /// The channel that the device follows.
@@ -155,7 +155,7 @@ pub struct PackTarget {
 
 /// The hub keeps what was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Received {
+pub struct PushAnswer {
     /// Its digest.
     pub digest: ObjectDigest,
 }

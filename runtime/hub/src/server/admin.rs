@@ -27,7 +27,7 @@ use crate::protocol::{MAX_ENROLMENT, ObjectDigest, ReleaseId};
 use crate::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use crate::store::{HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
 
-type Service = State<Arc<HubService>>;
+type HubState = State<Arc<HubService>>;
 /// The number in a path, of whatever form: a stranger must not get to know that it was looked at.
 type ReleaseNumber = Result<Path<i64>, PathRejection>;
 
@@ -83,7 +83,7 @@ fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool
     decoded.is_some_and(|pair| pair.split_once(':').is_some_and(|(_, password)| token.is(password)))
 }
 
-pub(super) async fn page(State(hub): Service, headers: HeaderMap) -> Result<Response, Response> {
+pub(super) async fn page(State(hub): HubState, headers: HeaderMap) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, true) {
         if hub.token.is_none() {
             return Err(stranger());
@@ -97,14 +97,14 @@ pub(super) async fn page(State(hub): Service, headers: HeaderMap) -> Result<Resp
     Ok((headers, Html(page::html(&fleet, now()))).into_response())
 }
 
-pub(super) async fn fleet(State(hub): Service, headers: HeaderMap) -> Result<Response, Response> {
+pub(super) async fn fleet(State(hub): HubState, headers: HeaderMap) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, false) {
         return Err(stranger());
     }
     Ok(shown(&run(&hub, FleetOverview::of).await?))
 }
 
-pub(super) async fn new_code(State(hub): Service, request: Request) -> Result<Response, Response> {
+pub(super) async fn new_code(State(hub): HubState, request: Request) -> Result<Response, Response> {
     let NewCode { channel, hours } = read(&hub, request).await?;
     if !(1..=MAX_CODE_LIFETIME_HOURS).contains(&hours) {
         return Err(refused(&format!("\"hours\" must be from 1 to {MAX_CODE_LIFETIME_HOURS}")));
@@ -114,7 +114,7 @@ pub(super) async fn new_code(State(hub): Service, request: Request) -> Result<Re
     Ok(shown(&json!({ "code": code.to_string() })))
 }
 
-pub(super) async fn release(State(hub): Service, request: Request) -> Result<Response, Response> {
+pub(super) async fn release(State(hub): HubState, request: Request) -> Result<Response, Response> {
     let NewRelease { packs, channel, stage, same_label } = read(&hub, request).await?;
     if packs.is_empty() {
         return Err(refused("\"packs\" is empty: name at least one pack by its digest"));
@@ -127,7 +127,7 @@ pub(super) async fn release(State(hub): Service, request: Request) -> Result<Res
 }
 
 pub(super) async fn set_stage(
-    State(hub): Service,
+    State(hub): HubState,
     number: ReleaseNumber,
     request: Request,
 ) -> Result<Response, Response> {
@@ -138,7 +138,7 @@ pub(super) async fn set_stage(
 }
 
 pub(super) async fn withdraw(
-    State(hub): Service,
+    State(hub): HubState,
     number: ReleaseNumber,
     headers: HeaderMap,
 ) -> Result<Response, Response> {

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, messages};
 use crate::error::HubError;
-use crate::protocol::{CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, RequestHead, Signature, bounded};
+use crate::protocol::{CodeKey, DeviceId, Enrolment, EnrolmentAnswer, EnrolmentCode, RequestHead, Signature, bounded};
 use crate::rollout;
 
 /// Longest time that a code may count, in hours: a year.
@@ -65,7 +65,7 @@ impl HubStore {
             if !code.key.accepts(&key, enrolment.proof.bytes()) {
                 return Ok(None);
             }
-            let enrolled = Enrolled { hub: self.key().verifying_key(), channel: code.channel };
+            let enrolled = EnrolmentAnswer { hub: self.key().verifying_key(), channel: code.channel };
             match code.device {
                 Some(device) if device != head.device => return Ok(None),
                 Some(_) => {
@@ -119,7 +119,7 @@ fn find(transaction: &Transaction<'_>, enrolment: &Enrolment) -> Result<Option<C
 fn answer_again(
     transaction: &Transaction<'_>,
     head: &RequestHead,
-    enrolled: &Enrolled,
+    enrolled: &EnrolmentAnswer,
 ) -> Result<StoredAnswer, HubError> {
     let answer = StoredAnswer::json(enrolled);
     messages::keep(transaction, head, &answer)?;

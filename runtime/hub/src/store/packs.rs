@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{HubStore, StoredAnswer, UnixSeconds};
 use crate::error::HubError;
-use crate::protocol::{DeviceId, ObjectDigest, Received, RefusalKind, RequestHead};
+use crate::protocol::{DeviceId, ObjectDigest, PushAnswer, RefusalKind, RequestHead};
 
 /// Most packs that the hub takes from one device.
 const MAX_PACKS: i64 = 10_000;
@@ -158,7 +158,7 @@ impl HubStore {
             // Not before it is known that there is room: nothing would ever remove it.
             let opened = OpenedPack { digest: self.objects().put(body)?, pack, size: body.len() };
             insert(transaction, head.device, &opened, now)?;
-            Ok(StoredAnswer::json(&Received { digest: opened.digest }))
+            Ok(StoredAnswer::json(&PushAnswer { digest: opened.digest }))
         })
     }
 
@@ -198,7 +198,7 @@ impl HubStore {
             self.objects().put(body)?;
             let insert = "INSERT OR IGNORE INTO picture (pack, digest, size) VALUES (?1, ?2, ?3)";
             transaction.execute(insert, params![pack, digest, i64::try_from(body.len()).unwrap_or(i64::MAX)])?;
-            Ok(StoredAnswer::json(&Received { digest }))
+            Ok(StoredAnswer::json(&PushAnswer { digest }))
         })
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::{MeasuredBundle, NOTE, ResultsPagesError};
-use crate::scenes::{Input, SceneReport, SceneResults};
+use crate::scenes::{SceneInput, SceneReport, SceneResults};
 
 /// Folder of what was measured, in that of a bundle.
 const FOLDER: &str = "report/scenes";
@@ -59,7 +59,7 @@ fn section(bundle: &str, MeasuredScenes { places, report }: &MeasuredScenes) -> 
         "\n## `{bundle}` on {places}\n\n    {command}\n\n| what the backbone sees | in its own place | in another place | \
          the same, base classes allowed | shots that the checks refuse |\n|---|---|---|---|---|\n"
     );
-    for (input, kind) in Input::ALL.into_iter().enumerate() {
+    for (input, kind) in SceneInput::ALL.into_iter().enumerate() {
         let cell = |of: &dyn Fn(&SceneResults) -> f64| with_range(draws, mean, of);
         let _ = writeln!(
             text,
@@ -81,12 +81,12 @@ fn section(bundle: &str, MeasuredScenes { places, report }: &MeasuredScenes) -> 
     text
 }
 
-fn seen_through(input: Input) -> &'static str {
+fn seen_through(input: SceneInput) -> &'static str {
     match input {
-        Input::CentreSquare => "centre square",
-        Input::Region => "tight region",
-        Input::EmptyView => "cut out by the empty view",
-        Input::Mask => "cut out by its own mask",
+        SceneInput::CentreSquare => "centre square",
+        SceneInput::Region => "tight region",
+        SceneInput::EmptyView => "cut out by the empty view",
+        SceneInput::Mask => "cut out by its own mask",
     }
 }
 

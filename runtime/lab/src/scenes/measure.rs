@@ -38,7 +38,7 @@ pub struct ScenePlan<'a> {
     /// The bundle that learns.
     pub bundle: &'a Bundle,
     /// Inputs through which it learns and answers, each for itself.
-    pub inputs: &'a [Input],
+    pub inputs: &'a [SceneInput],
     /// Things, of which each draw takes some.
     pub objects: &'a [PhotographedObject],
     /// Photographs of places, of which each draw takes as many.
@@ -53,7 +53,7 @@ pub struct ScenePlan<'a> {
 
 /// What the backbone sees of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum SceneInput {
     /// The largest square in the middle, as without anything else.
     CentreSquare,
     /// A region that fits the thing closely, as a user would draw it.
@@ -64,7 +64,7 @@ pub enum Input {
     Mask,
 }
 
-impl Input {
+impl SceneInput {
     /// All of them, in the order in which they stand in tables.
     pub const ALL: [Self; 4] = [Self::CentreSquare, Self::Region, Self::EmptyView, Self::Mask];
 
@@ -99,7 +99,7 @@ pub struct SceneResults {
     pub inputs: Vec<InputShares>,
     /// Empty frames that were called empty.
     pub empty: f64,
-    /// Frames with a thing near which nothing was found; this and what follows with [`Input::EmptyView`] only.
+    /// Frames with a thing near which nothing was found; this and what follows with [`SceneInput::EmptyView`] only.
     pub missed: f64,
     /// Frames with one thing in which more was found, too.
     #[serde(rename = "crumbs")]
@@ -165,7 +165,7 @@ struct Place {
 }
 
 /// A frame with one thing in it.
-struct Shown {
+struct StagedFrame {
     frame: RgbImage,
     stage: Stage,
     /// The place, by its number.
@@ -174,9 +174,9 @@ struct Shown {
 
 /// A thing of the draw: shots in its own place, and what is asked in both.
 struct ObjectSample {
-    shots: Vec<Shown>,
-    at_home: Vec<Shown>,
-    elsewhere: Vec<Shown>,
+    shots: Vec<StagedFrame>,
+    at_home: Vec<StagedFrame>,
+    elsewhere: Vec<StagedFrame>,
     /// Two of the pictures that are asked, to stand beside other things.
     beside: Vec<MaskedPicture>,
 }
@@ -191,9 +191,9 @@ pub fn measure(plan: &ScenePlan<'_>) -> Result<SceneResults, SceneError> {
     let objects = draw_objects(plan, &places, &mut random)?;
     let mut results = SceneResults { empty: empty_share(&places, &mut random), ..SceneResults::default() };
     for &input in plan.inputs {
-        let mut device = Device::taught(plan.bundle, input, &places, &objects)?;
+        let mut device = SceneDevice::taught(plan.bundle, input, &places, &objects)?;
         results.inputs.push(device.shares(&places, &objects)?);
-        if input == Input::EmptyView {
+        if input == SceneInput::EmptyView {
             (results.missed, results.spurious) = found_shares(&places, &objects);
             results.two_things = device.two_things(&places, &objects, &mut random)?;
         }
@@ -245,7 +245,7 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
             .collect::<Result<Vec<_>, _>>()?;
         let (shots, asked) = opened.split_at(SHOTS);
         let other = (own + 1 + random.below(plan.taken - 1)) % plan.taken;
-        let mut show = |things: &[MaskedPicture], place: usize| -> Vec<Shown> {
+        let mut show = |things: &[MaskedPicture], place: usize| -> Vec<StagedFrame> {
             things.iter().map(|thing| shown(thing, &places[place].empty, place, random)).collect()
         };
         taken.push(ObjectSample {
@@ -259,14 +259,14 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
 }
 
 /// A frame with a thing near its middle.
-fn shown(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random) -> Shown {
+fn shown(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random) -> StagedFrame {
     let height = FRAME[1] as f32;
     let middle = FRAME.map(|side| {
         let aside = random.uniform(-ASIDE, ASIDE) * height;
         (side as f32 / 2.0 + aside) as u32
     });
     let stage = empty.clone().with(thing, (ALONE * height) as u32, middle);
-    Shown { frame: stage.frame(random), stage, place }
+    StagedFrame { frame: stage.frame(random), stage, place }
 }
 
 /// The share of empty frames that are called empty.
@@ -314,8 +314,8 @@ fn share(count: usize, of: usize) -> f64 {
 }
 
 /// A device that was taught all things of a draw through one input.
-struct Device {
-    input: Input,
+struct SceneDevice {
+    input: SceneInput,
     learner: Learner,
     /// The class of the first thing.
     first: usize,
@@ -325,15 +325,20 @@ struct Device {
 }
 
 /// What a device answers about a picture.
-struct ThingAnswer {
+struct ObjectAnswer {
     /// The best of the learned things; none where none is answered.
     thing: Option<usize>,
     /// Whether a base class comes before all of them.
     base_first: bool,
 }
 
-impl Device {
-    fn taught(bundle: &Bundle, input: Input, places: &[Place], objects: &[ObjectSample]) -> Result<Self, SceneError> {
+impl SceneDevice {
+    fn taught(
+        bundle: &Bundle,
+        input: SceneInput,
+        places: &[Place],
+        objects: &[ObjectSample],
+    ) -> Result<Self, SceneError> {
         let folder = tempfile::tempdir()?;
         // Shots and pictures go through the same engine.
         let settings = LearnerSettings::default().pictures_ahead(1);
@@ -355,29 +360,29 @@ impl Device {
     }
 
     /// What the backbone sees of a frame; nothing if it is called empty.
-    fn view(&self, places: &[Place], shown: &Shown) -> Option<RgbImage> {
+    fn view(&self, places: &[Place], shown: &StagedFrame) -> Option<RgbImage> {
         let thing = shown.stage.things[0];
         let region = |bounds| vec![NamedRegion { name: String::new(), region: Region::Pixels(bounds) }];
         let plain = Viewfinder { background: None, regions: Vec::new(), fill: self.fill };
         match self.input {
-            Input::CentreSquare => plain.shot(&shown.frame).ok(),
-            Input::Region => Viewfinder { regions: region(thing), ..plain }.shot(&shown.frame).ok(),
-            Input::EmptyView => {
+            SceneInput::CentreSquare => plain.shot(&shown.frame).ok(),
+            SceneInput::Region => Viewfinder { regions: region(thing), ..plain }.shot(&shown.frame).ok(),
+            SceneInput::EmptyView => {
                 let background = Some(Arc::clone(&places[shown.place].background));
                 Viewfinder { background, ..plain }.shot(&shown.frame).ok()
             }
-            Input::Mask => {
+            SceneInput::Mask => {
                 let cut_out = shown.stage.cut_out(&shown.frame, self.fill);
                 Viewfinder { regions: region(with_margin(thing)), ..plain }.shot(&cut_out).ok()
             }
         }
     }
 
-    fn ask(&mut self, picture: &RgbImage) -> Result<ThingAnswer, EncodeError> {
+    fn ask(&mut self, picture: &RgbImage) -> Result<ObjectAnswer, EncodeError> {
         let answer = self.learner.classify(picture)?;
         let learned = answer.matches.iter().map(|found| found.class).find(|class| *class >= self.first);
         let base_first = answer.matches.first().is_some_and(|found| found.class < self.first);
-        Ok(ThingAnswer { thing: learned.map(|class| class - self.first), base_first })
+        Ok(ObjectAnswer { thing: learned.map(|class| class - self.first), base_first })
     }
 
     fn shares(&mut self, places: &[Place], objects: &[ObjectSample]) -> Result<InputShares, SceneError> {

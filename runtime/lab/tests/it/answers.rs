@@ -8,7 +8,7 @@ use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
-use orco_lab::statistics::{Features, UnseenPictures, fit};
+use orco_lab::statistics::{Features, UnseenPictures, ValidationPictures, fit};
 use orco_state::answer::balance_estimates;
 use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
@@ -79,8 +79,8 @@ fn base_model() -> BaseModel {
     let (aside, of) = features(0..BASE, 5, "set aside");
     let mut set_aside = Bank::new(INPUTS, 1, ExemplarPrecision::Int8);
     aside.chunks_exact(INPUTS).zip(of).for_each(|(row, class)| set_aside.push(class, row));
-    let set_aside = (set_aside, UnseenPictures::SetAside);
-    let statistics = fit(&base_model, Features { values: &values, classes: &classes }, set_aside, 1);
+    let validation = ValidationPictures { set_aside, unseen: UnseenPictures::SetAside };
+    let statistics = fit(&base_model, Features { values: &values, classes: &classes }, validation, 1);
     BaseModel { statistics: Some(statistics), ..base_model }
 }
 
@@ -137,7 +137,8 @@ fn the_ratio_is_that_of_unseen_pictures() {
     let (seen, of_seen) = features(0..BASE, 5, "set aside");
     let ratio = |unseen: UnseenPictures<'_>| {
         let images = Features { values: &values, classes: &classes };
-        fit(&base_model, images, (known.set_aside.clone(), unseen), 1).base_accuracy_ratio
+        let validation = ValidationPictures { set_aside: known.set_aside.clone(), unseen };
+        fit(&base_model, images, validation, 1).base_accuracy_ratio
     };
     assert_eq!((ratio(UnseenPictures::None), ratio(UnseenPictures::SetAside)), (None, Some(1.0)));
     let same = ratio(UnseenPictures::Others(Features { values: &seen, classes: &of_seen })).unwrap();
@@ -270,7 +271,8 @@ fn shots_that_cannot_be_judged_count_for_no_range() {
 fn classes_of_one_image_each_have_statistics() {
     let base_model = base_model();
     let (values, classes) = features(0..BASE, 1, "single");
-    let none = (Bank::new(INPUTS, 1, ExemplarPrecision::Int8), UnseenPictures::None);
+    let set_aside = Bank::new(INPUTS, 1, ExemplarPrecision::Int8);
+    let none = ValidationPictures { set_aside, unseen: UnseenPictures::None };
     let statistics = fit(&base_model, Features { values: &values, classes: &classes }, none, 1);
     assert!(statistics.is_sound(INPUTS, BASE), "factor {}", statistics.factor);
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use orco_lab::scenes::{Input, ScenePlan, measure, objects_in};
+use orco_lab::scenes::{SceneInput, ScenePlan, measure, objects_in};
 use orco_render::{Class, Random, place, thing};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::pictures_in;
@@ -43,7 +43,7 @@ fn with_an_empty_view_things_are_known_in_other_places_and_empty_ones_are_empty(
     let [objects, places] = rendered(folder.path());
     let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday")).unwrap();
     let (objects, places) = (objects_in(&objects).unwrap(), pictures_in(&places).unwrap());
-    let inputs = &[Input::EmptyView];
+    let inputs = &[SceneInput::EmptyView];
     let plan = ScenePlan { bundle: &bundle, inputs, objects: &objects, places: &places, taken: 6, asked: 2, seed: 1 };
     let results = measure(&plan).unwrap();
     let empty_view = results.inputs[0];

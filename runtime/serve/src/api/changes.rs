@@ -14,7 +14,7 @@ use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
 use super::{Json, NewLabel, Path, Query, blocking, flag, usable};
-use crate::changes::ChangeRequest;
+use crate::changes::{BaseClassChoice, ChangeRequest};
 use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::job::Job;
@@ -24,17 +24,6 @@ use crate::service::Service;
 pub(crate) fn queued(job: &Job) -> Response {
     let place = format!("/api/v1/jobs/{}", job.id);
     (StatusCode::ACCEPTED, [(header::LOCATION, place)], axum::Json(job.json())).into_response()
-}
-
-/// What becomes of a base class whose label the shots have.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BaseClassChoice {
-    /// It gets them.
-    #[default]
-    Add,
-    /// It is not answered any more on this device: a class of these shots is.
-    Replace,
 }
 
 /// What is learned.
@@ -54,7 +43,7 @@ pub async fn learn(
     State(service): State<Arc<Service>>,
     Json(LearnRequest { label, base }): Json<LearnRequest>,
 ) -> Result<Response, Refusal> {
-    Ok(queued(&service.learn(&usable(&label)?, base == BaseClassChoice::Replace)?))
+    Ok(queued(&service.learn(&usable(&label)?, base)?))
 }
 
 /// Which classes are answered.

@@ -17,7 +17,7 @@ use orco_runtime::state::label;
 use serde::{Serialize, Serializer};
 
 use super::model::ModelPath;
-use super::tensor::{self, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, RequestedOutputs, Tensor};
+use super::tensor::{self, AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
 use crate::error::{ErrorCode, Refusal};
@@ -70,7 +70,7 @@ async fn answer_request(
     service: &Arc<Service>,
     headers: &HeaderMap,
     body: Bytes,
-) -> Result<(Answer, usize, InferenceTimes), Refusal> {
+) -> Result<(TensorAnswer, usize, InferenceTimes), Refusal> {
     let mut times = InferenceTimes::default();
     let length = match headers.get(JSON_LENGTH) {
         None => body.len(),
@@ -105,7 +105,7 @@ async fn answer_request(
     let read = move || (tensor::read(&body, length, features), room);
     let reading = Instant::now();
     let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
-    let InferenceRequest { id, tensor, outputs } = tensor?;
+    let InferenceRequest { tensor, form } = tensor?;
     times.input = reading.elapsed();
     let mut room = service.admission.body_beside(read_bytes);
     let predictions = match tensor {
@@ -113,7 +113,7 @@ async fn answer_request(
         Tensor::Pictures(files) => classify_pictures(service, files, &mut times).await?,
     };
     let (count, writing) = (predictions.len(), Instant::now());
-    let answer = answer(service, (id, outputs), predictions, room).await?;
+    let answer = answer(service, form, predictions, room).await?;
     times.output = writing.elapsed();
     Ok((answer, count, times))
 }
@@ -180,7 +180,7 @@ fn label_bytes(label: &str) -> usize {
 }
 
 /// JSON, and binary tensors behind it, with the room that they take.
-type Answer = (HeaderMap, Bytes);
+type TensorAnswer = (HeaderMap, Bytes);
 
 #[derive(Serialize)]
 struct Response<'a> {
@@ -188,11 +188,11 @@ struct Response<'a> {
     model_version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    outputs: Vec<Output<'a>>,
+    outputs: Vec<OutputTensor<'a>>,
 }
 
 #[derive(Serialize)]
-struct Output<'a> {
+struct OutputTensor<'a> {
     name: &'static str,
     datatype: &'static str,
     shape: Vec<usize>,
@@ -258,22 +258,22 @@ impl Serialize for Flattened<'_> {
 /// Writes the answer; a large one away from the threads that serve.
 async fn answer(
     service: &Arc<Service>,
-    (id, outputs): (Option<String>, RequestedOutputs),
+    form: AnswerForm,
     predictions: Vec<Prediction>,
     room: BodyPermit,
-) -> Result<Answer, Refusal> {
+) -> Result<TensorAnswer, Refusal> {
     let numbers: usize = predictions.iter().map(|prediction| prediction.probabilities.len()).sum();
     let service = Arc::clone(service);
-    let write = move || write_answer(&service, (id, outputs), &predictions, room);
+    let write = move || write_answer(&service, form, &predictions, room);
     if numbers * MAX_PROBABILITY_CHARS <= MAX_INLINE_JSON_BYTES { write() } else { blocking(write).await? }
 }
 
 fn write_answer(
     service: &Service,
-    (id, outputs): (Option<String>, RequestedOutputs),
+    AnswerForm { id, outputs }: AnswerForm,
     predictions: &[Prediction],
     mut room: BodyPermit,
-) -> Result<Answer, Refusal> {
+) -> Result<TensorAnswer, Refusal> {
     let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
     if predictions.iter().any(|other| other.probabilities.len() != classes) {
         let sentence = "a class was learned or forgotten meanwhile; ask again";
@@ -305,7 +305,7 @@ fn write_answer(
                 (Some(BinarySize { binary_data_size: binary.len() - before }), None)
             }
         };
-        written.push(Output { name, datatype, shape, parameters, data });
+        written.push(OutputTensor { name, datatype, shape, parameters, data });
     }
     let response = Response {
         model_name: &service.manifest.name,

@@ -27,9 +27,14 @@ const MAX_NUMBER_CHARS: usize = 64;
 
 /// What is asked.
 pub(super) struct InferenceRequest {
+    pub tensor: Tensor,
+    pub form: AnswerForm,
+}
+
+/// What a request says of its answer.
+pub(super) struct AnswerForm {
     /// Sent back.
     pub id: Option<String>,
-    pub tensor: Tensor,
     pub outputs: RequestedOutputs,
 }
 
@@ -42,6 +47,12 @@ pub(super) struct RequestedOutputs(pub [Option<OutputForm>; OUTPUTS.len()]);
 pub(super) enum OutputForm {
     Json,
     Binary,
+}
+
+impl OutputForm {
+    fn of(is_binary: bool) -> Self {
+        if is_binary { Self::Binary } else { Self::Json }
+    }
 }
 
 /// What is to be classified.
@@ -57,7 +68,7 @@ pub(super) enum Tensor {
 struct Request<'a> {
     id: Option<String>,
     #[serde(borrow, deserialize_with = "only_one")]
-    inputs: Input<'a>,
+    inputs: InputTensor<'a>,
     #[serde(default)]
     outputs: Option<OutputList>,
     #[serde(default, deserialize_with = "or_default")]
@@ -69,9 +80,20 @@ struct RequestParameters {
     binary_data_output: Option<bool>,
 }
 
-/// Outputs that a request names: of each whether it is to be binary, if that is said.
+/// What a request says of each output.
 #[derive(Default)]
-struct OutputList([Option<Option<bool>>; OUTPUTS.len()]);
+struct OutputList([OutputRequest; OUTPUTS.len()]);
+
+/// What a request says of an output.
+#[derive(Clone, Copy, Default)]
+enum OutputRequest {
+    #[default]
+    Unnamed,
+    /// Named, in the form that the request has for all.
+    InCommonForm,
+    /// Named, in a form of its own.
+    In(OutputForm),
+}
 
 #[derive(Deserialize)]
 struct RequestedOutput<'a> {
@@ -125,7 +147,10 @@ impl<'de> Deserialize<'de> for OutputList {
                     if let Some(objection) = parameters.objection() {
                         return Err(A::Error::custom(objection));
                     }
-                    outputs.0[place] = Some(parameters.binary_data);
+                    outputs.0[place] = match parameters.binary_data {
+                        Some(is_binary) => OutputRequest::In(OutputForm::of(is_binary)),
+                        None => OutputRequest::InCommonForm,
+                    };
                 }
                 Ok(outputs)
             }
@@ -136,19 +161,19 @@ impl<'de> Deserialize<'de> for OutputList {
 
 impl RequestedOutputs {
     /// All of them where a request names none.
-    fn of(list: Option<OutputList>, is_binary: bool) -> Self {
-        let OutputList(named) = list.unwrap_or_default();
-        let form = |is_binary| if is_binary { OutputForm::Binary } else { OutputForm::Json };
-        let all = named.iter().all(Option::is_none);
-        Self(named.map(|output| match output {
-            Some(own) => Some(form(own.unwrap_or(is_binary))),
-            None => all.then(|| form(is_binary)),
+    fn of(list: Option<OutputList>, common: OutputForm) -> Self {
+        let OutputList(outputs) = list.unwrap_or_default();
+        let names_none = outputs.iter().all(|output| matches!(output, OutputRequest::Unnamed));
+        Self(outputs.map(|output| match output {
+            OutputRequest::In(own) => Some(own),
+            OutputRequest::InCommonForm => Some(common),
+            OutputRequest::Unnamed => names_none.then_some(common),
         }))
     }
 }
 
 #[derive(Deserialize)]
-struct Input<'a> {
+struct InputTensor<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]
@@ -192,12 +217,12 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
         ("features", "FP32") => Tensor::Rows(rows(&input, binary, features)?),
         _ => return Err(Refusal::bad_request("the input must be \"image\" of BYTES or \"features\" of FP32")),
     };
-    let outputs = RequestedOutputs::of(outputs, parameters.binary_data_output == Some(true));
-    Ok(InferenceRequest { id, tensor, outputs })
+    let outputs = RequestedOutputs::of(outputs, OutputForm::of(parameters.binary_data_output == Some(true)));
+    Ok(InferenceRequest { tensor, form: AnswerForm { id, outputs } })
 }
 
 /// The files of pictures.
-fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
+fn files(input: &InputTensor<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
     let Shape::One(count @ 1..=MAX_PICTURES) = input.shape else {
         return Err(Refusal::bad_request(format!("the shape of \"image\" must be [n], n from 1 to {MAX_PICTURES}")));
     };
@@ -219,12 +244,12 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
         }
         None => {
             let data = input.data.map_or("null", RawValue::get);
-            let mut each = |text: &str| {
+            let mut push = |text: &str| {
                 files.push(Bytes::from(STANDARD.decode(text).map_err(|_| "no Base64")?));
                 Ok(())
             };
-            let mut each = Each::Text(&mut each);
-            let read = Elements::list(count, 1, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
+            let mut sink = ElementSink::Text(&mut push);
+            let read = Elements::list(count, 1, &mut sink).deserialize(&mut serde_json::Deserializer::from_str(data));
             read.map_err(|error| {
                 Refusal::bad_request(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
             })?;
@@ -234,7 +259,7 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
 }
 
 /// Feature vectors.
-fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
+fn rows(input: &InputTensor<'_>, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
     let Shape::Two(count @ 1..=MAX_ROWS, width) = input.shape else {
         return Err(Refusal::bad_request(format!(
             "the shape of \"features\" must be [n, {features}], n from 1 to {MAX_ROWS}"
@@ -263,10 +288,10 @@ fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Arr
                 return Err(wrong());
             }
             let mut numbers = Vec::with_capacity(most.min(data.len() / 2 + 1));
-            let mut each = |number: f64| numbers.push(number as f32);
+            let mut push = |number: f64| numbers.push(number as f32);
             // Nested lists are allowed, too.
-            let mut each = Each::Number(&mut each);
-            let read = Elements::list(most, 2, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
+            let mut sink = ElementSink::Number(&mut push);
+            let read = Elements::list(most, 2, &mut sink).deserialize(&mut serde_json::Deserializer::from_str(data));
             read.map_err(|error| {
                 Refusal::bad_request(format!("\"data\" of \"features\" must be a list of numbers: {error}"))
             })?;
@@ -314,16 +339,16 @@ impl<'de> Deserialize<'de> for Shape {
 }
 
 /// A list of one input.
-fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Input<'de>, D::Error> {
+fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<InputTensor<'de>, D::Error> {
     struct One;
     impl<'de> Visitor<'de> for One {
-        type Value = Input<'de>;
+        type Value = InputTensor<'de>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("one input, \"image\" or \"features\"")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut inputs: A) -> Result<Input<'de>, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut inputs: A) -> Result<InputTensor<'de>, A::Error> {
             let input = inputs.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
             match inputs.next_element::<IgnoredAny>()? {
                 None => Ok(input),
@@ -334,8 +359,8 @@ fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Input<'de>, D:
     deserializer.deserialize_seq(One)
 }
 
-/// What is done with each element of a list.
-enum Each<'a> {
+/// Takes each element of a list.
+enum ElementSink<'a> {
     Number(&'a mut dyn FnMut(f64)),
     Text(&'a mut dyn FnMut(&str) -> Result<(), &'static str>),
 }
@@ -348,29 +373,29 @@ struct Elements<'a, 'b> {
     depth: u32,
     /// Whether this may be an element alone, and not only a list.
     is_within: bool,
-    each: &'a mut Each<'b>,
+    sink: &'a mut ElementSink<'b>,
 }
 
 impl<'a, 'b> Elements<'a, 'b> {
     /// Of a list.
-    fn list(most: usize, depth: u32, each: &'a mut Each<'b>) -> Self {
-        Self { most, depth, is_within: false, each }
+    fn list(most: usize, depth: u32, sink: &'a mut ElementSink<'b>) -> Self {
+        Self { most, depth, is_within: false, sink }
     }
 
-    fn take<E: de::Error>(self, take: impl FnOnce(&mut Each<'_>) -> Result<(), E>) -> Result<usize, E> {
+    fn take<E: de::Error>(self, take: impl FnOnce(&mut ElementSink<'_>) -> Result<(), E>) -> Result<usize, E> {
         if self.most == 0 {
             return Err(E::custom("it has more elements than its shape"));
         }
-        take(self.each).map(|()| 1)
+        take(self.sink).map(|()| 1)
     }
 
     fn number<E: de::Error>(self, number: f64) -> Result<usize, E> {
-        self.take(|each| match each {
-            Each::Number(each) => {
-                each(number);
+        self.take(|sink| match sink {
+            ElementSink::Number(push) => {
+                push(number);
                 Ok(())
             }
-            Each::Text(_) => Err(E::invalid_type(de::Unexpected::Float(number), &"a text")),
+            ElementSink::Text(_) => Err(E::invalid_type(de::Unexpected::Float(number), &"a text")),
         })
     }
 }
@@ -387,10 +412,10 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
     type Value = usize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.each {
+        f.write_str(match self.sink {
             _ if !self.is_within => "a list",
-            Each::Number(_) => "a number",
-            Each::Text(_) => "a text",
+            ElementSink::Number(_) => "a number",
+            ElementSink::Text(_) => "a text",
         })
     }
 
@@ -407,9 +432,9 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<usize, E> {
-        self.take(|each| match each {
-            Each::Text(each) => each(text).map_err(E::custom),
-            Each::Number(_) => Err(E::invalid_type(de::Unexpected::Other("a text"), &"a number")),
+        self.take(|sink| match sink {
+            ElementSink::Text(push) => push(text).map_err(E::custom),
+            ElementSink::Number(_) => Err(E::invalid_type(de::Unexpected::Other("a text"), &"a number")),
         })
     }
 
@@ -417,7 +442,7 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
         let Some(depth) = self.depth.checked_sub(1) else { return Err(A::Error::custom("its lists lie too deep")) };
         let mut count = 0;
         loop {
-            let element = Elements { most: self.most - count, depth, is_within: true, each: &mut *self.each };
+            let element = Elements { most: self.most - count, depth, is_within: true, sink: &mut *self.sink };
             match list.next_element_seed(element)? {
                 None => return Ok(count),
                 Some(more) => count += more,
@@ -567,7 +592,7 @@ mod tests {
             let input = r#"{"name":"features","datatype":"FP32","shape":[1,3],"data":[1,2,3]}"#;
             let json = format!(r#"{{"inputs":[{input}]{more}}}"#);
             let body = Bytes::from(json);
-            super::read(&body, body.len(), 3).map(|request| request.outputs.0).map_err(|refusal| refusal.sentence)
+            super::read(&body, body.len(), 3).map(|request| request.form.outputs.0).map_err(|refusal| refusal.sentence)
         };
         assert_eq!(outputs(""), Ok([Some(Json); 4]));
         assert_eq!(outputs(r#","outputs":[]"#), Ok([Some(Json); 4]));

@@ -49,10 +49,10 @@ fn whole(float: f32) -> Option<i64> {
 }
 
 /// Makes one float of those at the same position of each input; none if it takes another number of them.
-type Arithmetic = fn(&[f32]) -> Option<f32>;
+type FloatFunction = fn(&[f32]) -> Option<f32>;
 
 /// What an operator makes of floats at the same position.
-fn arithmetic(operator: &str) -> Option<Arithmetic> {
+fn arithmetic(operator: &str) -> Option<FloatFunction> {
     Some(match operator {
         "Add" => |floats| two(floats, |a, b| a + b),
         "Sub" => |floats| two(floats, |a, b| a - b),
@@ -96,7 +96,7 @@ fn clipped(call: &NodeCall<'_>) -> Option<Vec<f32>> {
 }
 
 /// What is made of floats at the same position of inputs that are broadcast to the shape of the output.
-fn elementwise(call: &NodeCall<'_>, shape: &[u64], value: Arithmetic) -> Option<Vec<f32>> {
+fn elementwise(call: &NodeCall<'_>, shape: &[u64], value: FloatFunction) -> Option<Vec<f32>> {
     let known = call.inputs.iter().map(|input| {
         let input = (*input)?;
         Some((&*input.shape, input.floats.as_deref()?))

@@ -61,7 +61,7 @@ impl HuffmanTable {
 }
 
 /// Reads the bits up to the next marker, and tells when they are not enough.
-pub(super) struct Bits<'a> {
+pub(super) struct JpegBits<'a> {
     bytes: &'a [u8],
     at: usize,
     /// The next bits, left-aligned.
@@ -69,7 +69,7 @@ pub(super) struct Bits<'a> {
     count: u32,
 }
 
-impl<'a> Bits<'a> {
+impl<'a> JpegBits<'a> {
     pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, buffer: 0, count: 0 }
     }
@@ -169,12 +169,12 @@ mod tests {
 
     #[test]
     fn bits_end_at_a_marker() {
-        let mut bits = Bits::new(&[0b1010_0000, 0xff, 0, 1, 2, 0xff, 0xd9], 0);
+        let mut bits = JpegBits::new(&[0b1010_0000, 0xff, 0, 1, 2, 0xff, 0xd9], 0);
         assert_eq!(bits.take(3), Ok(0b101));
         assert_eq!(bits.take(13), Ok(0xff));
         assert_eq!(bits.end(), (5, 2));
         assert_eq!(bits.take(1), Err(ENDS));
-        assert_eq!([1, 2, 3].map(|size| Bits::new(&[0], 0).signed(size)), [Ok(-1), Ok(-3), Ok(-7)]);
-        assert_eq!([0, 1, 3].map(|size| Bits::new(&[0xa0], 0).signed(size)), [Ok(0), Ok(1), Ok(5)]);
+        assert_eq!([1, 2, 3].map(|size| JpegBits::new(&[0], 0).signed(size)), [Ok(-1), Ok(-3), Ok(-7)]);
+        assert_eq!([0, 1, 3].map(|size| JpegBits::new(&[0xa0], 0).signed(size)), [Ok(0), Ok(1), Ok(5)]);
     }
 }

@@ -11,7 +11,7 @@ use super::frame::{Colours, Component, JpegFrame};
 use super::scan::ZIGZAG;
 
 /// A reduced picture while its scans are read: a plane for each component.
-pub(super) struct Reduced {
+pub(super) struct ReducedPlanes {
     planes: Vec<Plane>,
     progressive: bool,
 }
@@ -104,7 +104,7 @@ impl Plane {
     }
 }
 
-impl Reduced {
+impl ReducedPlanes {
     /// Planes for a picture reduced by 2, 4 or 8, from one of [`DETAIL`]'s numbers of coefficients.
     pub(super) fn new(frame: &JpegFrame, by: usize, detail: usize) -> Self {
         let plane = |(own, side): (&Component, [usize; 2])| {

@@ -5,9 +5,9 @@
 //! must come in their order, and nothing may be left over at the end. For a progressive picture it keeps one bit for
 //! each coefficient, which is what reading later scans takes.
 
-use super::bits::{Bits, Damage, HuffmanTable, NO_CODE};
+use super::bits::{Damage, HuffmanTable, JpegBits, NO_CODE};
 use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};
-use super::reduced::Reduced;
+use super::reduced::ReducedPlanes;
 
 /// Most scans of a picture; encoders write about ten.
 const MAX_SCANS: usize = 256;
@@ -22,7 +22,7 @@ pub(super) const ZIGZAG: [u8; 64] = [
 ];
 
 /// Goes through all scans; with `reduced`, its planes get the picture.
-pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut Reduced>) -> Result<(), Damage> {
+pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut ReducedPlanes>) -> Result<(), Damage> {
     let components = frame.components.len();
     let nonzero = if frame.progressive {
         frame.components.iter().map(|own| std::vec![0; own.blocks[0] * own.blocks[1]]).collect()
@@ -72,7 +72,7 @@ pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut Reduced>
 /// The state of the walk between two segments.
 struct ScanWalk<'a, 'b> {
     frame: &'a JpegFrame,
-    reduced: Option<&'b mut Reduced>,
+    reduced: Option<&'b mut ReducedPlanes>,
     /// For each block of a progressive picture the coefficients that are not zero so far, as bits.
     nonzero: Vec<Vec<u64>>,
     /// For each component the coefficients that have come with all their bits, as bits.
@@ -145,7 +145,7 @@ impl ScanWalk<'_, '_> {
         let alone = components.len() == 1;
         let frame = self.frame;
         let [across, down] = if alone { frame.components[components[0].index].unpadded_blocks } else { frame.units };
-        let mut bits = Bits::new(jpeg, at);
+        let mut bits = JpegBits::new(jpeg, at);
         // Blocks ahead whose band holds nothing more.
         let (mut eob_run, mut restarts) = (0u32, 0u8);
         for unit in 0..across * down {
@@ -218,7 +218,7 @@ impl ScanWalk<'_, '_> {
     }
 
     /// A difference of DC coefficients (T.81, F.2.2.1); returns the coefficient.
-    fn dc(&self, bits: &mut Bits<'_>, component: &mut ScanComponent, shift: u32) -> Result<i32, Damage> {
+    fn dc(&self, bits: &mut JpegBits<'_>, component: &mut ScanComponent, shift: u32) -> Result<i32, Damage> {
         let table = self.tables[component.tables[0]].as_ref().ok_or(NO_TABLE)?;
         let size = bits.code(table)?;
         if size > 11 {
@@ -237,7 +237,7 @@ impl ScanWalk<'_, '_> {
 
     fn sequential_block(
         &mut self,
-        bits: &mut Bits<'_>,
+        bits: &mut JpegBits<'_>,
         component: &mut ScanComponent,
         position: [usize; 2],
     ) -> Result<(), Damage> {
@@ -271,7 +271,7 @@ impl ScanWalk<'_, '_> {
     /// Reads what a scan holds of a block of a progressive picture.
     fn progressive_block(
         &mut self,
-        bits: &mut Bits<'_>,
+        bits: &mut JpegBits<'_>,
         component: &mut ScanComponent,
         band: SpectralBand,
         [x, y]: [usize; 2],
@@ -295,7 +295,7 @@ impl ScanWalk<'_, '_> {
     /// Reads the AC coefficients that a scan holds of a block (T.81, G.1.2.2 and G.1.2.3).
     fn progressive_ac(
         &mut self,
-        bits: &mut Bits<'_>,
+        bits: &mut JpegBits<'_>,
         component: &ScanComponent,
         band: SpectralBand,
         block: usize,
@@ -350,7 +350,7 @@ impl ScanWalk<'_, '_> {
     /// scan refines. Returns where that ends, and how many zeros are left beyond the band.
     fn pass_over(
         &mut self,
-        bits: &mut Bits<'_>,
+        bits: &mut JpegBits<'_>,
         component: usize,
         block: usize,
         band: SpectralBand,
@@ -378,7 +378,7 @@ impl ScanWalk<'_, '_> {
     /// Reads the next bit of a coefficient that is not zero.
     fn refine(
         &mut self,
-        bits: &mut Bits<'_>,
+        bits: &mut JpegBits<'_>,
         component: usize,
         block: usize,
         index: usize,
@@ -396,7 +396,7 @@ impl ScanWalk<'_, '_> {
 const NO_TABLE: Damage = "it lacks a Huffman table; a frame of a video must be saved as usual JPEG";
 
 /// Goes over a restart marker, which must be the next in its order.
-fn restart<'a>(bits: &mut Bits<'a>, jpeg: &'a [u8], restarts: &mut u8) -> Result<Bits<'a>, Damage> {
+fn restart<'a>(bits: &mut JpegBits<'a>, jpeg: &'a [u8], restarts: &mut u8) -> Result<JpegBits<'a>, Damage> {
     let (at, unused) = bits.end();
     if unused > MAX_FILLING {
         return Err("it holds more picture data than belong into it");
@@ -406,7 +406,7 @@ fn restart<'a>(bits: &mut Bits<'a>, jpeg: &'a [u8], restarts: &mut u8) -> Result
         None => Err(CUT_OFF),
         Some(marker) if *marker == 0xd0 + *restarts => {
             *restarts = (*restarts + 1) % 8;
-            Ok(Bits::new(jpeg, at + filling + 1))
+            Ok(JpegBits::new(jpeg, at + filling + 1))
         }
         Some(_) => Err("picture data between its restarts are missing"),
     }

@@ -33,11 +33,11 @@ impl CodeGroups {
 
     /// Of a stream without a head, for a picture of that size.
     pub(super) fn of_stream(stream: &[u8], size: [usize; 2]) -> Result<Self, BadStream> {
-        Self::read(&mut Bits { bytes: stream, position: 0 }, size).map(|(groups, _)| groups)
+        Self::read(&mut WebpBits { bytes: stream, position: 0 }, size).map(|(groups, _)| groups)
     }
 
     /// Reads up to the codes, of which those of green have so many symbols.
-    fn read(bits: &mut Bits<'_>, [mut width, height]: [usize; 2]) -> Result<(Self, usize), BadStream> {
+    fn read(bits: &mut WebpBits<'_>, [mut width, height]: [usize; 2]) -> Result<(Self, usize), BadStream> {
         // Transforms (section 3.5), each at most once.
         for _ in 0..4 {
             if bits.read(1)? == 0 {
@@ -73,12 +73,12 @@ impl CodeGroups {
 }
 
 /// Bits, the lowest of each byte first.
-struct Bits<'a> {
+struct WebpBits<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
-impl Bits<'_> {
+impl WebpBits<'_> {
     fn bit(&mut self) -> Result<usize, BadStream> {
         let byte = self.bytes.get(self.position / 8).ok_or(BadStream)?;
         let bit = byte >> (self.position % 8) & 1;
@@ -218,7 +218,7 @@ impl PrefixCode {
         Ok(Self { counts, symbols: std::iter::once(first).chain(second).collect() })
     }
 
-    fn decode(&self, bits: &mut Bits<'_>) -> Result<usize, BadStream> {
+    fn decode(&self, bits: &mut WebpBits<'_>) -> Result<usize, BadStream> {
         if let [symbol] = self.symbols[..] {
             return Ok(symbol);
         }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_groups_are_those_whose_codes_follow() {
-        let mut bits = Bits { bytes: &chunk()[HEAD..], position: 0 };
+        let mut bits = WebpBits { bytes: &chunk()[HEAD..], position: 0 };
         let (groups, symbols) = CodeGroups::read(&mut bits, [256, 192]).unwrap();
         assert_eq!(CodeGroups::of_picture(chunk(), [256, 192]), Ok(groups));
         assert!(groups.0 > 1, "{groups:?}");

@@ -26,7 +26,7 @@ pub struct ClassComparison {
     /// Share of its shots, 0..1, that the new state recognises, judged in the same way; of a class of the bundle, of
     /// the bundle's samples too. `None` where no sample says.
     pub after: Option<f32>,
-    counts: Counts,
+    counts: RecognitionCounts,
 }
 
 /// How many samples are recognised.
@@ -53,12 +53,12 @@ impl Add for RecognitionCount {
 
 /// What the shares were made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Counts {
+struct RecognitionCounts {
     before: RecognitionCount,
     after: RecognitionCount,
 }
 
-impl Counts {
+impl RecognitionCounts {
     /// Whether so few are recognised that it would be by chance in one case of a hundred, were the rate what it was.
     fn are_clearly_worse(&self) -> bool {
         const CHANCE: f64 = 0.01;
@@ -76,26 +76,28 @@ fn rate(right: u32, samples: u32) -> f64 {
 
 /// Compares what is known of the old state with what the report says of the new one.
 pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<ClassComparison> {
-    let compared = |planned: &PlannedClass| {
-        let PlannedClass { label, learned, role, shots, files } = planned;
-        let origin = learned.map_or(FirstRecognition::UNKNOWN, |index| old.first_recognitions.of(index));
-        let before = RecognitionCount { right: origin.recognised, samples: origin.shots };
-        // Of a base class that is replaced and the learned one that replaces it, the latter: it comes later.
-        let after = report.classes.iter().rfind(|class| label::same(&class.label, label));
-        let samples = after.map_or(0, |after| after.samples);
-        let share = after.filter(|after| after.samples > 0).map(|after| after.after);
-        let right = share.map_or(0, |share| (share * samples as f32).round() as u32);
-        ClassComparison {
-            label: label.clone(),
-            shots: *shots,
-            pictures: files.len(),
-            merged: *role == ClassRole::Base,
-            before: before.share(),
-            after: share,
-            counts: Counts { before, after: RecognitionCount { right, samples } },
-        }
-    };
-    plan.classes.iter().filter(|class| !class.files.is_empty()).map(compared).collect()
+    let with_pictures = plan.classes.iter().filter(|class| !class.files.is_empty());
+    with_pictures.map(|class| compare_class(class, old, report)).collect()
+}
+
+fn compare_class(planned: &PlannedClass, old: &State, report: &ChangeReport) -> ClassComparison {
+    let PlannedClass { label, learned, role, shots, files } = planned;
+    let origin = learned.map_or(FirstRecognition::UNKNOWN, |index| old.first_recognitions.of(index));
+    let before = RecognitionCount { right: origin.recognised, samples: origin.shots };
+    // Of a base class that is replaced and the learned one that replaces it, the latter: it comes later.
+    let after = report.classes.iter().rfind(|class| label::same(&class.label, label));
+    let samples = after.map_or(0, |after| after.samples);
+    let share = after.filter(|after| after.samples > 0).map(|after| after.after);
+    let right = share.map_or(0, |share| (share * samples as f32).round() as u32);
+    ClassComparison {
+        label: label.clone(),
+        shots: *shots,
+        pictures: files.len(),
+        merged: *role == ClassRole::Base,
+        before: before.share(),
+        after: share,
+        counts: RecognitionCounts { before, after: RecognitionCount { right, samples } },
+    }
 }
 
 /// Classes that are recognised clearly worse than before, and, with an empty label, all together if they are. Classes
@@ -103,10 +105,10 @@ pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<Cl
 pub fn clearly_worse(classes: &[ClassComparison]) -> Vec<ClassComparison> {
     let comparable = |class: &&ClassComparison| !class.merged && class.before.is_some() && class.after.is_some();
     let compared: Vec<&ClassComparison> = classes.iter().filter(comparable).collect();
-    let sum = |of: fn(&Counts) -> RecognitionCount| {
+    let sum = |of: fn(&RecognitionCounts) -> RecognitionCount| {
         compared.iter().map(|class| of(&class.counts)).fold(<_>::default(), Add::add)
     };
-    let counts = Counts { before: sum(|counts| counts.before), after: sum(|counts| counts.after) };
+    let counts = RecognitionCounts { before: sum(|counts| counts.before), after: sum(|counts| counts.after) };
     let all = ClassComparison {
         label: String::new(),
         shots: compared.iter().map(|class| class.shots).sum(),
@@ -127,7 +129,7 @@ mod tests {
     fn class(before: [u32; 2], after: [u32; 2]) -> ClassComparison {
         let [before, after] = [before, after].map(|[right, samples]| RecognitionCount { right, samples });
         let (label, shots) = ("mug".to_string(), after.samples as usize);
-        let counts = Counts { before, after };
+        let counts = RecognitionCounts { before, after };
         ClassComparison {
             label,
             shots,

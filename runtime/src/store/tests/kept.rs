@@ -17,18 +17,18 @@ use orco_state::state::State;
 const OTHER: [u8; 32] = [8; 32];
 
 /// A folder on the same simulated disk.
-struct Within<'a> {
+struct SubfolderDisk<'a> {
     disk: &'a SimulatedDisk,
     folder: &'static str,
 }
 
-impl Within<'_> {
+impl SubfolderDisk<'_> {
     fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.folder)
     }
 }
 
-impl Disk for Within<'_> {
+impl Disk for SubfolderDisk<'_> {
     type File = usize;
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -79,7 +79,7 @@ fn folder_of(digest: &[u8; 32]) -> &'static str {
 }
 
 fn keep_all(disk: &SimulatedDisk, saved: &SavedState) -> io::Result<()> {
-    let within = Within { disk, folder: folder_of(&saved.state.bundle_digest) };
+    let within = SubfolderDisk { disk, folder: folder_of(&saved.state.bundle_digest) };
     // What is there already is not written again.
     let is_new = |exemplar: &&[u8; 32]| within.read(&file_of(exemplar)).ok().flatten() != Some(picture(exemplar));
     let exemplars = saved.exemplar_digests();
@@ -87,7 +87,7 @@ fn keep_all(disk: &SimulatedDisk, saved: &SavedState) -> io::Result<()> {
 }
 
 fn sweep_all(disk: &SimulatedDisk, saved: &SavedState) -> io::Result<()> {
-    sweep(&Within { disk, folder: folder_of(&saved.state.bundle_digest) }, &saved.exemplar_digests())
+    sweep(&SubfolderDisk { disk, folder: folder_of(&saved.state.bundle_digest) }, &saved.exemplar_digests())
 }
 
 /// Exemplars of the pictures in a folder.
@@ -189,7 +189,9 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
         let from = found.generation;
         let slot = files.disk.read(found.slot.unwrap().name()).ok().flatten();
         keep_all(&files.disk, &new).is_ok()
-            && slot.is_some_and(|slot| put(&Within { disk: &files.disk, folder: "kept-this" }, "state", &slot).is_ok())
+            && slot.is_some_and(|slot| {
+                put(&SubfolderDisk { disk: &files.disk, folder: "kept-this" }, "state", &slot).is_ok()
+            })
             && slots::switch(files, DIGEST, &new, from).is_ok()
             && sweep_all(&files.disk, &new).is_ok()
     };

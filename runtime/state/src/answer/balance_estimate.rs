@@ -57,26 +57,29 @@ fn estimates(
     floor: f32,
     start: f32,
 ) -> Vec<BalanceEstimate> {
-    let estimate = |balance: Balance| {
-        let shift = match present {
-            Some((present, shift)) if present == balance => shift,
-            _ => calibrator.border(balance, if balance.has_accuracy_floor() { floor } else { 0.0 }, start).shift,
-        };
-        let mut estimate = BalanceEstimate { balance, shots: 0, recognised: 0, base_samples: 0, taken_for_learned: 0 };
-        for (class, best) in calibrator.included() {
-            let answer = best.answer(shift);
-            if calibrator.is_base(class) {
-                estimate.base_samples += 1;
-                estimate.taken_for_learned += usize::from(!calibrator.is_base(answer));
-            } else {
-                estimate.shots += 1;
-                estimate.recognised += usize::from(answer == class);
-            }
-        }
-        estimate
+    let shift = |balance: Balance| match present {
+        Some((present, shift)) if present == balance => shift,
+        _ => calibrator.border(balance, if balance.has_accuracy_floor() { floor } else { 0.0 }, start).shift,
     };
     let has_both = |one: &BalanceEstimate| one.shots > 0 && one.base_samples > 0;
-    Balance::ALL.map(estimate).into_iter().filter(has_both).collect()
+    let all = Balance::ALL.map(|balance| estimate(calibrator, balance, shift(balance)));
+    all.into_iter().filter(has_both).collect()
+}
+
+/// Counts what `calibrator`'s samples are answered with where the border is shifted so.
+fn estimate(calibrator: &Calibrator<'_>, balance: Balance, shift: f32) -> BalanceEstimate {
+    let mut estimate = BalanceEstimate { balance, shots: 0, recognised: 0, base_samples: 0, taken_for_learned: 0 };
+    for (class, best) in calibrator.included() {
+        let answer = best.answer(shift);
+        if calibrator.is_base(class) {
+            estimate.base_samples += 1;
+            estimate.taken_for_learned += usize::from(!calibrator.is_base(answer));
+        } else {
+            estimate.shots += 1;
+            estimate.recognised += usize::from(answer == class);
+        }
+    }
+    estimate
 }
 
 #[cfg(test)]

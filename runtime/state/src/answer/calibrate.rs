@@ -14,12 +14,12 @@ const MAX_TEMPERATURE_SAMPLES: usize = 1000;
 
 /// A class with its score for a sample, before the border is added.
 #[derive(Clone, Copy, Debug)]
-struct BestClass {
+struct BestScore {
     class: usize,
     score: f32,
 }
 
-impl BestClass {
+impl BestScore {
     /// The best of some classes, of which the first has this index.
     fn of(scores: &[f32], first: usize) -> Self {
         let best = argmax(scores);
@@ -30,15 +30,15 @@ impl BestClass {
 /// The best base class and the best learned one for a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BestPerSide {
-    base: BestClass,
-    learned: Option<BestClass>,
+    base: BestScore,
+    learned: Option<BestScore>,
 }
 
 impl BestPerSide {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
         let (of_base, of_learned) = row.split_at(base);
-        let learned = (!of_learned.is_empty()).then(|| BestClass::of(of_learned, base));
-        Self { base: BestClass::of(of_base, 0), learned }
+        let learned = (!of_learned.is_empty()).then(|| BestScore::of(of_learned, base));
+        Self { base: BestScore::of(of_base, 0), learned }
     }
 
     /// For a sample of this learned class: how far the best learned class is ahead of the best base class, and whether

@@ -97,12 +97,12 @@ struct ScoringContext<'a> {
     different: BTreeMap<u32, Vec<usize>>,
 }
 
-/// Which scores of samples are wanted.
+/// What samples are scored for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// Those of the clean views.
+enum ScoringPurpose {
+    /// Answers: the clean views alone.
     Answers,
-    /// Those of all views of shots, too, by which a border is chosen.
+    /// A border: all views of shots, too.
     Border,
 }
 
@@ -161,10 +161,10 @@ impl<'a> ValidationSamples<'a> {
 
     /// The exemplars that are looked at where these samples are, rising: those among them, and what is left out beside
     /// those whose views are scored.
-    fn looked_at(&self, samples: &[usize], wanted: Wanted) -> Vec<usize> {
+    fn looked_at(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
         let mut exemplars: BTreeSet<usize> =
             samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
-        if wanted == Wanted::Border {
+        if purpose == ScoringPurpose::Border {
             let different = self.different_by_class();
             let viewed: Vec<usize> = self.viewed.iter().copied().filter(|shot| exemplars.contains(shot)).collect();
             exemplars.extend(viewed.into_iter().flat_map(|shot| self.others(&different, shot)));
@@ -193,12 +193,12 @@ impl<'a> ValidationSamples<'a> {
         let chosen = self.samples();
         let samples = self.with_changed(&chosen, earlier, indices);
         let classes_of_chosen = self.classes_of(&chosen);
-        let looked_at = self.looked_at(&samples, Wanted::Border);
+        let looked_at = self.looked_at(&samples, ScoringPurpose::Border);
         let model = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
         let base = model.base();
         let mut calibrator = self.calibrator(&classes_of_chosen, &model);
         let (mut best, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
-        self.own_scores(&model, &samples, Wanted::Border, work, &mut |sample| {
+        self.own_scores(&model, &samples, ScoringPurpose::Border, work, &mut |sample| {
             excluded.push(sample.is_excluded);
             best.push(BestPerSide::of(&sample.scores, base));
             if chosen.binary_search(&sample.number).is_ok() {
@@ -251,7 +251,7 @@ impl<'a> ValidationSamples<'a> {
 
     /// Hands all samples, and the views of shots, to a calibrator.
     fn collect(&self, model: &ScoringModel<'_>, calibrator: &mut Calibrator<'_>, work: &mut ScoringWork<'_>) {
-        self.own_scores(model, &self.samples(), Wanted::Border, work, &mut |sample| sample.add_to(calibrator));
+        self.own_scores(model, &self.samples(), ScoringPurpose::Border, work, &mut |sample| sample.add_to(calibrator));
     }
 
     /// To choose a border by these samples, of these classes.
@@ -313,12 +313,12 @@ impl<'a> ValidationSamples<'a> {
 
     /// The exemplars that are looked at to score these samples alone, rising.
     pub(crate) fn exemplars_of(&self, samples: &[usize]) -> Vec<usize> {
-        self.looked_at(samples, Wanted::Answers)
+        self.looked_at(samples, ScoringPurpose::Answers)
     }
 
     /// The exemplars that are looked at to [calibrate](Self::calibrate), rising.
     pub(crate) fn exemplars_to_calibrate(&self) -> Vec<usize> {
-        self.looked_at(&self.samples(), Wanted::Border)
+        self.looked_at(&self.samples(), ScoringPurpose::Border)
     }
 
     /// Scores of samples in the state whose exemplars they are, without the border, excluded ones left out.
@@ -329,7 +329,7 @@ impl<'a> ValidationSamples<'a> {
         work: &mut ScoringWork<'_>,
     ) -> Vec<ScoredSample> {
         let mut rows = Vec::with_capacity(samples.len());
-        self.own_scores(model, samples, Wanted::Answers, work, &mut |sample| {
+        self.own_scores(model, samples, ScoringPurpose::Answers, work, &mut |sample| {
             if !sample.is_excluded {
                 let is_set_aside = sample.number < self.set_aside();
                 let class = self.class_of(sample.number);
@@ -431,10 +431,10 @@ impl<'a> ValidationSamples<'a> {
     ) -> Vec<Option<usize>> {
         let model = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
         let (border, base) = (self.border_of(state), model.base());
-        let looked_at = self.looked_at(samples, Wanted::Answers);
+        let looked_at = self.looked_at(samples, ScoringPurpose::Answers);
         let projections = &model.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
         let mut answers = Vec::with_capacity(samples.len());
-        self.scores(&model, SampleSource { projections, own, samples }, Wanted::Answers, work, &mut |sample| {
+        self.scores(&model, SampleSource { projections, own, samples }, ScoringPurpose::Answers, work, &mut |sample| {
             answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(border)));
         });
         answers
@@ -445,12 +445,12 @@ impl<'a> ValidationSamples<'a> {
         &self,
         model: &ScoringModel<'_>,
         samples: &[usize],
-        wanted: Wanted,
+        purpose: ScoringPurpose,
         work: &mut ScoringWork<'_>,
         note: &mut dyn FnMut(SampleScores),
     ) {
         let own = |sample: usize| Some(self.class_of(sample) as usize);
-        self.scores(model, SampleSource { projections: &model.projections, own: &own, samples }, wanted, work, note);
+        self.scores(model, SampleSource { projections: &model.projections, own: &own, samples }, purpose, work, note);
     }
 
     /// Hands out each sample's scores in a state without the border, in order.
@@ -458,13 +458,13 @@ impl<'a> ValidationSamples<'a> {
         &self,
         model: &ScoringModel<'_>,
         at: SampleSource<'_>,
-        wanted: Wanted,
+        purpose: ScoringPurpose,
         work: &mut ScoringWork<'_>,
         note: &mut dyn FnMut(SampleScores),
     ) {
-        let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
+        let different = if purpose == ScoringPurpose::Border { self.different_by_class() } else { BTreeMap::new() };
         let context = ScoringContext { model, at, stored: self.stored(model.state), different };
-        let scores = |some: &[usize]| self.scores_of_some(&context, some, wanted);
+        let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
         for_each_result(work.workers, at.samples, EMBED_BATCH, scores, |scored| {
             scored.into_iter().for_each(&mut *note)
         });
@@ -482,7 +482,12 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Scores of some samples.
-    fn scores_of_some(&self, context: &ScoringContext<'_>, some: &[usize], wanted: Wanted) -> Vec<SampleScores> {
+    fn scores_of_some(
+        &self,
+        context: &ScoringContext<'_>,
+        some: &[usize],
+        purpose: ScoringPurpose,
+    ) -> Vec<SampleScores> {
         let ScoringContext { model, at: SampleSource { projections, own, .. }, different, .. } = context;
         let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
         // Samples set aside come before exemplars.
@@ -515,7 +520,7 @@ impl<'a> ValidationSamples<'a> {
                 has_class = without.is_some();
                 is_excluded |= !has_class;
                 scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
-                let is_viewed = wanted == Wanted::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
+                let is_viewed = purpose == ScoringPurpose::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
                 if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
                     let others = self.others(different, shot.exemplar).into_iter();
                     let others = others.filter_map(|exemplar| self.left_out(context, aside + exemplar)).collect();

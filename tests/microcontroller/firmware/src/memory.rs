@@ -15,7 +15,7 @@ const STACK: usize = 64 << 10;
 const FILL: u32 = 0xC0FF_EE00;
 
 /// A heap that counts.
-pub struct Counting {
+pub struct CountingHeap {
     heap: LlffHeap,
     used: AtomicUsize,
     /// Since it was asked last.
@@ -25,7 +25,7 @@ pub struct Counting {
 }
 
 #[global_allocator]
-pub static HEAP: Counting = Counting {
+pub static HEAP: CountingHeap = CountingHeap {
     heap: LlffHeap::empty(),
     used: AtomicUsize::new(0),
     peak: AtomicUsize::new(0),
@@ -33,7 +33,7 @@ pub static HEAP: Counting = Counting {
 };
 
 // SAFETY: memory comes from the heap; only numbers are noted.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
         let memory = unsafe { self.heap.alloc(layout) };
@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-impl Counting {
+impl CountingHeap {
     /// Most bytes in use at once since the last call.
     pub fn take_peak(&self) -> usize {
         self.peak.swap(self.used.load(Relaxed), Relaxed)

@@ -30,9 +30,9 @@ pub trait Board {
 
 /// A board that counts nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Uncounted;
+pub struct UncountedBoard;
 
-impl Board for Uncounted {
+impl Board for UncountedBoard {
     fn instructions(&self) -> u64 {
         0
     }

@@ -6,7 +6,7 @@ use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashEr
 use orco_core::random::Random;
 
 use crate::board::Board;
-use crate::exchange::{Cut, Fate};
+use crate::exchange::{Cut, WriteFate};
 
 /// Bytes that are written at a time.
 pub const WORD: usize = 4;
@@ -51,7 +51,7 @@ impl<'a> Chip<'a> {
     }
 
     /// Counts a change; says what becomes of it if the power goes now.
-    fn change(&mut self) -> Result<Option<Fate>, Off> {
+    fn change(&mut self) -> Result<Option<WriteFate>, Off> {
         if self.off {
             return Err(Off);
         }
@@ -105,9 +105,9 @@ impl NorFlash for Chip<'_> {
             let mut bits = self.some_bits();
             let page = &mut self.bytes[start..start + PAGE];
             match fate {
-                Some(Fate::Before) => {}
-                Some(Fate::Amid) => page.iter_mut().for_each(|byte| *byte |= bits.below(256) as u8),
-                Some(Fate::After) | None => page.fill(0xFF),
+                Some(WriteFate::Before) => {}
+                Some(WriteFate::Amid) => page.iter_mut().for_each(|byte| *byte |= bits.below(256) as u8),
+                Some(WriteFate::After) | None => page.fill(0xFF),
             }
             self.erased += 1;
             self.go_on()?;
@@ -124,11 +124,11 @@ impl NorFlash for Chip<'_> {
             let word = &mut self.bytes[to..to + WORD];
             assert!(word.iter().zip(from).all(|(old, new)| old & new == *new), "a bit can only be cleared");
             match fate {
-                Some(Fate::Before) => {}
-                Some(Fate::Amid) => {
+                Some(WriteFate::Before) => {}
+                Some(WriteFate::Amid) => {
                     word.iter_mut().zip(from).for_each(|(to, from)| *to &= from | bits.below(256) as u8);
                 }
-                Some(Fate::After) | None => word.copy_from_slice(from),
+                Some(WriteFate::After) | None => word.copy_from_slice(from),
             }
             self.written += WORD;
             self.go_on()?;

@@ -24,14 +24,14 @@ pub enum Task {
     /// Nothing.
     Answer,
     /// One session with these classes, kept on flash.
-    Learn(Vec<Taught>),
+    Learn(Vec<TaughtClass>),
     /// A session of made-up classes without an allocator, in static memory. Nothing is kept.
     WithoutAllocator,
 }
 
 /// A class to learn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Taught {
+pub struct TaughtClass {
     /// Its name.
     pub label: String,
     /// For each shot the features of its views, `[views, inputs]`, the clean one first.
@@ -44,12 +44,12 @@ pub struct Cut {
     /// Words written and pages erased before.
     pub after: usize,
     /// What becomes of the next word or page.
-    pub fate: Fate,
+    pub fate: WriteFate,
 }
 
 /// What a power cut does to the word or page that was being changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Fate {
+pub enum WriteFate {
     /// Nothing yet.
     Before,
     /// Some bits, at random.

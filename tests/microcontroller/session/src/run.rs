@@ -19,7 +19,7 @@ use orco_state::state::BaseModel;
 
 use crate::board::Board;
 use crate::chip::Chip;
-use crate::exchange::{Order, Outcome, Part, Task, Taught};
+use crate::exchange::{Order, Outcome, Part, Task, TaughtClass};
 
 /// Seed of sessions.
 const SEED: u64 = 1;
@@ -121,8 +121,8 @@ fn open(files: Files<'_>) -> Result<(BaseModel, [u8; 32]), String> {
     Ok((base_model, codec::digest(files.learner)))
 }
 
-fn learn(base_model: &BaseModel, saved: &SavedState, classes: &[Taught]) -> Result<SavedState, String> {
-    let new = |Taught { label, shots }: &Taught| NewClass { label: label.clone(), shots: shots.clone() };
+fn learn(base_model: &BaseModel, saved: &SavedState, classes: &[TaughtClass]) -> Result<SavedState, String> {
+    let new = |TaughtClass { label, shots }: &TaughtClass| NewClass { label: label.clone(), shots: shots.clone() };
     let new: Vec<NewClass> = classes.iter().map(new).collect();
     let (config, on_progress) = (&base_model.config, &mut |_| ControlFlow::Continue(()));
     // In two parts, so that the memory of the first is free in the second.

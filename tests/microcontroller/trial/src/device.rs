@@ -15,7 +15,7 @@ const MEMORY: usize = 16 << 20;
 const POWER_CUT: i32 = 3;
 
 /// How a run ended.
-pub enum Ended {
+pub enum RunEnd {
     /// The order was carried out.
     Done(Box<Outcome>),
     /// The power went.
@@ -50,7 +50,7 @@ impl Device {
     }
 
     /// Switches the power on, with an order, until it is off again.
-    pub fn start(&self, order: &Order) -> Result<Ended> {
+    pub fn start(&self, order: &Order) -> Result<RunEnd> {
         let outcome = self.folder.path().join("outcome");
         fs::write(self.folder.path().join("order"), postcard::to_allocvec(order)?)?;
         let _ = fs::remove_file(&outcome);
@@ -63,8 +63,8 @@ impl Device {
         command.arg("-kernel").arg(&self.firmware).current_dir(&self.folder).stdin(Stdio::null());
         let status = command.status().with_context(|| format!("cannot start {}", self.qemu.display()))?;
         match status.code() {
-            Some(0) => Ok(Ended::Done(Box::new(postcard::from_bytes(&fs::read(&outcome)?)?))),
-            Some(POWER_CUT) => Ok(Ended::PowerCut),
+            Some(0) => Ok(RunEnd::Done(Box::new(postcard::from_bytes(&fs::read(&outcome)?)?))),
+            Some(POWER_CUT) => Ok(RunEnd::PowerCut),
             _ => bail!("the firmware failed ({status})"),
         }
     }
@@ -72,8 +72,8 @@ impl Device {
     /// The outcome of an order during which the power stays on.
     pub fn finish(&self, order: &Order) -> Result<Outcome> {
         match self.start(order)? {
-            Ended::Done(outcome) => Ok(*outcome),
-            Ended::PowerCut => bail!("the power went without an order"),
+            RunEnd::Done(outcome) => Ok(*outcome),
+            RunEnd::PowerCut => bail!("the power went without an order"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use orco_micro::exchange::{Outcome, Taught};
+use orco_micro::exchange::{Outcome, TaughtClass};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::image;
@@ -17,7 +17,7 @@ const SHOTS: usize = 5;
 /// Classes with shots, and pictures to recognise.
 pub struct Lesson {
     /// What is learned.
-    pub classes: Vec<Taught>,
+    pub classes: Vec<TaughtClass>,
     /// Features of the pictures that are classified.
     pub questions: Vec<Vec<f32>>,
     /// The class of each, by index into `classes`.
@@ -46,7 +46,7 @@ impl Lesson {
             let shots = entries(folder)?.into_iter().take(SHOTS);
             let shots = shots.map(|shot| features(&shot, bundle.manifest.learn.views)).collect::<Result<Vec<_>>>()?;
             ensure!(shots.len() == SHOTS, "{} has fewer than {SHOTS} pictures", folder.display());
-            classes.push(Taught { label, shots });
+            classes.push(TaughtClass { label, shots });
         }
         Ok(Self { classes, questions, truth, base: bundle.base_model.classes.len() })
     }

@@ -14,13 +14,13 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use orco_bare::session::BareMemory;
 use orco_core::config::MethodConfig;
-use orco_micro::board::Uncounted;
-use orco_micro::exchange::{Cut, Fate, Order, Outcome, Task};
+use orco_micro::board::UncountedBoard;
+use orco_micro::exchange::{Cut, Order, Outcome, Task, WriteFate};
 use orco_micro::run::{Files, run, run_without_allocator};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, STATISTICS};
 
-use device::{Device, Ended};
+use device::{Device, RunEnd};
 use lesson::Lesson;
 
 /// Scores of device and host may differ by so much.
@@ -69,7 +69,7 @@ struct Host<'a> {
 
 impl Host<'_> {
     fn run(&mut self, order: &Order) -> Result<Outcome> {
-        run(self.files, order, &mut self.chip, &Uncounted).map_err(|error| anyhow::anyhow!("on the host, {error}"))
+        run(self.files, order, &mut self.chip, &UncountedBoard).map_err(|error| anyhow::anyhow!("on the host, {error}"))
     }
 }
 
@@ -88,7 +88,7 @@ fn trial(arguments: &Arguments) -> Result<()> {
     let mut table = report::Table::new();
 
     let device = Device::new(&arguments.qemu, &arguments.firmware)?;
-    let bare = run_without_allocator(&mut BareMemory::new(), &Uncounted).map_err(anyhow::Error::msg)?;
+    let bare = run_without_allocator(&mut BareMemory::new(), &UncountedBoard).map_err(anyhow::Error::msg)?;
     ensure!(bare.scores == [[1.0]], "the host recognises {:?} of the shots without an allocator", bare.scores);
     let learned = device.finish(&order(Task::WithoutAllocator, None))?;
     same(&learned, &bare).context("without an allocator")?;
@@ -145,11 +145,11 @@ fn cut_power(
     let places = (0..count).map(|number| after.changes * number / count.max(2).saturating_sub(1));
     let mut cuts = PowerCuts { kept: [0; 2], torn: start.clone() };
     for (number, at) in places.enumerate() {
-        let fate = [Fate::Before, Fate::Amid, Fate::After][number % 3];
+        let fate = [WriteFate::Before, WriteFate::Amid, WriteFate::After][number % 3];
         let cut = Cut { after: at.min(after.changes - 1), fate };
         device.set_chip(&start)?;
         let ended = device.start(&Order { cut: Some(cut), ..session.clone() })?;
-        ensure!(matches!(ended, Ended::PowerCut), "the power did not go at {cut:?}");
+        ensure!(matches!(ended, RunEnd::PowerCut), "the power did not go at {cut:?}");
         let found = device.finish(&order(Task::Answer, None))?;
         let is_before = found.generation == before.generation;
         same(&found, if is_before { before } else { after })

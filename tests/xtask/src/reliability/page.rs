@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use orco_trials::record::{Form, Record};
+use orco_trials::record::{Record, TrialLength};
 
 use super::{Promise, Promises};
 
@@ -65,8 +65,8 @@ fn link(test: &str) -> String {
 fn run(record: &Record) -> String {
     let Record { count, unit, failures, date, commit, form, .. } = record;
     let form = match form {
-        Form::Short => "short",
-        Form::Long => "long",
+        TrialLength::Short => "short",
+        TrialLength::Long => "long",
     };
     format!("| {} {unit} | {failures} | {date}, {form}, `{commit}`", grouped(*count))
 }
@@ -108,7 +108,7 @@ mod tests {
             date: "2026-11-26".into(),
             commit: "abc".into(),
             processor: "A processor".into(),
-            form: Form::Long,
+            form: TrialLength::Long,
         };
         let page = of(&promises, &[record]);
         for row in [

@@ -8,7 +8,7 @@ use orco_trainer::config::{Arithmetic, AugmentConfig};
 use orco_trainer::data::augment::view;
 use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
-use orco_trainer::model::backbone::unit;
+use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::platform::interrupt;
 use orco_trainer::train::objective::{LossWeights, Objective, Targets, class_means};
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
@@ -94,7 +94,7 @@ impl ComparedSession<'_> {
             for batch in self.epoch(&mut random).chunks(config.batch) {
                 let classes: Vec<i64> = batch.iter().map(|sample| self.class(sample.image)).collect();
                 let input = model.channels.normalise(&self.views(batch, model.device()));
-                let forward = || model.backbone.forward(&input, self.precision, false);
+                let forward = || model.backbone.forward(&input, self.precision, ForwardMode::Inference);
                 let features = if trained == TrainedParts::Head { no_grad(forward) } else { forward() };
                 let z = unit(&model.head.forward(&features));
                 let loss = objective.loss(&z, &Tensor::from_slice(&classes).to_device(model.device()));

@@ -16,7 +16,7 @@ use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::{Arithmetic, HeadConfig};
-use orco_trainer::model::backbone::{Network, ProjectionHead, unit};
+use orco_trainer::model::backbone::{ForwardMode, Network, ProjectionHead, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt;
 use orco_trainer::train::optimiser::{Parameter, gradients};
@@ -107,7 +107,7 @@ impl<'a> Bidist<'a> {
         let Branch { protocol, model, .. } = &self.branch;
         let images = protocol.data.train.batch(shots, model.device());
         let input = model.channels.normalise(&images);
-        let features = no_grad(|| network.forward(&input, Arithmetic::F32, false));
+        let features = no_grad(|| network.forward(&input, Arithmetic::F32, ForwardMode::Inference));
         new_means(&unit(&features).unsqueeze(1)).squeeze_dim(1)
     }
 

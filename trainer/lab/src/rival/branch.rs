@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use orco_trainer::config::SHOTS;
 use orco_trainer::data::augment::view;
 use orco_trainer::data::dataset::Images;
-use orco_trainer::model::backbone::Network;
+use orco_trainer::model::backbone::{ForwardMode, Network};
 use orco_trainer::model::{Model, store};
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::optimiser::Parameter;
@@ -108,13 +108,13 @@ impl<'a> Branch<'a> {
         let config = &self.protocol.recipe.pretrain;
         let images = self.protocol.data.train.batch(images, self.model.device());
         let input = self.model.channels.normalise(&view(&images, &config.augment));
-        no_grad(|| self.base.1.lower(&input, self.last, config.precision.unscaled(), false))
+        no_grad(|| self.base.1.lower(&input, self.last, config.precision.unscaled(), ForwardMode::Inference))
     }
 
     /// Features f32 `[n, d]` that the last stage of a network makes of what [`Branch::hidden`] gave; batch norm keeps
     /// its statistics.
     pub fn features(&self, network: &Network, hidden: &Tensor) -> Tensor {
-        network.upper(hidden, self.last, false)
+        network.upper(hidden, self.last, ForwardMode::Inference)
     }
 
     /// What is trained: the last stage, its norms' statistics excepted.

@@ -5,7 +5,7 @@ use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::PretrainConfig;
-use orco_trainer::model::backbone::unit;
+use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::Tensor;
@@ -59,7 +59,8 @@ impl Criterion for CrossEntropy {
     fn losses(&mut self, context: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
         let StepContext { model, config, .. } = context;
         let labels = context.labels(batch);
-        let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
+        let features =
+            model.backbone.forward(&model.channels.normalise(&drawn), config.precision, ForwardMode::Training);
         let logits = logits(&features, &model.classifier);
         let loss = logits.cross_entropy_for_logits(&labels);
         let none = loss.detach().zeros_like();

@@ -18,7 +18,7 @@ use std::f64::consts::FRAC_PI_2;
 
 use anyhow::Result;
 use orco_trainer::config::{PretrainConfig, Recipe};
-use orco_trainer::model::backbone::{Description, unit};
+use orco_trainer::model::backbone::{Description, ForwardMode, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::objective::NEVER;
@@ -114,17 +114,20 @@ impl Criterion for Fact {
         let FactDraw { views, share, partner } = drawn;
         let (labels, base) = (context.labels(batch), model.classifier.size()[0]);
         let between = before_third_stage(&model.backbone.description);
-        let hidden = model.backbone.lower(&model.channels.normalise(&views), between, config.precision, true);
+        let hidden =
+            model.backbone.lower(&model.channels.normalise(&views), between, config.precision, ForwardMode::Training);
         let all = |virtuals: &Tensor| Tensor::cat(&[&model.classifier, virtuals], 0);
 
-        let known = logits(&model.backbone.upper(&hidden, between, true), &all(&self.virtuals.detach()));
+        let known =
+            logits(&model.backbone.upper(&hidden, between, ForwardMode::Training), &all(&self.virtuals.detach()));
         let own = known.narrow(1, 0, base);
         let cross_entropy = own.cross_entropy_for_logits(&labels);
         let mut reserve = reserved(&known, &labels, base);
 
         let mixed = &hidden * share + hidden.index_select(0, &partner) * (1.0 - share);
         let differ = labels.index_select(0, &partner).not_equal_tensor(&labels).nonzero().squeeze_dim(1);
-        let mixed = logits(&model.backbone.upper(&mixed, between, true), &all(&self.virtuals)).index_select(0, &differ);
+        let mixed = logits(&model.backbone.upper(&mixed, between, ForwardMode::Training), &all(&self.virtuals))
+            .index_select(0, &differ);
         if differ.numel() > 0 {
             reserve += forecast(&mixed, base);
         }

@@ -20,7 +20,7 @@ use anyhow::Result;
 use orco_core::schedule::Schedule;
 use orco_state::target::{TargetMethod, generate};
 use orco_trainer::config::{PretrainConfig, Recipe};
-use orco_trainer::model::backbone::unit;
+use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::platform::interrupt;
@@ -197,7 +197,8 @@ impl Criterion for NcFscil {
         let StepContext { model, config, .. } = context;
         let NcFscilDraw { views, mixture } = drawn;
         let labels = context.labels(batch);
-        let features = model.backbone.forward(&model.channels.normalise(&views), config.precision, true);
+        let features =
+            model.backbone.forward(&model.channels.normalise(&views), config.precision, ForwardMode::Training);
         let projected = self.project(&features);
         let to = |labels: &Tensor| dot_regression(&projected, &self.goals(labels), None);
         let own = to(&labels);

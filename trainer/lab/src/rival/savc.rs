@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
 use orco_trainer::data::augment::view;
-use orco_trainer::model::backbone::{Network, unit};
+use orco_trainer::model::backbone::{ForwardMode, Network, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::objective::NEVER;
@@ -207,7 +207,7 @@ impl Criterion for Savc {
         let input = |images: &Tensor| model.channels.normalise(&fantasised(images));
         let classes = fantasised_classes(&context.labels(batch), model.classifier.size()[0]);
 
-        let features = |images| model.backbone.forward(&input(&images), config.precision, true);
+        let features = |images| model.backbone.forward(&input(&images), config.precision, ForwardMode::Training);
         let whole = features(drawn.views.narrow(0, 0, count));
         let answers = logits(&whole, &self.classifier);
         let small = features(drawn.small);
@@ -215,7 +215,7 @@ impl Criterion for Savc {
         self.follow(model, MOMENTUM);
         let keys = no_grad(|| {
             let other = input(&drawn.views.narrow(0, count, count));
-            self.key_projection.keys(&self.key_backbone.forward(&other, config.precision, true))
+            self.key_projection.keys(&self.key_backbone.forward(&other, config.precision, ForwardMode::Training))
         });
         // What gradients need is not what the next keys are written into.
         let queue = self.queue.copy();

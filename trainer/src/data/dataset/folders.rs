@@ -29,7 +29,7 @@ pub(super) fn list(
     skip_broken: bool,
     skipped: &mut Vec<String>,
 ) -> Result<Listing, DataError> {
-    let mut reader = Reader { skip_broken, skipped };
+    let mut reader = FolderReader { skip_broken, skipped };
     let (trained, tested) = (folder.join("train"), folder.join("test"));
     if trained.is_dir() != tested.is_dir() {
         let missing = if trained.is_dir() { tested } else { trained };
@@ -94,12 +94,12 @@ fn ignored(folder: &Path, test_share: Option<f64>) -> Result<Vec<String>, DataEr
 }
 
 /// Reads folders, and keeps account of what it leaves out.
-struct Reader<'a> {
+struct FolderReader<'a> {
     skip_broken: bool,
     skipped: &'a mut Vec<String>,
 }
 
-impl Reader<'_> {
+impl FolderReader<'_> {
     /// Names of the folders in a folder, sorted.
     fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
         let names = self.children(folder)?.into_iter().filter(|(path, _)| path.is_dir()).map(|(_, name)| name);

@@ -9,7 +9,7 @@ use super::*;
 
 /// How the server behaves.
 #[derive(Clone, Copy)]
-struct Manner {
+struct ServerBehaviour {
     /// Sends at most this many bytes of a body, then hangs up.
     most: usize,
     /// Whether it knows ranges.
@@ -18,10 +18,10 @@ struct Manner {
     refuses: Option<u16>,
 }
 
-const POLITE: Manner = Manner { most: usize::MAX, ranges: true, refuses: None };
+const POLITE: ServerBehaviour = ServerBehaviour { most: usize::MAX, ranges: true, refuses: None };
 
 /// Serves `bytes` until the test ends; returns the address and the ranges that were asked for.
-fn serve(bytes: Vec<u8>, manner: Manner) -> (String, Arc<Mutex<Vec<Option<usize>>>>) {
+fn serve(bytes: Vec<u8>, manner: ServerBehaviour) -> (String, Arc<Mutex<Vec<Option<usize>>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/archive.tar.gz", listener.local_addr().unwrap());
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -34,7 +34,12 @@ fn serve(bytes: Vec<u8>, manner: Manner) -> (String, Arc<Mutex<Vec<Option<usize>
     (address, asked)
 }
 
-fn answer(mut stream: TcpStream, bytes: &[u8], manner: Manner, seen: &Mutex<Vec<Option<usize>>>) -> io::Result<()> {
+fn answer(
+    mut stream: TcpStream,
+    bytes: &[u8],
+    manner: ServerBehaviour,
+    seen: &Mutex<Vec<Option<usize>>>,
+) -> io::Result<()> {
     use std::io::Write;
     let mut start = None;
     for line in BufReader::new(stream.try_clone()?).lines() {
@@ -115,7 +120,7 @@ fn an_archive_is_fetched_checked_and_unpacked() {
 fn a_connection_that_breaks_off_is_continued() {
     let (bytes, archive) = archive();
     let folder = tempfile::tempdir().unwrap();
-    let (address, asked) = serve(bytes, Manner { most: 200_000, ..POLITE });
+    let (address, asked) = serve(bytes, ServerBehaviour { most: 200_000, ..POLITE });
     archive.fetch(folder.path(), Some(&address)).unwrap();
     assert!(is_complete(folder.path()));
     assert_eq!(*asked.lock().unwrap(), [None, Some(200_000)]);
@@ -129,7 +134,7 @@ fn an_earlier_download_is_continued() {
     {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("set.tar.gz.part"), &bytes[..have]).unwrap();
-        let (address, asked) = serve(bytes.clone(), Manner { ranges, ..POLITE });
+        let (address, asked) = serve(bytes.clone(), ServerBehaviour { ranges, ..POLITE });
         archive.fetch(folder.path(), Some(&address)).unwrap();
         assert!(is_complete(folder.path()));
         assert_eq!(*asked.lock().unwrap(), expected);
@@ -161,11 +166,11 @@ fn a_longer_partial_file_starts_again() {
 fn refusals_and_dead_servers_are_said_in_a_sentence() {
     let (bytes, archive) = archive();
     let folder = tempfile::tempdir().unwrap();
-    let (address, asked) = serve(bytes.clone(), Manner { refuses: Some(404), ..POLITE });
+    let (address, asked) = serve(bytes.clone(), ServerBehaviour { refuses: Some(404), ..POLITE });
     let error = archive.fetch(folder.path(), Some(&address)).unwrap_err().to_string();
     assert!(error.contains("answered 404; give another address with --from"), "{error}");
     assert_eq!(asked.lock().unwrap().len(), 1);
-    let (address, asked) = serve(bytes, Manner { most: 0, ..POLITE });
+    let (address, asked) = serve(bytes, ServerBehaviour { most: 0, ..POLITE });
     let error = archive.fetch(folder.path(), Some(&address)).unwrap_err().to_string();
     assert!(error.contains("0 bytes are kept, run the command again"), "{error}");
     assert_eq!(asked.lock().unwrap().len(), 3);

@@ -29,6 +29,16 @@ pub struct ConvNormTensors {
     pub variance: Tensor,
 }
 
+/// What a pass through the backbone is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardMode {
+    /// Norms use the statistics of the batch, and update the running ones.
+    Training,
+    /// Norms use the running statistics. Where the description says so, features are means over an image and its mirror
+    /// image.
+    Inference,
+}
+
 /// A backbone f with its parameters.
 #[derive(Debug)]
 pub struct Network {
@@ -56,11 +66,10 @@ impl Network {
     ///
     /// # Shapes
     /// `images` f32 `[n, channels, h, w]`, normalised; returns f32 `[n, features]`.
-    /// With `train`, batch statistics are used and the running ones updated.
-    pub fn forward(&self, images: &Tensor, precision: Arithmetic, train: bool) -> Tensor {
+    pub fn forward(&self, images: &Tensor, precision: Arithmetic, mode: ForwardMode) -> Tensor {
         let all = 0..self.description.blocks.len();
-        let features = |images: &Tensor| self.pooled(all.clone(), self.stem(images, precision, train), train);
-        if self.description.mirrored && !train {
+        let features = |images: &Tensor| self.pooled(all.clone(), self.stem(images, precision, mode), mode);
+        if self.description.mirrored && mode == ForwardMode::Inference {
             return (features(images) + features(&images.flip([3]))) / 2.0;
         }
         features(images)
@@ -70,28 +79,28 @@ impl Network {
     ///
     /// # Shapes
     /// `images` as in [`Network::forward`]; returns `[n, channels, h, w]` of the arithmetic's kind.
-    pub fn lower(&self, images: &Tensor, until: usize, precision: Arithmetic, train: bool) -> Tensor {
-        let x = self.stem(images, precision, train);
-        self.description.build_blocks(0..until, x, &mut Forward { network: self, train })
+    pub fn lower(&self, images: &Tensor, until: usize, precision: Arithmetic, mode: ForwardMode) -> Tensor {
+        let x = self.stem(images, precision, mode);
+        self.description.build_blocks(0..until, x, &mut ForwardPass { network: self, mode })
     }
 
     /// Features, from what [`Network::lower`] gave or a mixture of it.
-    pub fn upper(&self, hidden: &Tensor, from: usize, train: bool) -> Tensor {
-        self.pooled(from..self.description.blocks.len(), hidden.shallow_clone(), train)
+    pub fn upper(&self, hidden: &Tensor, from: usize, mode: ForwardMode) -> Tensor {
+        self.pooled(from..self.description.blocks.len(), hidden.shallow_clone(), mode)
     }
 
-    fn stem(&self, images: &Tensor, precision: Arithmetic, train: bool) -> Tensor {
+    fn stem(&self, images: &Tensor, precision: Arithmetic, mode: ForwardMode) -> Tensor {
         let kind = match precision {
             Arithmetic::F32 => Kind::Float,
             Arithmetic::Bf16 => Kind::BFloat16,
             Arithmetic::F16 => Kind::Half,
         };
         let x = channels_last(&images.to_kind(kind));
-        self.description.build_stem(x, &mut Forward { network: self, train })
+        self.description.build_stem(x, &mut ForwardPass { network: self, mode })
     }
 
-    fn pooled(&self, blocks: Range<usize>, x: Tensor, train: bool) -> Tensor {
-        let x = self.description.build_blocks(blocks, x, &mut Forward { network: self, train });
+    fn pooled(&self, blocks: Range<usize>, x: Tensor, mode: ForwardMode) -> Tensor {
+        let x = self.description.build_blocks(blocks, x, &mut ForwardPass { network: self, mode });
         x.to_kind(Kind::Float).mean_dim([2, 3].as_slice(), false, Kind::Float)
     }
 
@@ -100,18 +109,24 @@ impl Network {
     /// # Shapes
     /// `images` as in [`Network::forward`]; each value `[n, channels, h, w]`, named as its node in the file.
     pub fn observe(&self, images: &Tensor, seen: &mut dyn FnMut(&str, &Tensor)) {
-        let forward = Forward { network: self, train: false };
+        let forward = ForwardPass { network: self, mode: ForwardMode::Inference };
         let _last = self.description.build(channels_last(images), &mut TracedForward { forward, seen });
     }
 }
 
 /// Computes with tensors.
-struct Forward<'a> {
+struct ForwardPass<'a> {
     network: &'a Network,
-    train: bool,
+    mode: ForwardMode,
 }
 
-impl Builder for Forward<'_> {
+impl ForwardPass<'_> {
+    fn is_training(&self) -> bool {
+        self.mode == ForwardMode::Training
+    }
+}
+
+impl Builder for ForwardPass<'_> {
     type Value = Tensor;
 
     fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {
@@ -126,7 +141,9 @@ impl Builder for Forward<'_> {
         };
         let y = wide.conv2d(&weight, None::<Tensor>, [stride; 2], [padding; 2], [1, 1], conv.groups);
         let epsilon = self.network.description.norm_epsilon;
-        if let (true, Some(group)) = (self.train, self.network.norm_group.as_ref().filter(|group| group.size() > 1)) {
+        if let (true, Some(group)) =
+            (self.is_training(), self.network.norm_group.as_ref().filter(|group| group.size() > 1))
+        {
             return synchronised(&y, tensors, (NORM_MOMENTUM, epsilon), group).to_kind(x.kind());
         }
         y.to_kind(x.kind()).batch_norm(
@@ -134,7 +151,7 @@ impl Builder for Forward<'_> {
             Some(&tensors.offset),
             Some(&tensors.mean),
             Some(&tensors.variance),
-            self.train,
+            self.is_training(),
             NORM_MOMENTUM,
             epsilon,
             true,
@@ -145,16 +162,16 @@ impl Builder for Forward<'_> {
     // input only. In inference mode an observer may still hold it.
     fn activation(&mut self, mut x: Tensor, _name: &str) -> Tensor {
         match self.network.description.activation {
-            Activation::Relu if self.train => x.relu_(),
+            Activation::Relu if self.is_training() => x.relu_(),
             Activation::Relu => x.relu(),
-            Activation::Relu6 if self.train => x.relu6_(),
+            Activation::Relu6 if self.is_training() => x.relu6_(),
             Activation::Relu6 => x.relu6(),
             Activation::LeakyRelu(slope) => leaky_relu(&x, slope),
         }
     }
 
     fn sum(&mut self, mut x: Tensor, shortcut: &Tensor, _name: &str) -> Tensor {
-        if self.train { x.g_add_(shortcut) } else { x + shortcut }
+        if self.is_training() { x.g_add_(shortcut) } else { x + shortcut }
     }
 
     fn pool(&mut self, x: Tensor, side: i64, _name: &str) -> Tensor {
@@ -168,7 +185,7 @@ impl Builder for Forward<'_> {
 
 /// Computes with tensors and shows each of them.
 struct TracedForward<'a> {
-    forward: Forward<'a>,
+    forward: ForwardPass<'a>,
     seen: &'a mut dyn FnMut(&str, &Tensor),
 }
 

@@ -2,8 +2,8 @@
 
 use tch::{Kind, Tensor, no_grad};
 
-use super::Network;
 use super::network::{ConvNormTensors, NORM_MOMENTUM};
+use super::{ForwardMode, Network};
 use crate::config::Arithmetic;
 use crate::platform::distributed::RankGroup;
 
@@ -64,7 +64,7 @@ impl Network {
                 for own in &mut statistics {
                     let _ = own.zero_();
                 }
-                let _features = self.forward(&batch, precision, true);
+                let _features = self.forward(&batch, precision, ForwardMode::Training);
                 for (sum, own) in sums.iter_mut().zip(&statistics) {
                     *sum += own.to_kind(Kind::Double);
                 }

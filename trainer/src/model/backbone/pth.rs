@@ -44,7 +44,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, PthError> {
         return Err(PthError::Kind);
     }
     let mut machine =
-        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memory: HashMap::new(), left: MAX_COST };
+        PickleMachine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memory: HashMap::new(), left: MAX_COST };
     if machine.run()? != Value::Long(MAGIC.to_vec()) {
         return Err(PthError::Kind);
     }
@@ -167,7 +167,7 @@ impl TensorValue {
 }
 
 /// A stack machine for one pickle after the other.
-struct Machine<'a> {
+struct PickleMachine<'a> {
     bytes: &'a [u8],
     at: usize,
     stack: Vec<Value>,
@@ -177,7 +177,7 @@ struct Machine<'a> {
     left: usize,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> PickleMachine<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], PthError> {
         let end = self.at.checked_add(count).ok_or(PthError::CutOff)?;
         let taken = self.bytes.get(self.at..end).ok_or(PthError::CutOff)?;

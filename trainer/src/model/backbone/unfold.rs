@@ -100,11 +100,11 @@ impl Network {
     /// # Shapes
     /// Every batch f32 `[n, channels, h, w]`, normalised.
     pub fn restore_norms(&self, batches: impl Iterator<Item = Tensor>) {
-        let mut sums: HashMap<String, Sums> = HashMap::new();
+        let mut sums: HashMap<String, ChannelSums> = HashMap::new();
         no_grad(|| {
             for batch in batches {
                 self.observe(&batch, &mut |name, value| {
-                    let seen = Sums::of(value);
+                    let seen = ChannelSums::of(value);
                     sums.entry(name.to_owned()).and_modify(|sums| sums.add(&seen)).or_insert(seen);
                 });
             }
@@ -116,7 +116,7 @@ impl Network {
         });
     }
 
-    fn set_norm(&self, conv: &ConvNorm, sums: &Sums) {
+    fn set_norm(&self, conv: &ConvNorm, sums: &ChannelSums) {
         let tensors = self.tensors(conv);
         let epsilon = self.description.norm_epsilon;
         let (mean, variance) = sums.moments();
@@ -134,13 +134,13 @@ impl Network {
 }
 
 /// What a channel's mean and variance are made of, each f64 `[channels]`.
-struct Sums {
+struct ChannelSums {
     count: i64,
     sum: Tensor,
     squares: Tensor,
 }
 
-impl Sums {
+impl ChannelSums {
     /// Of a value `[n, channels, h, w]`.
     fn of(value: &Tensor) -> Self {
         let value = value.to_kind(Kind::Double);

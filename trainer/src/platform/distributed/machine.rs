@@ -38,8 +38,8 @@ impl RankGroup {
             return Ok(SharedRows::alone(size));
         }
         let own = machine();
-        let machines: Vec<Machine> = self.gather_all(&own)?;
-        let apart = |a: &Machine, b: &Machine| a.boot == b.boot && a != b;
+        let machines: Vec<RankMachine> = self.gather_all(&own)?;
+        let apart = |a: &RankMachine, b: &RankMachine| a.boot == b.boot && a != b;
         let divided = machines.iter().any(|a| machines.iter().any(|b| apart(a, b)));
         let here: Vec<usize> = (0..self.size()).filter(|&rank| machines[rank] == own).collect();
         let place = here.iter().position(|&rank| rank == self.rank()).unwrap_or(0);
@@ -73,17 +73,17 @@ impl RankGroup {
 
 /// Where a rank runs: ranks can open each other's files by `/proc` where both are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Machine {
+struct RankMachine {
     /// The running system.
     boot: String,
     /// The namespace of its processes: that of a container, or of the machine.
     processes: String,
 }
 
-fn machine() -> Machine {
+fn machine() -> RankMachine {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    Machine { boot, processes: processes.to_string_lossy().into_owned() }
+    RankMachine { boot, processes: processes.to_string_lossy().into_owned() }
 }
 
 /// Memory without a name, which is gone with the last process that maps it, and where others find it.

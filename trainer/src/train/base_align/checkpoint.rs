@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tch::{Kind, Tensor, no_grad};
 
 use super::CHECKPOINT;
-use super::stopping::Stopping;
+use super::early_stopping::EarlyStopping;
 use crate::config::BaseAlignConfig;
 use crate::model::Model;
 use crate::platform::distributed::RankGroup;
@@ -71,7 +71,7 @@ pub(super) struct AlignState {
     /// Sum of the loss over the steps of this epoch, f64, on the device.
     sum: Tensor,
     /// Says when it is over, where the recipe does not.
-    pub stopping: Option<Stopping>,
+    pub stopping: Option<EarlyStopping>,
 }
 
 impl AlignState {
@@ -130,7 +130,7 @@ impl AlignState {
         tensors.push(("epochs".into(), Tensor::from(at.epoch as i64)));
         tensors.push(("steps".into(), Tensor::from(at.step as i64)));
         tensors.push(("sum".into(), self.sum.shallow_clone()));
-        tensors.extend(self.stopping.iter().flat_map(Stopping::state));
+        tensors.extend(self.stopping.iter().flat_map(EarlyStopping::state));
         run.save(UNFINISHED, &tensors, steps)
     }
 

@@ -10,6 +10,7 @@ use crate::config::PretrainConfig;
 use crate::data::augment::view;
 use crate::data::dataset::Images;
 use crate::model::Model;
+use crate::model::backbone::ForwardMode;
 use crate::platform::device::send;
 use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::fit::BaseSession;
@@ -119,7 +120,8 @@ impl Criterion for RecipeCriterion {
 
     fn losses(&mut self, context: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
         let StepContext { model, config, group, .. } = context;
-        let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
+        let features =
+            model.backbone.forward(&model.channels.normalise(&drawn), config.precision, ForwardMode::Training);
         BatchLosses::over(model, config, &features, &context.labels(batch), group)
     }
 }

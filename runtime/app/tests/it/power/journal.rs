@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::calls::{self, NamingCall, Purpose, Stop, Traced};
+use crate::support::calls::{self, NamingCall, Purpose, Stop, TracedProgram};
 
 /// A file or a folder, whatever its names; [`ROOT`] is the folder that is watched.
 pub type Object = usize;
@@ -95,7 +95,7 @@ impl Recorder {
         let theirs = Arc::clone(&clock);
         // Whoever starts a program is the only one who can follow it.
         let thread = thread::spawn(move || {
-            let mut traced = Traced::start(command.stdout(Stdio::piped()))?;
+            let mut traced = TracedProgram::start(command.stdout(Stdio::piped()))?;
             started.send((traced.process.id(), traced.process.stdout.take().unwrap())).unwrap();
             let mut watch = Watch::new(folder, theirs);
             traced.follow(|thread, stop| watch.look(thread, stop))?;

@@ -143,11 +143,11 @@ impl NamingCall {
 }
 
 /// A program that waits at its first instruction to be followed, by the thread that started it.
-pub struct Traced {
+pub struct TracedProgram {
     pub process: Child,
 }
 
-impl Traced {
+impl TracedProgram {
     /// Starts a program.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::process::Command;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use crate::support::calls::{NamingCall, Stop, Traced};
+use crate::support::calls::{NamingCall, Stop, TracedProgram};
 
 /// How a program ended.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub fn run(command: &mut Command, folder: &Path, fault: Option<(usize, i32)>) ->
     let mut injector =
         Injector { folder: folder.to_owned(), fault, calls: Vec::new(), failed: None, failing: BTreeMap::new() };
     let mut unable = None;
-    let code = Traced::start(command)?.follow(|thread, stop| {
+    let code = TracedProgram::start(command)?.follow(|thread, stop| {
         if let Err(error) = injector.look(thread, stop) {
             unable.get_or_insert(error);
         }

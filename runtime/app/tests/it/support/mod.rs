@@ -202,12 +202,12 @@ pub fn make_pipe(path: &Path) {
 }
 
 /// A file system in memory, while it lives.
-pub struct Mounted {
+pub struct TmpfsMount {
     pub path: PathBuf,
     _folder: TempDir,
 }
 
-impl Mounted {
+impl TmpfsMount {
     /// `None` where this user may not mount.
     pub fn new(options: &str) -> Option<Self> {
         let folder = TempDir::new().unwrap();
@@ -228,7 +228,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.path).status();
     }

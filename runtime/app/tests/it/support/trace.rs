@@ -9,7 +9,7 @@ use std::process::Command;
 
 use nix::unistd::Pid;
 
-use crate::support::calls::{NamingCall, Purpose, Stop, Traced};
+use crate::support::calls::{NamingCall, Purpose, Stop, TracedProgram};
 
 /// Something that a program did, or tried.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ fn harmless(path: &Path) -> bool {
 /// If it cannot be started or watched, as where ptrace is forbidden.
 pub fn trace(command: &mut Command) -> io::Result<Trace> {
     let mut watch = Watch::default();
-    let code = Traced::start(command)?.follow(|thread, stop| watch.look(thread, stop))?;
+    let code = TracedProgram::start(command)?.follow(|thread, stop| watch.look(thread, stop))?;
     Ok(Trace { code, events: watch.events })
 }
 

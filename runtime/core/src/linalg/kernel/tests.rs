@@ -6,7 +6,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::linalg::{Each, Range, allow_avx512, pack, product, product_to};
+use crate::linalg::{ForEach, Range, allow_avx512, pack, product, product_to};
 use crate::random::Random;
 
 /// A product by the given kernel.
@@ -15,13 +15,13 @@ fn by(
     length: usize,
     a: &[f32],
     b: &[f32],
-    kernel: impl FnOnce(LeftFactor<'_>, RightFactor<'_>, Each<&mut dyn FnMut(usize, usize, &[f32])>),
+    kernel: impl FnOnce(LeftFactor<'_>, RightFactor<'_>, ForEach<&mut dyn FnMut(usize, usize, &[f32])>),
 ) -> Vec<f32> {
     let mut result = vec![f32::NAN; rows * 2 * LANES];
     kernel(
         LeftFactor::rows(a, length),
         RightFactor::rows(b, 2 * LANES),
-        Each(&mut |row: usize, column: usize, sums: &[f32]| {
+        ForEach(&mut |row: usize, column: usize, sums: &[f32]| {
             result[row * 2 * LANES + column..][..sums.len()].copy_from_slice(sums);
         }),
     );

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use orco_lab::format::{print, shell_word};
-use orco_lab::scenes::{Input, ScenePlan, SceneReport, SceneResults, measure, objects_in};
+use orco_lab::scenes::{SceneInput, ScenePlan, SceneReport, SceneResults, measure, objects_in};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::pictures_in;
 
@@ -52,7 +52,7 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
     for draw in 0..u64::from(arguments.draws) {
         let plan = ScenePlan {
             bundle: &bundle,
-            inputs: &Input::ALL,
+            inputs: &SceneInput::ALL,
             objects: &objects,
             places: &places,
             taken: arguments.things as usize,
@@ -78,7 +78,7 @@ const HEADING: &str = "right answers in %, among the things that were taught: in
 fn print_results(name: &str, results: &SceneResults) -> Result<()> {
     let percent = |share: f64| format!("{:.1}", 100.0 * share);
     print(name)?;
-    for (input, shares) in Input::ALL.into_iter().zip(&results.inputs) {
+    for (input, shares) in SceneInput::ALL.into_iter().zip(&results.inputs) {
         let shares = [shares.own_place, shares.other_place, shares.other_place_all_classes, shares.refused_shots];
         let shares = shares.map(|share| format!("{:>6}", percent(share))).join(" ");
         print(format!("  {:<15} {shares}", input.name()))?;

@@ -12,24 +12,24 @@ const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 /// What the last event said.
 #[derive(Default)]
-pub(super) struct Reported {
+pub(super) struct LastReport {
     at: Option<Instant>,
-    pub(super) shown: Shown,
+    pub(super) content: ReportContent,
     frame: u64,
     unreadable: u64,
 }
 
 /// What listeners are told of at once when it changes.
 #[derive(Default, PartialEq)]
-pub(super) struct Shown {
-    regions: Vec<ShownSummary>,
+pub(super) struct ReportContent {
+    regions: Vec<RegionSummary>,
     state: Option<&'static str>,
     pub(super) problem: Option<String>,
 }
 
-/// That of a region.
+/// What they are told of a region.
 #[derive(PartialEq)]
-struct ShownSummary {
+struct RegionSummary {
     name: String,
     label: Option<String>,
     known: bool,
@@ -38,7 +38,7 @@ struct ShownSummary {
     things: usize,
 }
 
-impl ShownSummary {
+impl RegionSummary {
     fn of(region: &ShownRegion) -> Self {
         Self {
             name: region.name.clone(),
@@ -55,22 +55,22 @@ impl LiveWorker {
     /// Reports another label or state at once, another probability now and then.
     pub(super) fn report(&mut self) {
         let status = &self.counted;
-        let (shown, frame) = {
+        let (content, frame) = {
             let latest = self.shared.latest();
-            let shown = Shown {
-                regions: latest.regions.iter().map(ShownSummary::of).collect(),
+            let content = ReportContent {
+                regions: latest.regions.iter().map(RegionSummary::of).collect(),
                 state: Some(status.phase.name()),
                 problem: latest.problem.as_ref().map(|problem| problem.sentence.clone()),
             };
-            (shown, latest.frame.as_ref().map_or(0, |observed| observed.frame.number))
+            (content, latest.frame.as_ref().map_or(0, |observed| observed.frame.number))
         };
         let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
         let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         // Each picture of a folder is an answer of its own.
-        if self.reported.shown != shown || has_moved && (is_due || self.is_folder) {
+        if self.reported.content != content || has_moved && (is_due || self.is_folder) {
             self.telemetry.events.send(Event::Live(Arc::new(self.shared.snapshot())));
             let (at, unreadable) = (Some(Instant::now()), status.unreadable);
-            self.reported = Reported { at, shown, frame, unreadable };
+            self.reported = LastReport { at, content, frame, unreadable };
         }
     }
 }

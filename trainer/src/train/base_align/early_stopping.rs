@@ -17,13 +17,15 @@ use crate::train::optimiser::Parameter;
 const STOP_AFTER: f64 = 0.25;
 /// As many epochs are waited for at least.
 const LEAST: usize = 5;
-/// A loss counts as less only if it is so by this share; and none is told from 0 that is below the least.
-const MARGIN: (f64, f64) = (0.01, 1e-3);
+/// A loss counts as less only if it is so by this share.
+const MARGIN: f64 = 0.01;
+/// Losses that differ by no more count as equal: below this, none can be told from 0.
+const LEAST_MARGIN: f64 = 1e-3;
 /// Where the best weights stand in a checkpoint.
 const PREFIX: &str = "best.";
 
 /// The rule: keep the weights with the least loss on the images set aside, stop when they stay the best.
-pub(super) struct Stopping {
+pub(super) struct EarlyStopping {
     /// Clean features of these images, f32 `[n, features]`; none where the backbone is trained.
     clean: Option<Tensor>,
     /// i64 `[n]`.
@@ -41,7 +43,7 @@ struct BestWeights {
     weights: Vec<(String, Tensor)>,
 }
 
-impl Stopping {
+impl EarlyStopping {
     /// The rule, where the recipe counts steps and sets images aside that training does not see.
     ///
     /// # Errors
@@ -87,7 +89,7 @@ impl Stopping {
         let scores = no_grad(|| model.head.project(clean).matmul(&self.targets.transpose(0, 1)));
         let loss = scores.to_kind(Kind::Double).cross_entropy_for_logits(&self.labels).double_value(&[]);
         let loss = base.run.group().broadcast_number(loss)?;
-        if self.best.as_ref().is_none_or(|best| loss < best.loss - (MARGIN.0 * best.loss).max(MARGIN.1)) {
+        if self.best.as_ref().is_none_or(|best| loss < best.loss - (MARGIN * best.loss).max(LEAST_MARGIN)) {
             let copy = |parameter: &Parameter| (parameter.name.clone(), no_grad(|| parameter.tensor.detach().copy()));
             self.best = Some(BestWeights { loss, epoch, weights: trained.map(copy).collect() });
         }
