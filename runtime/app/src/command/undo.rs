@@ -50,8 +50,9 @@ pub(super) fn restore(
     let restored = step(&mut learner, &mut ProgressBars::default())?;
     let UndoOutcome { report, entry, exact, .. } = session_report::unwrap_outcome(output, restored);
     let seconds = started.elapsed().as_secs_f64();
-    let what = learner.history().entry(entry).map(history::describe).unwrap_or_default();
-    session_report::print(output, &report, &format!("{went} entry {entry} ({what})"), seconds)?;
+    // With few changes to remember, the entry may be forgotten by now.
+    let what = learner.history().entry(entry).map(|entry| format!(" ({})", history::describe(entry)));
+    session_report::print(output, &report, &format!("{went} entry {entry}{}", what.unwrap_or_default()), seconds)?;
     match exact {
         Some(true) => say!(output, "the state is that of then, to the bit")?,
         Some(false) if learner.awaits_alignment() => {
