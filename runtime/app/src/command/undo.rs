@@ -47,6 +47,7 @@ pub(super) fn restore(
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     alignment.apply(&mut learner);
+    let was_learned_only = learner.is_learned_only();
     let restored = step(&mut learner, &mut ProgressBars::default())?;
     let UndoOutcome { report, entry, exact, .. } = session_report::unwrap_outcome(output, restored);
     let seconds = started.elapsed().as_secs_f64();
@@ -67,6 +68,7 @@ pub(super) fn restore(
             say!(output, "classes and exemplars are those of then, without what was purged; the head was aligned anew")?
         }
     }
+    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     let mut result = session_report::to_json(output, &report, seconds);
     (result["entry"], result["exact"]) = (entry.into(), exact.into());
     Ok(result)
