@@ -60,6 +60,19 @@ fn a_folder_need_not_have_a_name_that_is_text() {
 }
 
 #[test]
+fn a_folder_with_an_equals_sign_in_its_name_needs_a_label() {
+    let device = Device::new();
+    let folder = device.folder.path().join("class=mug");
+    crate::support::copy_folder(&shots("learn", "mug"), &folder);
+    let folder = folder.display().to_string();
+    let alone = device.command(&["learn", &folder]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(text(&alone.stderr).contains("the folder's name holds \"=\""), "{}", text(&alone.stderr));
+    device.json(&["learn", &format!("mug={folder}")]);
+    assert_eq!(labels(&device), ["mug"]);
+}
+
+#[test]
 fn files_beside_the_folders_of_classes_and_folders_beside_pictures_are_told() {
     let device = Device::new();
     let root = device.folder.path().join("shots");
