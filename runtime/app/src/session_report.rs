@@ -33,8 +33,8 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
-/// Says that base classes are kept out of answers from now on, or named again, where a change turned that on or off. Warns
-/// of base classes that were given shots, now or before, and are not answered.
+/// Says that base classes are kept out of answers from now on, or named again, where a change turned that on or off.
+/// Warns of base classes that were given shots, now or before, and are not answered.
 pub fn tell_scope(
     output: &Output,
     learner: &Learner,

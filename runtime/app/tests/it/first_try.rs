@@ -166,6 +166,13 @@ fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
     }
     let listed = device.json(&["list"]);
     assert_eq!(listed["classes"].as_array().unwrap().last().unwrap()["exemplars"], 4, "the WebP file is one of them");
+    // So they are among pictures for a pack, and of the empty place, whatever these are worth.
+    let pack = device.folder.path().join("thing.orcopack");
+    let of_pack = ["export", "thing", "-o", pack.to_str().unwrap(), "--thumbnails", folder.to_str().unwrap()];
+    for arguments in [&of_pack[..], &["scene", "learn", folder.to_str().unwrap()]] {
+        let said = text(&device.command(arguments).output().unwrap().stderr);
+        assert!(said.contains("IMG_1.HEIC is passed over"), "{arguments:?}: {said}");
+    }
     // Nothing that can be read is a failure; one of two is said, and the other answered.
     let classify = |pictures: &[&Path]| -> Output {
         let pictures: Vec<&str> = pictures.iter().map(|path| path.to_str().unwrap()).collect();
