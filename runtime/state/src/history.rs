@@ -172,16 +172,22 @@ impl SavedState {
     }
 
     /// Replaces the present state by one of the same classes with another head, without an entry of its own: an alignment
-    /// is part of the change before it, and undone with it.
+    /// is part of the change before it, and undone with it. Where that change was an undo, the entry that it went back to
+    /// is aligned as well.
     ///
     /// # Panics
     /// If `aligned` is another class set.
     pub fn with_alignment(&self, aligned: State) -> Self {
         assert!(self.state.aligns_alike(&aligned), "another class set");
         let mut history = self.history.clone();
+        let head = HeadFingerprint::of(aligned.head.as_ref());
         let last = history.entries.last_mut().expect("there is always an entry");
-        last.head = HeadFingerprint::of(aligned.head.as_ref());
-        Self { state: State { first_recognitions: last.first_recognitions.clone(), ..aligned }, history }
+        let (before, restored) = (last.head, last.restored_entry);
+        last.head = head;
+        let first_recognitions = last.first_recognitions.clone();
+        let same = |entry: &&mut HistoryEntry| Some(entry.number) == restored && entry.head == before;
+        history.entries.iter_mut().filter(same).for_each(|entry| entry.head = head);
+        Self { state: State { first_recognitions, ..aligned }, history }
     }
 
     /// Seed with which the head of the present state was aligned, or is to be.

@@ -145,6 +145,20 @@ fn undoing_walks_back_through_changes_and_redoing_forth() {
 }
 
 #[test]
+fn a_head_that_was_aligned_after_redoing_comes_back_with_the_next_redo() {
+    let device = Device::new();
+    device.json(&["learn", &argument("mug", &shots("learn", "mug")), "--align", "never"]);
+    device.json(&["undo"]);
+    device.json(&["redo"]);
+    assert_eq!(device.json(&["align"])["aligned"], true);
+    let aligned = device.saved().state;
+    assert!(aligned.head.is_some());
+    device.json(&["undo"]);
+    assert_eq!(device.json(&["redo"])["exact"], true);
+    assert_eq!(device.saved().state, aligned, "not as it was before it was aligned");
+}
+
+#[test]
 fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
     let device = Device::new();
     let folder = device.folder.path().join("thing");
