@@ -14,6 +14,8 @@ use crate::output::{Output, say};
 
 /// Most labels that one sentence names.
 const MAX_LABELS: usize = 5;
+/// Most classes that a change is said to be about.
+pub const MAX_CLASSES: usize = 10;
 
 /// Notes that a change is made, and what is doubtful about it; the command goes on with what it did.
 pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
@@ -71,9 +73,8 @@ pub fn tell_scope(
 
 /// "LABEL (N shots)" for the first few of the classes.
 pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
-    const SHOWN: usize = 10;
     let entries = classes.iter().map(|(label, shots)| format!("{label} ({})", counted(shots.count(), "shot")));
-    join_first(entries, SHOWN, ", ")
+    join_first(entries, MAX_CLASSES, ", ")
 }
 
 /// Says what a session did.

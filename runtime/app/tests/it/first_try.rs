@@ -145,6 +145,19 @@ fn undoing_walks_back_through_changes_and_redoing_forth() {
 }
 
 #[test]
+fn of_many_classes_the_first_are_named() {
+    let device = Device::new();
+    let folder = device.folder.path().join("one");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(shots("learn", "mug").join("1.jpg"), folder.join("1.jpg")).unwrap();
+    let classes: Vec<String> = (1..=12).map(|number| argument(&format!("thing {number}"), &folder)).collect();
+    let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
+    device.json(&[&["learn", "--take-anyway"], &classes[..]].concat());
+    let history = text(&device.command(&["history"]).output().unwrap().stdout);
+    assert!(history.contains("thing 9, thing 10, and 2 more  (now)\n"), "{history}");
+}
+
+#[test]
 fn a_head_that_was_aligned_after_redoing_comes_back_with_the_next_redo() {
     let device = Device::new();
     device.json(&["learn", &argument("mug", &shots("learn", "mug")), "--align", "never"]);
