@@ -136,6 +136,9 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
             "nothing was changed: `orco learn --add-to-base` gives that class these shots, `orco learn --replace` answers \
              yours in its place on this device, or choose another label"
         }
+        ChangeError::Learn(LearnError::NoFreeTargets { .. }) => {
+            "nothing was changed: learn fewer at once, or forget others first with `orco forget`"
+        }
         ChangeError::Shots(ShotsError::Unfit(_)) => {
             "nothing was changed: take other pictures, or these all the same with --take-anyway"
         }

@@ -142,6 +142,12 @@ impl ClassFolder {
     /// Reads `LABEL=FOLDER`, or `FOLDER`, whose last name is the label.
     fn parse(argument: &OsStr) -> Result<Self, String> {
         let split = split_label(argument);
+        if split.is_some_and(|(_, folder)| !Path::new(folder).exists()) && Path::new(argument).is_dir() {
+            return Err(
+                "the folder's name holds \"=\", which ends a label: write LABEL=FOLDER, such as mug=set/class=mug"
+                    .into(),
+            );
+        }
         let (label, folder) = split.unwrap_or_else(|| {
             let name = Path::new(argument).file_name();
             (name.unwrap_or_default(), argument)

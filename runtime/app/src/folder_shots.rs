@@ -1,7 +1,7 @@
 //! The shots of classes, out of their folders.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use orco_runtime::learner::{PictureFolder, Shots};
@@ -34,8 +34,19 @@ fn no_folder(file: &Path, outcome: &str) -> String {
     format!("{} is a file, not a folder of pictures{outcome}{remedy}", file.display())
 }
 
-/// The shots of a class by its label, as a viewfinder shows them. Pictures in formats that are not read are named one by
-/// one, and folders among the pictures are counted.
+/// The pictures of a folder. Those in formats that are not read are named one by one, and folders among the pictures
+/// are counted.
+pub fn folder_pictures(folder: &Path, output: &Output) -> Result<Vec<PathBuf>> {
+    let PictureFolder { pictures, unsupported, folders } = PictureFolder::read_filled(folder)?;
+    unsupported.iter().for_each(|file| output.warn(file));
+    if !folders.is_empty() {
+        let (path, folders) = (folder.display(), counted(folders.len(), "folder"));
+        output.warn(format!("{path} holds {folders}, passed over: put all its pictures into one folder"));
+    }
+    Ok(pictures)
+}
+
+/// The shots of a class by its label, as a viewfinder shows them.
 pub fn folder_shots<'a>(
     viewfinder: &'a Viewfinder,
     class: &'a ClassFolder,
@@ -48,12 +59,7 @@ pub fn folder_shots<'a>(
     if folder.is_file() {
         bail!("{}", no_folder(folder, ""));
     }
-    let PictureFolder { pictures: files, unsupported, folders } = PictureFolder::read_filled(folder)?;
-    unsupported.iter().for_each(|file| output.warn(file));
-    if !folders.is_empty() {
-        let (path, folders) = (folder.display(), counted(folders.len(), "folder"));
-        output.warn(format!("{path} holds {folders}, passed over: put all pictures of a class into one folder"));
-    }
+    let files = folder_pictures(folder, output)?;
     let shots = if viewfinder.is_plain() { Shots::Files(files) } else { Shots::Viewed { files, viewfinder } };
     Ok((label, shots))
 }

@@ -63,7 +63,8 @@ pub struct Options {
     /// Most changes that `orco undo` can undo.
     #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY", default_value_t = HistoryLimits::default().entries)]
     pub history: usize,
-    /// Most bytes of the state that remember earlier class sets; the oldest go first.
+    /// Most bytes of the state that remember earlier class sets; the oldest go first. The last change can be undone
+    /// whatever it takes.
     #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY_BYTES", default_value_t = HistoryLimits::default().bytes)]
     pub history_bytes: usize,
 }

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::image::{self, PictureFileError};
-use orco_runtime::learner::{Learner, pictures_in};
+use orco_runtime::learner::Learner;
 use orco_runtime::scene::{Background, BackgroundError, KeptBackground, MAX_VIEWS, NamedRegion, Viewfinder};
 use orco_runtime::store::Store;
+
+use crate::folder_shots::folder_pictures;
+use crate::output::Output;
 
 /// Options of the commands that look at pictures.
 #[derive(Args, Debug)]
@@ -27,25 +30,25 @@ pub struct SceneOptions {
 
 impl SceneOptions {
     /// What the options say of every picture, for a learner's backbone.
-    pub fn viewfinder(&self, learner: &Learner) -> Result<Viewfinder> {
+    pub fn viewfinder(&self, learner: &Learner, output: &Output) -> Result<Viewfinder> {
         let input = &learner.bundle().manifest.preprocessing;
-        Ok(Viewfinder::new(input, self.background(learner.store())?, self.regions.clone()))
+        Ok(Viewfinder::new(input, self.background(learner.store(), output)?, self.regions.clone()))
     }
 
-    fn background(&self, store: &Store) -> Result<Option<Background>> {
+    fn background(&self, store: &Store, output: &Output) -> Result<Option<Background>> {
         if self.scene {
             let kept = KeptBackground::of(store.folder()).read()?;
             return kept.map(Some).context("no empty place is kept; show it with `orco scene learn PICTURE...`");
         }
-        if self.empty.is_empty() { Ok(None) } else { learn_background(&self.empty).map(Some) }
+        if self.empty.is_empty() { Ok(None) } else { learn_background(&self.empty, output).map(Some) }
     }
 }
 
 /// A background from pictures of the empty place, and from folders of them.
-pub fn learn_background(paths: &[PathBuf]) -> Result<Background> {
+pub fn learn_background(paths: &[PathBuf], output: &Output) -> Result<Background> {
     let mut files = Vec::new();
     for path in paths {
-        if path.is_dir() { files.extend(pictures_in(path)?) } else { files.push(path.clone()) }
+        if path.is_dir() { files.extend(folder_pictures(path, output)?) } else { files.push(path.clone()) }
     }
     // Before any of them is decoded.
     if !(1..=MAX_VIEWS).contains(&files.len()) {

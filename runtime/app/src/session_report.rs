@@ -1,7 +1,7 @@
 //! What a change did, for people and as JSON.
 
 use anyhow::Result;
-use orco_runtime::learner::{ChangeOutcome, Learner, Shots, forgetting_sentences};
+use orco_runtime::learner::{AnswerScope, ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
@@ -14,6 +14,8 @@ use crate::output::{Output, say};
 
 /// Most labels that one sentence names.
 const MAX_LABELS: usize = 5;
+/// Most classes that a change is said to be about.
+pub const MAX_CLASSES: usize = 10;
 
 /// Notes that a change is made, and what is doubtful about it; the command goes on with what it did.
 pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
@@ -33,8 +35,8 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
-/// Says that base classes are kept out of answers from now on, where a change turned that on. Warns of base classes that
-/// were given shots, now or before, and are not answered.
+/// Says that base classes are kept out of answers from now on, or named again, where a change turned that on or off.
+/// Warns of base classes that were given shots, now or before, and are not answered.
 pub fn tell_scope(
     output: &Output,
     learner: &Learner,
@@ -51,23 +53,28 @@ pub fn tell_scope(
              --replace, or answer all classes with --answers all"
         ));
     }
-    if was_learned_only || !learner.is_learned_only() {
-        return Ok(());
-    }
     let base = learner.base_model().classes.len();
     let count = learner.state().classes.len();
-    say!(
-        output,
-        "from now on answers name only the {count} classes that you taught, or say unknown; \
-         --answers all names the {base} that came with the bundle, too"
-    )
+    match (was_learned_only, learner.is_learned_only()) {
+        (false, true) => say!(
+            output,
+            "from now on answers name only the {count} classes that you taught, or say unknown; \
+             --answers all names the {base} that came with the bundle, too"
+        ),
+        (true, false) => say!(
+            output,
+            "from now on answers name the {base} classes that came with the bundle, too, until you have taught {}; \
+             --answers learned keeps them out",
+            AnswerScope::ENOUGH
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// "LABEL (N shots)" for the first few of the classes.
 pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
-    const SHOWN: usize = 10;
     let entries = classes.iter().map(|(label, shots)| format!("{label} ({})", counted(shots.count(), "shot")));
-    join_first(entries, SHOWN, ", ")
+    join_first(entries, MAX_CLASSES, ", ")
 }
 
 /// Says what a session did.
@@ -76,7 +83,9 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -
     if let Some(change) = report.old_accuracy() {
         say!(output, "{}", old_classes(change))?;
     }
-    let is_told = |class: &&ClassAccuracy| output.is_verbose() || lost_samples(class) > 1;
+    let is_told = |class: &&ClassAccuracy| {
+        output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
+    };
     let forgotten: Vec<&ClassAccuracy> = report.lost_in_session(0.0).into_iter().filter(is_told).collect();
     if !forgotten.is_empty() {
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
@@ -128,9 +137,9 @@ pub fn room(free: usize) -> String {
     }
 }
 
-/// How many samples of a class are no longer recognised. A single one may be chance.
-fn lost_samples(class: &ClassAccuracy) -> u32 {
-    class.before.map_or(0.0, |before| (before - class.after) * class.samples as f32).round() as u32
+/// Whether a class lost more than a single one of its samples, which may be chance, and people see a difference.
+fn is_visible_loss([before, after]: [f32; 2], samples: u32) -> bool {
+    ((before - after) * samples as f32).round() > 1.0 && percent(before) != percent(after)
 }
 
 fn percent(share: f32) -> String {
@@ -222,5 +231,7 @@ mod tests {
         let change = |before, after| old_classes(AccuracyChange { before, after });
         assert_eq!(change(0.905, 0.903), "classes known before: unchanged (90 %)");
         assert_eq!(change(0.9, 0.82), "classes known before: 90 % recognised before, 82 % now");
+        assert!(is_visible_loss([1.0, 0.6], 5) && !is_visible_loss([1.0, 0.8], 5));
+        assert!(!is_visible_loss([0.163, 0.158], 1000), "16 to 16 %");
     }
 }

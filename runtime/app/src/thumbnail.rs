@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use orco_runtime::files;
 use orco_runtime::image::{self, reduced_jpeg};
-use orco_runtime::learner::pictures_in;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAIL_SIDE, MAX_THUMBNAILS, Pack, Thumbnail};
 use orco_runtime::state::codec;
 
+use crate::folder_shots::folder_pictures;
 use crate::options::in_a_path;
+use crate::output::Output;
 
 /// Thumbnails of the pictures of a folder, JPEG, without the pictures' own descriptions (place, time, camera).
-pub fn of_folder(folder: &Path) -> Result<Vec<Thumbnail>> {
-    let paths = pictures_in(folder)?;
+pub fn of_folder(folder: &Path, output: &Output) -> Result<Vec<Thumbnail>> {
+    let paths = folder_pictures(folder, output)?;
     if paths.len() > MAX_THUMBNAILS {
         bail!("the folder {} holds {} pictures; a pack takes at most {MAX_THUMBNAILS}", folder.display(), paths.len());
     }

@@ -99,6 +99,9 @@ pub struct HistoryLimits {
     pub entries: usize,
     /// Most bytes that the history takes on disk, the exemplars of earlier class sets included.
     pub bytes: usize,
+    /// Whether the last change can be undone, and redone, although that takes more bytes. State and history together
+    /// do not grow by it: what a class set has left lay in the state before.
+    pub keeps_last_change: bool,
 }
 
 impl HistoryLimits {
@@ -116,9 +119,9 @@ impl HistoryLimits {
 }
 
 impl Default for HistoryLimits {
-    /// 100 changes and 1 MiB.
+    /// 100 changes and 1 MiB, or what the last change needs.
     fn default() -> Self {
-        Self { entries: 100, bytes: 1 << 20 }
+        Self { entries: 100, bytes: 1 << 20, keeps_last_change: true }
     }
 }
 
@@ -169,16 +172,22 @@ impl SavedState {
     }
 
     /// Replaces the present state by one of the same classes with another head, without an entry of its own: an alignment
-    /// is part of the change before it, and undone with it.
+    /// is part of the change before it, and undone with it. Where that change was an undo, the entry that it went back to
+    /// is aligned as well.
     ///
     /// # Panics
     /// If `aligned` is another class set.
     pub fn with_alignment(&self, aligned: State) -> Self {
         assert!(self.state.aligns_alike(&aligned), "another class set");
         let mut history = self.history.clone();
+        let head = HeadFingerprint::of(aligned.head.as_ref());
         let last = history.entries.last_mut().expect("there is always an entry");
-        last.head = HeadFingerprint::of(aligned.head.as_ref());
-        Self { state: State { first_recognitions: last.first_recognitions.clone(), ..aligned }, history }
+        let (before, restored) = (last.head, last.restored_entry);
+        last.head = head;
+        let first_recognitions = last.first_recognitions.clone();
+        let same = |entry: &&mut HistoryEntry| Some(entry.number) == restored && entry.head == before;
+        history.entries.iter_mut().filter(same).for_each(|entry| entry.head = head);
+        Self { state: State { first_recognitions, ..aligned }, history }
     }
 
     /// Seed with which the head of the present state was aligned, or is to be.
@@ -365,14 +374,40 @@ impl History {
 
     /// Forgets the oldest entries until the rest keeps the limits; `present` exemplars come before the attic's.
     fn truncate(&mut self, limits: HistoryLimits, present: usize) {
-        let surplus = self.entries.len().saturating_sub(limits.entries.max(1));
-        self.entries.drain(..surplus);
         self.sweep(present);
-        let weight = |entries: &[HistoryEntry]| entries.iter().map(HistoryEntry::weight).sum::<usize>();
-        while self.entries.len() > 1 && (weight(&self.entries) > MAX_WEIGHT || self.bytes() > limits.bytes) {
-            self.entries.remove(0);
+        let stays = if limits.keeps_last_change { self.last_step() } else { BTreeSet::new() };
+        while self.entries.len() > 1 && self.exceeds(limits) {
+            let Some(index) = self.next_to_forget(limits, &stays) else { break };
+            self.entries.remove(index);
             self.sweep(present);
         }
+    }
+
+    fn exceeds(&self, limits: HistoryLimits) -> bool {
+        let weight = || self.entries.iter().map(HistoryEntry::weight).sum::<usize>();
+        self.entries.len() > limits.entries.max(1) || weight() > MAX_WEIGHT || self.bytes() > limits.bytes
+    }
+
+    /// Numbers of the entries that undoing the last change needs, and redoing it: its own, that of the class set before
+    /// it, and, where it is an undo itself, that of the class set which came back.
+    fn last_step(&self) -> BTreeSet<u32> {
+        let stands_for = |entry: &HistoryEntry| match entry.restored_entry {
+            Some(number) if self.is_undo_or_redo(entry) => number,
+            _ => entry.number,
+        };
+        let own = self.entries.last().map(|last| last.number);
+        own.into_iter().chain(self.entries.iter().rev().take(2).map(stands_for)).collect()
+    }
+
+    /// Index of the entry that is forgotten next, of two or more: the oldest one that does not stay. Of undos in a row,
+    /// the last alone matters, so the one before it goes first. `None` if all stay and there are not too many.
+    fn next_to_forget(&self, limits: HistoryLimits, stays: &BTreeSet<u32>) -> Option<usize> {
+        let goes = |index: &usize| !stays.contains(&self.entries[*index].number);
+        let before = self.entries.len() - 2;
+        let are_undos = !stays.is_empty() && self.entries[before..].iter().all(|entry| self.is_undo_or_redo(entry));
+        let repeated = Some(before).filter(|_| are_undos).filter(goes);
+        let are_too_many = self.entries.len() > limits.entries;
+        repeated.or_else(|| (0..self.entries.len()).find(goes)).or(are_too_many.then_some(0))
     }
 
     fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {

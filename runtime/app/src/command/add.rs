@@ -32,7 +32,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let viewfinder = arguments.scene.viewfinder(&learner)?;
+    let viewfinder = arguments.scene.viewfinder(&learner, output)?;
     let classes = [folder_shots(&viewfinder, &arguments.class, output)?];
     let [(label, shots)] = &classes;
     let outcome = learner.add(label, shots.clone(), &mut ProgressBars::default())?;

@@ -54,7 +54,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         PackOrigin { device: arguments.device.clone(), created: arguments.created.clone(), ..PackOrigin::default() };
     let mut pack = learner.export(&arguments.label, origin)?;
     if let Some(folder) = &arguments.thumbnails {
-        pack.thumbnails = thumbnail::of_folder(folder)?;
+        pack.thumbnails = thumbnail::of_folder(folder, output)?;
     }
     if !pack.is_sound() {
         bail!(

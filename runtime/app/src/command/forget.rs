@@ -42,6 +42,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = arguments.seed;
     arguments.alignment.apply(&mut learner);
+    let was_learned_only = learner.is_learned_only();
     let label = label::normal(&arguments.label);
     let (report, what) = if arguments.purge {
         (purge(options, output, &mut learner, &label)?, "purged")
@@ -54,6 +55,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         return Ok(json!({ "seconds": seconds }));
     };
     session_report::print(output, &report, &format!("{what} {label}"), seconds)?;
+    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }
 

@@ -3,13 +3,14 @@
 use anyhow::Result;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::history::{ChangeKind, HistoryEntry};
-use orco_runtime::state::sentence::counted;
+use orco_runtime::state::sentence::{counted, join_first};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
 use crate::output::{self, Output, say};
+use crate::session_report;
 
 /// A change in the JSON.
 #[derive(Serialize)]
@@ -82,6 +83,6 @@ pub fn describe(entry: &HistoryEntry) -> String {
         (ChangeKind::Purge, ..) => format!("{what} a class"),
         (ChangeKind::Balance, ..) => format!("{what}: {}", entry.balance.name()),
         (_, _, []) => what.to_owned(),
-        _ => format!("{what} {}", names.join(", ")),
+        _ => format!("{what} {}", join_first(names.iter(), session_report::MAX_CLASSES, ", ")),
     }
 }

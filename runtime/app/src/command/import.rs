@@ -10,7 +10,7 @@ use orco_runtime::learner::PackClass;
 use orco_runtime::pack::{self, Pack};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::label;
-use orco_runtime::state::sentence::counted;
+use orco_runtime::state::sentence::{counted, join_first};
 use serde_json::Value;
 
 use crate::change_options::ChangeOptions;
@@ -78,8 +78,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let imported: Vec<_> = packs.iter().map(|(pack, label)| PackClass { pack, label: Some(label) }).collect();
     let report = session_report::unwrap_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
-    let named: Vec<String> = packs.iter().map(|(pack, label)| describe(label, pack)).collect();
-    session_report::print(output, &report, &format!("imported {}", named.join(", ")), seconds)?;
+    let named = packs.iter().map(|(pack, label)| describe(label, pack));
+    let named = join_first(named, session_report::MAX_CLASSES, ", ");
+    session_report::print(output, &report, &format!("imported {named}"), seconds)?;
     session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for (pack, label) in &packs {

@@ -59,7 +59,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let viewfinder = arguments.scene.viewfinder(&learner)?;
+    let viewfinder = arguments.scene.viewfinder(&learner, output)?;
     let folders = folders_or_files(&arguments.classes, output);
     let classes = folders.into_iter().map(|class| folder_shots(&viewfinder, class, output));
     let classes = classes.collect::<Result<Vec<_>>>()?;

@@ -52,7 +52,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 }
 
 fn learn(output: &Output, kept: &KeptBackground, pictures: &[PathBuf]) -> Result<Value> {
-    let background = learn_background(pictures)?;
+    let background = learn_background(pictures, output)?;
     kept.keep(&background)?;
     output.mark_changed();
     let [width, height] = background.frame_size();

@@ -46,6 +46,26 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
 }
 
 #[test]
+fn whoever_goes_back_below_three_classes_or_forth_is_told_what_answers_name() {
+    let device = Device::new();
+    let learned = ["mug", "cactus", "dumbbell"].map(|class| (class, shots("learn", class)));
+    device.learn(&learned.each_ref().map(|(label, folder)| (*label, folder.as_path())));
+    let said = |arguments: &[&str]| {
+        let output = device.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let on = "from now on answers name only the 3 classes that you taught";
+    let off = "from now on answers name the 60 classes that came with the bundle, too, until you have taught 3";
+    assert!(said(&["forget", "mug"]).contains(off));
+    assert!(said(&["undo"]).contains(on));
+    assert!(said(&["redo"]).contains(off));
+    assert!(!said(&["forget", "cactus"]).contains("from now on"), "it is off already");
+    assert!(said(&["undo", "--to", "1"]).contains(on));
+    assert!(said(&["forget", "mug", "--purge"]).contains(off));
+}
+
+#[test]
 fn a_label_of_the_bundle_gets_shots_or_is_replaced() {
     let device = Device::new();
     let apple = argument("apple", &shots("learn", "rubber-duck"));

@@ -259,7 +259,7 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     let free = device.json(&["info"])["free_targets"].as_u64().unwrap();
     let many: Vec<String> = (0..=free).map(|number| argument(&format!("class {number}"), &one)).collect();
     let arguments: Vec<&str> = std::iter::once("learn").chain(many.iter().map(String::as_str)).collect();
-    device.refused(&arguments, &format!("only {free} are left"));
+    device.refused(&arguments, &format!("only {free} are left; nothing was changed: learn fewer at once"));
     let damaged = broken.join("2.jpg");
     let output = device.command(&["classify", damaged.to_str().unwrap(), "/dev/zero"]).output().unwrap();
     let said = text(&output.stderr);

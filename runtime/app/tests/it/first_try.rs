@@ -60,6 +60,19 @@ fn a_folder_need_not_have_a_name_that_is_text() {
 }
 
 #[test]
+fn a_folder_with_an_equals_sign_in_its_name_needs_a_label() {
+    let device = Device::new();
+    let folder = device.folder.path().join("class=mug");
+    crate::support::copy_folder(&shots("learn", "mug"), &folder);
+    let folder = folder.display().to_string();
+    let alone = device.command(&["learn", &folder]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(text(&alone.stderr).contains("the folder's name holds \"=\""), "{}", text(&alone.stderr));
+    device.json(&["learn", &format!("mug={folder}")]);
+    assert_eq!(labels(&device), ["mug"]);
+}
+
+#[test]
 fn files_beside_the_folders_of_classes_and_folders_beside_pictures_are_told() {
     let device = Device::new();
     let root = device.folder.path().join("shots");
@@ -132,6 +145,33 @@ fn undoing_walks_back_through_changes_and_redoing_forth() {
 }
 
 #[test]
+fn of_many_classes_the_first_are_named() {
+    let device = Device::new();
+    let folder = device.folder.path().join("one");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(shots("learn", "mug").join("1.jpg"), folder.join("1.jpg")).unwrap();
+    let classes: Vec<String> = (1..=12).map(|number| argument(&format!("thing {number}"), &folder)).collect();
+    let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
+    device.json(&[&["learn", "--take-anyway"], &classes[..]].concat());
+    let history = text(&device.command(&["history"]).output().unwrap().stdout);
+    assert!(history.contains("thing 9, thing 10, and 2 more  (now)\n"), "{history}");
+}
+
+#[test]
+fn a_head_that_was_aligned_after_redoing_comes_back_with_the_next_redo() {
+    let device = Device::new();
+    device.json(&["learn", &argument("mug", &shots("learn", "mug")), "--align", "never"]);
+    device.json(&["undo"]);
+    device.json(&["redo"]);
+    assert_eq!(device.json(&["align"])["aligned"], true);
+    let aligned = device.saved().state;
+    assert!(aligned.head.is_some());
+    device.json(&["undo"]);
+    assert_eq!(device.json(&["redo"])["exact"], true);
+    assert_eq!(device.saved().state, aligned, "not as it was before it was aligned");
+}
+
+#[test]
 fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
     let device = Device::new();
     let folder = device.folder.path().join("thing");
@@ -153,6 +193,13 @@ fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
     }
     let listed = device.json(&["list"]);
     assert_eq!(listed["classes"].as_array().unwrap().last().unwrap()["exemplars"], 4, "the WebP file is one of them");
+    // So they are among pictures for a pack, and of the empty place, whatever these are worth.
+    let pack = device.folder.path().join("thing.orcopack");
+    let of_pack = ["export", "thing", "-o", pack.to_str().unwrap(), "--thumbnails", folder.to_str().unwrap()];
+    for arguments in [&of_pack[..], &["scene", "learn", folder.to_str().unwrap()]] {
+        let said = text(&device.command(arguments).output().unwrap().stderr);
+        assert!(said.contains("IMG_1.HEIC is passed over"), "{arguments:?}: {said}");
+    }
     // Nothing that can be read is a failure; one of two is said, and the other answered.
     let classify = |pictures: &[&Path]| -> Output {
         let pictures: Vec<&str> = pictures.iter().map(|path| path.to_str().unwrap()).collect();

@@ -246,10 +246,9 @@ impl Walk {
 
 #[test]
 fn every_remembered_class_set_comes_back_exactly() {
-    let generous = HistoryLimits { entries: 40, bytes: 1 << 20 };
-    for (seed, exemplar_bytes, limits) in
-        [(1, 0, generous), (2, 300, generous), (3, 0, HistoryLimits { entries: 6, bytes: 1500 }), (4, 200, generous)]
-    {
+    let generous = HistoryLimits { entries: 40, bytes: 1 << 20, keeps_last_change: false };
+    let narrow = HistoryLimits { entries: 6, bytes: 1500, ..generous };
+    for (seed, exemplar_bytes, limits) in [(1, 0, generous), (2, 300, generous), (3, 0, narrow), (4, 200, generous)] {
         let mut walk = Walk::new(exemplar_bytes, limits, seed);
         for _ in 0..120 {
             match walk.random.below(16) {
@@ -289,6 +288,44 @@ fn what_was_undone_is_redone_exactly() {
     assert_eq!((walk.saved.entry_before(1), walk.saved.entry_before(2)), (Some(0), None));
     // The exemplars of the second class are there once, though two entries name them.
     assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
+}
+
+#[test]
+fn the_last_change_is_undone_and_redone_however_much_that_takes() {
+    // Less than any entry takes.
+    let mut walk = Walk::new(0, HistoryLimits::default().bytes(1), 1);
+    (0..3).for_each(|_| walk.learn());
+    let numbers = |walk: &Walk| walk.saved.history.entries().iter().map(|entry| entry.number).collect::<Vec<_>>();
+    assert_eq!(numbers(&walk), [2, 3], "before and after the last change");
+    walk.forget();
+    for _ in 0..3 {
+        walk.step(false);
+        assert_eq!(walk.saved.state, walk.past[&3], "the forgotten class is back");
+        assert_eq!(walk.saved.history.timeline().later(), [4]);
+        walk.step(true);
+        assert_eq!(walk.saved.state, walk.past[&4]);
+        assert_eq!(walk.saved.history.timeline().earlier(), [3]);
+        walk.check();
+        assert_eq!(walk.saved.history.entries().len(), 3);
+    }
+    // What is left by further changes is forgotten.
+    walk.learn();
+    walk.learn();
+    assert_eq!((walk.saved.history.entries().len(), walk.saved.history.attic.len()), (2, 0));
+}
+
+#[test]
+fn what_was_undone_as_far_as_is_remembered_is_redone_change_by_change() {
+    let mut walk = Walk::new(0, HistoryLimits::default().entries(4), 1);
+    (0..3).for_each(|_| walk.learn());
+    let earlier = walk.saved.earlier_state(0).unwrap();
+    let next = walk.restored(&earlier);
+    walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(0));
+    assert_eq!(walk.saved.history.timeline().later(), [2, 3]);
+    walk.step(true);
+    walk.step(true);
+    assert_eq!(walk.saved.state, walk.past[&3]);
+    assert_eq!(walk.saved.history.timeline().earlier(), [2, 0]);
 }
 
 #[test]
@@ -357,7 +394,7 @@ fn a_purge_keeps_the_way_back_from_an_undo_whose_entry_it_drops() {
 
 #[test]
 fn of_too_many_changes_the_newest_are_remembered_and_read_back() {
-    let unlimited = HistoryLimits { entries: usize::MAX, bytes: usize::MAX };
+    let unlimited = HistoryLimits { entries: usize::MAX, bytes: usize::MAX, keeps_last_change: true };
     let mut walk = Walk::new(0, unlimited, 1);
     walk.learn();
     // Far more entries than anybody makes, all of the same class set.

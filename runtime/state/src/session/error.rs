@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use crate::label::MAX_TEXT;
+use crate::sentence::counted;
 use crate::state::MAX_SHOTS;
 use orco_core::align::AlignError;
 
@@ -96,7 +97,10 @@ pub enum LearnError {
         label: String,
     },
     /// There are fewer free pseudo-targets than new classes.
-    #[error("{wanted} new classes need as many free targets, but only {free} are left")]
+    #[error(
+        "no room for {}: of the targets that the bundle keeps for new classes, only {free} are left",
+        counted(*wanted, "new class")
+    )]
     NoFreeTargets {
         /// New classes.
         wanted: usize,
