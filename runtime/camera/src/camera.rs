@@ -278,9 +278,14 @@ fn read(
     shared.state().status.opened += 1;
     // The log has said that it is not there.
     let was_away = matches!(shared.state().status.phase, CameraPhase::Away { .. });
-    log::log!(if was_away { log::Level::Warn } else { log::Level::Info }, "camera: {source} is open");
+    let mut is_told = false;
     while !shared.stop.is_set() {
-        if let Some(picture) = pictures.next_picture()? {
+        let picture = pictures.next_picture()?;
+        // A pipeline of GStreamer's only now: it starts without its camera, too.
+        if !std::mem::replace(&mut is_told, true) {
+            log::log!(if was_away { log::Level::Warn } else { log::Level::Info }, "camera: {source} is open");
+        }
+        if let Some(picture) = picture {
             shared.put(picture);
             if pictures.gives_each_picture_once() {
                 shared.wait_until_done();
@@ -391,6 +396,53 @@ mod tests {
             assert!((tries..=tries + 1).contains(&now), "all its pictures are unreadable: {now} after {tries}");
             tries = now;
         }
+    }
+
+    /// Keeps what is logged.
+    struct KeptLog;
+
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    impl log::Log for KeptLog {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            lock(&LOGGED).push(record.args().to_string());
+        }
+
+        fn flush(&self) {}
+    }
+
+    /// A pipeline that starts, and ends without a picture.
+    struct MuteSource;
+
+    impl OpenSource for MuteSource {
+        fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
+            Err(CameraError::Pipeline("no camera".into()))
+        }
+    }
+
+    fn open_mute<'a>(_: &CameraSource, _: &Stop, _: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
+        Ok(Box::new(MuteSource))
+    }
+
+    #[test]
+    fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open() {
+        let _ = log::set_logger(&KeptLog);
+        log::set_max_level(log::LevelFilter::Info);
+        let source = CameraSource::Folder("mute".into());
+        let shown = source.to_string();
+        let camera = Camera::open_by(source, open_mute).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while !matches!(camera.status().phase, CameraPhase::Away { tries: 2.., .. }) {
+            assert!(Instant::now() < end, "{camera:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let logged = lock(&LOGGED);
+        let said: Vec<&String> = logged.iter().filter(|line| line.contains(&shown)).collect();
+        assert!(said.len() >= 2 && said.iter().all(|line| line.contains("is not there")), "{said:?}");
     }
 
     #[test]
