@@ -248,9 +248,11 @@ fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader
     let mut pause = FIRST_PAUSE;
     let mut tries = 0;
     let mut known = KnownFiles::default();
+    // Why it is not there, as the log has said last.
+    let mut said = String::new();
     while !shared.stop.is_set() {
         shared.state().begin_opening();
-        let error = match catch_panic(|| read(source, open, shared, &mut known)) {
+        let error = match catch_panic(|| read(source, open, shared, &mut known, &mut said)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(why) => CameraError::BrokeOff(why),
@@ -260,30 +262,36 @@ fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader
         }
         tries += 1;
         let reason = without_passwords(&error.to_string());
-        log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
+        // Once is enough, as long as nothing else is to be said: it may be away for months.
+        if reason != said {
+            log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
+            said.clone_from(&reason);
+        }
         shared.enter(CameraPhase::Away { reason, tries });
         shared.stop.wait(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
-/// Reads a camera until it fails; returns once it is told to stop.
+/// Reads a camera until it fails; returns once it is told to stop. Where it works again, nothing is `said` any more.
 fn read(
     source: &CameraSource,
     open: OpenFunction,
     shared: &SharedReader,
     known: &mut KnownFiles,
+    said: &mut String,
 ) -> Result<(), CameraError> {
     let mut pictures = open(source, &shared.stop, known)?;
     shared.state().status.opened += 1;
-    // The log has said that it is not there.
-    let was_away = matches!(shared.state().status.phase, CameraPhase::Away { .. });
     let mut is_told = false;
     while !shared.stop.is_set() {
         let picture = pictures.next_picture()?;
         // A pipeline of GStreamer's only now: it starts without its camera, too.
         if !std::mem::replace(&mut is_told, true) {
-            log::log!(if was_away { log::Level::Warn } else { log::Level::Info }, "camera: {source} is open");
+            // As loud as the log has said that it is not there.
+            let level = if said.is_empty() { log::Level::Info } else { log::Level::Warn };
+            log::log!(level, "camera: {source} is open");
+            said.clear();
         }
         if let Some(picture) = picture {
             shared.put(picture);
@@ -429,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open() {
+    fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open_and_its_reason_is_said_once() {
         let _ = log::set_logger(&KeptLog);
         log::set_max_level(log::LevelFilter::Info);
         let source = CameraSource::Folder("mute".into());
@@ -442,7 +450,7 @@ mod tests {
         }
         let logged = lock(&LOGGED);
         let said: Vec<&String> = logged.iter().filter(|line| line.contains(&shown)).collect();
-        assert!(said.len() >= 2 && said.iter().all(|line| line.contains("is not there")), "{said:?}");
+        assert!(said.len() == 1 && said[0].contains("is not there"), "{said:?}");
     }
 
     #[test]
