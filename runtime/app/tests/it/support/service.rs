@@ -37,6 +37,7 @@ impl Service {
     }
 
     /// Runs a command that serves at an address, whatever becomes of what it prints.
+    #[cfg(target_os = "linux")]
     pub fn listening(mut command: Command, address: &str) -> Self {
         let process = command.spawn().unwrap();
         let mut service = Self { url: format!("http://{address}"), process: Some(process) };
