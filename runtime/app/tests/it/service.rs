@@ -83,6 +83,19 @@ fn the_log_says_that_something_works_again_where_it_said_that_it_broke() {
     said("the state can be used again");
 }
 
+/// As where a file of containers hands on what nobody has set.
+#[test]
+fn the_log_says_what_breaks_where_its_level_is_set_to_nothing() {
+    let folder = TempDir::new().unwrap();
+    let [state, camera, log] = ["state", "camera", "log"].map(|name| folder.path().join(name));
+    let source = format!("folder:{}", camera.display());
+    let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", &source];
+    let mut command = orco(&shipped(), &state, &arguments);
+    command.env("RUST_LOG", "").stderr(File::create(&log).unwrap());
+    let _service = Service::of(command);
+    until("it says so", || fs::read_to_string(&log).unwrap().contains("is not there, trying again"));
+}
+
 #[test]
 fn hostile_clients_keep_nobody_else_waiting() {
     let mut trial = orco_trials::trial!(9, "hostile connections");
