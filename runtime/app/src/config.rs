@@ -196,9 +196,14 @@ impl SettingsFile {
     pub fn find(command: &Command, named: Option<&Path>) -> Result<Option<Self>> {
         match named {
             Some(path) => Self::read(command, path).map(Some),
-            None if Path::new(PLACE).exists() => Self::read(command, Path::new(PLACE)).map(Some),
-            None => Ok(None),
+            None => Self::read_if_there(command, Path::new(PLACE)),
         }
+    }
+
+    /// Reads a file unless there is none. One that this user cannot look at, as in a folder that is root's alone, may be
+    /// there: without it, another state would be taken for the device's.
+    fn read_if_there(command: &Command, path: &Path) -> Result<Option<Self>> {
+        if files::is_absent(path) { Ok(None) } else { Self::read(command, path).map(Some) }
     }
 
     fn read(command: &Command, path: &Path) -> Result<Self> {
@@ -326,6 +331,18 @@ mod tests {
         let subcommands = command.get_subcommands().zip(other.get_subcommands());
         changed.extend(subcommands.flat_map(|(subcommand, other)| changed_defaults(subcommand, other)));
         changed
+    }
+
+    #[test]
+    fn a_file_that_nobody_can_look_at_is_not_taken_for_none() {
+        let (plain, folder) = (crate::Cli::command(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("orco.toml");
+        assert!(File::read_if_there(&plain, &path).unwrap().is_none());
+        std::fs::write(&path, "engine = \"rten\"\n").unwrap();
+        assert!(File::read_if_there(&plain, &path).unwrap().is_some());
+        // Root may look into every folder, but into no file.
+        let refused = File::read_if_there(&plain, &path.join("orco.toml")).err().unwrap().to_string();
+        assert!(refused.starts_with("cannot read the settings in "), "{refused}");
     }
 
     #[test]

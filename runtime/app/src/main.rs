@@ -121,10 +121,7 @@ fn main() -> ExitCode {
     if telemetry::turn_off().is_err() {
         restart_with_variable(telemetry::VARIABLE, "1");
     }
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
-        .format_target(false)
-        .format_timestamp(None)
-        .init();
+    start_log();
     let plain = Cli::command();
     let first = matches_of(without_empty_variables(plain.clone()));
     let named = first.get_one::<PathBuf>("config").map(PathBuf::as_path);
@@ -151,6 +148,17 @@ fn main() -> ExitCode {
     let definition = Definition { plain: &plain, file: file.as_ref(), matches: &matches };
     let done = run(&cli.command, options, &output, &definition);
     output.finish(done)
+}
+
+/// Starts the log, which says what breaks unless `RUST_LOG` asks for more or less. Set to nothing, that counts as not set,
+/// as every other variable does.
+fn start_log() {
+    const LEVELS: &str = "warn,ort=error";
+    let mut log = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LEVELS));
+    if std::env::var_os(env_logger::DEFAULT_FILTER_ENV).is_some_and(|set| set.is_empty()) {
+        log.parse_filters(LEVELS);
+    }
+    log.format_target(false).format_timestamp(None).init();
 }
 
 /// What the command line and the environment say; ends the program where that is wrong.

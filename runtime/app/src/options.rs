@@ -179,11 +179,15 @@ impl Options {
     }
 
     /// Refuses a destination in the bundle's folder or in the folder of the device's states, whatever bundle they
-    /// belong to, and the file of the result as JSON, which would replace what is written there.
+    /// belong to, the file of the result as JSON, which would replace what is written there, and `-`.
     ///
     /// # Errors
     /// If the destination is one of these.
     pub fn check_destination(&self, path: &Path) -> Result<()> {
+        // Who pipes a backup on would keep a sentence for it.
+        if path == Path::new("-") {
+            bail!("cannot write -: standard output is for --json alone; name a file");
+        }
         self.check_report(path)?;
         match &self.json {
             Some(report) if destination::is_same_file(path, report) => {

@@ -270,8 +270,14 @@ fn own_certificate(folder: &Path, name: &str, addresses: &OwnAddresses) -> Resul
     let mut names = vec![name.to_owned(), "localhost".to_owned()];
     let needed = names.len() + addresses.needed;
     names.extend(addresses.all.iter().map(IpAddr::to_string));
-    if !is_usable(&tls) || !holds_for(&tls.certificate, &names[..needed]) {
-        make_certificate(&tls, names, OffsetDateTime::now_utc())?;
+    if (!is_usable(&tls) || !holds_for(&tls.certificate, &names[..needed]))
+        && let Err(error) = make_certificate(&tls, names, OffsetDateTime::now_utc())
+    {
+        // On a full disk, one that ends soon, or is for other addresses, is better than none.
+        if tls.check().is_err() {
+            return Err(error);
+        }
+        log::warn!("{error:#}; phones get the certificate that is there");
     }
     Ok(tls)
 }

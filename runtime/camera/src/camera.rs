@@ -248,9 +248,11 @@ fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader
     let mut pause = FIRST_PAUSE;
     let mut tries = 0;
     let mut known = KnownFiles::default();
+    // Why it is not there, as the log has said last.
+    let mut said = String::new();
     while !shared.stop.is_set() {
         shared.state().begin_opening();
-        let error = match catch_panic(|| read(source, open, shared, &mut known)) {
+        let error = match catch_panic(|| read(source, open, shared, &mut known, &mut said)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(why) => CameraError::BrokeOff(why),
@@ -260,27 +262,38 @@ fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader
         }
         tries += 1;
         let reason = without_passwords(&error.to_string());
-        log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
+        // Once is enough, as long as nothing else is to be said: it may be away for months.
+        if reason != said {
+            log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
+            said.clone_from(&reason);
+        }
         shared.enter(CameraPhase::Away { reason, tries });
         shared.stop.wait(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
-/// Reads a camera until it fails; returns once it is told to stop.
+/// Reads a camera until it fails; returns once it is told to stop. Where it works again, nothing is `said` any more.
 fn read(
     source: &CameraSource,
     open: OpenFunction,
     shared: &SharedReader,
     known: &mut KnownFiles,
+    said: &mut String,
 ) -> Result<(), CameraError> {
     let mut pictures = open(source, &shared.stop, known)?;
     shared.state().status.opened += 1;
-    // The log has said that it is not there.
-    let was_away = matches!(shared.state().status.phase, CameraPhase::Away { .. });
-    log::log!(if was_away { log::Level::Warn } else { log::Level::Info }, "camera: {source} is open");
+    let mut is_told = false;
     while !shared.stop.is_set() {
-        if let Some(picture) = pictures.next_picture()? {
+        let picture = pictures.next_picture()?;
+        // A pipeline of GStreamer's only now: it starts without its camera, too.
+        if !std::mem::replace(&mut is_told, true) {
+            // As loud as the log has said that it is not there.
+            let level = if said.is_empty() { log::Level::Info } else { log::Level::Warn };
+            log::log!(level, "camera: {source} is open");
+            said.clear();
+        }
+        if let Some(picture) = picture {
             shared.put(picture);
             if pictures.gives_each_picture_once() {
                 shared.wait_until_done();
@@ -391,6 +404,53 @@ mod tests {
             assert!((tries..=tries + 1).contains(&now), "all its pictures are unreadable: {now} after {tries}");
             tries = now;
         }
+    }
+
+    /// Keeps what is logged.
+    struct KeptLog;
+
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    impl log::Log for KeptLog {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            lock(&LOGGED).push(record.args().to_string());
+        }
+
+        fn flush(&self) {}
+    }
+
+    /// A pipeline that starts, and ends without a picture.
+    struct MuteSource;
+
+    impl OpenSource for MuteSource {
+        fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
+            Err(CameraError::Pipeline("no camera".into()))
+        }
+    }
+
+    fn open_mute<'a>(_: &CameraSource, _: &Stop, _: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
+        Ok(Box::new(MuteSource))
+    }
+
+    #[test]
+    fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open_and_its_reason_is_said_once() {
+        let _ = log::set_logger(&KeptLog);
+        log::set_max_level(log::LevelFilter::Info);
+        let source = CameraSource::Folder("mute".into());
+        let shown = source.to_string();
+        let camera = Camera::open_by(source, open_mute).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while !matches!(camera.status().phase, CameraPhase::Away { tries: 2.., .. }) {
+            assert!(Instant::now() < end, "{camera:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let logged = lock(&LOGGED);
+        let said: Vec<&String> = logged.iter().filter(|line| line.contains(&shown)).collect();
+        assert!(said.len() == 1 && said[0].contains("is not there"), "{said:?}");
     }
 
     #[test]

@@ -53,12 +53,18 @@ fn complete_pipeline(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
+/// GStreamer's program with a pipeline. It speaks English whatever the machine's language: [`listen`] knows its errors by
+/// their first word.
+fn command_for(words: Vec<String>) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("-q").args(complete_pipeline(words)).env("LANGUAGE", "C");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 impl GstreamerSource {
     pub fn open(words: Vec<String>, stop: &Stop) -> Result<Self, CameraError> {
-        let mut command = Command::new(PROGRAM);
-        command.arg("-q").args(complete_pipeline(words));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| match error.kind() {
+        let child = command_for(words).spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CameraError::NoGstreamer,
             _ => error.into(),
         })?;
@@ -180,6 +186,13 @@ mod tests {
         }
         assert!(parse_pipeline("videotestsrc ! 'open").is_err());
         assert_eq!(pipeline_for_url("rtsp://door/1 2"), ["uridecodebin", "uri=rtsp://door/1 2"]);
+    }
+
+    #[test]
+    fn gstreamer_speaks_english_on_a_german_machine() {
+        // With it, gettext translates nothing, whatever LANG and LC_ALL say.
+        let command = command_for(vec!["videotestsrc".into()]);
+        assert!(command.get_envs().any(|(name, value)| name == "LANGUAGE" && value == Some(std::ffi::OsStr::new("C"))));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SceneWatch, ViewError,
-    Viewfinder,
+    Background, BackgroundVersion, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region,
+    SceneWatch, ViewError, Viewfinder,
 };
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
@@ -28,6 +28,8 @@ pub const VIEWS: usize = 3;
 pub const WORKING_MEMORY: u64 = 12 << 20;
 /// How often the place, which follows the light, is kept anew at the most: flash is spared.
 const KEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
+/// How often it is looked at the most whether another program has kept or forgotten the place.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The empty place, shared by the camera's thread and those that serve.
 #[derive(Clone)]
@@ -47,6 +49,9 @@ struct SharedScene {
 struct WatchedPlace {
     watch: Option<SceneWatch>,
     saved: Duration,
+    /// The file that has it, and when that was looked at.
+    version: Option<BackgroundVersion>,
+    looked: Duration,
 }
 
 /// What is told of the place.
@@ -120,18 +125,7 @@ impl CameraScene {
     /// The one that is kept beside a state. One that cannot be read is told, and does without.
     pub fn of(store: &Store) -> Self {
         let kept = KeptBackground::of(store.folder());
-        let (mut watched, mut status) = (WatchedPlace::default(), SceneStatus::default());
-        match kept.read() {
-            Ok(background) => {
-                status.frame = background.as_ref().map(Background::frame_size);
-                watched.watch = background.map(SceneWatch::new);
-            }
-            Err(error) => {
-                let problem = with_causes(&error);
-                log::warn!("{problem}");
-                status.problem = Some(problem);
-            }
-        }
+        let (watched, status) = read_place(&kept);
         let (watched, status) = (Mutex::new(watched), Mutex::new(status));
         Self(Arc::new(SharedScene { kept, started: Instant::now(), watched, status }))
     }
@@ -159,6 +153,26 @@ impl CameraScene {
         if self.is_shown() { WORKING_MEMORY } else { 0 }
     }
 
+    /// Takes up what another program, such as `orco scene`, has made of the place that is kept.
+    pub fn take_up_changes(&self) {
+        self.take_up_changes_at(self.0.started.elapsed());
+    }
+
+    /// As [`CameraScene::take_up_changes`], so long after the start.
+    fn take_up_changes_at(&self, now: Duration) {
+        let mut watched = self.watched();
+        if now.saturating_sub(watched.looked) < LOOK_EVERY {
+            return;
+        }
+        watched.looked = now;
+        // What is in a folder that is away may come back.
+        if self.0.kept.version().is_ok_and(|version| version != watched.version) {
+            let (place, status) = read_place(&self.0.kept);
+            *watched = WatchedPlace { saved: now, looked: now, ..place };
+            *self.lock_status() = status;
+        }
+    }
+
     /// Learns the place from views of it, and keeps it.
     ///
     /// # Errors
@@ -169,7 +183,8 @@ impl CameraScene {
         let mut watched = self.watched();
         self.0.kept.keep(&background).map_err(|error| Refusal::storage(&error))?;
         *self.lock_status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
-        *watched = WatchedPlace { watch: Some(SceneWatch::new(background)), saved: self.0.started.elapsed() };
+        let (now, version) = (self.0.started.elapsed(), self.0.kept.version().ok().flatten());
+        *watched = WatchedPlace { watch: Some(SceneWatch::new(background)), saved: now, version, looked: now };
         Ok(())
     }
 
@@ -222,18 +237,22 @@ impl CameraScene {
             (status.is_moved, status.problem) = (is_moved, problem);
         }
         if is_usable && watched.mark_saved_if_due(now) {
-            self.keep(&watched);
+            self.keep(&mut watched);
         }
         foregrounds
     }
 
     /// Keeps the place as it is by now, unless it looks as what is kept: flash is spared.
-    fn keep(&self, watched: &WatchedPlace) {
+    fn keep(&self, watched: &mut WatchedPlace) {
         let Some(watch) = &watched.watch else { return };
         // What cannot be read is replaced.
         let is_kept = self.0.kept.read().ok().flatten().is_some_and(|kept| kept.looks_like(watch.background()));
-        if !is_kept && let Err(error) = self.0.kept.keep(watch.background()) {
-            log::warn!("{}", with_causes(&error));
+        if is_kept {
+            return;
+        }
+        match self.0.kept.keep(watch.background()) {
+            Ok(()) => watched.version = self.0.kept.version().ok().flatten(),
+            Err(error) => log::warn!("{}", with_causes(&error)),
         }
     }
 
@@ -272,6 +291,25 @@ impl CameraScene {
             other => Refusal::new(ErrorCode::RegionTooSmall, format!("no shot can be taken: {other}")),
         })
     }
+}
+
+/// The place that is kept, and what is told of it. One that cannot be read is told, and does without.
+fn read_place(kept: &KeptBackground) -> (WatchedPlace, SceneStatus) {
+    // Looked at first: what another program keeps meanwhile is read again.
+    let version = kept.version().ok().flatten();
+    let (mut watched, mut status) = (WatchedPlace { version, ..WatchedPlace::default() }, SceneStatus::default());
+    match kept.read() {
+        Ok(background) => {
+            status.frame = background.as_ref().map(Background::frame_size);
+            watched.watch = background.map(SceneWatch::new);
+        }
+        Err(error) => {
+            let problem = with_causes(&error);
+            log::warn!("{problem}");
+            status.problem = Some(problem);
+        }
+    }
+    (watched, status)
 }
 
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
@@ -385,6 +423,30 @@ mod tests {
         assert!(kept() == learned, "it is not time");
         assert!(scene.compare_at(&brighter, &[], later(2)).is_some());
         assert!(kept() != learned, "the light has changed");
+    }
+
+    #[test]
+    fn a_place_that_another_program_keeps_or_forgets_is_taken_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let [state, away] = ["state", "away"].map(|name| folder.path().join(name));
+        let (scene, kept) = (CameraScene::of(&Store::new(&state)), KeptBackground::of(&state));
+        let keep = || kept.keep(&Background::learn(&[frame(320, 240)]).unwrap()).unwrap();
+        let look = |times: u32| {
+            scene.take_up_changes_at(times * LOOK_EVERY);
+            scene.status().frame
+        };
+        assert_eq!(look(1), None);
+        keep();
+        assert_eq!(look(2), Some([320, 240]));
+        scene.learn(&[frame(640, 360)]).unwrap();
+        assert_eq!(look(3), Some([640, 360]), "it is the service's own");
+        keep();
+        assert_eq!(look(4), Some([320, 240]));
+        std::fs::rename(&state, &away).unwrap();
+        assert_eq!(look(5), Some([320, 240]), "the folder may come back");
+        std::fs::rename(&away, &state).unwrap();
+        assert!(kept.forget().unwrap());
+        assert_eq!(look(6), None);
     }
 
     #[test]

@@ -174,8 +174,12 @@ fn unwritable(folder: &Path) -> Option<String> {
     if facts.as_ref().is_some_and(|facts| facts.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         return Some(format!("nothing can be learned: {shown} is on a disk that is read-only"));
     }
-    if facts.is_some_and(|facts| facts.f_blocks > 0 && facts.f_bavail == 0) {
+    if facts.as_ref().is_some_and(|facts| facts.f_blocks > 0 && facts.f_bavail == 0) {
         return Some(format!("nothing can be learned: the disk of {shown} is full"));
+    }
+    // File systems without a number of files to come give 0 for both.
+    if facts.is_some_and(|facts| facts.f_files > 0 && facts.f_favail == 0) {
+        return Some(format!("nothing can be learned: the disk of {shown} takes no more files"));
     }
     let error = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
     Some(format!("nothing can be learned: {shown} cannot be written: {error}"))

@@ -385,6 +385,7 @@ impl LiveWorker {
     /// Takes up what is known now. Frames that were answered by older knowledge count no more, and a class that is gone
     /// is not shown any more, though no frame may come.
     fn take_up_changes(&mut self) {
+        self.shared.scene.take_up_changes();
         let knowledge = self.answers.knowledge();
         if !Arc::ptr_eq(&knowledge, &self.knowledge) {
             self.knowledge = knowledge;

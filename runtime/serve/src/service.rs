@@ -6,10 +6,12 @@ use std::thread::JoinHandle;
 
 use orco_camera::{Camera, CameraSource};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::image;
 use orco_runtime::learner::{AlignmentTime, KeptScope, Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::state::sufficiency::LearningCurve;
 use orco_runtime::store::Store;
+use orco_runtime::store::kept_pictures::{self, KeptPictures};
 use orco_runtime::thumbnails::Thumbnails;
 
 use crate::admission::{self, Admission};
@@ -81,6 +83,8 @@ pub struct Service {
     pub inbox: Inbox,
     /// Small pictures of learned shots.
     pub thumbnails: Thumbnails,
+    /// Pictures of shots that are shown where there is no thumbnail, unless small pictures are not to be kept.
+    kept_pictures: Option<KeptPictures>,
     /// The empty place in front of the camera of its own.
     pub scene: CameraScene,
     /// The regions of its frames.
@@ -133,6 +137,7 @@ impl Service {
         let pending_shots = PendingShots::new(metrics.clone());
         let inbox = Inbox::new(&bundle.base_model, retention.frames, events.clone());
         let thumbnails = Thumbnails::of(&store);
+        let kept_pictures = retention.thumbnails.then(|| store.pictures(&bundle.digest));
         let (scene, regions) = (CameraScene::of(&store), CameraRegions::of(&store));
         let manifest = bundle.manifest.clone();
         let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
@@ -162,6 +167,7 @@ impl Service {
             pending_shots,
             inbox,
             thumbnails,
+            kept_pictures,
             scene,
             regions,
             transfer,
@@ -183,6 +189,29 @@ impl Service {
     /// How the bundle's errors fall with shots; measured when it is first asked for.
     pub fn learning_curve(&self) -> Option<&LearningCurve> {
         self.curve.as_ref()
+    }
+
+    /// A small JPEG of a stored shot: its thumbnail, else of the picture that was kept of it, as where `orco upgrade` or
+    /// `orco learn` learned it.
+    pub fn picture_of_shot(&self, exemplar: &[u8; 32]) -> Option<Vec<u8>> {
+        self.thumbnails.read(exemplar).or_else(|| {
+            let kept = self.kept_pictures.as_ref()?.read(exemplar).ok()?;
+            Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, shots::THUMBNAIL))
+        })
+    }
+
+    /// Whether a stored shot has a [small picture](Service::picture_of_shot).
+    pub fn has_picture_of_shot(&self, exemplar: &[u8; 32]) -> bool {
+        let is_kept = |kept: &KeptPictures| kept.path(exemplar).is_file();
+        self.thumbnails.has(exemplar) || self.kept_pictures.as_ref().is_some_and(is_kept)
+    }
+
+    /// The stored shots that have a [small picture](Service::picture_of_shot).
+    pub fn pictured_shots(&self) -> BTreeSet<[u8; 32]> {
+        let mut pictured = self.thumbnails.all();
+        let kept = self.kept_pictures.iter().filter_map(|kept| kept.exemplars().ok());
+        pictured.extend(kept.flatten());
+        pictured
     }
 
     /// Looks at a camera of its own from now on; one that is not there is tried again and again. A second camera is not

@@ -22,7 +22,7 @@ use crate::prediction::ShotFeatures;
 /// Most shots that are held, of all labels together.
 const MAX_SHOTS: usize = 256;
 /// Width and height of a thumbnail at most, in pixels.
-const THUMBNAIL: u32 = 160;
+pub(crate) const THUMBNAIL: u32 = 160;
 
 /// A shot that is held.
 #[derive(Clone, Debug)]

@@ -81,7 +81,7 @@ impl Sightings {
     /// Keeps them in a folder from now on, which is made if it is not there. A second folder is not taken.
     ///
     /// # Errors
-    /// [`ServeError::Sightings`] if it cannot be read or written, or holds other files and no sightings.
+    /// [`ServeError::Sightings`] if it cannot be read or made, or holds other files and no sightings.
     pub(crate) fn open(&self, folder: &Path) -> Result<(), ServeError> {
         let _ = self.0.set(Mutex::new(SightingStore::open(folder, Timestamp::now())?));
         Ok(())

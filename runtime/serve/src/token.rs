@@ -24,8 +24,13 @@ impl Token {
     /// # Errors
     /// [`ServeError`] if the file cannot be read or made, is open to others, or holds no token.
     pub fn read_or_make(path: &Path) -> Result<Self, ServeError> {
+        // One that is there is only read: its folder may be another user's, its disk full or read-only.
+        if !files::is_absent(path) {
+            return Self::read(path);
+        }
         let failed = |source| ServeError::Token { path: path.into(), source };
         match Self::make(path) {
+            // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::read(path),
             made => made.map_err(failed),
         }
@@ -51,9 +56,7 @@ impl Token {
     }
 
     fn make(path: &Path) -> io::Result<Self> {
-        if files::is_absent(path) {
-            files::check_own_folder(path.parent().unwrap_or(path))?;
-        }
+        files::check_own_folder(path.parent().unwrap_or(path))?;
         let mut bytes = [0; DIGITS / 2];
         getrandom::fill(&mut bytes)?;
         let token = hexadecimal(&bytes);

@@ -1,7 +1,9 @@
 //! A background in a file of its own beside a device's state.
 
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use orco_state::codec::{self, DecodeError, FileKind};
 use serde::{Deserialize, Serialize};
@@ -48,6 +50,14 @@ pub struct KeptBackground {
     path: PathBuf,
 }
 
+/// Which file holds a background: another one once it was kept again, by whatever program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackgroundVersion {
+    /// None where the system has no numbers for files.
+    inode: Option<u64>,
+    modified: SystemTime,
+}
+
 /// What the file holds: numbers of a fixed size, little endian, in the order of the pixels.
 #[derive(Serialize, Deserialize)]
 struct StoredBackground {
@@ -83,6 +93,20 @@ impl KeptBackground {
         }
     }
 
+    /// Which file holds it now; `None` if none is kept.
+    ///
+    /// # Errors
+    /// If the system does not tell, or the state's folder is not there: it may come back.
+    pub fn version(&self) -> io::Result<Option<BackgroundVersion>> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(facts) => Ok(Some(BackgroundVersion { inode: inode(&facts), modified: facts.modified()? })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.parent().is_some_and(Path::is_dir) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Keeps a background in the place of an earlier one; the folder is made if it is not there.
     ///
     /// # Errors
@@ -102,6 +126,16 @@ impl KeptBackground {
     fn failed(&self, source: io::Error) -> BackgroundFileError {
         BackgroundFileError::File { path: self.path.clone(), source }
     }
+}
+
+#[cfg(unix)]
+fn inode(facts: &Metadata) -> Option<u64> {
+    Some(std::os::unix::fs::MetadataExt::ino(facts))
+}
+
+#[cfg(not(unix))]
+fn inode(_: &Metadata) -> Option<u64> {
+    None
 }
 
 impl Background {

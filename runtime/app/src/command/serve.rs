@@ -94,7 +94,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let _announcement = match &phone {
         Some(phone) => invite(output, phone, server.address().port())?,
         None => {
-            say!(output, "open {url} in a browser; Ctrl-C ends it")?;
+            tell(output, || say!(output, "open {url} in a browser; Ctrl-C ends it"));
             None
         }
     };
@@ -148,16 +148,23 @@ fn takes_colours() -> bool {
     env::var_os("TERM").is_none_or(|name| name != "dumb") && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }
 
+/// Says where the service is. Where that cannot be written, as into a log on a full disk, it serves all the same.
+fn tell(output: &Output, say: impl FnOnce() -> Result<()>) {
+    if let Err(error) = say() {
+        output.warn(format_args!("{error:#}"));
+    }
+}
+
 /// Shows phones the way. The network's knowing the machine's name ends with what is returned.
 fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Announcement>> {
     let is_terminal = io::stdout().is_terminal();
     // systemd says so where the output goes into its journal.
     let is_logged = !is_terminal && env::var_os("JOURNAL_STREAM").is_some();
     if is_logged {
-        say!(output, "{}", phone.write_invitation(port)?)?;
+        tell(output, || say!(output, "{}", phone.write_invitation(port)?));
     } else {
-        output.drawing(&phone.square(port, is_terminal && takes_colours())?)?;
-        say!(output, "{}", phone.directions(port))?;
+        let square = phone.square(port, is_terminal && takes_colours())?;
+        tell(output, || output.drawing(&square).and_then(|()| say!(output, "{}", phone.directions(port))));
     }
     Ok(match phone.announce(port) {
         Ok(announcement) => Some(announcement),

@@ -134,6 +134,23 @@ pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
     format!("{} cannot be written{text}", folder.display())
 }
 
+/// The innermost part of a path that is there; of a relative one at last the folder in which this runs.
+fn existing(path: &Path) -> Option<&Path> {
+    let mut parts = path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part });
+    parts.find(|part| part.exists())
+}
+
+/// Why this user cannot make a file or folder that is not there, as the end of a sentence; none if that works.
+#[cfg(feature = "serve")]
+pub(super) fn why_not_made(path: &Path) -> Option<String> {
+    let above = existing(path)?;
+    let error = try_write(above).err()?;
+    Some(match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("this user has no right to write {}", above.display()),
+        _ => format!("{}: {error}", above.display()),
+    })
+}
+
 /// Whether a folder that is not there can be made.
 fn missing_folder(folder: &Path, findings: &mut Findings) {
     let shown = folder.display();
@@ -141,8 +158,7 @@ fn missing_folder(folder: &Path, findings: &mut Findings) {
         // Root looks after other users' services.
         return findings.note(STATE, format!("{shown} is not there, and root does not make it: {error}"));
     }
-    let above = folder.ancestors().skip(1).find(|folder| folder.exists());
-    let Some((above, error)) = above.and_then(|above| Some((above, try_write(above).err()?))) else {
+    let Some((above, error)) = existing(folder).and_then(|above| Some((above, try_write(above).err()?))) else {
         return findings.good(STATE, format!("{shown} is made with the first change"));
     };
     let text = match error.kind() {
@@ -209,7 +225,7 @@ fn lock(folder: &Path, findings: &mut Findings) {
 /// How much room is left.
 fn room(folder: &Path, findings: &mut Findings) {
     #[cfg(unix)]
-    if let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) {
+    if let Some(disk) = existing(folder).and_then(|there| rustix::fs::statvfs(there).ok()) {
         let free = disk.f_bavail * disk.f_frsize;
         if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             findings.wrong("disk", format!("the disk of {} is read-only; mount it to be written", folder.display()));

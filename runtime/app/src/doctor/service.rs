@@ -43,7 +43,13 @@ pub fn token(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Find
                     SUBJECT,
                     format!("{} cannot be made: there is no folder {}; make it", path.display(), folder.display()),
                 ),
-                None => findings.note(SUBJECT, format!("{} is made when the service starts", path.display())),
+                None => match files::why_not_made(&path) {
+                    Some(why) => findings.wrong(
+                        SUBJECT,
+                        format!("{} cannot be made: {why}; name another with --token-file FILE", path.display()),
+                    ),
+                    None => findings.note(SUBJECT, format!("{} is made when the service starts", path.display())),
+                },
             }
         }
         Some(path) => match Token::read(&path) {
@@ -97,7 +103,12 @@ pub fn certificate(arguments: &ServeOptions, phone: Option<&Path>, findings: &mu
 /// Whether the camera that is named is there. One of the network is not tried: it may let in a single caller.
 pub fn camera(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "camera";
-    let Some(source) = &arguments.camera else { return };
+    let Some(source) = &arguments.camera else {
+        if arguments.rules.is_some() || arguments.sightings.is_some() {
+            findings.note(SUBJECT, "none: no rule acts and nothing is seen; name one with --camera SOURCE");
+        }
+        return;
+    };
     let mut wrong = |text| findings.wrong(SUBJECT, format!("{source} {text}"));
     match source {
         CameraSource::V4l2(device) if !device.exists() => {
@@ -141,7 +152,12 @@ pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
     let Some(folder) = &arguments.sightings else { return };
     let shown = folder.display();
     if !folder.exists() {
-        return findings.note(SUBJECT, format!("{shown} is made when the service starts"));
+        return match files::why_not_made(folder) {
+            Some(why) => {
+                findings.wrong(SUBJECT, format!("{shown} cannot be made: {why}; name another with --sightings FOLDER"))
+            }
+            None => findings.note(SUBJECT, format!("{shown} is made when the service starts")),
+        };
     }
     match Sightings::check(folder) {
         Ok(()) => match files::try_write(folder) {

@@ -365,6 +365,15 @@ fn a_state_that_cannot_have_a_folder_is_told_in_one_sentence() {
 }
 
 #[test]
+fn a_backup_and_a_pack_go_into_files_and_not_into_one_called_like_standard_output() {
+    let device = Device::new();
+    device.learn(&[("mug", &shots("learn", "mug"))]);
+    for arguments in [&["backup", "-"][..], &["export", "mug", "-o", "-"]] {
+        device.refused(arguments, "cannot write -: standard output is for --json alone");
+    }
+}
+
+#[test]
 fn what_was_done_is_listed_and_can_be_taken_back() {
     let device = Device::new();
     let fresh = device.saved().state;

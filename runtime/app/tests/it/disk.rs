@@ -7,6 +7,7 @@ use std::process::Output;
 use orco_trials::skipped;
 use tempfile::TempDir;
 
+use crate::support::service::Service;
 use crate::support::{self, TmpfsMount, argument, assert_refused, shipped, shots, text};
 
 fn orco(state: &Path, arguments: &[&str]) -> Output {
@@ -67,6 +68,50 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     mounted.remount("remount,rw");
     done(&orco(&state, &["rename", "mug", "beaker"]));
     assert!(listed(&state).contains("beaker"));
+}
+
+/// All that an earlier start has made is there: answering takes no more.
+#[test]
+fn a_service_starts_again_where_its_disk_is_full_or_read_only() {
+    let Some(mounted) = TmpfsMount::new("size=16m") else {
+        return skipped("services on full and read-only disks (mounting needs root)");
+    };
+    let [state, token, sightings] = ["state", "token", "sightings"].map(|name| mounted.path.join(name));
+    let is_live = || {
+        let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0"];
+        let mut command = support::orco(&shipped(), &state, &arguments);
+        command.arg("--token-file").arg(&token).arg("--sightings").arg(&sightings);
+        Service::of(command).ask("GET", "/v2/health/live", "", b"").0 == 200
+    };
+    assert!(is_live());
+    // As where the disk became full within a line.
+    let list = sightings.join("sightings.csv");
+    let whole = fs::read_to_string(&list).unwrap();
+    fs::write(&list, format!("{whole}1800000001-1,2027-01-15T08")).unwrap();
+    mounted.fill();
+    assert!(is_live(), "the disk is full");
+    mounted.remount("remount,ro");
+    assert!(is_live(), "the disk is read-only");
+}
+
+#[test]
+fn a_service_whose_disk_takes_no_more_files_is_not_ready() {
+    let Some(mounted) = TmpfsMount::new("size=64m,nr_inodes=8") else {
+        return skipped("disks without files to come (mounting needs root)");
+    };
+    let serve = || {
+        let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0"];
+        Service::of(support::orco(&shipped(), &mounted.path.join("state"), &arguments))
+    };
+    let ready = |service: &Service| service.ask("GET", "/v2/health/ready", "", b"").0;
+    assert_eq!(ready(&serve()), 200);
+    let count = (0..8).take_while(|number| fs::write(mounted.path.join(number.to_string()), b"").is_ok()).count();
+    assert!(count < 8, "there are inodes left");
+    let service = serve();
+    assert_eq!(ready(&service), 503);
+    let status = service.json("GET", "/api/v1/status", &serde_json::Value::Null);
+    let problem = status["problems"][0].as_str().unwrap();
+    assert!(problem.starts_with("nothing can be learned: ") && problem.ends_with("takes no more files"), "{problem}");
 }
 
 /// A device that classifies, lists and says what it is writes not a byte.

@@ -105,6 +105,18 @@ fn a_state_that_cannot_be_made_is_named_and_nothing_is_left_where_it_can() {
     let state = nothing.join("state");
     assert_finds(&examined(&device, &["--state", state.to_str().unwrap()]), "state", "good", "made with the first");
     assert_eq!(fs::read_dir(&nothing).unwrap().count(), 0);
+    // The same for a state whose path begins where the program runs.
+    for (runs_in, level, said) in [("/proc", "wrong", "cannot be made"), ("/tmp", "good", "made with the first")] {
+        let command = ["doctor", "--listen", "127.0.0.1:0", "--json", "-", "--state", "orco-state-of-no-device"];
+        let output = device.command(&command).current_dir(runs_in).output().unwrap();
+        let found = (output.status.success(), serde_json::from_slice::<Value>(&output.stdout).unwrap());
+        assert_finds(&found, "state", level, said);
+        assert!(found.1.to_string().contains("\"disk\""), "how much room is left: {:#}", found.1);
+    }
+    // Nor are a token and sightings made where nobody can make anything.
+    for (option, subject) in [("--token-file", "token"), ("--sightings", "sightings")] {
+        assert_finds(&examined(&device, &[option, "/proc/orco"]), subject, "wrong", "/proc/orco cannot be made");
+    }
 }
 
 #[test]
@@ -211,6 +223,8 @@ fn what_the_settings_of_the_service_name_is_looked_at() {
         (["--camera", &camera("good.toml")], "camera", "wrong", "is no folder"),
         (["--camera", &camera("fresh")], "camera", "good", "is there"),
         (["--camera", "http://door3/stream"], "camera", "note", "not tried"),
+        (["--rules", &path("good.toml")], "camera", "note", "none: no rule acts"),
+        (["--sightings", &path("fresh")], "camera", "note", "nothing is seen"),
     ] {
         assert_finds(&examined(&device, &arguments), subject, level, said);
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::image_rs::{Rgb, RgbImage};
 use orco_runtime::state::history::ChangeKind;
+use serde_json::Value;
 
+use crate::support::service::Service;
 use crate::support::{self, Device, argument, assert_refused, copy_folder, shots, text, workspace};
 
 fn everyday() -> PathBuf {
@@ -45,6 +47,38 @@ fn accuracy(device: &Device, label: &str, shown: &str) -> usize {
     let arguments: Vec<&str> = std::iter::once("classify").chain(pictures.iter().map(String::as_str)).collect();
     let answers = device.json(&arguments);
     answers["images"].as_array().unwrap().iter().filter(|image| image["matches"][0]["label"] == label).count()
+}
+
+#[test]
+fn the_page_shows_kept_pictures_of_shots_that_no_service_took() {
+    let device = Device::new();
+    learn_and_keep(&device, "mug", "mug");
+    let serve = |more: &[&str]| {
+        let arguments = [&["--engine", "rten", "serve", "--listen", "127.0.0.1:0"][..], more].concat();
+        Service::of(device.command(&arguments))
+    };
+    let stored = |service: &Service| {
+        let classes = service.json("GET", "/api/v1/classes", &Value::Null);
+        let mug = classes["classes"].as_array().unwrap().iter().find(|class| class["label"] == "mug").unwrap();
+        mug["stored"].as_array().unwrap().clone()
+    };
+    let service = serve(&[]);
+    let shown = stored(&service);
+    assert_eq!(shown.len(), 5);
+    for shot in shown {
+        assert_eq!(shot["thumbnail"], true, "{shot}");
+        let place = format!("/api/v1/classes/mug/shots/{}.jpg", shot["id"].as_str().unwrap());
+        let (status, picture) = service.ask("GET", &place, "", b"");
+        assert!(status == 200 && picture.starts_with(b"\xff\xd8"), "{status}");
+    }
+    let picture = fs::read(shots("learn", "mug").join("1.jpg")).unwrap();
+    let (_, answer) = service.ask("POST", "/api/v1/classify?why=true", "image/jpeg", &picture);
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let why = answer["why"].as_array().unwrap();
+    assert!(why.iter().any(|like| like["label"] == "mug" && like["thumbnail"].is_string()), "{answer}");
+    drop(service);
+    let service = serve(&["--no-thumbnails"]);
+    assert!(stored(&service).iter().all(|shot| shot["thumbnail"] == false), "nobody wants small pictures");
 }
 
 #[test]

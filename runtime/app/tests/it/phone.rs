@@ -83,6 +83,42 @@ fn a_phone_reaches_the_service_by_what_it_shows_also_after_a_restart() {
     assert_eq!(again.ask(&trusted, "/api/v1/classes", true), 200);
 }
 
+/// Under systemd, where what phones are shown goes into a file.
+#[test]
+#[cfg(target_os = "linux")]
+fn phones_that_were_invited_come_in_although_the_disk_is_full() {
+    use std::net::TcpListener;
+
+    use orco_trials::skipped;
+
+    use crate::support::TmpfsMount;
+    use crate::support::broker::until;
+    use crate::support::service::Service;
+
+    let Some(mounted) = TmpfsMount::new("size=16m") else {
+        return skipped("phones and a full disk (mounting needs root)");
+    };
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("log");
+    let serve = |ip: &str| {
+        let address = TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().to_string();
+        let arguments = ["--engine", "rten", "serve", "--phone", "--listen", &address];
+        let mut command = orco(&shipped(), &mounted.path.join("state"), &arguments);
+        command.env("JOURNAL_STREAM", "8:1").stdout(Stdio::null()).stderr(File::create(&log).unwrap());
+        Service::listening(command, &address)
+    };
+    let of_phones = |name: &str| fs::read(mounted.path.join("state.phone").join(name)).unwrap();
+    drop(serve("127.0.0.1"));
+    let before = ["certificate.pem", "key.pem", "token"].map(of_phones);
+    mounted.fill();
+    // That needs another certificate.
+    let _service = serve("127.0.0.2");
+    for what in ["phones get the certificate that is there", "invitation.txt: No space left on device"] {
+        until(what, || fs::read_to_string(&log).unwrap().contains(what));
+    }
+    assert_eq!(["certificate.pem", "key.pem", "token"].map(of_phones), before);
+}
+
 /// What a terminal shows that has these variables.
 #[cfg(target_os = "linux")]
 fn shown_by_terminal(variables: &[(&str, &str)]) -> Vec<String> {

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -46,6 +46,20 @@ fn other_machines_are_not_served_without_a_token_and_two_services_do_not_share_a
     support::assert_refused(&output, "is no folder: name the folder into which pictures are put");
 }
 
+#[test]
+fn a_service_whose_output_nobody_can_take_serves_all_the_same() {
+    let folder = TempDir::new().unwrap();
+    let log = folder.path().join("log");
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut command: Command = orco(&shipped(), &folder.path().join("state"), &["serve", "--listen", &address]);
+    command.args(["--engine", "rten"]).stdout(File::options().write(true).open("/dev/full").unwrap());
+    command.stderr(File::create(&log).unwrap());
+    let service = Service::listening(command, &address);
+    assert_eq!(service.ask("GET", "/v2/health/live", "", b"").0, 200);
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.starts_with("warning: cannot write to standard output: No space left on device"), "{said}");
+}
+
 /// With the log as it is where nobody sets its level.
 #[test]
 fn the_log_says_that_something_works_again_where_it_said_that_it_broke() {
@@ -67,6 +81,19 @@ fn the_log_says_that_something_works_again_where_it_said_that_it_broke() {
     said("nothing can be changed");
     fs::rename(&away, &state).unwrap();
     said("the state can be used again");
+}
+
+/// As where a file of containers hands on what nobody has set.
+#[test]
+fn the_log_says_what_breaks_where_its_level_is_set_to_nothing() {
+    let folder = TempDir::new().unwrap();
+    let [state, camera, log] = ["state", "camera", "log"].map(|name| folder.path().join(name));
+    let source = format!("folder:{}", camera.display());
+    let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", &source];
+    let mut command = orco(&shipped(), &state, &arguments);
+    command.env("RUST_LOG", "").stderr(File::create(&log).unwrap());
+    let _service = Service::of(command);
+    until("it says so", || fs::read_to_string(&log).unwrap().contains("is not there, trying again"));
 }
 
 #[test]

@@ -20,8 +20,7 @@ use crate::service::Service;
 /// [`Refusal`] if they cannot be listed.
 pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
     let known = service.answers.knowledge();
-    let thumbnails = service.thumbnails.clone();
-    let with_thumbnail = blocking(move || thumbnails.all()).await?;
+    let with_thumbnail = blocking(move || service.pictured_shots()).await?;
     let stored = |index: usize| -> Vec<Value> {
         let digests = (1..).zip(&known.digests[index]);
         let shot = |(number, digest): (usize, &[u8; 32])| json!({ "id": hexadecimal(digest), "number": number, "thumbnail": with_thumbnail.contains(digest) });

@@ -7,7 +7,6 @@ use axum::body::Bytes;
 use axum::extract::State;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::manifest::hexadecimal;
-use orco_runtime::thumbnails::Thumbnails;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -69,8 +68,8 @@ pub async fn classify(
         "matches": matches, "set": set, "known": answer.known, "width": width, "height": height,
     });
     if why {
-        let (thumbnails, exemplars) = (service.thumbnails.clone(), answer.similar.clone());
-        let why = move || exemplars.iter().map(|exemplar| similar_json(&thumbnails, exemplar)).collect();
+        let (device, exemplars) = (Arc::clone(&service), answer.similar.clone());
+        let why = move || exemplars.iter().map(|exemplar| similar_json(&device, exemplar)).collect();
         json["why"] = blocking(why).await?;
     }
     if let Some(picture) = kept {
@@ -80,9 +79,9 @@ pub async fn classify(
     Ok(Json(json))
 }
 
-/// A stored exemplar that is similar to a picture, with the path of its thumbnail if it has one.
-fn similar_json(thumbnails: &Thumbnails, exemplar: &SimilarExemplar) -> Value {
-    let thumbnail = exemplar.shot.filter(|shot| thumbnails.has(&shot.digest));
+/// A stored exemplar that is similar to a picture, with the path of its small picture if it has one.
+fn similar_json(service: &Service, exemplar: &SimilarExemplar) -> Value {
+    let thumbnail = exemplar.shot.filter(|shot| service.has_picture_of_shot(&shot.digest));
     let path = thumbnail.map(|shot| stored_shots::thumbnail_path(&exemplar.label, &shot.digest));
     let (id, number) = (exemplar.shot.map(|shot| hexadecimal(&shot.digest)), exemplar.shot.map(|shot| shot.number));
     json!({ "label": exemplar.label, "similarity": exemplar.similarity, "shot": id, "number": number, "thumbnail": path })

@@ -53,7 +53,7 @@ pub async fn thumbnail(
     let (label, shot) = (usable(&label)?, shot(&file)?);
     check_stored(&service.answers.knowledge(), &label, &shot)?;
     let gone = || Refusal::new(ErrorCode::NoPicture, format!("no picture of the shot of \"{label}\" was kept"));
-    let jpeg = blocking(move || service.thumbnails.read(&shot)).await?.ok_or_else(gone)?;
+    let jpeg = blocking(move || service.picture_of_shot(&shot)).await?.ok_or_else(gone)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], jpeg))
 }
 

@@ -44,7 +44,8 @@ impl SightingFolder {
     /// Opens a folder, and makes it if it is not there.
     ///
     /// # Errors
-    /// [`ServeError::Sightings`] if it cannot be read or written, or holds other files and no sightings.
+    /// [`ServeError::Sightings`] if it cannot be read or made, or holds other files and no sightings. Where one that is
+    /// there cannot be written, [`SightingFolder::problem`] says so.
     pub fn open(folder: &Path) -> Result<Self, ServeError> {
         let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
         if !folder.exists() {
@@ -60,15 +61,16 @@ impl SightingFolder {
         let (read, unread): (Vec<_>, Vec<_>) =
             rows.deserialize::<Sighting>().partition(|row| row.as_ref().is_ok_and(|row| is_id(&row.id)));
         opened.sightings.extend(read.into_iter().flatten());
-        // A power cut leaves a part of a line.
-        if !unread.is_empty() || !text.ends_with(b"\n") {
+        // A power cut or a full disk leaves a part of a line.
+        let is_broken_off = !unread.is_empty() || !text.ends_with(b"\n");
+        if is_broken_off {
             log::warn!("{}: {} of its lines are no sightings, and are left out", path.display(), unread.len());
-            opened.rewrite().map_err(failed)?;
         }
-        // A picture that cannot be removed is told where sightings are shown, and tried again.
-        let removed = opened.finish_removal();
-        opened.note_problem(&removed);
-        opened.forget_old().map_err(failed)?;
+        // What cannot be written or removed, as on a disk that is full, is told where sightings are shown, and tried
+        // again: it stops no service.
+        let written = if is_broken_off { opened.rewrite() } else { Ok(()) };
+        let written = written.and_then(|()| opened.finish_removal()).and_then(|()| opened.forget_old());
+        opened.note_problem(&written);
         Ok(opened)
     }
 

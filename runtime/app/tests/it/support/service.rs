@@ -36,6 +36,19 @@ impl Service {
         service
     }
 
+    /// Runs a command that serves at an address, whatever becomes of what it prints.
+    #[cfg(target_os = "linux")]
+    pub fn listening(mut command: Command, address: &str) -> Self {
+        let process = command.spawn().unwrap();
+        let mut service = Self { url: format!("http://{address}"), process: Some(process) };
+        while TcpStream::connect(address).is_err() {
+            let ended = service.process.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none(), "it does not serve: {ended:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        service
+    }
+
     /// One that somebody else has started and will end, by what it prints.
     pub fn started(output: ChildStdout) -> Self {
         let mut lines = BufReader::new(output).lines();
