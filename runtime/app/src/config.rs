@@ -337,11 +337,11 @@ mod tests {
     fn a_file_that_nobody_can_look_at_is_not_taken_for_none() {
         let (plain, folder) = (crate::Cli::command(), tempfile::tempdir().unwrap());
         let path = folder.path().join("orco.toml");
-        assert!(File::read_if_there(&plain, &path).unwrap().is_none());
+        assert!(SettingsFile::read_if_there(&plain, &path).unwrap().is_none());
         std::fs::write(&path, "engine = \"rten\"\n").unwrap();
-        assert!(File::read_if_there(&plain, &path).unwrap().is_some());
+        assert!(SettingsFile::read_if_there(&plain, &path).unwrap().is_some());
         // Root may look into every folder, but into no file.
-        let refused = File::read_if_there(&plain, &path.join("orco.toml")).err().unwrap().to_string();
+        let refused = SettingsFile::read_if_there(&plain, &path.join("orco.toml")).err().unwrap().to_string();
         assert!(refused.starts_with("cannot read the settings in "), "{refused}");
     }
 

@@ -137,7 +137,7 @@ impl PhoneAccess {
     /// If the address is too long for the code, or the file cannot be written.
     pub fn write_invitation(&self, port: u16) -> Result<String> {
         let path = self.folder.join("invitation.txt");
-        let invitation = self.square(port, false)? + &self.directions(port);
+        let invitation = format!("{}{}", self.square(port, false)?, self.directions(port));
         files::replace(&path, invitation.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(format!("{} shows phones the way; whoever reads it may teach", path.display()))
     }
