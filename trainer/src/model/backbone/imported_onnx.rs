@@ -10,6 +10,7 @@ mod order;
 mod padding;
 mod parts;
 mod pixels;
+mod unread;
 
 pub(super) use adapt::{Adaptation, Adapted, adapt, names};
 pub(super) use fold::without_constant_nodes;

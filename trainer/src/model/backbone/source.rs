@@ -118,9 +118,13 @@ impl OnnxBackbone {
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
         let Adapted { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
-        // What is wrong with the input is clearer before constants are folded than by what folding stumbles over.
+        // What is wrong with the input is clearer before constants are folded than by what folding stumbles over. So is
+        // which outputs there are: folding may stumble over one that nobody wants.
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
         let [height, width] = image_sides(&read_graph).map_err(wrong)?;
+        if read_graph.output.len() > 1 {
+            check_output(&read_graph.output).map_err(wrong)?;
+        }
         drop(read_graph);
         let bytes = without_constant_nodes(read).map_err(refused)?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;

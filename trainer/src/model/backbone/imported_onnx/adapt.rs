@@ -43,9 +43,9 @@ pub struct Adapted {
     pub takes_bytes: bool,
 }
 
-/// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs
-/// that nothing reads, and with the chosen output alone, pooled if wished, where one is named or pooling is. What is no model
-/// at all, or is refused for more than an operator, stays as it is.
+/// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs,
+/// nodes and weights that nothing reads, and with the chosen output alone, pooled if wished, where one is named or pooling
+/// is. What is no model at all, or is refused for more than an operator, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such output, or it cannot be pooled in this way, or the model computes of bytes.
@@ -60,6 +60,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
     let mut graph = parts.graph.take().unwrap_or_default();
     let is_sorted = graph.sort_nodes().map_err(unreadable)?;
+    let is_cut = graph.drop_unread(wanted.output).map_err(unreadable)?;
     let is_wider = graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     let is_decomposed = graph.decompose().map_err(unreadable)?;
@@ -76,6 +77,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     }
     let changes = [
         is_sorted,
+        is_cut,
         is_wider,
         takes_bytes,
         is_decomposed,
