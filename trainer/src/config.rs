@@ -47,7 +47,8 @@ pub struct Recipe {
     pub data: DataConfig,
     /// Which classes are base, which arrive later, what is measured on.
     pub split: SplitConfig,
-    /// The feature extractor f.
+    /// The feature extractor f; the command line may name one in its place.
+    #[serde(default)]
     pub backbone: BackboneConfig,
     /// The projection head g.
     #[serde(default)]
@@ -102,15 +103,18 @@ pub fn with_changes(config: &MethodConfig, changes: toml::Table) -> Result<Metho
     table.try_into()
 }
 
+/// The text of a recipe.
+fn text_of(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.display().to_string(), source })
+}
+
 impl Recipe {
     /// Reads and checks a recipe.
     ///
     /// # Errors
     /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown, source })?;
-        Self::parse(&text, path)
+        Self::parse(&text_of(path)?, path)
     }
 
     /// Checks the recipe that a file holds.
@@ -118,6 +122,34 @@ impl Recipe {
     /// # Errors
     /// [`ConfigError`] if it is no recipe, or holds a value out of range.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        Self::unchecked(text, path)?.checked()
+    }
+
+    /// Reads and checks a recipe whose backbone is a feature extractor that the user brings as an ONNX file, whatever
+    /// network the recipe names. What its `[backbone]` says of such a file holds: mean, deviation, output, pool.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
+    pub fn read_on(path: &Path, model: &Path) -> Result<Self, ConfigError> {
+        let mut recipe = Self::unchecked(&text_of(path)?, path)?;
+        recipe.backbone = recipe.backbone.replaced_by(model);
+        recipe.checked()
+    }
+
+    /// Reads and checks a recipe for its images alone: one that leaves its network to `--backbone` is whole then.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
+    pub fn read_for_images(path: &Path) -> Result<Self, ConfigError> {
+        let mut recipe = Self::unchecked(&text_of(path)?, path)?;
+        if recipe.backbone.is_left_out() {
+            recipe.backbone = recipe.backbone.replaced_by(Path::new(""));
+        }
+        recipe.checked()
+    }
+
+    /// What a file holds, with the number of targets, but with its values as they are.
+    fn unchecked(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
         if let Ok(table) = text.parse() {
             align::refuse_old_names(&table)?;
@@ -129,27 +161,12 @@ impl Recipe {
             const ROOM: usize = 200;
             recipe.targets.count = recipe.classes().saturating_add(ROOM);
         }
-        recipe.check()?;
         Ok(recipe)
     }
 
-    /// Reads and checks a recipe whose backbone is a feature extractor that the user brings as an ONNX file, whatever
-    /// network the recipe names. What its `[backbone]` says of such a file holds: mean, deviation, output, pool.
-    ///
-    /// # Errors
-    /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
-    pub fn read_on(path: &Path, model: &Path) -> Result<Self, ConfigError> {
-        let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
-        let mut table: toml::Table =
-            text.parse().map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
-        let named = table.remove("backbone").and_then(|named| named.try_into::<toml::Table>().ok()).unwrap_or_default();
-        let is_of_file = |key: &String| ["mean", "deviation", "output", "pool"].contains(&key.as_str());
-        let mut backbone: toml::Table = named.into_iter().filter(|(key, _)| is_of_file(key)).collect();
-        backbone.insert("onnx".into(), model.display().to_string().into());
-        table.insert("backbone".into(), backbone.into());
-        // The table holds the path as it is printed, which loses what is not Unicode; here is the real one.
-        Self::parse(&table.to_string(), path)?.with_backbone(model)
+    fn checked(self) -> Result<Self, ConfigError> {
+        self.check()?;
+        Ok(self)
     }
 
     /// This recipe on a feature extractor that the user brings as an ONNX file.
@@ -158,8 +175,7 @@ impl Recipe {
     /// [`ConfigError`] if other settings do not go with one.
     pub fn with_backbone(mut self, model: &Path) -> Result<Self, ConfigError> {
         self.backbone.onnx = Some(model.into());
-        self.check()?;
-        Ok(self)
+        self.checked()
     }
 
     /// Classes that exist at the end of the last session.

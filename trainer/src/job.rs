@@ -22,12 +22,12 @@ use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::pretrain::pretrain;
 
-/// Reads a recipe and its images, together with the other ranks.
+/// Reads a recipe and its images, together with the other ranks. The recipe may leave its network to `--backbone`.
 ///
 /// # Errors
 /// If either is missing or not as it should be.
 pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
-    open_images(Recipe::read(&images.recipe)?, images, group)
+    open_images(Recipe::read_for_images(&images.recipe)?, images, group)
 }
 
 fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
@@ -75,7 +75,7 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
 }
 
 /// Warns where a backbone that the user brought is likely to be fed with other images than it was made for.
-fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe, channels: Channels) {
+fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
     let (side, Preprocessing { width, height, .. }) = (recipe.data.side(), onnx.input);
     if [width, height] != [side; 2] {
         log::warn!(
@@ -85,10 +85,11 @@ fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe, channels: Channels) {
     }
     if !onnx.names_channels && Channels::known(&recipe.data).is_none() {
         log::warn!(
-            "nothing says by which mean and deviation the backbone's images are normalised, so those of the data are taken, \
-             {:?} and {:?}; a pretrained network needs its own: backbone.mean and backbone.deviation of the recipe",
-            channels.mean,
-            channels.deviation
+            "nothing says by which mean and deviation the backbone's images are normalised, so what is not known is taken \
+             from the data, which makes {:?} and {:?}; a pretrained network needs its own: backbone.mean and \
+             backbone.deviation of the recipe",
+            onnx.input.mean,
+            onnx.input.deviation
         );
     }
 }
@@ -191,7 +192,7 @@ impl TrainingJob {
             None => Model::new(&recipe, input_of(&recipe), device),
         };
         model.channels = data.channels;
-        model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe, data.channels));
+        model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe));
         let weights = start_from_weights(&mut model, &recipe, &data)?;
         let trained_on = TrainedOn::new(&data, weights.as_ref(), model.onnx.as_ref().map(|onnx| onnx.digest))?;
         // What was read of the weights is of no more use.

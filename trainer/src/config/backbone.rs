@@ -1,13 +1,13 @@
 //! The feature extractor of a recipe: a family and a width, or a model that the user brings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::check::{ConfigError, demand};
 
 /// The feature extractor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackboneConfig {
     /// The family; ResNet-18 if none is named.
@@ -125,6 +125,18 @@ impl BackboneConfig {
         self.weights.is_some() || self.is_brought()
     }
 
+    /// A model that the user brings in the place of this network. What is said of such a file holds: mean, deviation, output,
+    /// pool.
+    pub(super) fn replaced_by(self, model: &Path) -> Self {
+        let Self { output, pool, mean, deviation, .. } = self;
+        Self { onnx: Some(model.into()), output, pool, mean, deviation, ..Self::default() }
+    }
+
+    /// Whether it names no network, but leaves that to the command line.
+    pub(super) fn is_left_out(&self) -> bool {
+        !self.is_given() && self.architecture.has_width() && self.width == 0
+    }
+
     /// Mean and deviation of the pixels that published weights were trained with, where the architecture has some.
     pub fn channels(&self) -> Option<([f32; 3], [f32; 3])> {
         use Architecture::{EfficientnetLite0, EfficientnetLite1, EfficientnetLite2};
@@ -136,7 +148,8 @@ impl BackboneConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let width = self.width;
         let made = self.is_brought() || !self.architecture.has_width() || (1..=1024).contains(&width);
-        demand("backbone.width", width, made, "from 1 to 1024")?;
+        let expected = "from 1 to 1024, unless backbone.onnx or --backbone names a model";
+        demand("backbone.width", width, made, expected)?;
         let fits = self.stem == Stem::Small || self.architecture == Architecture::Resnet18;
         demand("backbone.stem", "imagenet", fits, "left out unless backbone.architecture is \"resnet18\"")?;
         let alone = !self.is_brought() || self.weights.is_none();

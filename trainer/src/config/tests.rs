@@ -164,6 +164,52 @@ fn settings_that_do_not_go_together_are_refused() {
 }
 
 #[test]
+fn a_model_takes_the_place_of_the_network_that_a_recipe_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, model) = (folder.path().join("recipe.toml"), std::path::Path::new("model.onnx"));
+    let tiny = include_str!("../../recipes/synthetic-tiny.toml");
+    let network = "[backbone]\narchitecture = \"resnet18\"\nwidth = 8\n";
+    let written = |backbone: &str| std::fs::write(&path, tiny.replace(network, backbone)).unwrap();
+    let sides = "mean = [0.5, 0.4, 0.3]\ndeviation = [0.2, 0.2, 0.2]\npool = \"mean\"\n";
+    written(&format!("{network}{sides}"));
+    let expected = BackboneConfig {
+        onnx: Some(model.into()),
+        pool: Some(Pooling::Mean),
+        mean: Some([0.5, 0.4, 0.3]),
+        deviation: Some([0.2; 3]),
+        ..BackboneConfig::default()
+    };
+    assert_eq!(Recipe::read_on(&path, model).unwrap().backbone, expected);
+    // What is no setting at all is refused, at its line in the file.
+    written(&format!("{network}meen = [0.5, 0.4, 0.3]\n"));
+    let refused = Recipe::read_on(&path, model).unwrap_err();
+    let said = std::error::Error::source(&refused).unwrap().to_string();
+    let line = tiny.lines().position(|line| line == "width = 8").unwrap() + 2;
+    assert!(said.contains(&format!("line {line}, ")) && said.contains("unknown field `meen`"), "{said}");
+}
+
+#[test]
+fn a_recipe_may_leave_its_network_to_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recipe.toml");
+    let tiny = include_str!("../../recipes/synthetic-tiny.toml");
+    let network = "[backbone]\narchitecture = \"resnet18\"\nwidth = 8\n";
+    for backbone in ["", "[backbone]\nmean = [0.5, 0.4, 0.3]\ndeviation = [0.2, 0.2, 0.2]\n"] {
+        std::fs::write(&path, tiny.replace(network, backbone)).unwrap();
+        let recipe = Recipe::read_on(&path, std::path::Path::new("model.onnx")).unwrap();
+        // Session lists and statistics need the images alone.
+        let of_images = Recipe::read_for_images(&path).unwrap();
+        assert_eq!((of_images.data, of_images.split), (recipe.data, recipe.split));
+        let refused = Recipe::read(&path).unwrap_err().to_string();
+        assert!(refused.ends_with("from 1 to 1024, unless backbone.onnx or --backbone names a model"), "{refused}");
+    }
+    std::fs::write(&path, tiny.replace("width = 8", "width = 5000")).unwrap();
+    assert!(Recipe::read_for_images(&path).is_err());
+    std::fs::write(&path, tiny).unwrap();
+    assert_eq!(Recipe::read_for_images(&path).unwrap(), Recipe::read(&path).unwrap());
+}
+
+#[test]
 fn a_seed_that_drew_the_test_images_is_told() {
     let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
     assert_eq!(recipe.measured_on(None), "synthetic objects test images");

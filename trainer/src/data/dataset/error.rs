@@ -56,6 +56,16 @@ pub enum DataError {
         /// How many there are.
         actual: usize,
     },
+    /// What should be the folder of a class holds folders.
+    #[error(
+        "{} holds folders, but no JPEG, PNG or WebP files, so it is no class; --data takes the folder whose folders are \
+         the classes, or that holds train and test, in small letters",
+        path.display()
+    )]
+    Nested {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A class has the wrong number of images.
     #[error("{} holds {actual} images of {class}, but {expected} are expected", path.display())]
     ClassCount {

@@ -143,13 +143,18 @@ impl FolderReader<'_> {
         for (label, class) in classes.iter().enumerate() {
             let before = entries.len();
             let path = folder.join(class);
-            let mut passed_over = 0;
+            let (mut passed_over, mut holds_folders) = (0, false);
             for (path, file) in self.children(&path)? {
                 if has_extension(&path) {
                     entries.push(ListedImage { name: format!("{class}/{file}"), path, label: label as u16 });
                 } else {
-                    passed_over += usize::from(path.is_dir() || UnsupportedFormat::of_name(&path).is_some());
+                    let is_folder = path.is_dir();
+                    holds_folders |= is_folder;
+                    passed_over += usize::from(is_folder || UnsupportedFormat::of_name(&path).is_some());
                 }
+            }
+            if entries.len() == before && holds_folders {
+                return Err(DataError::Nested { path });
             }
             if entries.len() == before {
                 let expected = "1 or more".into();
@@ -243,6 +248,16 @@ mod tests {
         fs::create_dir(folder.path().join("c")).unwrap();
         let empty = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(empty.contains("c holds 0 JPEG, PNG or WebP files"), "{empty}");
+    }
+
+    #[test]
+    fn a_folder_too_high_up_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        touch(folder.path(), &["data/train/a/1.png", "data/test/a/2.png", "Train/a/1.png", "Test/a/2.png"]);
+        let refused = list(folder.path(), None, 1).unwrap_err().to_string();
+        assert!(refused.contains("Test holds folders, but no JPEG, PNG or WebP files"), "{refused}");
+        assert!(refused.contains("train and test, in small letters"), "{refused}");
+        list(&folder.path().join("data"), None, 1).unwrap();
     }
 
     /// Linux has names that are no text; other systems refuse them.

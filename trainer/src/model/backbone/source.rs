@@ -118,9 +118,13 @@ impl OnnxBackbone {
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
         let Adapted { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
-        // What is wrong with the input is clearer before constants are folded than by what folding stumbles over.
+        // What is wrong with the input is clearer before constants are folded than by what folding stumbles over. So is
+        // which outputs there are: folding may stumble over one that nobody wants.
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
         let [height, width] = image_sides(&read_graph).map_err(wrong)?;
+        if read_graph.output.len() > 1 {
+            check_output(&read_graph.output).map_err(wrong)?;
+        }
         drop(read_graph);
         let bytes = without_constant_nodes(read).map_err(refused)?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
@@ -223,12 +227,13 @@ impl FeatureSource for LookingSource<'_> {
     }
 }
 
-/// The parts of images that a look has, each scaled to the backbone's input, as
-/// [`Preprocessing::append`] does with a picture.
+/// The parts that a look has of the middle of images, each scaled to the backbone's input, as [`Preprocessing::fit`] and
+/// [`Preprocessing::append`] do with a picture.
 ///
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]`; returns as many `[n, 3, height, width]` as there are parts.
 pub fn parts(images: &Tensor, look: Look, [height, width]: [i64; 2]) -> Vec<Tensor> {
+    let images = middle(images, [height, width]);
     let size = images.size();
     let spans = |side: i64| look.spans(side as u32).map(|span| span.map(i64::from)).collect::<Vec<_>>();
     let both = spans(size[2]).into_iter().zip(spans(size[3]));
@@ -249,12 +254,17 @@ fn scaled(images: &Tensor, [height, width]: [i64; 2]) -> Tensor {
 /// The largest centred part with the input's aspect ratio, scaled to its size, as [`Preprocessing::fit`] does with a
 /// picture.
 fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
+    let wanted = [input.height, input.width].map(i64::from);
+    scaled(&middle(images, wanted), wanted)
+}
+
+/// The largest centred part with this proportion of height to width.
+fn middle(images: &Tensor, [wanted_height, wanted_width]: [i64; 2]) -> Tensor {
     let (height, width) = (images.size()[2], images.size()[3]);
-    let (wanted_height, wanted_width) = (i64::from(input.height), i64::from(input.width));
     let crop_width = width.min(height * wanted_width / wanted_height).max(1);
     let crop_height = height.min(width * wanted_height / wanted_width).max(1);
     let part = images.narrow(2, (height - crop_height) / 2, crop_height);
-    scaled(&part.narrow(3, (width - crop_width) / 2, crop_width), [wanted_height, wanted_width])
+    part.narrow(3, (width - crop_width) / 2, crop_width)
 }
 
 /// What stands in the metadata of a model whose mean and deviation are useless.
@@ -384,6 +394,20 @@ mod tests {
         let colours = expected.mean_dim([2i64, 3].as_slice(), false, Kind::Float);
         let means: Tensor = (colours.get(0) + colours.get(1) + colours.get(2) * 0.5) / 2.5;
         assert!((features - means).abs().max().double_value(&[]) < 1e-3);
+    }
+
+    #[test]
+    fn a_look_of_a_rectangle_at_square_images_squeezes_nothing() {
+        let look = Look::new(&[1.0, 0.5]).unwrap();
+        let input = Preprocessing { width: 40, height: 24, mean: [0.0; 3], deviation: [1.0; 3], look };
+        let bytes: Vec<u8> = (0..3 * 80 * 80).map(|at| (at * at / 7 % 251) as u8).collect();
+        let mut planes = Vec::new();
+        input.append(&input.fit(&orco_runtime::image::from_planes(80, 80, &bytes)), &mut planes);
+        let expected = Tensor::from_slice(&planes).view([2, 3, 24, 40]);
+        let images = Tensor::from_slice(&bytes).view([1, 3, 80, 80]) / 255.0;
+        let parts = Tensor::cat(&parts(&images, look, [24, 40]), 0);
+        // Pictures are rounded to bytes where they are scaled.
+        assert!((&parts - &expected).abs().max().double_value(&[]) < 1.1 / 255.0);
     }
 
     #[test]

@@ -42,9 +42,9 @@ pub struct Adapted {
     pub takes_bytes: bool,
 }
 
-/// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs
-/// that nothing reads, and with the chosen value for its only output, pooled if wished. What is no model at all, or is
-/// refused for more than an operator, stays as it is.
+/// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs,
+/// nodes and weights that nothing reads, and with the chosen value for its only output, pooled if wished. What is no model
+/// at all, or is refused for more than an operator, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such value, or it cannot be pooled in this way, or the model computes of bytes.
@@ -66,6 +66,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
         }
         is_changed = true;
     }
+    is_changed |= graph.drop_unread().map_err(unreadable)?;
     is_changed |= graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     is_changed |= takes_bytes;
@@ -430,6 +431,24 @@ mod tests {
         assert_eq!([pads(0), pads(1), pads(2)], [Some(vec![1, 1, 0, 0]), None, Some(vec![1, 0, 0, 0])]);
         let automatic = [0, 1, 2].map(|at| nodes[at].named("auto_pad").is_some());
         assert_eq!(automatic, [false, true, false]);
+    }
+
+    #[test]
+    fn a_model_ends_before_a_head_that_engines_lack() {
+        let inner = 3 * 24 * 24;
+        let raw_data = vec![0; 2 * 4 * inner as usize];
+        let weight = TensorProto { dims: vec![inner, 2], data_type: FLOAT, name: "w".into(), raw_data };
+        let flat = node("Flatten", vec!["x".into()], "features", vec![]);
+        let head = node("MatMul", vec!["features".into(), "w".into()], "logits", vec![]);
+        let best = node("TopK", vec!["logits".into(), "k".into()], "class", vec![]);
+        let weights = [weight, whole_numbers("k", vec![1], &[1])].map(|one| Bytes::from(one.encode_to_vec()));
+        let classifier = model(vec![flat, head, best], weights.to_vec());
+        let wanted = Adaptation { side: 24, output: Some("features"), pool: None };
+        let adapted = adapt(classifier.clone(), wanted).unwrap().model;
+        assert_eq!(check_declared(&adapted).unwrap().outputs, [[1, inner as u64]]);
+        assert!(adapted.len() < 1000, "its head was left in: {} bytes", adapted.len());
+        let error = adapt(classifier, Adaptation { output: Some("class2"), ..wanted }).err().unwrap();
+        assert!(error.contains("\"class\", its last values \"features\", \"logits\", \"class\""), "{error}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use prost::{DecodeError, Message};
 
 use super::parts::{GraphParts, TensorHeader, has_graphs, names_of};
-use crate::model::onnx_proto::ValueInfoProto;
+use crate::model::onnx_proto::{NodeProto, ValueInfoProto};
 
 /// Numbers of classes that ImageNet's classifiers tell apart; the second counts the background.
 const IMAGENET_CLASSES: [i64; 2] = [1_000, 1_001];
@@ -16,17 +16,21 @@ const MOST_AFTER_CLASSIFIER: usize = 8;
 const NAMED_VALUES: usize = 6;
 
 impl GraphParts {
-    /// Leaves the value of this name as the only output, whether it is one already or lies between nodes, and leaves out
-    /// the nodes and weights that it does not need. Nodes must be in order. Whether there is such a value.
+    /// Leaves the value of this name as the only output, whether it is one already or lies between nodes. Whether there is
+    /// such a value.
     pub(super) fn end_at(&mut self, name: &str) -> Result<bool, DecodeError> {
-        let nodes = self.nodes()?;
-        if !names_of(&self.output)?.iter().any(|output| output == name)
-            && !nodes.iter().any(|node| node.output.iter().any(|output| output == name))
-        {
-            return Ok(false);
+        let is_given = |node: &NodeProto| node.output.iter().any(|output| output == name);
+        let exists = names_of(&self.output)?.iter().any(|output| output == name) || self.nodes()?.iter().any(is_given);
+        if exists {
+            self.output = vec![self.declaration(name)?.encode_to_vec()];
         }
-        self.output = vec![self.declaration(name)?.encode_to_vec()];
-        let mut needed = HashSet::from([name]);
+        Ok(exists)
+    }
+
+    /// Leaves out nodes and weights that no output needs. Nodes must be in order. Whether there was one.
+    pub(super) fn drop_unread(&mut self) -> Result<bool, DecodeError> {
+        let (nodes, outputs) = (self.nodes()?, names_of(&self.output)?);
+        let mut needed: HashSet<&str> = outputs.iter().map(String::as_str).collect();
         let mut is_needed = vec![false; nodes.len()];
         for (node, is_needed) in nodes.iter().zip(&mut is_needed).rev() {
             if node.output.iter().any(|output| needed.contains(output.as_str())) {
@@ -34,15 +38,21 @@ impl GraphParts {
                 needed.extend(node.input.iter().filter(|input| !input.is_empty()).map(String::as_str));
             }
         }
-        // Graphs inside a node read values that it does not name. It is refused later.
-        if nodes.iter().zip(&is_needed).any(|(node, &is_needed)| is_needed && has_graphs(node)) {
-            return Ok(true);
+        // A graph without outputs is refused later, and so are graphs inside a node, which read values that it does not
+        // name.
+        let mut kept = nodes.iter().zip(&is_needed).filter(|(_, is_needed)| **is_needed);
+        if outputs.is_empty() || kept.any(|(node, _)| has_graphs(node)) {
+            return Ok(false);
         }
-        let mut kept = is_needed.into_iter();
-        self.node.retain(|_| kept.next().unwrap_or(false));
+        let before = (self.node.len(), self.initializer.len());
+        let mut is_needed = is_needed.into_iter();
+        self.node.retain(|_| is_needed.next().unwrap_or(false));
         retain_needed(&mut self.initializer, |bytes| Ok(TensorHeader::decode(bytes)?.name), &needed)?;
-        retain_needed(&mut self.value_info, |bytes| Ok(ValueInfoProto::decode(bytes)?.name), &needed)?;
-        Ok(true)
+        let is_changed = before != (self.node.len(), self.initializer.len());
+        if is_changed {
+            retain_needed(&mut self.value_info, |bytes| Ok(ValueInfoProto::decode(bytes)?.name), &needed)?;
+        }
+        Ok(is_changed)
     }
 
     /// What the file says of a value's type.
@@ -136,8 +146,10 @@ mod tests {
         }
     }
 
-    fn operators(graph: &GraphParts) -> Vec<String> {
-        graph.nodes().unwrap().into_iter().map(|node| node.op_type).collect()
+    fn ending_at(name: &str) -> GraphParts {
+        let mut graph = classifier();
+        assert!(graph.end_at(name).unwrap() && graph.drop_unread().unwrap(), "{name}");
+        graph
     }
 
     #[test]
@@ -147,20 +159,18 @@ mod tests {
             ("logits", &["Conv", "Flatten", "Gemm", "Identity"], &["b", "kernel", "w"]),
             ("boxes", &["Conv", "Boxes"], &["anchors", "kernel"]),
         ] {
-            let mut graph = classifier();
-            assert!(graph.end_at(name).unwrap());
-            assert_eq!(operators(&graph), kept, "{name}");
+            let graph = ending_at(name);
+            let operators: Vec<String> = graph.nodes().unwrap().into_iter().map(|node| node.op_type).collect();
+            assert_eq!(operators, kept, "{name}");
             let mut left: Vec<String> = graph.weights().unwrap().into_iter().collect();
             left.sort();
             assert_eq!(left, weights, "{name}");
             assert_eq!(names_of(&graph.output).unwrap(), [name]);
         }
-        let mut graph = classifier();
-        graph.end_at("features").unwrap();
-        assert_eq!(graph.output, [vector("features", 64).encode_to_vec()], "the file says what it is");
-        assert_eq!(graph.value_info, [vector("features", 64).encode_to_vec()]);
-        graph.end_at("map").unwrap();
-        assert_eq!(graph.output, [ValueInfoProto { name: "map".into(), r#type: None }.encode_to_vec()]);
+        let declared = [vector("features", 64).encode_to_vec()];
+        let graph = ending_at("features");
+        assert_eq!((&graph.output[..], &graph.value_info[..]), (&declared[..], &declared[..]), "as the file says");
+        assert_eq!(ending_at("map").output, [ValueInfoProto { name: "map".into(), r#type: None }.encode_to_vec()]);
         for absent in ["x", "kernel", "", "none"] {
             let mut graph = classifier();
             assert!(!graph.end_at(absent).unwrap(), "{absent:?}");
@@ -170,23 +180,30 @@ mod tests {
     }
 
     #[test]
-    fn what_inner_graphs_may_read_stays() {
-        let mut graph = classifier();
+    fn what_no_output_needs_is_left_out_and_nothing_else() {
+        let mut whole = classifier();
+        assert!(!whole.drop_unread().unwrap());
+        assert_eq!(whole, classifier());
+        let without_outputs = GraphParts { output: vec![], ..classifier() };
+        let mut kept = without_outputs.clone();
+        assert!(!kept.drop_unread().unwrap());
+        assert_eq!(kept, without_outputs);
+        // Inputs that are left out have no name, as outputs of other nodes may.
+        let mut unnamed = ending_at("features");
+        unnamed.append(&[of("Clip", &["features", "", ""], "clipped"), of("Boxes", &["features"], "")], &[]);
+        assert!(unnamed.end_at("clipped").unwrap() && unnamed.drop_unread().unwrap());
+        assert_eq!(unnamed.node.len(), 3);
+        // What graphs inside a node may read stays.
         let branch = AttributeProto { name: "body".into(), r#type: attribute_type::GRAPH, ..AttributeProto::default() };
-        let branches = node("If", vec!["features".into()], "chosen", vec![branch]);
-        graph.node.push(branches.encode_to_vec());
-        assert!(graph.end_at("chosen").unwrap());
+        let mut graph = classifier();
+        graph.append(&[node("If", vec!["features".into()], "chosen", vec![branch])], &[]);
+        assert!(graph.end_at("chosen").unwrap() && !graph.drop_unread().unwrap());
         assert_eq!((graph.node.len(), graph.initializer.len()), (6, 4));
     }
 
     #[test]
     fn a_classifier_is_told_by_how_it_ends() {
         let before = |graph: &GraphParts| graph.before_classifier().unwrap();
-        let ending_at = |name: &str| {
-            let mut graph = classifier();
-            graph.end_at(name).unwrap();
-            graph
-        };
         assert_eq!(before(&classifier()), None, "two outputs");
         assert_eq!(before(&ending_at("logits")).as_deref(), Some("features"));
         assert_eq!(before(&ending_at("features")), None);
