@@ -71,17 +71,26 @@ struct HttpAddress {
     authorization: Option<String>,
 }
 
+/// Name and password in an address, as basic authentication sends them (RFC 7617). They may be percent-encoded, as they
+/// must be where they hold what addresses are divided by. None where the address holds neither.
+pub fn authorization(address: &str) -> Option<String> {
+    authorization_in(&Url::parse(address).ok()?)
+}
+
+fn authorization_in(url: &Url) -> Option<String> {
+    let (name, password) = (url.username(), url.password());
+    (!name.is_empty() || password.is_some()).then(|| {
+        let mut sent: Vec<u8> = percent_decode_str(name).collect();
+        sent.push(b':');
+        sent.extend(percent_decode_str(password.unwrap_or_default()));
+        format!("Basic {}", STANDARD.encode(sent))
+    })
+}
+
 impl HttpAddress {
-    /// Name and password may be percent-encoded, as they must be where they hold what addresses are divided by.
     fn of(address: &str) -> Result<Self, CameraError> {
         let mut url = Url::parse(address).map_err(|error| CameraError::Address(error.into()))?;
-        let (name, password) = (url.username(), url.password());
-        let authorization = (!name.is_empty() || password.is_some()).then(|| {
-            let mut sent: Vec<u8> = percent_decode_str(name).collect();
-            sent.push(b':');
-            sent.extend(percent_decode_str(password.unwrap_or_default()));
-            format!("Basic {}", STANDARD.encode(sent))
-        });
+        let authorization = authorization_in(&url);
         // Addresses with a host, as these have, may hold both or neither.
         let _ = url.set_username("").and_then(|()| url.set_password(None));
         Ok(Self { url, authorization })

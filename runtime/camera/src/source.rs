@@ -70,7 +70,7 @@ pub(crate) trait OpenSource {
 
 /// An address with stars for its passwords. It may be mistyped, so any part of it may belong to one: rather too much is
 /// masked than too little.
-fn without_password(address: &str) -> String {
+pub fn without_password(address: &str) -> String {
     let start = address.find("://").map_or(0, |scheme| scheme + 3);
     let named = named_passwords(address).map(|start| start..address.len());
     masked(address, userinfo_password(address, start).into_iter().chain(named).collect())

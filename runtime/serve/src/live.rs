@@ -229,15 +229,19 @@ impl LiveCamera {
         self.0.newest.subscribe()
     }
 
-    /// A frame for a shot: the newest one, or that number, which must be the newest or the last that was not taken.
+    /// A frame for a shot: the newest one, or that number, which must be the newest, the newest that was processed, whose
+    /// number programs are told, or the last that was not taken.
     ///
     /// # Errors
     /// [`Refusal`] if the camera is not there, or the frame is gone.
     pub fn frame_for_shot(&self, number: Option<u64>) -> Result<Arc<CameraFrame>, Refusal> {
         let newest = self.0.camera.newest();
         let Some(number) = number else { return newest.ok_or_else(|| self.no_frame()) };
-        let refused = self.0.latest().refused_shot.clone();
-        let frame = [newest, refused].into_iter().flatten().find(|frame| frame.number == number);
+        let latest = self.0.latest();
+        let shown = latest.frame.as_ref().map(|observed| Arc::clone(&observed.frame));
+        let refused = latest.refused_shot.clone();
+        drop(latest);
+        let frame = [newest, shown, refused].into_iter().flatten().find(|frame| frame.number == number);
         frame.ok_or_else(|| {
             let sentence = format!("frame {number} is not held any more: take another shot");
             Refusal::new(ErrorCode::CameraFrameExpired, sentence).with("frame", number)

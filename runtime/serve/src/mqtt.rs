@@ -127,8 +127,20 @@ impl Worker for MqttWorker {
         let (device, about) = (self.device.clone(), self.about.clone());
         let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
         let (regions, live) = (self.regions.clone(), self.live.as_ref());
-        let (announced, asks) = (RefCell::default(), Cell::new(true));
-        let reporter = Reporter { device, about, regions, live, answers, health, updates, metrics, announced, asks };
+        let (announced, asks, picture_bytes) = (RefCell::default(), Cell::new(true), Cell::default());
+        let reporter = Reporter {
+            device,
+            about,
+            regions,
+            live,
+            answers,
+            health,
+            updates,
+            metrics,
+            announced,
+            asks,
+            picture_bytes,
+        };
         runtime.block_on(reporter.run(events, self.stopped.clone(), up));
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
@@ -189,6 +201,8 @@ struct Reporter<'a> {
     announced: RefCell<EntityNames>,
     /// Whether to ask the broker what it keeps: not any more where it ended the connection of one who asked.
     asks: Cell<bool>,
+    /// Bytes of the picture that is on its way.
+    picture_bytes: Cell<Option<usize>>,
 }
 
 impl Reporter<'_> {
@@ -230,7 +244,7 @@ impl Reporter<'_> {
             if held.is_some_and(|held| held >= STABLE_CONNECTION) {
                 pause = MIN_RETRY_PAUSE;
             }
-            let reason = connection::reason(&error, held);
+            let reason = connection::reason(&error, held, self.picture_bytes.take());
             // Once is enough, as long as nothing else is to be said.
             if held.is_some() || reason != said {
                 let broker = &self.device.broker;
@@ -442,7 +456,9 @@ impl Reporter<'_> {
         let next = picture.at.map(|at| at + MIN_UPDATE_INTERVAL).filter(|next| *next > Instant::now());
         if next.is_none() {
             if let Some(jpeg) = self.live.and_then(LiveCameraReader::view) {
+                self.picture_bytes.set(Some(jpeg.len()));
                 self.deliver(client, &topics.picture, jpeg, true).await;
+                self.picture_bytes.set(None);
             }
             *picture = PictureTime { is_wanted: false, at: Some(Instant::now()) };
         }

@@ -205,7 +205,9 @@ impl FromStr for Region {
         if let [Some(x), Some(y), Some(width), Some(height)] = shares {
             // Decimal fractions may add up to a little more than one.
             let fits = x + width <= 1.0 + 1e-9 && y + height <= 1.0 + 1e-9 && width > 0.0 && height > 0.0;
-            return if fits { Ok(Self::Shares([x, y, width, height])) } else { Err(refused()) };
+            // By the sum alone, a width of almost nothing could begin at the edge.
+            let begins_inside = x < 1.0 && y < 1.0;
+            return if fits && begins_inside { Ok(Self::Shares([x, y, width, height])) } else { Err(refused()) };
         }
         let pixels = numbers.map(|number| number.parse::<u32>().ok());
         let [Some(x), Some(y), Some(width), Some(height)] = pixels else { return Err(refused()) };

@@ -499,9 +499,18 @@ fn regions_are_read_and_fit_the_frame() {
         parsed("0,0,1,1").unwrap().in_frame(640, 480).unwrap(),
         PixelRect { x: 0, y: 0, width: 640, height: 480 }
     );
-    for text in
-        ["", "1,2,3", "0,0,0.5,1.5", "a,b,c,d", "0.5,0,0.6,1", "-1,0,20,20", "0,0,0,0", "nan,0,1,1", "1,2,3,4,5"]
-    {
+    for text in [
+        "",
+        "1,2,3",
+        "0,0,0.5,1.5",
+        "a,b,c,d",
+        "0.5,0,0.6,1",
+        "-1,0,20,20",
+        "0,0,0,0",
+        "nan,0,1,1",
+        "1,2,3,4,5",
+        "0,1,1,1e-9",
+    ] {
         assert!(matches!(parsed(text), Err(RegionError::Text { .. })), "{text}");
     }
     assert!(matches!(parsed("600,0,100,100").unwrap().in_frame(640, 480), Err(RegionError::Outside { .. })));

@@ -60,10 +60,12 @@ fn hub_address(argument: &str) -> Result<String, String> {
     let lower = argument.to_lowercase();
     let host = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://")).unwrap_or_default();
     let is_host = |letter: char| letter.is_alphanumeric() || "[_-.".contains(letter);
-    if host.starts_with(is_host) && !argument.contains(char::is_whitespace) {
+    // Paths are added at its end.
+    let can_go_on = !argument.contains(['?', '#']) && !argument.contains(char::is_whitespace);
+    if host.starts_with(is_host) && can_go_on {
         return Ok(argument.to_owned());
     }
-    Err("expected http:// or https:// and a host, such as http://hub:8090".into())
+    Err("expected http:// or https:// and a host, such as http://hub:8090, without ? or #".into())
 }
 
 impl Arguments {

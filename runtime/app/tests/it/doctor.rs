@@ -263,6 +263,9 @@ fn an_address_that_no_hub_can_have_is_refused_by_those_that_use_it_alone() {
     for arguments in [&["list"][..], &["classify", "--engine", "rten", picture.to_str().unwrap()]] {
         device.json(arguments);
     }
+    // As some browsers show it.
+    fs::write(&file, "hub = \"http://127.0.0.1:1/#\"\n").unwrap();
+    device.refused(&["sync"], "without ? or #");
 }
 
 #[test]

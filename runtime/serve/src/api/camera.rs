@@ -194,7 +194,14 @@ pub async fn set_regions(
         Ok(region)
     };
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>, RegionError>>();
-    let regions = regions.map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let regions = regions.map_err(|error| match error {
+        // Pixels, which its own sentence offers, are not taken here.
+        RegionError::Text { text } => Refusal::bad_request(format!(
+            "[{text}] is no box: expected [X, Y, WIDTH, HEIGHT] as shares of the frame, and inside it, such as \
+             [0.5, 0, 0.5, 1]"
+        )),
+        other => Refusal::bad_request(other.to_string()),
+    })?;
     let kept = service.regions.clone();
     blocking(move || kept.keep(regions)).await??;
     service.events.send(Event::CHANGED);

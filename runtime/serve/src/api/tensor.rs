@@ -215,7 +215,10 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
     let tensor = match (&*input.name, &*input.datatype) {
         ("image", "BYTES") => Tensor::Pictures(files(&input, binary)?),
         ("features", "FP32") => Tensor::Rows(rows(&input, binary, features)?),
-        _ => return Err(Refusal::bad_request("the input must be \"image\" of BYTES or \"features\" of FP32")),
+        _ => {
+            let sentence = "the input must be \"image\" of BYTES, files of pictures, or \"features\" of FP32";
+            return Err(Refusal::bad_request(sentence));
+        }
     };
     let outputs = RequestedOutputs::of(outputs, OutputForm::of(parameters.binary_data_output == Some(true)));
     Ok(InferenceRequest { tensor, form: AnswerForm { id, outputs } })
@@ -322,16 +325,18 @@ impl<'de> Deserialize<'de> for Shape {
             type Value = Shape;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a shape: a list of one or two whole numbers")
+                f.write_str("a shape: a list of whole numbers")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut sides: A) -> Result<Shape, A::Error> {
                 let Some(first) = sides.next_element()? else { return Ok(Shape::Other) };
                 let Some(second) = sides.next_element()? else { return Ok(Shape::One(first)) };
-                match sides.next_element::<IgnoredAny>()? {
-                    None => Ok(Shape::Two(first, second)),
-                    Some(_) => Err(A::Error::invalid_length(3, &self)),
+                let mut shape = Shape::Two(first, second);
+                // Pixels have three sides and more: that they are none of the inputs says more than the length.
+                while sides.next_element::<IgnoredAny>()?.is_some() {
+                    shape = Shape::Other;
                 }
+                Ok(shape)
             }
         }
         deserializer.deserialize_seq(Sides)
@@ -500,7 +505,8 @@ mod tests {
             ("[3]", "[1,2,3]", "must be [n, 3]"),
             ("[]", "[]", "must be [n, 3]"),
             ("[1,4]", "[1,2,3,4]", "must have the shape [n, 3]"),
-            ("[1,1,3]", "[1,2,3]", "one or two whole numbers"),
+            ("[1,1,3]", "[1,2,3]", "must be [n, 3]"),
+            ("3", "[1,2,3]", "a list of whole numbers"),
             ("[-1,3]", "[1,2,3]", "invalid value"),
             ("[18446744073709551615,3]", "[1]", "n from 1 to 4096"),
         ] {
@@ -530,9 +536,21 @@ mod tests {
             ("[1]", r#"[["AAEC"]]"#, "too deep"),
             ("[65]", "[]", "n from 1 to 64"),
             ("[1,1]", r#"["AAEC"]"#, "n from 1 to 64"),
+            ("[1,1,1,1]", r#"["AAEC"]"#, "n from 1 to 64"),
         ] {
             let error = images(shape, data).unwrap_err();
             assert!(error.contains(told), "{shape} {data}: {error}");
+        }
+    }
+
+    #[test]
+    fn whoever_sends_pixels_is_told_that_files_are_taken() {
+        for datatype in ["UINT8", "FP32"] {
+            let shape = "[1,1,2,3]";
+            let json = format!(
+                r#"{{"inputs":[{{"name":"image","datatype":"{datatype}","shape":{shape},"data":[1,2,3,4,5,6]}}]}}"#
+            );
+            assert!(read(&json).unwrap_err().contains("\"image\" of BYTES, files of pictures"), "{datatype}");
         }
     }
 

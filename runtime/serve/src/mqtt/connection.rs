@@ -1,5 +1,6 @@
 //! One connection to the broker: how it is opened, and why it ended.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use rumqttc::{
@@ -46,8 +47,14 @@ pub fn open(device: &MqttDevice) -> (AsyncClient, EventLoop) {
     AsyncClient::builder(options).capacity(MAX_IN_FLIGHT).build()
 }
 
-/// Why a connection could not be made or ended, and what to do.
-pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>) -> String {
+/// Why a connection could not be made or ended, and what to do. A picture of so many bytes may have been on its way.
+pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, picture_bytes: Option<usize>) -> String {
+    if let Some(bytes) = picture_bytes.filter(|_| is_closed_by_broker(error)) {
+        return format!(
+            "it closed the connection while a picture of {bytes} bytes was on its way; if that goes on, let it take \
+             larger messages, or leave --mqtt-pictures out"
+        );
+    }
     match error {
         ConnectionError::ConnectionRefused(code) => match code {
             ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
@@ -68,5 +75,35 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>) -> S
             _ => "it closed the connection".into(),
         },
         other => other.to_string(),
+    }
+}
+
+/// Whether the other side ended the connection: in an orderly way, or while it was still being written to.
+fn is_closed_by_broker(error: &ConnectionError) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    match error {
+        ConnectionError::MqttState(StateError::ConnectionAborted) => true,
+        ConnectionError::Io(error) | ConnectionError::MqttState(StateError::Io(error)) => {
+            matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Brokers close the connection on whoever sends more than they take.
+    #[test]
+    fn a_broker_that_goes_when_a_picture_comes_is_not_said_to_know_another_device() {
+        let aborted = || ConnectionError::MqttState(StateError::ConnectionAborted);
+        let soon = Some(Duration::from_secs(1));
+        let of_picture =
+            |error: &ConnectionError| reason(error, soon, Some(140_000)).contains("picture of 140000 bytes");
+        assert!(of_picture(&aborted()) && !of_picture(&ConnectionError::NetworkTimeout));
+        assert!(of_picture(&ConnectionError::Io(ErrorKind::ConnectionReset.into())));
+        assert!(of_picture(&ConnectionError::MqttState(StateError::Io(ErrorKind::BrokenPipe.into()))));
+        assert!(reason(&aborted(), soon, None).contains("another device"));
     }
 }

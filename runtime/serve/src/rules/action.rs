@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use orco_camera::{authorization, without_password};
 use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::sentence::counted;
@@ -41,7 +42,7 @@ pub enum Action {
 /// A web address that is told.
 #[derive(Clone)]
 pub struct Webhook {
-    /// The address.
+    /// The address. A name and a password, percent-encoded, may stand in it.
     pub url: String,
     /// What the message is signed with.
     pub secret: Option<Vec<u8>>,
@@ -64,14 +65,14 @@ pub struct Gpio {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Webhook({})", self.url)
+        write!(f, "Webhook({})", without_password(&self.url))
     }
 }
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Webhook(webhook) => write!(f, "webhook {}", webhook.url),
+            Self::Webhook(webhook) => write!(f, "webhook {}", without_password(&webhook.url)),
             Self::Command(command) => write!(f, "command {}", command[0]),
             Self::Gpio(gpio) => write!(f, "line {} of {}", gpio.line, gpio.chip.display()),
         }
@@ -128,6 +129,10 @@ impl Webhook {
                 .post(&self.url)
                 .header("Content-Type", "application/json")
                 .header("X-OrCo-Time", time.to_string());
+            // ureq would send name and password as they stand in the address, still encoded.
+            if let Some(authorization) = authorization(&self.url) {
+                request = request.header("Authorization", authorization);
+            }
             if let Some(signature) = self.signature(time, &body) {
                 request = request.header("X-OrCo-Signature", format!("sha256={signature}"));
             }

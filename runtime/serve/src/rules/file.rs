@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use orco_camera::without_password;
 use orco_runtime::files;
 use orco_runtime::state::label;
 use serde::Deserialize;
@@ -186,9 +187,10 @@ fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {
 
 fn checked_webhook(written: WrittenWebhook, folder: &Path) -> Result<Webhook, String> {
     let WrittenWebhook { url, secret_file, picture } = written;
-    let uri: axum::http::Uri = url.parse().map_err(|_| format!("webhook: \"{url}\" is no web address"))?;
+    let shown = without_password(&url);
+    let uri: axum::http::Uri = url.parse().map_err(|_| format!("webhook: \"{shown}\" is no web address"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
-        return Err(format!("webhook: \"{url}\" does not begin with http:// or https:// and a host"));
+        return Err(format!("webhook: \"{shown}\" does not begin with http:// or https:// and a host"));
     }
     let secret = secret_file.map(|path| secret(&folder.join(path))).transpose()?;
     Ok(Webhook { url, secret, picture })

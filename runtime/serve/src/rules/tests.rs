@@ -71,6 +71,8 @@ fn rules_that_cannot_be_used_are_refused_with_a_reason() {
     refused(&mug("for = nan\ncommand = [\"/bin/true\"]"), "no number of seconds");
     refused(&mug("after = 1\ncommand = [\"/bin/true\"]"), "unknown field `after`");
     refused(&mug("webhook = { url = \"ftp://x\" }"), "does not begin with http");
+    refused(&mug("webhook = { url = \"ftp://me:geheim@x\" }"), "\"ftp://me:***@x\" does not begin");
+    refused(&mug("webhook = { url = \"http://me:ge heim@x\" }"), "\"http://me:***@x\" is no web address");
     refused(&mug("webhook = { url = \"http://x/\", secret-file = \"none\" }"), "cannot read");
     let signed = mug("webhook = { url = \"http://x/\", secret-file = \"secret\" }");
     let secret = folder.path().join("secret");
@@ -185,6 +187,25 @@ fn a_call_that_had_to_wait_is_signed_with_the_time_of_the_call() {
     call.join().unwrap().unwrap();
     assert!(signed_time(&head, &body, b"geheim") >= before, "{head}");
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["time"], before - 600, "that of what was seen");
+}
+
+/// As with a camera's address, a password that holds an `@` stands there percent-encoded.
+#[test]
+fn a_password_in_a_web_address_is_sent_as_it_is_meant_and_not_shown() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://me:pa%40ss@{}/seen", listener.local_addr().unwrap());
+    let action = Action::Webhook(Webhook { url, secret: None, picture: false });
+    let shown = format!("{action} {action:?}");
+    assert!(shown.matches("http://me:***@127.0.0.1").count() == 2 && !shown.contains("pa%40ss"), "{shown}");
+    let call = thread::spawn(move || {
+        let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
+        action.perform(&occurrence, &|| false)
+    });
+    let (head, _) = request(&listener, "204 No Content");
+    call.join().unwrap().unwrap();
+    // "me:pa@ss", in small letters like the rest of the head.
+    assert!(head.contains("authorization: basic bwu6cgfac3m=\r\n"), "{head}");
+    assert_eq!(head.matches("authorization: ").count(), 1, "{head}");
 }
 
 /// A folder is the camera and shows a duck again and again. The web address fails at first.

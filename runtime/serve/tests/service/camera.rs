@@ -21,9 +21,13 @@ const EVERY: Duration = Duration::from_millis(20);
 
 /// A service that looks at a camera.
 fn looking_at(state: &TempDir, source: &str, options: ServerOptions) -> Running {
+    looking_at_rate(state, source, live::LiveSettings::default().per_second(1000.0), options)
+}
+
+/// A service that looks at a camera as often as the settings say.
+fn looking_at_rate(state: &TempDir, source: &str, settings: live::LiveSettings, options: ServerOptions) -> Running {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
-    let settings = live::LiveSettings::default().per_second(1000.0);
     service.look_at(source.parse().unwrap(), settings).unwrap();
     Running::serving(service, options)
 }
@@ -177,6 +181,20 @@ fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     for wrong in [json!({}), json!({ "label": "a=b" }), json!({ "label": "mug", "other": 1 })] {
         assert_eq!(service.json("POST", "/api/v1/camera/shot", &wrong).status, 400, "{wrong}");
     }
+}
+
+/// A camera may give many frames for each that is processed.
+#[test]
+fn the_frame_that_programs_are_told_of_can_be_taken_though_newer_ones_came() {
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("mug"), EVERY));
+    let settings = live::LiveSettings::default().per_second(0.1);
+    let service = looking_at_rate(&state, &fake.url(), settings, ServerOptions::default());
+    let shown = once(&service, "a frame was processed", |shown| shown["frame"].is_u64());
+    let number = shown["frame"].as_u64().unwrap();
+    once(&service, "newer ones came", |shown| shown["frames"].as_u64() > Some(number + 5));
+    let shot = json!({ "label": "mug", "anyway": true, "frame": number });
+    let taken = service.json("POST", "/api/v1/camera/shot", &shot).ok();
+    assert_eq!((&taken["accepted"], &taken["frame"]), (&json!(true), &json!(number)), "{taken}");
 }
 
 #[test]

@@ -79,6 +79,10 @@ fn what_a_request_may_hold_is_described() {
     for bounds in [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.1, 1.0], [0.0, 1.0, 1.0, 0.1]] {
         assert_eq!(set("shelf", bounds), 400, "{bounds:?}");
     }
+    assert_eq!(set("shelf", [0.0, 1.0, 1.0, 1e-9]), 400, "it begins at the frame's end");
+    let outside = json!({ "regions": [{ "name": "shelf", "box": [0.6, 0.0, 0.6, 1.0] }] });
+    let refused = service.json("POST", "/api/v1/regions", &outside);
+    assert_eq!((refused.status, refused.error().contains("in pixels")), (400, false), "{}", refused.text());
     assert_eq!((&regions["items"]["properties"]["name"], set("a=b", [0.0, 0.0, 1.0, 0.5])), (&label(), 400));
     for (path, name) in [("/api/v1/undo", "entry"), ("/api/v1/undo", "last"), ("/api/v1/redo", "last")] {
         let schema = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
