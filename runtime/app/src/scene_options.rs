@@ -1,8 +1,9 @@
 //! What of a picture is looked at.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use orco_runtime::image::{self, PictureFileError};
 use orco_runtime::learner::Learner;
@@ -31,6 +32,10 @@ pub struct SceneOptions {
 impl SceneOptions {
     /// What the options say of every picture, for a learner's backbone.
     pub fn viewfinder(&self, learner: &Learner, output: &Output) -> Result<Viewfinder> {
+        let names: BTreeSet<&str> = self.regions.iter().map(|named| named.name.as_str()).collect();
+        if names.len() < self.regions.len() {
+            bail!("two regions have one name, or none: give each a name of its own, --region NAME=X,Y,WIDTH,HEIGHT");
+        }
         let input = &learner.bundle().manifest.preprocessing;
         Ok(Viewfinder::new(input, self.background(learner.store(), output)?, self.regions.clone()))
     }
