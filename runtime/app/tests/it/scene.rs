@@ -199,6 +199,13 @@ fn a_region_is_looked_at_alone() {
     assert_eq!(told, ["my mug", "my duck"], "{found}");
     let said = text(&device.command(&["classify", &both, "--region", "0.9,0,0.5,1"]).output().unwrap().stderr);
     assert!(said.contains("is no region"), "{said}");
+    for name in ["", "left="] {
+        let halves = ["0,0,0.5,1", "0.5,0,0.5,1"].map(|half| format!("{name}{half}"));
+        let refused =
+            device.command(&["classify", &both, "--region", &halves[0], "--region", &halves[1]]).output().unwrap();
+        assert!(text(&refused.stderr).contains("two regions have one name, or none"), "{}", text(&refused.stderr));
+        assert_eq!(refused.status.code(), Some(1));
+    }
     let outside = device.command(&["classify", &both, "--region", "400,0,200,200"]).output().unwrap();
     assert!(text(&outside.stderr).contains("reaches beyond the frame of 480 x 270 pixels"));
 }

@@ -49,8 +49,9 @@ pub struct EvalArguments {
     #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Settings of phase 3, of what is kept of a shot, and of answers: `published` (the authors' program's for
-    /// CIFAR-100), `paper-text` (the text where it differs), `edge` (ours with a short training), `closed-form` (ours
-    /// without one, for bundles with statistics); by default the bundle's.
+    /// CIFAR-100), `paper-text` (the text where it differs), `edge` (ours with a short training), `combined` (ours with a
+    /// shorter one beside the closed form), `closed-form` (ours without one); the last two for bundles with statistics.
+    /// By default the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
