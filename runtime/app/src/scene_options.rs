@@ -32,12 +32,17 @@ pub struct SceneOptions {
 impl SceneOptions {
     /// What the options say of every picture, for a learner's backbone.
     pub fn viewfinder(&self, learner: &Learner, output: &Output) -> Result<Viewfinder> {
+        let input = &learner.bundle().manifest.preprocessing;
+        Ok(Viewfinder::new(input, self.background(learner.store(), output)?, self.regions.clone()))
+    }
+
+    /// As [`SceneOptions::viewfinder`], for answers, which name their regions.
+    pub fn viewfinder_of_named_regions(&self, learner: &Learner, output: &Output) -> Result<Viewfinder> {
         let names: BTreeSet<&str> = self.regions.iter().map(|named| named.name.as_str()).collect();
         if names.len() < self.regions.len() {
             bail!("two regions have one name, or none: give each a name of its own, --region NAME=X,Y,WIDTH,HEIGHT");
         }
-        let input = &learner.bundle().manifest.preprocessing;
-        Ok(Viewfinder::new(input, self.background(learner.store(), output)?, self.regions.clone()))
+        self.viewfinder(learner, output)
     }
 
     fn background(&self, store: &Store, output: &Output) -> Result<Option<Background>> {

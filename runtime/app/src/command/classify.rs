@@ -45,7 +45,7 @@ pub struct Arguments {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open_for(options, output, arguments.images.len())?;
     learner.settings_mut().false_alarms = arguments.false_alarms;
-    let viewfinder = arguments.scene.viewfinder(&learner, output)?;
+    let viewfinder = arguments.scene.viewfinder_of_named_regions(&learner, output)?;
     // A backbone that cannot be started is no fault of a picture.
     learner.engine(Workload::Pictures(arguments.images.len()))?;
     let mut results = Vec::new();
