@@ -1,5 +1,6 @@
 """What the package does, asked in Python: `python -m unittest` with the package on the path, in the repository."""
 
+import multiprocessing
 import os
 import signal
 import tempfile
@@ -339,6 +340,37 @@ class Device(unittest.TestCase):
         self.assertEqual(len(answers), 3)
         self.learner.undo()
         self.assertEqual([answer.scores for answer in self.learner.classify(paths)], expected)
+
+    def test_a_forked_process_is_told_that_it_cannot_compute(self) -> None:
+        learner, paths = self.learner, pictures("try", "mug")
+        learner.learn({name: pictures("learn", name) for name in ["mug", "cactus"]})
+        features = learner.features(paths)
+        expected = [answer.scores for answer in learner.classify_features(features)]
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+
+        def ask() -> None:
+            said = []
+            for call in (lambda: learner.classify(paths), lambda: self.opened().features(paths)):
+                try:
+                    call()
+                except orco.EngineError as error:
+                    said.append(str(error))
+            # What needs no backbone is done all the same.
+            scores = [answer.scores for answer in learner.classify_features(features)]
+            learner.forget("cactus")
+            sender.send((said, scores))
+
+        forked = context.Process(target=ask)
+        forked.start()
+        self.addCleanup(forked.kill)
+        self.assertTrue(receiver.poll(60), "it waits for threads that are not there")
+        said, scores = receiver.recv()
+        self.assertEqual((len(said), scores), (2, expected))
+        for sentence in said:
+            self.assertIn("forked", sentence)
+        learner.refresh()
+        self.assertEqual(self.learned(), ["mug"])
 
     def test_a_damaged_copy_of_the_state_becomes_a_warning(self) -> None:
         for _ in range(2):
