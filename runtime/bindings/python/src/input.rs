@@ -6,7 +6,7 @@ use numpy::ndarray::{Array3, Axis};
 use numpy::{
     Element, IntoPyArray, PyArray3, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray, PyUntypedArrayMethods, ndarray,
 };
-use orco_runtime::image;
+use orco_runtime::image::{self, ImageError};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::Shots;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -61,11 +61,14 @@ impl PyPicture {
                     "a picture is an array [height, width, 3] of red, green and blue, not one with shape {shape:?}"
                 )));
             }
-            let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+            let [width, height] = [width, height].map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+            let refused = |reason: ImageError| PendingError::picture("the picture", &reason);
+            // Before rows that lie apart are copied: an array of little memory may say that it is of any size.
+            image::check_size(width, height).map_err(refused)?;
             let rows = pixels.as_standard_layout();
             let rows = rows.as_slice().expect("of the standard layout");
-            let picture = image::from_rows(side(width), side(height), 3 * width, rows);
-            return Ok(Self::Pixels(picture.map_err(|reason| PendingError::picture("the picture", &reason))?));
+            let picture = image::from_rows(width, height, 3 * width as usize, rows);
+            return Ok(Self::Pixels(picture.map_err(refused)?));
         }
         let path = given.cast::<PyUntypedArray>().is_err().then(|| given.extract().ok()).flatten();
         path.map(Self::File).ok_or_else(|| {

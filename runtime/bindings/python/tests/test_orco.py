@@ -197,6 +197,7 @@ class Device(unittest.TestCase):
     def test_what_cannot_be_used_is_named_and_changes_nothing(self) -> None:
         learner = self.learner
         frame = np.zeros((32, 32, 3), np.uint8)
+        endless = np.broadcast_to(frame[:1, :1], (1 << 40, 1, 3))
         wrong = [
             (TypeError, "float64", lambda: learner.classify([frame.astype(float)])),
             (TypeError, "[32, 1]", lambda: learner.classify(frame[:, :, :1])),
@@ -220,6 +221,7 @@ class Device(unittest.TestCase):
             (orco.PictureError, "none.jpg cannot be read", lambda: learner.learn({"mug": ["none.jpg"]})),
             (orco.PictureError, "README.md is neither", lambda: orco.read_picture(REPOSITORY / "README.md")),
             (orco.PictureError, "0 x 32", lambda: learner.classify([frame[:, :0]])),
+            (orco.PictureError, "too large", lambda: learner.classify([endless])),
             (orco.ChangeError, "mug", lambda: learner.learn({"mug": []})),
             (orco.ChangeError, "bear", lambda: learner.learn({"bear": pictures("learn", "mug")})),
             (orco.ChangeError, "mug", lambda: learner.forget("mug")),
