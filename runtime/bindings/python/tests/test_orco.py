@@ -214,6 +214,8 @@ class Device(unittest.TestCase):
             (ValueError, "scope", lambda: self.opened(scope="some")),
             (ValueError, "seconds", lambda: self.opened(wait=-1.0)),
             (ValueError, "onnxruntime", lambda: self.opened(engine="torch")),
+            (TypeError, "the option seed: can't convert negative", lambda: self.opened(seed=-1)),
+            (TypeError, "the option check_shots: 'int' object", lambda: self.opened(check_shots=1)),
             (TypeError, "LearnerOptions", lambda: orco.Learner(BUNDLE, self.state, {"seed": 2})),
             (orco.OpenError, "no-such-bundle", lambda: orco.Learner("no-such-bundle", self.state)),
             (orco.OpenError, "no.pub", lambda: self.opened(public_key="no.pub")),
