@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use numpy::ndarray::{Array3, Axis};
 use numpy::{
-    Element, IntoPyArray, PyArray3, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray, PyUntypedArrayMethods, ndarray,
+    Element, IntoPyArray, PyArray3, PyArrayDescrMethods, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray,
+    PyUntypedArrayMethods, ndarray,
 };
 use orco_runtime::image::{self, ImageError};
 use orco_runtime::image_rs::RgbImage;
@@ -112,6 +113,13 @@ impl PyShots {
             }
             finite(array.iter())?;
             return Ok(Self::Features(array.to_owned()));
+        }
+        // Of another size of numbers, or another number of axes: no pictures are meant.
+        if given.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'f') {
+            return Err(PyTypeError::new_err(format!(
+                "features of shots are an array of float32 [shots, {views}, {features}] with this bundle, not {}",
+                describe(given)
+            )));
         }
         let pictures: Vec<PyPicture> = pictures(given)?.collect::<PyResult<_>>()?;
         if pictures.iter().all(|picture| matches!(picture, PyPicture::File(_))) {
