@@ -213,7 +213,10 @@ impl PyLearner {
                 Err(WritePackError::File(error)) if files::is_unsynced(&error) => {
                     Ok((pack::unsigned(&pack).map_or(0, |bytes| bytes.len()), Some(error)))
                 }
-                Err(WritePackError::File(error)) => Err(PendingError::Python(error.into())),
+                Err(WritePackError::File(error)) => {
+                    let named = io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+                    Err(PendingError::Python(named.into()))
+                }
                 Err(error) => Err(PendingError::Change(with_causes(&error))),
             }
         })?;
