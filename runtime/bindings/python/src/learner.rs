@@ -55,16 +55,22 @@ impl PyLearner {
         Ok(py.detach(|| work(&mut *self.learner.lock().map_err(|_| PendingError::Fault)?))?)
     }
 
-    /// Makes a change and returns its report.
+    /// Makes a change and returns its report, with warnings of what was wrong with the state that it read before.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
         change: impl FnOnce(&mut Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, ChangeError> + Send,
     ) -> PyResult<T> {
-        interrupt::change(py, |observer| {
+        let mut found = Vec::new();
+        let report = interrupt::change(py, |observer| {
             let mut learner = self.learner.lock().map_err(|_| PendingError::Fault)?;
-            Ok(change(&mut learner, observer)?)
-        })
+            let known = learner.warnings().to_vec();
+            let made = change(&mut learner, observer)?;
+            found.extend(learner.warnings().iter().filter(|warning| !known.contains(warning)).cloned());
+            Ok(made)
+        })?;
+        found.iter().try_for_each(|warning| warn(py, warning))?;
+        Ok(report)
     }
 
     /// Encodes pictures one after the other.

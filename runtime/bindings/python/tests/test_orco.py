@@ -94,7 +94,7 @@ class Device(unittest.TestCase):
         file = self.state / "mug.orcopack"
         self.assertEqual(learner.export("mug", file, device="door 3"), file.stat().st_size)
         before = file.read_bytes()
-        with self.assertRaises(FileExistsError):
+        with self.assertRaisesRegex(FileExistsError, "mug.orcopack"):
             learner.export("mug", file)
         learner.export("mug", file, replace=True)
         self.assertNotEqual(file.read_bytes(), before, "it names no device")
@@ -389,6 +389,14 @@ class Device(unittest.TestCase):
             orco.Learner(BUNDLE, self.state)
         self.assertTrue(any(slot.name in str(warning.message) for warning in said), said)
         self.assertTrue(all(warning.category is RuntimeWarning for warning in said))
+
+    def test_a_change_warns_of_a_damaged_copy_that_it_found(self) -> None:
+        for name in ["mug", "cactus"]:
+            self.learner.learn({name: pictures("learn", name)})
+        slot = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
+        slot.write_bytes(b"damaged")
+        with self.assertWarnsRegex(RuntimeWarning, slot.name):
+            self.learner.forget("mug")
 
 
 class Package(unittest.TestCase):
