@@ -1,7 +1,9 @@
 """What the package does, asked in Python: `python -m unittest` with the package on the path, in the repository."""
 
+import copy
 import multiprocessing
 import os
+import pickle
 import signal
 import tempfile
 import threading
@@ -247,6 +249,12 @@ class Device(unittest.TestCase):
         counts = [sum(answer.known for answer in answers) for answers in (strict, usual, mild)]
         self.assertEqual(counts, sorted(counts))
         self.assertIn("known=", repr(usual[0]))
+
+    def test_an_answer_can_be_pickled(self) -> None:
+        [answer] = self.learner.classify(pictures("try", "mug")[:1])
+        for other in (pickle.loads(pickle.dumps(answer)), copy.copy(answer)):
+            self.assertEqual((other.label, other.score, other.known), (answer.label, answer.score, answer.known))
+            self.assertEqual((other.scores, repr(other)), (answer.scores, repr(answer)))
 
     def test_the_scope_says_which_classes_are_answered(self) -> None:
         mug = pictures("try", "mug")[:1]

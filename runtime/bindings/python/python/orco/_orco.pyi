@@ -44,7 +44,10 @@ __version__: str
 
 @final
 class Answer:
-    """What a picture shows."""
+    """What a picture shows. It may be pickled, as by the processes of a pool."""
+
+    def __new__(cls, label: str, score: float, known: bool, scores: list[tuple[str, float]]) -> Answer: ...
+    def __getnewargs__(self) -> tuple[str, float, bool, list[tuple[str, float]]]: ...
 
     @property
     def label(self) -> str:
