@@ -14,6 +14,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use crate::ending::detached;
 use crate::error::PendingError;
 
 /// One picture.
@@ -126,7 +127,7 @@ impl PyShots {
             let path = |picture| if let PyPicture::File(path) = picture { Some(path) } else { None };
             return Ok(Self::Files(pictures.into_iter().filter_map(path).collect()));
         }
-        let opened = given.py().detach(|| pictures.into_iter().map(PyPicture::open).collect::<Result<_, _>>())?;
+        let opened = detached(given.py(), || pictures.into_iter().map(PyPicture::open).collect::<Result<_, _>>())?;
         Ok(Self::Pictures(opened))
     }
 
@@ -149,7 +150,7 @@ pub fn finite<'a>(mut features: impl Iterator<Item = &'a f32>) -> PyResult<()> {
 /// Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent.
 #[pyfunction]
 pub fn read_picture(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
-    let picture = py.detach(|| PyPicture::File(path).open())?;
+    let picture = detached(py, || PyPicture::File(path).open())?;
     let shape = (picture.height() as usize, picture.width() as usize, 3);
     let pixels = Array3::from_shape_vec(shape, picture.into_raw()).expect("three bytes a pixel");
     Ok(pixels.into_pyarray(py))

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
 use crate::backup::PyBackup;
+use crate::ending::detached;
 use crate::error::PendingError;
 use crate::input::{self, PyPicture, PyShots};
 use crate::interrupt;
@@ -52,7 +53,7 @@ impl PyLearner {
         py: Python<'_>,
         work: impl FnOnce(&mut Learner) -> Result<T, PendingError> + Send,
     ) -> PyResult<T> {
-        Ok(py.detach(|| work(&mut *self.learner.lock().map_err(|_| PendingError::Fault)?))?)
+        Ok(detached(py, || work(&mut *self.learner.lock().map_err(|_| PendingError::Fault)?))?)
     }
 
     /// Makes a change and returns its report, with warnings of what was wrong with the state that it read before.
@@ -95,7 +96,7 @@ impl PyLearner {
     fn new(py: Python<'_>, bundle: PathBuf, state: PathBuf, options: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
         let options = PyLearnerOptions::new(py, options)?;
         let settings = options.settings()?;
-        let learner = py.detach(|| -> Result<_, PendingError> {
+        let learner = detached(py, || -> Result<_, PendingError> {
             let key = options.public_key()?;
             let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
             Ok(Learner::new(bundle, Store::new(&state), settings)?)

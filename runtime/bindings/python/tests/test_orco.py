@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -385,6 +387,35 @@ class Device(unittest.TestCase):
             self.assertIn("forked", sentence)
         learner.refresh()
         self.assertEqual(self.learned(), ["mug"])
+
+    def test_python_ends_while_a_thread_works(self) -> None:
+        script = """
+import sys, threading, time
+import orco
+
+call, delay, bundle, state, *paths = sys.argv[1:]
+learner = orco.Learner(bundle, state)
+started = threading.Event()
+
+def work() -> None:
+    while True:
+        started.set()
+        if call == "learn":
+            learner.learn({"mug": paths})
+            learner.undo()
+        else:
+            learner.classify(paths)
+
+threading.Thread(target=work, daemon=True).start()
+started.wait()
+time.sleep(float(delay))
+"""
+        shots = pictures("learn", "mug")
+        for call, delay in [("learn", 0.05), ("learn", 0.3), ("classify", 0.1), ("classify", 0.2)]:
+            state = self.state / f"{call} {delay}"
+            command = [sys.executable, "-c", script, call, str(delay), BUNDLE, state, *shots]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""), (call, delay))
 
     def test_a_damaged_copy_of_the_state_becomes_a_warning(self) -> None:
         for _ in range(2):
