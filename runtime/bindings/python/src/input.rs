@@ -115,10 +115,11 @@ impl PyShots {
             finite(array.iter())?;
             return Ok(Self::Features(array.to_owned()));
         }
-        // Of another size of numbers, or another number of axes: no pictures are meant.
+        // Taken for pictures, it would be one of its rows that cannot be used.
         if given.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'f') {
             return Err(PyTypeError::new_err(format!(
-                "features of shots are an array of float32 [shots, {views}, {features}] with this bundle, not {}",
+                "shots are pictures of uint8, or features of float32 [shots, {views}, {features}] with this bundle, \
+                 not {}",
                 describe(given)
             )));
         }
