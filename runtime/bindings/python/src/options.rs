@@ -116,7 +116,7 @@ fn given_or_default<'py>(
 /// One of the options. Where it is of another type, the sentence names it as Python does.
 fn option<'py, T: FromPyObjectOwned<'py>>(given: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
     let value = given.getattr(name)?;
-    value.extract().map_err(|error| {
+    value.extract::<T>().map_err(|error| {
         let error: PyErr = error.into();
         PyTypeError::new_err(format!("the option {name}: {}", error.value(given.py())))
     })
