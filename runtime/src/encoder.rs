@@ -72,6 +72,12 @@ pub enum EncodeError {
     /// An engine still opens a model that took too long; no other is opened meanwhile.
     #[error("the ONNX engine is still opening an earlier backbone, which took too long; try again later")]
     Busy,
+    /// The process was forked from one in which the engine computes; the engine's threads are not there.
+    #[error(
+        "the backbone cannot run in a process that was forked after it began to compute; start a new process instead \
+         (in Python, by multiprocessing's \"spawn\" or \"forkserver\")"
+    )]
+    Forked,
     /// The picture has no pixels.
     #[error("the picture has no pixels")]
     NoPixels,

@@ -281,8 +281,11 @@ pub(crate) fn luma([red, green, blue]: [f32; 3]) -> f32 {
     0.299 * red + 0.587 * green + 0.114 * blue
 }
 
-/// Whether a picture of that size is accepted.
-fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
+/// Refuses a size that no picture may have: more than [`MAX_PIXELS`], or a side longer than [`MAX_SIDE`].
+///
+/// # Errors
+/// [`ImageError::TooLarge`].
+pub fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
     let fits = width.max(height) <= MAX_SIDE && u64::from(width) * u64::from(height) <= MAX_PIXELS;
     if fits { Ok(()) } else { Err(ImageError::TooLarge) }
 }

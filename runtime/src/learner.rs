@@ -24,6 +24,7 @@ mod undo;
 pub mod upgrade;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
 
 use ::image::RgbImage;
@@ -181,6 +182,14 @@ pub struct Learner {
     encoders: StartedEncoders,
     memory: SessionMemory,
     threads: Option<Threads>,
+}
+
+impl fmt::Debug for Learner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut learner = f.debug_struct("Learner");
+        learner.field("bundle", &self.bundle.manifest.name).field("state", &self.store.folder());
+        learner.field("generation", &self.generation).finish_non_exhaustive()
+    }
 }
 
 impl Learner {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{env, fmt, fs, thread};
+use std::{env, fmt, fs, process, thread};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
@@ -85,14 +85,32 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("it did not say why").to_owned()
 }
 
+/// The process that something was made in. Its threads are there alone: a process that was forked since has none of
+/// them, and would wait for their work without end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// The one that asks.
+    pub fn this() -> Self {
+        Self(process::id())
+    }
+
+    /// Whether it is the one that asks, and not one that this was forked from.
+    pub fn is_this(self) -> bool {
+        self.0 == process::id()
+    }
+}
+
 /// Threads could not be started: the system has none left.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct StartThreadsError(ThreadPoolBuildError);
 
-/// A pool of threads, or, where none can be started, the caller's thread.
+/// A pool of threads, or the caller's thread where none can be started, or the process was forked since.
 pub struct Threads {
     pool: Option<ThreadPool>,
+    process: Process,
 }
 
 impl Threads {
@@ -102,7 +120,7 @@ impl Threads {
     /// [`StartThreadsError`] if the system has no threads left.
     pub fn new(count: usize) -> Result<Self, StartThreadsError> {
         let pool = ThreadPoolBuilder::new().num_threads(count).build();
-        Ok(Self { pool: Some(pool.map_err(StartThreadsError)?) })
+        Ok(Self { pool: Some(pool.map_err(StartThreadsError)?), process: Process::this() })
     }
 
     /// A pool of [`usable_threads`]. Where the system does not start so many, it is half of them, and so on down to the
@@ -125,7 +143,12 @@ impl Threads {
         if let Some(error) = failed {
             log::warn!("working on one thread: {error}");
         }
-        Self { pool: None }
+        Self { pool: None, process: Process::this() }
+    }
+
+    /// The pool, where its threads are there.
+    fn pool(&self) -> Option<&ThreadPool> {
+        self.pool.as_ref().filter(|_| self.process.is_this())
     }
 }
 
@@ -138,7 +161,7 @@ impl fmt::Debug for Threads {
 // SAFETY: rayon runs the task once for every number and waits for all.
 unsafe impl Workers for Threads {
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        match &self.pool {
+        match self.pool() {
             Some(pool) if tasks > 1 && self.count() > 1 => {
                 pool.install(|| (0..tasks).into_par_iter().for_each(task));
             }
@@ -147,11 +170,11 @@ unsafe impl Workers for Threads {
     }
 
     fn count(&self) -> usize {
-        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+        self.pool().map_or(1, ThreadPool::current_num_threads)
     }
 
     fn enter(&self, work: &mut (dyn FnMut() + Send)) {
-        match &self.pool {
+        match self.pool() {
             Some(pool) => pool.install(work),
             None => work(),
         }
@@ -165,6 +188,17 @@ mod tests {
     use orco_trials::alone::alone_with;
 
     use super::*;
+
+    #[test]
+    fn threads_of_a_process_that_this_was_forked_from_are_not_waited_for() {
+        let ours = Threads::new(2).unwrap();
+        assert_eq!(ours.count(), 2);
+        let theirs = Threads { process: Process(process::id() + 1), ..ours };
+        assert_eq!(theirs.count(), 1);
+        let caller = thread::current().id();
+        theirs.run(3, &|_| assert_eq!(thread::current().id(), caller));
+        theirs.enter(&mut || assert_eq!(thread::current().id(), caller));
+    }
 
     /// Asks for it as a process with several threads, which a test is: nothing is set behind their backs.
     #[test]

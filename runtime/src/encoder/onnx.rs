@@ -16,7 +16,7 @@ use super::library::{self, LibraryError};
 use super::stream::EncoderPool;
 use super::{EncodeError, Encoder, opening, rows, telemetry};
 use crate::image::Preprocessing;
-use crate::threads::{self, usable_threads};
+use crate::threads::{self, Process, usable_threads};
 
 /// Has ONNX Runtime multiply int8 weights exactly on x86 processors without VNNI, where its fastest way saturates sums
 /// of two products. Weights of 7 bits are as fast as ever.
@@ -27,6 +27,8 @@ pub struct Onnx {
     session: Session,
     bounds: Bounds,
     runtime: &'static Runtime,
+    /// The process that has the session's threads.
+    process: Process,
 }
 
 impl Onnx {
@@ -71,7 +73,7 @@ impl Onnx {
             },
             session => session?,
         };
-        Ok(Self { session, bounds, runtime })
+        Ok(Self { session, bounds, runtime, process: Process::this() })
     }
 }
 
@@ -132,6 +134,9 @@ impl Encoder for Onnx {
     fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError> {
         let failed = |error: ort::Error| EncodeError::Run(error.to_string());
         self.bounds.admit(images.shape())?;
+        if !self.process.is_this() {
+            return Err(EncodeError::Forked);
+        }
         let images = images.as_standard_layout();
         let tensor = TensorRef::from_array_view(images.view()).map_err(failed)?;
         let outputs = self.session.run(ort::inputs![tensor]).map_err(failed)?;

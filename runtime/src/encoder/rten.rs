@@ -13,7 +13,7 @@ use rten_tensor::Tensor;
 use super::audit::bounds::Bounds;
 use super::{EncodeError, Encoder, opening, rows};
 use crate::image::Preprocessing;
-use crate::threads::{catch_panic, usable_threads};
+use crate::threads::{Process, catch_panic, usable_threads};
 
 /// A backbone in rten.
 pub struct Rten {
@@ -27,7 +27,8 @@ impl Rten {
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Model`] if rten refuses it,
     /// [`EncodeError::Input`] if it takes other pictures, [`EncodeError::Slow`] if it takes too long,
-    /// [`EncodeError::Busy`] while another one does.
+    /// [`EncodeError::Busy`] while another one does, [`EncodeError::Forked`] if this process was forked from one in
+    /// which rten computes.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         let bounds = Bounds::of(model, input)?;
         ensure_pool()?;
@@ -89,6 +90,11 @@ fn is_in_pool() -> bool {
 /// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no
 /// more threads, it would ask rayon for one, which panics; then the calling thread becomes a pool of its own, once.
 fn ensure_pool() -> Result<(), EncodeError> {
+    /// The process that has rten's threads.
+    static PROCESS: OnceLock<Process> = OnceLock::new();
+    if !PROCESS.get_or_init(Process::this).is_this() {
+        return Err(EncodeError::Forked);
+    }
     if rten::thread_pool().run(is_in_pool) || is_in_pool() {
         return Ok(());
     }

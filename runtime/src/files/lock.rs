@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,32 @@ const ATTEMPTS: u32 = 20;
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
+    held: HeldFile,
+}
+
+/// A file that this process has locked. The lock ends when this goes: closing the file would not end it as long as a
+/// process that was forked meanwhile has it open, too.
+#[derive(Debug)]
+pub(crate) struct HeldFile {
     file: File,
+    process: u32,
+}
+
+impl HeldFile {
+    /// A file that was locked just now.
+    pub fn new(file: File) -> Self {
+        Self { file, process: process::id() }
+    }
+}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        // A forked process leaves the lock to whoever took it.
+        if self.process == process::id() {
+            // Closing it is left then.
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 /// Why the lock could not be had.
@@ -77,13 +103,21 @@ impl Lock {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(LockError::Open(error)),
                 }
-                let lock = Self { path: path.into(), file: open().map_err(LockError::Open)? };
-                lock.check_owner()?;
-                match lock.file.try_lock() {
-                    // Whoever removed the file meanwhile, the next process makes another one and locks that.
-                    Ok(()) if lock.is_in_place() => return Ok(Some(lock)),
-                    Ok(()) if vanished < ATTEMPTS => vanished += 1,
-                    Ok(()) | Err(TryLockError::WouldBlock) => return Ok(None),
+                let file = open().map_err(LockError::Open)?;
+                check_owner(&file, path)?;
+                match file.try_lock() {
+                    Ok(()) => {
+                        let lock = Self { path: path.into(), held: HeldFile::new(file) };
+                        // Whoever removed the file meanwhile, the next process makes another one and locks that.
+                        if lock.is_in_place() {
+                            return Ok(Some(lock));
+                        }
+                        if vanished == ATTEMPTS {
+                            return Ok(None);
+                        }
+                        vanished += 1;
+                    }
+                    Err(TryLockError::WouldBlock) => return Ok(None),
                     Err(TryLockError::Error(error)) => return Err(LockError::Unsupported(error)),
                 }
             }
@@ -98,20 +132,10 @@ impl Lock {
             use std::os::unix::fs::MetadataExt;
             let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
             let there = fs::symlink_metadata(&self.path).map(identity);
-            matches!((there, self.file.metadata().map(identity)), (Ok(there), Ok(held)) if there == held)
+            matches!((there, self.held.file.metadata().map(identity)), (Ok(there), Ok(held)) if there == held)
         }
         #[cfg(not(unix))]
         self.path.exists()
-    }
-
-    /// Refuses a file of another user.
-    fn check_owner(&self) -> Result<(), LockError> {
-        let facts = self.file.metadata().map_err(LockError::Open)?;
-        let folder = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match probe_other_owner(&facts, folder).map_err(LockError::Open)? {
-            Some([owner, user]) => Err(LockError::OtherOwner { owner, user }),
-            None => Ok(()),
-        }
     }
 
     /// Takes from others what an older release's file lets them do: to hold the lock.
@@ -119,13 +143,23 @@ impl Lock {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            if let Ok(mode) = self.file.metadata().map(|facts| facts.permissions().mode())
+            if let Ok(mode) = self.held.file.metadata().map(|facts| facts.permissions().mode())
                 && mode & 0o077 != 0
             {
                 // A file system without permissions keeps them as they are.
-                let _ = self.file.set_permissions(fs::Permissions::from_mode(mode & 0o700));
+                let _ = self.held.file.set_permissions(fs::Permissions::from_mode(mode & 0o700));
             }
         }
+    }
+}
+
+/// Refuses a file of another user.
+fn check_owner(file: &File, path: &Path) -> Result<(), LockError> {
+    let facts = file.metadata().map_err(LockError::Open)?;
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match probe_other_owner(&facts, folder).map_err(LockError::Open)? {
+        Some([owner, user]) => Err(LockError::OtherOwner { owner, user }),
+        None => Ok(()),
     }
 }
 
@@ -180,11 +214,26 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
+    fn a_lock_ends_though_a_forked_process_has_its_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = take(&path).unwrap();
+        // The same opening of the file once more, as a forked process has it.
+        let [idle, ending] = [(); 2].map(|()| first.held.file.try_clone().unwrap());
+        drop(HeldFile { file: ending, process: process::id() + 1 });
+        assert!(matches!(take(&path), Err(LockError::Held)), "the other process ended it");
+        drop(first);
+        take(&path).unwrap();
+        drop(idle);
+    }
+
+    #[test]
+    #[cfg(unix)]
     fn a_file_is_locked_by_a_handle_that_could_write_as_nfs_asks() {
         use rustix::fs::{OFlags, fcntl_getfl};
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let could_write = |lock: Lock| fcntl_getfl(&lock.file).unwrap().contains(OFlags::RDWR);
+        let could_write = |lock: Lock| fcntl_getfl(&lock.held.file).unwrap().contains(OFlags::RDWR);
         assert!(could_write(take(&path).unwrap()));
         assert!(could_write(Lock::take_existing(&path, Duration::ZERO).unwrap()));
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use orco_state::slots::Slot;
 
 use super::{LockedStore, Store, StoreError};
-use crate::files::lock::{Lock, LockError, keep_trying};
+use crate::files::lock::{HeldFile, Lock, LockError, keep_trying};
 use crate::files::missing_folders;
 
 /// Name of the file whose lock a process holds while it changes the state.
@@ -21,7 +21,7 @@ pub(super) const OTHER_SAVE: Duration = Duration::from_secs(30);
 
 /// Keeps other processes from saving until it is dropped.
 pub(super) struct SaveLock {
-    _folder: Option<File>,
+    _folder: Option<HeldFile>,
     _slot: Option<Lock>,
 }
 
@@ -73,7 +73,7 @@ impl Store {
 
     /// Holds the folder until what it returns is dropped; waits up to `wait` for another process. Nothing
     /// where the system has no locks for folders.
-    pub(super) fn hold_folder(&self, wait: Duration) -> Result<Option<File>, StoreError> {
+    pub(super) fn hold_folder(&self, wait: Duration) -> Result<Option<HeldFile>, StoreError> {
         let Ok(folder) = File::open(&self.folder) else { return Ok(None) };
         let held = keep_trying(wait, || match folder.try_lock() {
             Ok(()) => Ok(Some(())),
@@ -81,7 +81,7 @@ impl Store {
             Err(TryLockError::Error(error)) => Err(error),
         });
         match held {
-            Ok(Some(())) => Ok(Some(folder)),
+            Ok(Some(())) => Ok(Some(HeldFile::new(folder))),
             Ok(None) => Err(StoreError::Busy { folder: self.folder.clone() }),
             Err(_) => Ok(None),
         }

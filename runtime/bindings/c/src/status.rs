@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn causes_are_part_of_the_text() {
-        let Err(opened) = orco_runtime::learner::Learner::open("no bundle", "no state") else { panic!() };
+        let opened = orco_runtime::learner::Learner::open("no bundle", "no state").unwrap_err();
         let error = StatusError::from(opened);
         assert_eq!(error.status, OrcoStatus::CannotOpen);
         assert!(error.text.contains("no bundle") && error.text.contains(": "), "{}", error.text);

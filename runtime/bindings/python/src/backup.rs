@@ -9,6 +9,7 @@ use orco_runtime::learner::upgrade::{self as to_bundle, UpgradeOptions};
 use orco_runtime::store::Store;
 use pyo3::prelude::*;
 
+use crate::ending::detached;
 use crate::error::PendingError;
 use crate::interrupt::{self, report_of};
 use crate::learner::warn;
@@ -77,7 +78,7 @@ pub fn restore(
 ) -> PyResult<PyBackup> {
     let options = PyRestoreOptions::new(py, options)?;
     let settings = options.settings()?;
-    let outcome = py.detach(|| -> Result<_, PendingError> {
+    let outcome = detached(py, || -> Result<_, PendingError> {
         let options = options.restore_options()?;
         let bundle = Bundle::open_trusted(&bundle, options.public_key.as_ref())?;
         let unreadable = |error| PendingError::Backup(format!("{} cannot be read: {error}", path.display()));

@@ -4,15 +4,17 @@ use std::path::PathBuf;
 
 use numpy::ndarray::{Array3, Axis};
 use numpy::{
-    Element, IntoPyArray, PyArray3, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray, PyUntypedArrayMethods, ndarray,
+    Element, IntoPyArray, PyArray3, PyArrayDescrMethods, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray,
+    PyUntypedArrayMethods, ndarray,
 };
-use orco_runtime::image;
+use orco_runtime::image::{self, ImageError};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::Shots;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use crate::ending::detached;
 use crate::error::PendingError;
 
 /// One picture.
@@ -61,11 +63,14 @@ impl PyPicture {
                     "a picture is an array [height, width, 3] of red, green and blue, not one with shape {shape:?}"
                 )));
             }
-            let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+            let [width, height] = [width, height].map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+            let refused = |reason: ImageError| PendingError::picture("the picture", &reason);
+            // Before rows that lie apart are copied: an array of little memory may say that it is of any size.
+            image::check_size(width, height).map_err(refused)?;
             let rows = pixels.as_standard_layout();
             let rows = rows.as_slice().expect("of the standard layout");
-            let picture = image::from_rows(side(width), side(height), 3 * width, rows);
-            return Ok(Self::Pixels(picture.map_err(|reason| PendingError::picture("the picture", &reason))?));
+            let picture = image::from_rows(width, height, 3 * width as usize, rows);
+            return Ok(Self::Pixels(picture.map_err(refused)?));
         }
         let path = given.cast::<PyUntypedArray>().is_err().then(|| given.extract().ok()).flatten();
         path.map(Self::File).ok_or_else(|| {
@@ -110,12 +115,20 @@ impl PyShots {
             finite(array.iter())?;
             return Ok(Self::Features(array.to_owned()));
         }
+        // Taken for pictures, it would be one of its rows that cannot be used.
+        if given.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'f') {
+            return Err(PyTypeError::new_err(format!(
+                "shots are pictures of uint8, or features of float32 [shots, {views}, {features}] with this bundle, \
+                 not {}",
+                describe(given)
+            )));
+        }
         let pictures: Vec<PyPicture> = pictures(given)?.collect::<PyResult<_>>()?;
         if pictures.iter().all(|picture| matches!(picture, PyPicture::File(_))) {
             let path = |picture| if let PyPicture::File(path) = picture { Some(path) } else { None };
             return Ok(Self::Files(pictures.into_iter().filter_map(path).collect()));
         }
-        let opened = given.py().detach(|| pictures.into_iter().map(PyPicture::open).collect::<Result<_, _>>())?;
+        let opened = detached(given.py(), || pictures.into_iter().map(PyPicture::open).collect::<Result<_, _>>())?;
         Ok(Self::Pictures(opened))
     }
 
@@ -138,7 +151,7 @@ pub fn finite<'a>(mut features: impl Iterator<Item = &'a f32>) -> PyResult<()> {
 /// Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent.
 #[pyfunction]
 pub fn read_picture(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
-    let picture = py.detach(|| PyPicture::File(path).open())?;
+    let picture = detached(py, || PyPicture::File(path).open())?;
     let shape = (picture.height() as usize, picture.width() as usize, 3);
     let pixels = Array3::from_shape_vec(shape, picture.into_raw()).expect("three bytes a pixel");
     Ok(pixels.into_pyarray(py))

@@ -11,6 +11,7 @@ use orco_runtime::learner::{ChangeOutcome, ChangeStep, Observer};
 use orco_runtime::state::sentence::with_causes;
 use pyo3::prelude::*;
 
+use crate::ending::{attached, detached};
 use crate::error::PendingError;
 use crate::learner::warn;
 
@@ -37,7 +38,7 @@ pub fn change<T: Send>(
     make: impl FnOnce(&mut dyn Observer) -> Result<ChangeOutcome<T>, PendingError> + Send,
 ) -> PyResult<T> {
     let stop = AtomicBool::new(false);
-    let (made, signal) = py.detach(|| {
+    let (made, signal) = detached(py, || {
         thread::scope(|scope| {
             let (caller, stop) = (thread::current(), &stop);
             let worker = scope.spawn(move || {
@@ -49,7 +50,7 @@ pub fn change<T: Send>(
             while !worker.is_finished() {
                 thread::park_timeout(SIGNAL_INTERVAL);
                 if signal.is_none() {
-                    signal = Python::attach(|py| py.check_signals()).err();
+                    signal = attached(|py| py.check_signals()).err();
                     stop.store(signal.is_some(), Ordering::Relaxed);
                 }
             }

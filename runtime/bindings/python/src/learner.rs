@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
 use crate::backup::PyBackup;
+use crate::ending::detached;
 use crate::error::PendingError;
 use crate::input::{self, PyPicture, PyShots};
 use crate::interrupt;
@@ -52,19 +53,25 @@ impl PyLearner {
         py: Python<'_>,
         work: impl FnOnce(&mut Learner) -> Result<T, PendingError> + Send,
     ) -> PyResult<T> {
-        Ok(py.detach(|| work(&mut *self.learner.lock().map_err(|_| PendingError::Fault)?))?)
+        Ok(detached(py, || work(&mut *self.learner.lock().map_err(|_| PendingError::Fault)?))?)
     }
 
-    /// Makes a change and returns its report.
+    /// Makes a change and returns its report, with warnings of what was wrong with the state that it read before.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
         change: impl FnOnce(&mut Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, ChangeError> + Send,
     ) -> PyResult<T> {
-        interrupt::change(py, |observer| {
+        let mut found = Vec::new();
+        let report = interrupt::change(py, |observer| {
             let mut learner = self.learner.lock().map_err(|_| PendingError::Fault)?;
-            Ok(change(&mut learner, observer)?)
-        })
+            let known = learner.warnings().to_vec();
+            let made = change(&mut learner, observer)?;
+            found.extend(learner.warnings().iter().filter(|warning| !known.contains(warning)).cloned());
+            Ok(made)
+        })?;
+        found.iter().try_for_each(|warning| warn(py, warning))?;
+        Ok(report)
     }
 
     /// Encodes pictures one after the other.
@@ -89,7 +96,7 @@ impl PyLearner {
     fn new(py: Python<'_>, bundle: PathBuf, state: PathBuf, options: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
         let options = PyLearnerOptions::new(py, options)?;
         let settings = options.settings()?;
-        let learner = py.detach(|| -> Result<_, PendingError> {
+        let learner = detached(py, || -> Result<_, PendingError> {
             let key = options.public_key()?;
             let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
             Ok(Learner::new(bundle, Store::new(&state), settings)?)
@@ -213,7 +220,10 @@ impl PyLearner {
                 Err(WritePackError::File(error)) if files::is_unsynced(&error) => {
                     Ok((pack::unsigned(&pack).map_or(0, |bytes| bytes.len()), Some(error)))
                 }
-                Err(WritePackError::File(error)) => Err(PendingError::Python(error.into())),
+                Err(WritePackError::File(error)) => {
+                    let named = io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+                    Err(PendingError::Python(named.into()))
+                }
                 Err(error) => Err(PendingError::Change(with_causes(&error))),
             }
         })?;

@@ -4,6 +4,7 @@
 //! of Python go on; calls of one learner wait for one another. Modules:
 //!
 //! - `error`, the exceptions;
+//! - `ending`, how threads work without Python's lock, and what becomes of them when Python ends;
 //! - `input`, pictures and features as Python gives them;
 //! - `interrupt`, changes that Ctrl-C stops;
 //! - `options`, how a learner works and a backup is restored;
@@ -14,6 +15,7 @@
 //! What Python sees is documented in `python/orco/_orco.pyi`, which type checkers read; the two are to agree.
 
 mod backup;
+mod ending;
 mod error;
 mod input;
 mod interrupt;
@@ -26,6 +28,8 @@ use pyo3::prelude::*;
 /// Learns new image classes on the device, from five shots each.
 #[pymodule]
 mod _orco {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use super::backup::{PyBackup, PyUpgrade, restore, upgrade};
     #[pymodule_export]
@@ -40,4 +44,9 @@ mod _orco {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::ending::register(module)
+    }
 }

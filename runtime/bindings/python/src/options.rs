@@ -14,7 +14,6 @@ use crate::error::PendingError;
 use crate::input::describe;
 
 /// `orco.LearnerOptions`.
-#[derive(FromPyObject)]
 pub struct PyLearnerOptions {
     public_key: Option<PathBuf>,
     seed: u64,
@@ -29,7 +28,6 @@ pub struct PyLearnerOptions {
 }
 
 /// `orco.RestoreOptions`.
-#[derive(FromPyObject)]
 pub struct PyRestoreOptions {
     public_key: Option<PathBuf>,
     replace: bool,
@@ -40,7 +38,19 @@ pub struct PyRestoreOptions {
 impl PyLearnerOptions {
     /// The options that were given, or else the defaults.
     pub fn new(py: Python<'_>, given: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
-        given_or_default(py, given, "LearnerOptions")?.extract()
+        let given = &given_or_default(py, given, "LearnerOptions")?;
+        Ok(Self {
+            public_key: option(given, "public_key")?,
+            seed: option(given, "seed")?,
+            forgetting_budget: option(given, "forgetting_budget")?,
+            false_alarms: option(given, "false_alarms")?,
+            scope: option(given, "scope")?,
+            keep_shots: option(given, "keep_shots")?,
+            align: option(given, "align")?,
+            check_shots: option(given, "check_shots")?,
+            wait: option(given, "wait")?,
+            engine: option(given, "engine")?,
+        })
     }
 
     /// These options as the library takes them.
@@ -69,7 +79,13 @@ impl PyLearnerOptions {
 impl PyRestoreOptions {
     /// The options that were given, or else the defaults.
     pub fn new(py: Python<'_>, given: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
-        given_or_default(py, given, "RestoreOptions")?.extract()
+        let given = &given_or_default(py, given, "RestoreOptions")?;
+        Ok(Self {
+            public_key: option(given, "public_key")?,
+            replace: option(given, "replace")?,
+            other_bundle: option(given, "other_bundle")?,
+            wait: option(given, "wait")?,
+        })
     }
 
     /// How the state is locked.
@@ -95,6 +111,15 @@ fn given_or_default<'py>(
         Some(given) if given.is_instance(&expected)? => Ok(given),
         Some(given) => Err(PyTypeError::new_err(format!("options are orco.{class}, not {}", describe(&given)))),
     }
+}
+
+/// One of the options. Where it is of another type, the sentence names it as Python does.
+fn option<'py, T: FromPyObjectOwned<'py>>(given: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
+    let value = given.getattr(name)?;
+    value.extract::<T>().map_err(|error| {
+        let error: PyErr = error.into();
+        PyTypeError::new_err(format!("the option {name}: {}", error.value(given.py())))
+    })
 }
 
 fn read_key(path: Option<&PathBuf>) -> Result<Option<PublicKey>, PendingError> {

@@ -30,6 +30,17 @@ impl PyAnswer {
 
 #[pymethods]
 impl PyAnswer {
+    #[new]
+    #[pyo3(signature = (label, score, known, scores))]
+    fn of_parts(label: String, score: f32, known: bool, scores: Vec<(String, f32)>) -> Self {
+        Self { label, score, known, scores }
+    }
+
+    /// What `pickle` and `copy` make it of again, as where a process of a pool returns it.
+    fn __getnewargs__(&self) -> (String, f32, bool, Vec<(String, f32)>) {
+        (self.label.clone(), self.score, self.known, self.scores.clone())
+    }
+
     fn __repr__(&self) -> String {
         let known = if self.known { "True" } else { "False" };
         format!("Answer(label={:?}, score={:.3}, known={known})", self.label, self.score)

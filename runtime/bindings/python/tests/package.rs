@@ -126,5 +126,10 @@ fn the_wheel_holds_all_that_the_package_needs() {
     let Some(installed) = Installed::of_wheel() else { return };
     let files = ["_orco.pyi", "options.py", "py.typed"].map(|name| installed.folder.path().join("orco").join(name));
     assert!(files.iter().all(|file| file.is_file()), "{files:?}");
+    let licenses = installed.folder.path().join(concat!("orco-", env!("CARGO_PKG_VERSION"), ".dist-info/licenses"));
+    let text = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        assert_eq!(text(licenses.join(name)), text(Path::new(REPOSITORY).join(name)));
+    }
     installed.run_tests();
 }

@@ -1,7 +1,12 @@
 """What the package does, asked in Python: `python -m unittest` with the package on the path, in the repository."""
 
+import copy
+import multiprocessing
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -93,7 +98,7 @@ class Device(unittest.TestCase):
         file = self.state / "mug.orcopack"
         self.assertEqual(learner.export("mug", file, device="door 3"), file.stat().st_size)
         before = file.read_bytes()
-        with self.assertRaises(FileExistsError):
+        with self.assertRaisesRegex(FileExistsError, "mug.orcopack"):
             learner.export("mug", file)
         learner.export("mug", file, replace=True)
         self.assertNotEqual(file.read_bytes(), before, "it names no device")
@@ -196,6 +201,7 @@ class Device(unittest.TestCase):
     def test_what_cannot_be_used_is_named_and_changes_nothing(self) -> None:
         learner = self.learner
         frame = np.zeros((32, 32, 3), np.uint8)
+        endless = np.broadcast_to(frame[:1, :1], (1 << 40, 1, 3))
         wrong = [
             (TypeError, "float64", lambda: learner.classify([frame.astype(float)])),
             (TypeError, "[32, 1]", lambda: learner.classify(frame[:, :, :1])),
@@ -203,6 +209,8 @@ class Device(unittest.TestCase):
             (TypeError, "int", lambda: learner.classify([1])),
             (TypeError, "float64", lambda: learner.classify_features(np.zeros((1, 4)))),
             (TypeError, "", lambda: learner.learn([("mug", [frame])])),
+            (TypeError, "or features of float32 [shots, ", lambda: learner.learn({"mug": np.zeros((5, 4, 4))})),
+            (TypeError, "float32 with shape [5, 4]", lambda: learner.learn({"mug": np.zeros((5, 4), np.float32)})),
             (ValueError, "[32, 32, 4]", lambda: learner.classify([np.zeros((32, 32, 4), np.uint8)])),
             (ValueError, "[1, 4]", lambda: learner.classify_features(np.zeros((1, 4), np.float32))),
             (ValueError, "[5, 1, 4]", lambda: learner.learn({"mug": np.zeros((5, 1, 4), np.float32)})),
@@ -212,6 +220,8 @@ class Device(unittest.TestCase):
             (ValueError, "scope", lambda: self.opened(scope="some")),
             (ValueError, "seconds", lambda: self.opened(wait=-1.0)),
             (ValueError, "onnxruntime", lambda: self.opened(engine="torch")),
+            (TypeError, "the option seed: can't convert negative", lambda: self.opened(seed=-1)),
+            (TypeError, "the option check_shots: 'int' object", lambda: self.opened(check_shots=1)),
             (TypeError, "LearnerOptions", lambda: orco.Learner(BUNDLE, self.state, {"seed": 2})),
             (orco.OpenError, "no-such-bundle", lambda: orco.Learner("no-such-bundle", self.state)),
             (orco.OpenError, "no.pub", lambda: self.opened(public_key="no.pub")),
@@ -219,6 +229,7 @@ class Device(unittest.TestCase):
             (orco.PictureError, "none.jpg cannot be read", lambda: learner.learn({"mug": ["none.jpg"]})),
             (orco.PictureError, "README.md is neither", lambda: orco.read_picture(REPOSITORY / "README.md")),
             (orco.PictureError, "0 x 32", lambda: learner.classify([frame[:, :0]])),
+            (orco.PictureError, "too large", lambda: learner.classify([endless])),
             (orco.ChangeError, "mug", lambda: learner.learn({"mug": []})),
             (orco.ChangeError, "bear", lambda: learner.learn({"bear": pictures("learn", "mug")})),
             (orco.ChangeError, "mug", lambda: learner.forget("mug")),
@@ -240,6 +251,12 @@ class Device(unittest.TestCase):
         counts = [sum(answer.known for answer in answers) for answers in (strict, usual, mild)]
         self.assertEqual(counts, sorted(counts))
         self.assertIn("known=", repr(usual[0]))
+
+    def test_an_answer_can_be_pickled(self) -> None:
+        [answer] = self.learner.classify(pictures("try", "mug")[:1])
+        for other in (pickle.loads(pickle.dumps(answer)), copy.copy(answer)):
+            self.assertEqual((other.label, other.score, other.known), (answer.label, answer.score, answer.known))
+            self.assertEqual((other.scores, repr(other)), (answer.scores, repr(answer)))
 
     def test_the_scope_says_which_classes_are_answered(self) -> None:
         mug = pictures("try", "mug")[:1]
@@ -340,6 +357,66 @@ class Device(unittest.TestCase):
         self.learner.undo()
         self.assertEqual([answer.scores for answer in self.learner.classify(paths)], expected)
 
+    def test_a_forked_process_is_told_that_it_cannot_compute(self) -> None:
+        learner, paths = self.learner, pictures("try", "mug")
+        learner.learn({name: pictures("learn", name) for name in ["mug", "cactus"]})
+        features = learner.features(paths)
+        expected = [answer.scores for answer in learner.classify_features(features)]
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+
+        def ask() -> None:
+            said = []
+            for call in (lambda: learner.classify(paths), lambda: self.opened().features(paths)):
+                try:
+                    call()
+                except orco.EngineError as error:
+                    said.append(str(error))
+            # What needs no backbone is done all the same.
+            scores = [answer.scores for answer in learner.classify_features(features)]
+            learner.forget("cactus")
+            sender.send((said, scores))
+
+        forked = context.Process(target=ask)
+        forked.start()
+        self.addCleanup(forked.kill)
+        self.assertTrue(receiver.poll(60), "it waits for threads that are not there")
+        said, scores = receiver.recv()
+        self.assertEqual((len(said), scores), (2, expected))
+        for sentence in said:
+            self.assertIn("forked", sentence)
+        learner.refresh()
+        self.assertEqual(self.learned(), ["mug"])
+
+    def test_python_ends_while_a_thread_works(self) -> None:
+        script = """
+import sys, threading, time
+import orco
+
+call, delay, bundle, state, *paths = sys.argv[1:]
+learner = orco.Learner(bundle, state)
+started = threading.Event()
+
+def work() -> None:
+    while True:
+        started.set()
+        if call == "learn":
+            learner.learn({"mug": paths})
+            learner.undo()
+        else:
+            learner.classify(paths)
+
+threading.Thread(target=work, daemon=True).start()
+started.wait()
+time.sleep(float(delay))
+"""
+        shots = pictures("learn", "mug")
+        for call, delay in [("learn", 0.05), ("learn", 0.3), ("classify", 0.1), ("classify", 0.2)]:
+            state = self.state / f"{call} {delay}"
+            command = [sys.executable, "-c", script, call, str(delay), BUNDLE, state, *shots]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""), (call, delay))
+
     def test_a_damaged_copy_of_the_state_becomes_a_warning(self) -> None:
         for _ in range(2):
             self.learner.learn({"mug": pictures("learn", "mug")})
@@ -351,6 +428,14 @@ class Device(unittest.TestCase):
             orco.Learner(BUNDLE, self.state)
         self.assertTrue(any(slot.name in str(warning.message) for warning in said), said)
         self.assertTrue(all(warning.category is RuntimeWarning for warning in said))
+
+    def test_a_change_warns_of_a_damaged_copy_that_it_found(self) -> None:
+        for name in ["mug", "cactus"]:
+            self.learner.learn({name: pictures("learn", name)})
+        slot = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
+        slot.write_bytes(b"damaged")
+        with self.assertWarnsRegex(RuntimeWarning, slot.name):
+            self.learner.forget("mug")
 
 
 class Package(unittest.TestCase):

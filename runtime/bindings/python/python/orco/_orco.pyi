@@ -44,7 +44,10 @@ __version__: str
 
 @final
 class Answer:
-    """What a picture shows."""
+    """What a picture shows. It may be pickled, as by the processes of a pool."""
+
+    def __new__(cls, label: str, score: float, known: bool, scores: list[tuple[str, float]]) -> Answer: ...
+    def __getnewargs__(self) -> tuple[str, float, bool, list[tuple[str, float]]]: ...
 
     @property
     def label(self) -> str:
@@ -196,6 +199,9 @@ class Learner:
     Any thread may use a learner; its calls wait for one another, and other threads of Python go on meanwhile. Learners
     on the same state, in this process or in others, change it one at a time. A change is made as a whole, and saved,
     or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
+
+    A process that is forked after this package has computed features cannot compute any: that raises EngineError. Start
+    workers by multiprocessing's "spawn" or "forkserver", and let each open a learner.
     """
 
     def __new__(cls, bundle: _Path, state: _Path, options: LearnerOptions | None = None) -> Learner:
