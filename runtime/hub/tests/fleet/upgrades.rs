@@ -280,7 +280,7 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
         assert!(matches!(stopped, SyncError::Stopped), "{stopped}");
         assert!(!device.fleet().current_bundle().exists());
         let old = Learner::new(Bundle::open(&second).unwrap(), Store::new(device.state()), device.settings());
-        let error = old.err().expect("the state has not gone over");
+        let error = old.expect_err("the state has not gone over");
         assert!(matches!(error, OpenLearnerError::Store(StoreError::OtherBundle { .. })), "{error}");
     }
     // The running service neither answers as if nothing had happened nor harms the state.
