@@ -136,13 +136,14 @@ impl Recipe {
         recipe.checked()
     }
 
-    /// Reads and checks a recipe for its images alone: one that leaves its network to `--backbone` is whole then.
+    /// Reads and checks a recipe for its images alone: one that is whole only with a model from the command line
+    /// (`--backbone`) will do.
     ///
     /// # Errors
     /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
     pub fn read_for_images(path: &Path) -> Result<Self, ConfigError> {
         let mut recipe = Self::unchecked(&text_of(path)?, path)?;
-        if recipe.backbone.is_left_out() {
+        if recipe.backbone.needs_model() {
             recipe.backbone = recipe.backbone.replaced_by(Path::new(""));
         }
         recipe.checked()

@@ -22,7 +22,7 @@ use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::pretrain::pretrain;
 
-/// Reads a recipe and its images, together with the other ranks. The recipe may leave its network to `--backbone`.
+/// Reads a recipe and its images, together with the other ranks. The recipe may be one that needs `--backbone`.
 ///
 /// # Errors
 /// If either is missing or not as it should be.

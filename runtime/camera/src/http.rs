@@ -73,7 +73,7 @@ struct HttpAddress {
 
 /// Name and password in an address, as basic authentication sends them (RFC 7617). They may be percent-encoded, as they
 /// must be where they hold what addresses are divided by. None where the address holds neither.
-pub fn authorization(address: &str) -> Option<String> {
+pub fn basic_authorization(address: &str) -> Option<String> {
     authorization_in(&Url::parse(address).ok()?)
 }
 

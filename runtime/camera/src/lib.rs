@@ -53,7 +53,7 @@ pub mod yuyv;
 
 pub use camera::Camera;
 pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE};
-pub use http::authorization;
+pub use http::basic_authorization;
 pub use multipart::Multipart;
 pub use source::{CameraSource, without_password};
 pub use status::{CameraPhase, CameraStatus};

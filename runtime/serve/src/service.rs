@@ -1,7 +1,7 @@
 //! The service without HTTP: its learners, pending shots, inbox and camera.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use orco_camera::{Camera, CameraSource};
@@ -12,6 +12,7 @@ use orco_runtime::manifest::Manifest;
 use orco_runtime::state::sufficiency::LearningCurve;
 use orco_runtime::store::Store;
 use orco_runtime::store::kept_pictures::{self, KeptPictures};
+use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
 
 use crate::admission::{self, Admission};
@@ -85,6 +86,8 @@ pub struct Service {
     pub thumbnails: Thumbnails,
     /// Pictures of shots that are shown where there is no thumbnail, unless small pictures are not to be kept.
     kept_pictures: Option<KeptPictures>,
+    /// Held while one of them is decoded: whatever is asked for, they take the memory of one.
+    decoding_kept: Mutex<()>,
     /// The empty place in front of the camera of its own.
     pub scene: CameraScene,
     /// The regions of its frames.
@@ -168,6 +171,7 @@ impl Service {
             inbox,
             thumbnails,
             kept_pictures,
+            decoding_kept: Mutex::default(),
             scene,
             regions,
             transfer,
@@ -195,7 +199,9 @@ impl Service {
     /// `orco learn` learned it.
     pub fn picture_of_shot(&self, exemplar: &[u8; 32]) -> Option<Vec<u8>> {
         self.thumbnails.read(exemplar).or_else(|| {
-            let kept = self.kept_pictures.as_ref()?.read(exemplar).ok()?;
+            let pictures = self.kept_pictures.as_ref()?;
+            let _turn = lock(&self.decoding_kept);
+            let kept = pictures.read(exemplar).ok()?;
             Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, shots::THUMBNAIL))
         })
     }

@@ -125,16 +125,20 @@ impl BackboneConfig {
         self.weights.is_some() || self.is_brought()
     }
 
-    /// A model that the user brings in the place of this network. What is said of such a file holds: mean, deviation, output,
-    /// pool.
+    /// A model that the user brings in the place of this network. What is said of such a file holds: mean, deviation,
+    /// output, pool.
     pub(super) fn replaced_by(self, model: &Path) -> Self {
         let Self { output, pool, mean, deviation, .. } = self;
         Self { onnx: Some(model.into()), output, pool, mean, deviation, ..Self::default() }
     }
 
-    /// Whether it names no network, but leaves that to the command line.
-    pub(super) fn is_left_out(&self) -> bool {
-        !self.is_given() && self.architecture.has_width() && self.width == 0
+    /// Whether it is whole only once the command line names a model: it names no network, or says of a model what it is
+    /// fed with or gives.
+    pub(super) fn needs_model(&self) -> bool {
+        let names_network = !self.architecture.has_width() || self.width != 0;
+        let of_pixels = self.mean.is_some() || self.deviation.is_some();
+        let of_features = self.output.is_some() || self.pool.is_some();
+        !self.is_brought() && (!names_network || of_pixels || of_features)
     }
 
     /// Mean and deviation of the pixels that published weights were trained with, where the architecture has some.
@@ -155,12 +159,22 @@ impl BackboneConfig {
         let alone = !self.is_brought() || self.weights.is_none();
         demand("backbone.weights", "set", alone, "left out where backbone.onnx names a whole model")?;
         let shown = self.is_brought() || (self.mean.is_none() && self.deviation.is_none());
-        demand("backbone.mean", "set", shown, "left out, deviation too, unless backbone.onnx names a model")?;
+        demand(
+            "backbone.mean",
+            "set",
+            shown,
+            "left out, deviation too, unless backbone.onnx or --backbone names a model",
+        )?;
         let paired = self.mean.is_some() == self.deviation.is_some();
         let lone = if self.mean.is_some() { "backbone.mean" } else { "backbone.deviation" };
         demand(lone, "given alone", paired, "given together with the other of mean and deviation, or left out")?;
         let chosen = self.is_brought() || (self.output.is_none() && self.pool.is_none());
-        demand("backbone.output", "set", chosen, "left out, pool too, unless backbone.onnx names a model")?;
+        demand(
+            "backbone.output",
+            "set",
+            chosen,
+            "left out, pool too, unless backbone.onnx or --backbone names a model",
+        )?;
         let finite = self.mean.iter().chain(&self.deviation).flatten().all(|value| value.is_finite());
         demand("backbone.mean", "not finite", finite, "three numbers, as backbone.deviation")?;
         let above = self.deviation.iter().flatten().all(|&value| value > 0.0);

@@ -194,14 +194,23 @@ fn a_recipe_may_leave_its_network_to_the_command_line() {
     let path = folder.path().join("recipe.toml");
     let tiny = include_str!("../../recipes/synthetic-tiny.toml");
     let network = "[backbone]\narchitecture = \"resnet18\"\nwidth = 8\n";
-    for backbone in ["", "[backbone]\nmean = [0.5, 0.4, 0.3]\ndeviation = [0.2, 0.2, 0.2]\n"] {
+    let sides = "mean = [0.5, 0.4, 0.3]\ndeviation = [0.2, 0.2, 0.2]\n";
+    // The model takes the place of a network that is named beside what is said of the model.
+    let beside = [sides, "pool = \"mean\"\n"].map(|own| format!("{network}{own}"));
+    let alone = format!("[backbone]\n{sides}");
+    for (backbone, expected) in [
+        ("", "from 1 to 1024, unless backbone.onnx or --backbone names a model"),
+        (alone.as_str(), "from 1 to 1024, unless backbone.onnx or --backbone names a model"),
+        (beside[0].as_str(), "left out, deviation too, unless backbone.onnx or --backbone names a model"),
+        (beside[1].as_str(), "left out, pool too, unless backbone.onnx or --backbone names a model"),
+    ] {
         std::fs::write(&path, tiny.replace(network, backbone)).unwrap();
         let recipe = Recipe::read_on(&path, std::path::Path::new("model.onnx")).unwrap();
         // Session lists and statistics need the images alone.
         let of_images = Recipe::read_for_images(&path).unwrap();
         assert_eq!((of_images.data, of_images.split), (recipe.data, recipe.split));
         let refused = Recipe::read(&path).unwrap_err().to_string();
-        assert!(refused.ends_with("from 1 to 1024, unless backbone.onnx or --backbone names a model"), "{refused}");
+        assert!(refused.ends_with(expected), "{refused}");
     }
     std::fs::write(&path, tiny.replace("width = 8", "width = 5000")).unwrap();
     assert!(Recipe::read_for_images(&path).is_err());

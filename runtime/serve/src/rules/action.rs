@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use orco_camera::{authorization, without_password};
+use orco_camera::{basic_authorization, without_password};
 use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::sentence::counted;
@@ -130,7 +130,7 @@ impl Webhook {
                 .header("Content-Type", "application/json")
                 .header("X-OrCo-Time", time.to_string());
             // ureq would send name and password as they stand in the address, still encoded.
-            if let Some(authorization) = authorization(&self.url) {
+            if let Some(authorization) = basic_authorization(&self.url) {
                 request = request.header("Authorization", authorization);
             }
             if let Some(signature) = self.signature(time, &body) {

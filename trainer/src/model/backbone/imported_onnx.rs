@@ -1,5 +1,6 @@
 //! Graphs of ONNX models that the user brings: ended where features are, adapted to what this program feeds and takes,
-//! widened to f32, written in operators that both engines have, and folded to what engines accept. [`super::source`] opens such a model by all of it.
+//! widened to f32, written in operators that both engines have, and folded to what engines accept. [`super::source`]
+//! opens such a model by all of it.
 
 mod adapt;
 mod decompose;

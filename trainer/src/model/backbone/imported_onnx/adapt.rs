@@ -44,13 +44,15 @@ pub struct Adapted {
 
 /// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs,
 /// nodes and weights that nothing reads, and with the chosen value for its only output, pooled if wished. What is no model
-/// at all, or is refused for more than an operator, stays as it is.
+/// at all, or is refused for more than a node, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such value, or it cannot be pooled in this way, or the model computes of bytes.
 pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> {
-    // Writing it anew would drop functions and other fields for which the audit refuses it.
-    if audit_layers(&model).is_err_and(|error| !matches!(error, AuditError::Operator { .. })) {
+    // Writing it anew would drop functions and other fields for which the audit refuses it. Operators and graphs inside
+    // a node stay, unless no output needs them.
+    let is_of_node = |error: &AuditError| matches!(error, AuditError::Operator { .. } | AuditError::Subgraph { .. });
+    if audit_layers(&model).is_err_and(|error| !is_of_node(&error)) {
         return Ok(Adapted { model, takes_bytes: false });
     }
     let unreadable = |_| "its graph cannot be read".to_owned();
@@ -338,7 +340,9 @@ mod tests {
     use orco_runtime::encoder::audit::bounds::Bounds;
     use orco_runtime::image::{Look, Preprocessing};
 
+    use super::super::parts::NodeParts;
     use super::*;
+    use crate::model::onnx_proto::attribute_type::GRAPH;
     use crate::model::onnx_proto::{AttributeProto, FLOAT16, OperatorSetProto, text};
 
     /// A graph of one input of floats with these sides, open where they are 0.
@@ -449,6 +453,27 @@ mod tests {
         assert!(adapted.len() < 1000, "its head was left in: {} bytes", adapted.len());
         let error = adapt(classifier, Adaptation { output: Some("class2"), ..wanted }).err().unwrap();
         assert!(error.contains("\"class\", its last values \"features\", \"logits\", \"class\""), "{error}");
+    }
+
+    #[test]
+    fn control_flow_behind_the_features_is_left_out() {
+        let flat = node("Flatten", vec!["x".into()], "features", vec![]);
+        let chosen = node("If", vec!["features".into()], "class", vec![]);
+        let mut parts = ModelParts::decode(&*model(vec![flat, chosen], vec![])).unwrap();
+        let graph = parts.graph.as_mut().unwrap();
+        let branch = AttributeProto { name: "then_branch".into(), r#type: GRAPH, ..AttributeProto::default() };
+        // Field 6: an empty graph.
+        let branch = [branch.encode_to_vec(), vec![0x32, 0]].concat();
+        let mut choice = NodeParts::decode(&*graph.node[1]).unwrap();
+        choice.attribute.push(branch);
+        graph.node[1] = choice.encode_to_vec();
+        let classifier = parts.encode_to_vec();
+        assert!(matches!(audit_layers(&classifier), Err(AuditError::Subgraph { .. })));
+        let wanted = Adaptation { side: 24, output: Some("features"), pool: None };
+        let adapted = adapt(classifier.clone(), wanted).unwrap().model;
+        assert_eq!(check_declared(&adapted).unwrap().outputs, [[1, 3 * 24 * 24]]);
+        let whole = adapt(classifier.clone(), Adaptation { output: None, ..wanted }).unwrap().model;
+        assert_eq!(whole, classifier, "before the features it stays, and is refused later");
     }
 
     #[test]
