@@ -433,9 +433,9 @@ impl History {
         Some(LastStep { timeline: Timeline::of(&entries), before: Timeline::of(earlier).present() })
     }
 
-    /// Index of the entry that is forgotten next, of two or more: the oldest one without which the last change is undone
-    /// and redone as before. Of undos in a row, the last alone matters, so the one before it goes first. `None` if there
-    /// is no such entry, and there are not too many.
+    /// Index of the entry that is forgotten next, of two or more: the oldest one without which the last change is
+    /// undone and redone as before. Of undos in a row, the last alone matters, so the one before it goes first. `None`
+    /// if there is no such entry, and there are not too many.
     fn next_to_forget(&self, limits: HistoryLimits, step: Option<&LastStep>) -> Option<usize> {
         let Some(step) = step else { return Some(0) };
         let before = self.entries.len() - 2;
