@@ -58,8 +58,8 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// That of a frame of that size; the small frame has so many columns. `lost` is [`Difference::lost`], which all
-    /// regions of a frame share.
+    /// That of a frame of that size; the small frame has so many columns. All regions of a frame share
+    /// [`Difference::lost`].
     pub(super) fn of(columns: usize, difference: &Difference, frame: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;

@@ -182,11 +182,16 @@ impl SavedState {
         let mut history = self.history.clone();
         let head = HeadFingerprint::of(aligned.head.as_ref());
         let last = history.entries.last_mut().expect("there is always an entry");
-        let (before, restored) = (last.head, last.restored_entry);
+        let (before, mut restored) = (last.head, last.restored_entry);
         last.head = head;
         let first_recognitions = last.first_recognitions.clone();
-        let same = |entry: &&mut HistoryEntry| Some(entry.number) == restored && entry.head == before;
-        history.entries.iter_mut().filter(same).for_each(|entry| entry.head = head);
+        while let Some(number) = restored {
+            let same = |entry: &&mut HistoryEntry| entry.number == number && entry.head == before;
+            let Some(entry) = history.entries.iter_mut().find(same) else { break };
+            entry.head = head;
+            // That may be an undo itself.
+            restored = entry.restored_entry.filter(|earlier| *earlier < number);
+        }
         Self { state: State { first_recognitions, ..aligned }, history }
     }
 
@@ -260,6 +265,26 @@ impl SavedState {
             && within_shot_limit(present.classes())
             && self.history.entries.iter().all(entry)
             && self.history.describes(&self.state)
+    }
+}
+
+/// Where the last change led and where it came from, before any entry is forgotten.
+struct LastStep {
+    timeline: Timeline,
+    /// Number of the entry that led to the class set before the change.
+    before: u32,
+}
+
+impl LastStep {
+    fn names(&self, number: u32) -> bool {
+        [self.before, self.timeline.present()].contains(&number)
+    }
+
+    /// Whether fewer entries tell the same of this change.
+    fn is_kept_in(&self, fewer: &Timeline) -> bool {
+        let is_next = |side: &[u32]| side.first() == Some(&self.before);
+        let sides = [(self.timeline.earlier(), fewer.earlier()), (self.timeline.later(), fewer.later())];
+        fewer.present() == self.timeline.present() && sides.into_iter().all(|(was, is)| !is_next(was) || is_next(is))
     }
 }
 
@@ -374,10 +399,11 @@ impl History {
 
     /// Forgets the oldest entries until the rest keeps the limits; `present` exemplars come before the attic's.
     fn truncate(&mut self, limits: HistoryLimits, present: usize) {
+        let step = if limits.keeps_last_change { self.last_step() } else { None };
+        self.forget_surplus(limits, step.as_ref());
         self.sweep(present);
-        let stays = if limits.keeps_last_change { self.last_step() } else { BTreeSet::new() };
         while self.entries.len() > 1 && self.exceeds(limits) {
-            let Some(index) = self.next_to_forget(limits, &stays) else { break };
+            let Some(index) = self.next_to_forget(limits, step.as_ref()) else { break };
             self.entries.remove(index);
             self.sweep(present);
         }
@@ -388,26 +414,41 @@ impl History {
         self.entries.len() > limits.entries.max(1) || weight() > MAX_WEIGHT || self.bytes() > limits.bytes
     }
 
-    /// Numbers of the entries that undoing the last change needs, and redoing it: its own, that of the class set before
-    /// it, and, where it is an undo itself, that of the class set which came back.
-    fn last_step(&self) -> BTreeSet<u32> {
-        let stands_for = |entry: &HistoryEntry| match entry.restored_entry {
-            Some(number) if self.is_undo_or_redo(entry) => number,
-            _ => entry.number,
-        };
+    /// Forgets at once all but one of the entries that are too many: there are thousands where a limit was lowered.
+    fn forget_surplus(&mut self, limits: HistoryLimits, step: Option<&LastStep>) {
+        let mut surplus = self.entries.len().saturating_sub(limits.entries.max(1).saturating_add(1));
         let own = self.entries.last().map(|last| last.number);
-        own.into_iter().chain(self.entries.iter().rev().take(2).map(stands_for)).collect()
+        self.entries.retain(|entry| {
+            let stays = Some(entry.number) == own || step.is_some_and(|step| step.names(entry.number));
+            let goes = surplus > 0 && !stays;
+            surplus -= usize::from(goes);
+            !goes
+        });
     }
 
-    /// Index of the entry that is forgotten next, of two or more: the oldest one that does not stay. Of undos in a row,
-    /// the last alone matters, so the one before it goes first. `None` if all stay and there are not too many.
-    fn next_to_forget(&self, limits: HistoryLimits, stays: &BTreeSet<u32>) -> Option<usize> {
-        let goes = |index: &usize| !stays.contains(&self.entries[*index].number);
+    /// The last change; `None` if nothing is remembered before it.
+    fn last_step(&self) -> Option<LastStep> {
+        let entries: Vec<&HistoryEntry> = self.entries.iter().collect();
+        let (_, earlier) = entries.split_last().filter(|(_, earlier)| !earlier.is_empty())?;
+        Some(LastStep { timeline: Timeline::of(&entries), before: Timeline::of(earlier).present() })
+    }
+
+    /// Index of the entry that is forgotten next, of two or more: the oldest one without which the last change is
+    /// undone and redone as before. Of undos in a row, the last alone matters, so the one before it goes first. `None`
+    /// if there is no such entry, and there are not too many.
+    fn next_to_forget(&self, limits: HistoryLimits, step: Option<&LastStep>) -> Option<usize> {
+        let Some(step) = step else { return Some(0) };
         let before = self.entries.len() - 2;
-        let are_undos = !stays.is_empty() && self.entries[before..].iter().all(|entry| self.is_undo_or_redo(entry));
-        let repeated = Some(before).filter(|_| are_undos).filter(goes);
+        let are_undos = self.entries[before..].iter().all(|entry| self.is_undo_or_redo(entry));
+        let mut candidates = are_undos.then_some(before).into_iter().chain(0..=before);
         let are_too_many = self.entries.len() > limits.entries;
-        repeated.or_else(|| (0..self.entries.len()).find(goes)).or(are_too_many.then_some(0))
+        candidates.find(|index| self.can_spare(*index, step)).or(are_too_many.then_some(0))
+    }
+
+    /// Whether undoing and redoing the last change leads where it did without an earlier entry.
+    fn can_spare(&self, index: usize, step: &LastStep) -> bool {
+        let others: Vec<&HistoryEntry> = self.entries[..index].iter().chain(&self.entries[index + 1..]).collect();
+        self.entries[index].number != step.before && step.is_kept_in(&Timeline::of(&others))
     }
 
     fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {

@@ -150,6 +150,11 @@ impl Walk {
     fn undo(&mut self) {
         let entries = self.saved.history.entries();
         let number = entries[self.random.below(entries.len())].number;
+        self.go_to(number);
+    }
+
+    /// Goes to the class set of an entry, which must come back exactly.
+    fn go_to(&mut self, number: u32) {
         let earlier = self.saved.earlier_state(number).unwrap();
         let next = self.restored(&earlier);
         assert_ne!(earlier.is_exact(next.head.as_ref()), Some(false));
@@ -166,15 +171,12 @@ impl Walk {
         assert!(timeline.earlier().iter().chain(timeline.later()).all(known));
         let targets = if forth { timeline.later() } else { timeline.earlier() };
         let Some(number) = targets.first().copied() else { return };
-        let earlier = self.saved.earlier_state(number).unwrap();
-        let next = self.restored(&earlier);
-        if let Some(was) = self.past.get(&number) {
-            assert_eq!(next, *was, "entry {number} did not come back exactly");
-        }
-        self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(number));
+        self.go_to(number);
         let stepped = self.saved.history.timeline();
+        let both = [timeline.present(), number].iter().all(|number| self.saved.history.entry(*number).is_some());
         // A limit may have dropped what it came from.
-        if self.saved.history.entry(timeline.present()).is_some() && self.saved.history.entry(number).is_some() {
+        assert!(both || !self.limits.keeps_last_change, "{number} from {}", timeline.present());
+        if both {
             let back = if forth { stepped.earlier() } else { stepped.later() };
             assert_eq!((stepped.present(), back.first()), (number, Some(&timeline.present())));
         }
@@ -318,14 +320,66 @@ fn the_last_change_is_undone_and_redone_however_much_that_takes() {
 fn what_was_undone_as_far_as_is_remembered_is_redone_change_by_change() {
     let mut walk = Walk::new(0, HistoryLimits::default().entries(4), 1);
     (0..3).for_each(|_| walk.learn());
-    let earlier = walk.saved.earlier_state(0).unwrap();
-    let next = walk.restored(&earlier);
-    walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(0));
+    walk.go_to(0);
     assert_eq!(walk.saved.history.timeline().later(), [2, 3]);
     walk.step(true);
     walk.step(true);
     assert_eq!(walk.saved.state, walk.past[&3]);
     assert_eq!(walk.saved.history.timeline().earlier(), [2, 0]);
+}
+
+#[test]
+fn a_step_on_another_branch_is_redone_where_the_limit_is_reached() {
+    let mut walk = Walk::new(0, HistoryLimits::default().entries(5), 1);
+    (0..2).for_each(|_| walk.learn());
+    walk.step(false);
+    walk.learn();
+    // To what was left by that.
+    walk.go_to(2);
+    walk.step(false);
+    assert_eq!(walk.saved.history.timeline().later().first(), Some(&2), "not what was learned instead");
+    walk.step(true);
+    assert_eq!(walk.saved.state, walk.past[&2]);
+}
+
+#[test]
+fn the_last_step_is_taken_back_wherever_a_walk_went() {
+    // Less than any entry takes, a few entries, and no limit but their number.
+    for (seed, bytes) in [(1, 1), (2, 1500), (3, 1 << 20)] {
+        let mut walk = Walk::new(0, HistoryLimits::default().entries(12).bytes(bytes), seed);
+        for _ in 0..120 {
+            match walk.random.below(10) {
+                0..=2 => walk.learn(),
+                3 => walk.forget(),
+                4 => walk.undo(),
+                5..=7 => walk.step(false),
+                _ => walk.step(true),
+            }
+            walk.check();
+            assert!(walk.saved.history.entries().len() <= 12);
+        }
+    }
+}
+
+#[test]
+fn a_head_that_is_aligned_after_undoing_is_that_of_every_entry_gone_back_to() {
+    let mut walk = Walk::new(0, HistoryLimits::default(), 1);
+    walk.learn();
+    let aligned = walk.saved.state.clone();
+    assert!(aligned.head.is_some());
+    // As where it was learned without an alignment.
+    walk.saved.state.head = None;
+    walk.saved.history.entries[1].head = HeadFingerprint::Bundle;
+    let unaligned = walk.saved.state.clone();
+    walk.go_to(0);
+    for number in [1, 3] {
+        let change = HistoryChange::new(ChangeKind::Undo, 1).restored_entry(number);
+        walk.saved = walk.saved.successor(unaligned.clone(), &change, walk.limits);
+    }
+    let saved = walk.saved.with_alignment(aligned.clone());
+    let heads: Vec<HeadFingerprint> = saved.history.entries().iter().map(|entry| entry.head).collect();
+    let head = HeadFingerprint::of(aligned.head.as_ref());
+    assert_eq!(heads, [HeadFingerprint::Bundle, head, HeadFingerprint::Bundle, head, head]);
 }
 
 #[test]
@@ -410,7 +464,11 @@ fn of_too_many_changes_the_newest_are_remembered_and_read_back() {
     assert!(newest.is_consistent() && newest.history.entries().len() < count as usize);
     assert_eq!(newest.history.entries().last(), walk.saved.history.entries().last());
     let next = State { balance: Balance::FavourNew, ..walk.saved.state.clone() };
-    let balanced = walk.saved.successor(next, &HistoryChange::new(ChangeKind::Balance, 1), unlimited);
+    let change = HistoryChange::new(ChangeKind::Balance, 1);
+    let few = walk.saved.successor(next.clone(), &change, unlimited.entries(3)).history;
+    let newest = few.entries().iter().map(|entry| entry.number);
+    assert!(newest.eq(count - 2..=count), "not the newest after a limit was lowered");
+    let balanced = walk.saved.successor(next, &change, unlimited);
     assert_eq!(read(&balanced), Some(balanced.clone()));
     assert!(balanced.history.entries().len() > 10_000);
 }

@@ -45,6 +45,17 @@ impl Timeline {
         self.along(&self.later, changes)
     }
 
+    /// Where the last of some entries stands, of which there is at least one.
+    pub(super) fn of(entries: &[&HistoryEntry]) -> Self {
+        let walk = Walk::through(entries);
+        let number = |index: &usize| entries[*index].number;
+        Self {
+            present: number(&walk.present),
+            earlier: walk.ancestors().skip(1).map(|index| number(&index)).collect(),
+            later: walk.undone.iter().rev().map(number).collect(),
+        }
+    }
+
     fn along(&self, entries: &[u32], steps: usize) -> Option<u32> {
         steps.checked_sub(1).map_or(Some(self.present), |index| entries.get(index).copied())
     }
@@ -59,13 +70,7 @@ impl History {
 
     /// Where the present class set stands among all that are remembered.
     pub fn timeline(&self) -> Timeline {
-        let walk = Walk::through(&self.entries);
-        let number = |index: &usize| self.entries[*index].number;
-        Timeline {
-            present: number(&walk.present),
-            earlier: walk.ancestors().skip(1).map(|index| number(&index)).collect(),
-            later: walk.undone.iter().rev().map(number).collect(),
-        }
+        Timeline::of(&self.entries.iter().collect::<Vec<_>>())
     }
 }
 
@@ -79,12 +84,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn through(entries: &[HistoryEntry]) -> Self {
+    fn through(entries: &[&HistoryEntry]) -> Self {
         // For each entry the one that it stands for.
         let mut stands_for: Vec<usize> = Vec::with_capacity(entries.len());
         let mut walk = Self { before: Vec::with_capacity(entries.len()), present: 0, undone: Vec::new() };
         for (index, entry) in entries.iter().enumerate() {
-            let target = restored(&entries[..index], entry).map(|target| stands_for[target]);
+            let target = restored(entries[..index].iter().copied(), entry).map(|target| stands_for[target]);
             match target {
                 Some(target) => {
                     walk.before.push(None);
@@ -124,9 +129,9 @@ impl Walk {
 }
 
 /// Index of the entry that an entry went back to, if it did and that is remembered.
-fn restored(before: &[HistoryEntry], entry: &HistoryEntry) -> Option<usize> {
+fn restored<'a>(before: impl IntoIterator<Item = &'a HistoryEntry>, entry: &HistoryEntry) -> Option<usize> {
     let number = entry.restored_entry.filter(|_| entry.kind == ChangeKind::Undo)?;
-    before.iter().position(|earlier| earlier.number == number)
+    before.into_iter().position(|earlier| earlier.number == number)
 }
 
 #[cfg(test)]
