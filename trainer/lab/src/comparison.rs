@@ -166,7 +166,7 @@ fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Resu
 /// All answer as the paper does: where f is trained, means of stored features would be those of another f.
 fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &MethodConfig, draws: usize) -> Result<Summary> {
     let device = Measurement { base_model, benchmark, system: System::DEVICE, config, seed: SEED };
-    let measured = device.run(draws, &interrupt::flow);
+    let measured = device.run(benchmark.distinct_draws(draws), &interrupt::flow);
     interrupt::check()?;
     Ok(Summary { name: ON_DEVICE.into(), ..measured? })
 }
