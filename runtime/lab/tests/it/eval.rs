@@ -197,6 +197,16 @@ fn wrong_data_is_refused() {
     eval.refused(&on_images, "has 3074 bytes, but CIFAR-100's binary version has 153700000");
 }
 
+/// Else a number would be taken for what it was not measured by.
+#[test]
+fn an_option_that_would_change_nothing_is_refused() {
+    let eval = Eval::new();
+    for (arguments, missing) in [(["--engine", "rten"], "--data <DIR>"), (["--false-alarms", "0.2"], "--unknown")] {
+        let output = eval.command(&arguments).output().unwrap();
+        assert!(output.status.code() == Some(2) && said(&output).contains(missing), "{}", said(&output));
+    }
+}
+
 #[test]
 fn a_damaged_or_unsigned_bundle_is_refused() {
     let eval = Eval::on_copy_of("cifar100-edge");
@@ -252,6 +262,11 @@ fn a_result_replaces_results_alone() {
     let both = eval.folder.path().join("both");
     let both = both.to_str().unwrap();
     eval.refused(&["--csv", both, "--json", both], "--csv and --json name the same file");
+    let spelled_otherwise = eval.bundle.join("..").join("both");
+    eval.refused(
+        &["--csv", both, "--json", spelled_otherwise.to_str().unwrap()],
+        "--csv and --json name the same file",
+    );
     eval.refused(&["--csv", "-"], "--csv writes a file, not standard output");
     assert!(!Path::new("-").exists() && !Path::new(both).exists());
     let report = eval.folder.path().join("report.json");

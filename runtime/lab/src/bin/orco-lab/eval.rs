@@ -23,7 +23,7 @@ use orco_state::sentence::counted;
 use orco_state::state::BaseModel;
 use serde::Serialize;
 
-use crate::output::{check_output, write};
+use crate::output::{are_one_file, check_output, write};
 
 /// The path that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -40,7 +40,7 @@ pub struct EvalArguments {
     #[arg(long, requires = "data")]
     int8: bool,
     /// Which engine computes features of --data: `onnxruntime`, `rten`, or `auto`.
-    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = ENGINES.map(|(name, _)| name))]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", requires = "data", value_parser = ENGINES.map(|(of, _)| of))]
     engine: String,
     /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -49,8 +49,9 @@ pub struct EvalArguments {
     #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Settings of phase 3, of what is kept of a shot, and of answers: `published` (the authors' program's for
-    /// CIFAR-100), `paper-text` (the text where it differs), `edge` (ours with a short training), `closed-form` (ours
-    /// without one, for bundles with statistics); by default the bundle's.
+    /// CIFAR-100), `paper-text` (the text where it differs), `edge` (ours with a short training), and, for bundles with
+    /// statistics, `combined` (a shorter training beside the closed form) and `closed-form` (no training); by default
+    /// the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
@@ -65,12 +66,12 @@ pub struct EvalArguments {
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.
-    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = parse_share, requires = "unknown")]
     false_alarms: f32,
     /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
     #[arg(long, conflicts_with = "preset")]
     presets: bool,
-    /// Writes every number of the systems to this file as CSV: system, session, metric, mean, deviation.
+    /// Writes every number of the systems to this file as CSV: system, draws, session, metric, mean, deviation.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["presets", "unknown"])]
     csv: Option<PathBuf>,
     /// Writes the result to this file as JSON; `-` is standard output, which then gets nothing else.
@@ -144,7 +145,7 @@ fn check_outputs(arguments: &EvalArguments) -> Result<()> {
     if arguments.csv.as_deref() == Some(Path::new(STANDARD_OUTPUT)) {
         bail!("--csv writes a file, not standard output, which --json alone takes; name a file");
     }
-    if arguments.csv.is_some() && arguments.csv == arguments.json {
+    if arguments.csv.iter().any(|csv| arguments.json.iter().any(|json| are_one_file(csv, json))) {
         bail!("--csv and --json name the same file; name one for each");
     }
     match &arguments.csv {
