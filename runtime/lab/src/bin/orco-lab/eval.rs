@@ -40,7 +40,13 @@ pub struct EvalArguments {
     #[arg(long, requires = "data")]
     int8: bool,
     /// Which engine computes features of --data: `onnxruntime`, `rten`, or `auto`.
-    #[arg(long, value_name = "ENGINE", default_value = "auto", requires = "data", value_parser = ENGINES.map(|(of, _)| of))]
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "auto",
+        requires = "data",
+        value_parser = ENGINES.map(|(name, _)| name)
+    )]
     engine: String,
     /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
