@@ -243,6 +243,9 @@ fn draws_that_are_the_same_are_measured_once() {
     let measured = eval.json(&["--draws", "3", "--systems", "ncm"]);
     assert_eq!((&measured["draws"], &measured["systems"][0]["draws"]), (&1.into(), &1.into()));
     assert!(measured["systems"][0]["ahm_deviation"].is_null());
+    let command = measured["command"].as_str().unwrap();
+    assert!(command.starts_with("cargo run --release -p orco-lab -- eval "), "{command}");
+    assert!(command.ends_with(" --draws 3 --systems ncm --json -"), "{command}");
     let said = eval.command(&["--draws", "3", "--systems", "ncm"]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.contains(", 1 draw of 5 shots\n") && said.contains("all draws hold the same shots"), "{said}");

@@ -1,5 +1,6 @@
 //! `orco-lab eval`: the systems on one bundle, session by session.
 
+use std::env;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
-use orco_lab::format::{print, say_of_draws, session_table};
+use orco_lab::format::{print, say_of_draws, session_table, shell_word};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
@@ -97,6 +98,8 @@ struct SystemSelection(Vec<System>);
 struct EvalResults {
     #[serde(flatten)]
     results: Results,
+    /// The command that measures so: the preset is told by nothing else.
+    command: String,
     /// `float` or `int8`.
     backbone: &'static str,
     /// Weight of class means in answers, where systems were measured.
@@ -160,6 +163,19 @@ fn check_outputs(arguments: &EvalArguments) -> Result<()> {
     }
 }
 
+/// The command line of this process, as it can be pasted.
+fn own_command() -> String {
+    let words = env::args_os().skip(1).map(|argument| argument_word(&argument.to_string_lossy()));
+    format!("cargo run --release -p orco-lab -- {}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// An argument as one word of a shell: one that begins with a dash is an option, not a path.
+fn argument_word(argument: &str) -> String {
+    let value = argument.trim_start_matches('-');
+    let (dashes, _) = argument.split_at(argument.len() - value.len());
+    if value.is_empty() { argument.to_owned() } else { format!("{dashes}{}", shell_word(value)) }
+}
+
 fn open(arguments: &EvalArguments) -> Result<Bundle> {
     let key = arguments.public_key.as_deref().map(PublicKey::read).transpose()?;
     let bundle = Bundle::open_trusted(&arguments.bundle, key.as_ref())?;
@@ -206,6 +222,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
     let draws = measurement.benchmark.distinct_draws(arguments.draws as usize) as u32;
     let mut all = EvalResults {
         results: Results { seed, ..Results::new(name, &measurement.benchmark.source, draws as usize) },
+        command: own_command(),
         backbone: if arguments.int8 { "int8" } else { "float" },
         class_means: None,
         unknown: None,
