@@ -19,11 +19,17 @@ SEED = 1
 TEST_EACH = 100
 
 
-def main(pictures, lists, output):
-    listed = set()
+def files_in(lists):
+    """The names of all pictures in the lists, whose paths may have been written on Windows."""
+    named = set()
     for session in range(1, 10):
-        for line in (lists / f"session_{session}.txt").read_text().split():
-            listed.add(line.rsplit("/", 1)[1])
+        for line in (lists / f"session_{session}.txt").read_text(encoding="utf-8-sig").split():
+            named.add(line.replace("\\", "/").rsplit("/", 1)[-1])
+    return named
+
+
+def main(pictures, lists, output):
+    listed = files_in(lists)
     classes = {}
     for path in pictures.rglob("*.jpg"):
         classes.setdefault(path.parent.name, {})[path.name] = path.resolve()

@@ -44,6 +44,12 @@ trains BiDist and NC-FSCIL with backbones of their own and draws the same matrix
 `confusion-nc-fscil.svg`, in a folder of RUN.
 ";
 
+/// Which pictures of mini-ImageNet are measured.
+const TEST_PICTURES: &str = "
+The field has not published its test pictures of new classes. Ours are 100 of each, drawn once from those that no \
+session list names (`trainer/scripts/mini-imagenet-split.py`); those of base classes are the field's.
+";
+
 /// Systems of the overview that stand beside ours, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
 
@@ -246,6 +252,8 @@ impl ResultsPages {
             }
             if measured.is_empty() {
                 text += "\nNo bundle here was measured on it.\n";
+            } else if table == PaperTable::MiniImagenet {
+                text += TEST_PICTURES;
             }
         }
         text + FIGURES

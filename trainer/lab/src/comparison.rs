@@ -166,7 +166,7 @@ fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Resu
 /// All answer as the paper does: where f is trained, means of stored features would be those of another f.
 fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &MethodConfig, draws: usize) -> Result<Summary> {
     let device = Measurement { base_model, benchmark, system: System::DEVICE, config, seed: SEED };
-    let measured = device.run(draws, &interrupt::flow);
+    let measured = device.run(benchmark.distinct_draws(draws), &interrupt::flow);
     interrupt::check()?;
     Ok(Summary { name: ON_DEVICE.into(), ..measured? })
 }
@@ -194,7 +194,7 @@ pub fn check(model: &Model, learn: &MethodConfig, shares: &[f64]) -> Result<()> 
     if learn.epochs == 0 {
         bail!(
             "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"closed-form\" \
-             does; give it preset = \"edge\", \"orco\" or \"paper\""
+             does; give it preset = \"edge\", \"published\" or \"paper-text\""
         );
     }
     if let Some(share) = shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
@@ -337,6 +337,8 @@ mod tests {
         let refused = |learn: &MethodConfig, share| check(&model, learn, &[share]).unwrap_err().to_string();
         let said = refused(&MethodConfig::closed_form(), 0.1);
         assert!(said.contains("epochs = 0") && said.contains("preset = \"edge\""), "{said}");
+        let mut quoted = said.split('"').skip(1).step_by(2);
+        assert!(quoted.all(|name| MethodConfig::PRESETS.contains(&name)), "a preset that there is not: {said}");
         assert!(refused(&MethodConfig::edge(), -1.0).contains("--backbone-rate is -1"));
     }
 }

@@ -5,6 +5,7 @@ mod command;
 mod damage;
 mod distributed;
 mod look;
+mod mini_imagenet;
 mod paper;
 mod signing;
 mod support;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use orco_benchmark::benchmark::Benchmark;
+use orco_lab::System;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::codec::{self, FileKind};
@@ -177,7 +178,7 @@ fn images_give_what_the_benchmark_file_gives() {
     let from_images = eval.json(&["--draws", "3", "--data", data.to_str().unwrap()]);
     let from_file = eval.json(&["--draws", "3"]);
     let systems = |result: &Value| result["systems"].as_array().unwrap().clone();
-    assert_eq!(systems(&from_images).len(), 3);
+    assert_eq!(systems(&from_images).len(), System::COMPARED.len());
     for (images, file) in systems(&from_images).iter().zip(&systems(&from_file)) {
         for figure in ["ahm", "aacc"] {
             let (images, file) = (images[figure].as_f64().unwrap(), file[figure].as_f64().unwrap());
@@ -195,6 +196,16 @@ fn wrong_data_is_refused() {
     eval.refused(&on_images, "train.bin");
     fs::write(data.join("train.bin"), [0; 3074]).unwrap();
     eval.refused(&on_images, "has 3074 bytes, but CIFAR-100's binary version has 153700000");
+}
+
+/// Else a number would be taken for what it was not measured by.
+#[test]
+fn an_option_that_would_change_nothing_is_refused() {
+    let eval = Eval::new();
+    for (arguments, missing) in [(["--engine", "rten"], "--data <DIR>"), (["--false-alarms", "0.2"], "--unknown")] {
+        let output = eval.command(&arguments).output().unwrap();
+        assert!(output.status.code() == Some(2) && said(&output).contains(missing), "{}", said(&output));
+    }
 }
 
 #[test]
@@ -232,6 +243,9 @@ fn draws_that_are_the_same_are_measured_once() {
     let measured = eval.json(&["--draws", "3", "--systems", "ncm"]);
     assert_eq!((&measured["draws"], &measured["systems"][0]["draws"]), (&1.into(), &1.into()));
     assert!(measured["systems"][0]["ahm_deviation"].is_null());
+    let command = measured["command"].as_str().unwrap();
+    assert!(command.starts_with("cargo run --release -p orco-lab -- eval "), "{command}");
+    assert!(command.ends_with(" --draws 3 --systems ncm --json -"), "{command}");
     let said = eval.command(&["--draws", "3", "--systems", "ncm"]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.contains(", 1 draw of 5 shots\n") && said.contains("all draws hold the same shots"), "{said}");
@@ -252,6 +266,11 @@ fn a_result_replaces_results_alone() {
     let both = eval.folder.path().join("both");
     let both = both.to_str().unwrap();
     eval.refused(&["--csv", both, "--json", both], "--csv and --json name the same file");
+    let spelled_otherwise = eval.bundle.join("..").join("both");
+    eval.refused(
+        &["--csv", both, "--json", spelled_otherwise.to_str().unwrap()],
+        "--csv and --json name the same file",
+    );
     eval.refused(&["--csv", "-"], "--csv writes a file, not standard output");
     assert!(!Path::new("-").exists() && !Path::new(both).exists());
     let report = eval.folder.path().join("report.json");

@@ -251,6 +251,15 @@ fn a_folder_with_something_else_is_left_alone() {
     prepare(&made).unwrap();
 }
 
+/// A page that is drawn again has the draws of the measurement.
+#[test]
+fn drawing_again_takes_no_draws() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_orco-lab"));
+    let refused = program.arg("report").arg("no bundle").args(["--redraw", "--draws", "10"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("cannot be used with '--draws <DRAWS>'"), "{said}");
+}
+
 #[test]
 fn a_folder_that_this_program_filled_takes_a_report() {
     let folder = tempfile::tempdir().unwrap();

@@ -89,6 +89,29 @@ fn what_differs_in_more_than_the_seed_is_refused() {
     assert!(refused(&[&first, &other]).contains("differ in their backbones"));
 }
 
+/// A seed draws which base images are set aside, and what a training from scratch normalises colours by is computed from
+/// the others.
+#[test]
+fn colours_may_be_normalised_by_what_each_training_saw() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundles = [1, 2].map(|seed| with_seed(folder.path(), seed));
+    let changed = |key: &str, value: &str| {
+        let path = bundles[1].join("manifest.toml");
+        let manifest = fs::read_to_string(&path).unwrap();
+        let line = manifest.lines().find(|line| line.starts_with(&format!("{key} = "))).unwrap();
+        fs::write(&path, manifest.replacen(line, &format!("{key} = {value}"), 1)).unwrap();
+        check(&[0, 1].map(|index| {
+            let bundle = Bundle::open(&bundles[index]).unwrap();
+            let benchmark = Benchmark::of(&bundle).unwrap();
+            (bundle, benchmark)
+        }))
+    };
+    changed("mean", "[0.507, 0.486, 0.441]").unwrap();
+    changed("deviation", "[0.267, 0.257, 0.276]").unwrap();
+    let refused = changed("width", "33").unwrap_err().to_string();
+    assert!(refused.contains("differ in how they prepare pictures"), "{refused}");
+}
+
 /// A seed may draw the test images, too, under the same numbers.
 #[test]
 fn other_test_images_are_refused() {

@@ -109,6 +109,20 @@ fn seeds_are_trained_once_each_and_stand_beside_each_other() {
     assert_ne!(lines(&second)[2], table[5]);
 }
 
+/// As the lab measures a bundle: equal shots say nothing of deviations.
+#[test]
+fn draws_that_are_the_same_are_measured_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    recipe(folder, &[&MORE[..], &[("export", "candidates_per_class", 5)]].concat());
+    let table = lines(&rival(folder, NAMES[0]));
+    assert!(table[0].ends_with("so all draws hold the same shots"), "{table:#?}");
+    assert!(table[1] == "synthetic-tiny, draws: 1" && !table[3].contains('±'), "{table:#?}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("run/rivals.json")).unwrap()).unwrap();
+    assert_eq!((&json["draws"], &json["systems"][0]["draws"]), (&1.into(), &1.into()));
+    assert!(json["systems"][0]["ahm_deviation"].is_null(), "{json}");
+}
+
 #[test]
 fn what_there_is_not_is_named_with_what_there_is() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! `orco-lab eval`: the systems on one bundle, session by session.
 
+use std::env;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
-use orco_lab::format::{print, say_of_draws, session_table};
+use orco_lab::format::{print, say_of_draws, session_table, shell_word};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
@@ -23,7 +24,7 @@ use orco_state::sentence::counted;
 use orco_state::state::BaseModel;
 use serde::Serialize;
 
-use crate::output::{check_output, write};
+use crate::output::{are_one_file, check_output, write};
 
 /// The path that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -40,7 +41,13 @@ pub struct EvalArguments {
     #[arg(long, requires = "data")]
     int8: bool,
     /// Which engine computes features of --data: `onnxruntime`, `rten`, or `auto`.
-    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = ENGINES.map(|(name, _)| name))]
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "auto",
+        requires = "data",
+        value_parser = ENGINES.map(|(name, _)| name)
+    )]
     engine: String,
     /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -49,9 +56,9 @@ pub struct EvalArguments {
     #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Settings of phase 3, of what is kept of a shot, and of answers: `published` (the authors' program's for
-    /// CIFAR-100), `paper-text` (the text where it differs), `edge` (ours with a short training), `combined` (ours with a
-    /// shorter one beside the closed form), `closed-form` (ours without one); the last two for bundles with statistics.
-    /// By default the bundle's.
+    /// CIFAR-100), `paper-text` (the text where it differs), `edge` (ours with a short training), and, for bundles with
+    /// statistics, `combined` (a shorter training beside the closed form) and `closed-form` (no training); by default
+    /// the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
@@ -66,12 +73,12 @@ pub struct EvalArguments {
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.
-    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = parse_share, requires = "unknown")]
     false_alarms: f32,
     /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
     #[arg(long, conflicts_with = "preset")]
     presets: bool,
-    /// Writes every number of the systems to this file as CSV: system, session, metric, mean, deviation.
+    /// Writes every number of the systems to this file as CSV: system, draws, session, metric, mean, deviation.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["presets", "unknown"])]
     csv: Option<PathBuf>,
     /// Writes the result to this file as JSON; `-` is standard output, which then gets nothing else.
@@ -91,6 +98,8 @@ struct SystemSelection(Vec<System>);
 struct EvalResults {
     #[serde(flatten)]
     results: Results,
+    /// The command that measures so: the preset is told by nothing else.
+    command: String,
     /// `float` or `int8`.
     backbone: &'static str,
     /// Weight of class means in answers, where systems were measured.
@@ -145,13 +154,26 @@ fn check_outputs(arguments: &EvalArguments) -> Result<()> {
     if arguments.csv.as_deref() == Some(Path::new(STANDARD_OUTPUT)) {
         bail!("--csv writes a file, not standard output, which --json alone takes; name a file");
     }
-    if arguments.csv.is_some() && arguments.csv == arguments.json {
+    if arguments.csv.iter().any(|csv| arguments.json.iter().any(|json| are_one_file(csv, json))) {
         bail!("--csv and --json name the same file; name one for each");
     }
     match &arguments.csv {
         Some(path) => check_output(path, |text| text.starts_with(csv::HEADING.as_bytes()), &arguments.bundle),
         None => Ok(()),
     }
+}
+
+/// The command line of this process, as it can be pasted.
+fn own_command() -> String {
+    let words = env::args_os().skip(1).map(|argument| argument_word(&argument.to_string_lossy()));
+    format!("cargo run --release -p orco-lab -- {}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// An argument as one word of a shell: one that begins with a dash is an option, not a path.
+fn argument_word(argument: &str) -> String {
+    let value = argument.trim_start_matches('-');
+    let (dashes, _) = argument.split_at(argument.len() - value.len());
+    if value.is_empty() { argument.to_owned() } else { format!("{dashes}{}", shell_word(value)) }
 }
 
 fn open(arguments: &EvalArguments) -> Result<Bundle> {
@@ -200,6 +222,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
     let draws = measurement.benchmark.distinct_draws(arguments.draws as usize) as u32;
     let mut all = EvalResults {
         results: Results { seed, ..Results::new(name, &measurement.benchmark.source, draws as usize) },
+        command: own_command(),
         backbone: if arguments.int8 { "int8" } else { "float" },
         class_means: None,
         unknown: None,

@@ -159,7 +159,7 @@ struct ReportArguments {
     #[command(flatten)]
     measuring: MeasureArguments,
     /// Measures nothing: draws page and pictures again from the report.json that is there.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["draws", "seed", "untrained"])]
     redraw: bool,
     /// Folder to write to; by default `report` in the bundle's.
     #[arg(long, value_name = "DIR")]
@@ -203,12 +203,11 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     // What cannot be measured, or written, is known before anything is.
     let benchmark = Benchmark::of(&bundle)?;
     report::prepare(&written)?;
-    let of_output = |folder: &PathBuf| format!(" --output {}", shell_word(&folder.to_string_lossy()));
     let command = format!(
         "cargo run --release -p orco-lab -- report {} --draws {draws} --seed {seed}{}{}",
         shell_word(&folder.to_string_lossy()),
         if *untrained { " --untrained" } else { "" },
-        output.as_ref().map_or_else(String::new, of_output)
+        output.as_deref().map_or_else(String::new, of_output)
     );
     let systems: Vec<System> = measuring.systems().collect();
     let mut last: Option<(&str, Instant)> = None;
@@ -239,14 +238,22 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     Ok(print(format!("{} is written, after {seconds:.0} s", written.join("index.html").display()))?)
 }
 
+/// The option that writes into a folder.
+fn of_output(folder: &Path) -> String {
+    format!(" --output {}", shell_word(&folder.to_string_lossy()))
+}
+
 fn make_figures(arguments: &FiguresArguments) -> Result<()> {
     let FiguresArguments { bundle: folder, seed, output } = arguments;
     let bundle = Bundle::open(folder)?;
     let benchmark = Benchmark::of(&bundle)?;
     let written = output.clone().unwrap_or_else(|| folder.join("figures"));
     figures::prepare(&written)?;
-    let command =
-        format!("cargo run --release -p orco-lab -- figures {} --seed {seed}", shell_word(&folder.to_string_lossy()));
+    let command = format!(
+        "cargo run --release -p orco-lab -- figures {} --seed {seed}{}",
+        shell_word(&folder.to_string_lossy()),
+        output.as_deref().map_or_else(String::new, of_output)
+    );
     let threads = Threads::new(usable_threads())?;
     let figures = paper_figures(&bundle, &benchmark, *seed, &command, &threads, &|| ControlFlow::Continue(()))?;
     figures.write(&written)?;

@@ -29,8 +29,19 @@ pub fn check_replaced(path: &Path, is_ours: fn(&[u8]) -> bool, what: &str) -> Re
     if !there.is_empty() && !is_ours(&there) {
         bail!("cannot write {}: it holds something else than {what}; name another place", path.display());
     }
+    folder_of(path).with_context(cannot)
+}
+
+/// Whether two paths name one file, which need not be there yet.
+pub fn are_one_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| Some((folder_of(path).ok()?, path.file_name()?.to_owned()));
+    one == other || place(one).is_some_and(|of_one| Some(of_one) == place(other))
+}
+
+/// The folder that a file lies in, without links.
+fn folder_of(path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::canonicalize(folder).with_context(cannot)
+    fs::canonicalize(folder)
 }
 
 /// Writes a file whole or not at all. A pipe is written into as it is, and so is what a link leads to.

@@ -1,10 +1,11 @@
 //! `orco-train-lab rival`: one rival after the other, by one seed after the other.
 
 use anyhow::{Context, Result};
-use orco_lab::format::print;
+use orco_benchmark::benchmark::distinct_draws;
+use orco_lab::format::{print, say_of_draws};
 use orco_lab::results::claim;
 use orco_lab::seeds::SeedSummary;
-use orco_trainer::config::Recipe;
+use orco_trainer::config::{Recipe, SHOTS};
 use orco_trainer::job::{self, MAX_SEED, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
@@ -27,7 +28,7 @@ pub fn all(
     common: &TrainingArguments,
     request: &serde_json::Value,
     seeds: u32,
-    draws: usize,
+    asked: usize,
 ) -> Result<()> {
     interrupt::continue_with(None);
     // Before hours of training.
@@ -41,6 +42,9 @@ pub fn all(
         Ok(Recipe { seed, ..first.clone() })
     };
     let recipes = (0..seeds).map(of_seed).collect::<Result<Vec<_>>>()?;
+    // Of draws that hold the same shots, one is measured: deviations are over shots, and seeds vary the rest.
+    let draws = distinct_draws(asked, SHOTS, data.split.candidates.iter().map(Vec::len));
+    say_of_draws(draws, asked)?;
     let sessions = session_digest(&data)?;
     let folder = |rival: Rival, recipe: &Recipe| {
         common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(recipe, first.seed)[..12]))
