@@ -47,6 +47,8 @@ mod _orco {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // A call that imports it while Python ends would die within, and one without it would panic.
+        module.py().import("numpy")?;
         super::ending::register(module)
     }
 }

@@ -411,7 +411,7 @@ started.wait()
 time.sleep(float(delay))
 """
         shots = pictures("learn", "mug")
-        for call, delay in [("learn", 0.05), ("learn", 0.3), ("classify", 0.1), ("classify", 0.2)]:
+        for call, delay in [("learn", 0.0), ("learn", 0.05), ("learn", 0.3), ("classify", 0.05), ("classify", 0.2)]:
             state = self.state / f"{call} {delay}"
             command = [sys.executable, "-c", script, call, str(delay), BUNDLE, state, *shots]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
