@@ -59,6 +59,21 @@ fn tabs_follow_keys_and_outlast_a_reload_and_a_wide_screen_needs_fewer() {
 }
 
 #[test]
+fn a_phone_on_its_side_shows_more_than_the_picture() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, ViewOptions { size: (740, 360), ..PHONE }).await?;
+        browser.show_tab("knows").await?;
+        browser.value("(document.querySelector('#base').parentElement.open = true)").await?;
+        browser.value("(scrollTo(0, document.documentElement.scrollHeight), true)").await?;
+        browser.until("document.querySelector('.look').getBoundingClientRect().bottom <= 0").await?;
+        browser.close().await
+    });
+}
+
+#[test]
 fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
