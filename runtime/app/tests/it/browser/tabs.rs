@@ -134,3 +134,19 @@ fn the_picture_stays_and_the_dial_says_what_it_would_recognise() {
         browser.close().await
     });
 }
+
+#[test]
+fn what_colours_say_is_seen_where_the_system_chooses_them() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, PHONE).await?;
+        browser.force_colours().await?;
+        browser.until("matchMedia('(forced-colors: active)').matches").await?;
+        let line = |selector: &str| format!("getComputedStyle(document.querySelector('{selector}')).borderTopWidth");
+        assert_ne!(browser.value(&line("#tab-teach")).await?, browser.value(&line("#tab-knows")).await?);
+        assert_eq!(browser.value(&line("#taken-steps span")).await?, "1px");
+        browser.close().await
+    });
+}
