@@ -117,9 +117,16 @@ export async function takeEach(shots, options) {
   } finally {
     isTakingEach = false;
     enableTaking(store.state);
-    // A button that cannot be pressed loses the focus.
-    if (document.activeElement === document.body && focused?.disabled === false) focused.focus();
+    restoreFocus(focused);
   }
+}
+
+// A button that cannot be pressed loses the focus, and one that is gone does not get it back.
+function restoreFocus(focused) {
+  const isLost = () => document.activeElement === document.body;
+  if (!isLost() || focused?.disabled !== false) return;
+  focused.focus();
+  if (isLost()) $("shoot").focus();
 }
 
 async function takeInTurn(shots, { anyway = false } = {}) {
@@ -308,8 +315,11 @@ function showWaiting({ waiting, label }) {
 
 // Where another name was typed afterwards, its shots may have been meant.
 function waitingItem({ label: other, shots: count }, label) {
-  const goOn = element("button", { textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: () => chooseLabel(other) });
+  // The list is drawn anew.
+  const keepFocus = (event) => { if (isByKey(event)) $("label").focus(); };
+  const choose = (event) => { chooseLabel(other); keepFocus(event); };
+  const goOn = element("button", { textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: choose });
   if (!label) return element("li", {}, goOn);
-  const rename = () => changeOnce("PATCH", shotsPath(other), { label });
+  const rename = (event) => changeOnce("PATCH", shotsPath(other), { label }).then(() => keepFocus(event));
   return element("li", {}, goOn, element("button", { textContent: message("relabel", { count, label }), on: rename }));
 }

@@ -250,6 +250,12 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         browser
             .until(&format!("{held} === 3 && document.activeElement.matches('#shots li:first-child button')"))
             .await?;
+        browser.write("label", "an empty one").await?;
+        browser.until("document.getElementById('waiting-list').textContent.includes('dumbbell')").await?;
+        browser.press("#waiting-list button", "\u{e007}").await?;
+        browser
+            .until("document.activeElement.id === 'label' && document.activeElement.value !== 'an empty one'")
+            .await?;
         browser.close().await
     });
 }
