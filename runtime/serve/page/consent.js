@@ -1,12 +1,13 @@
 // Consent to keep pictures: of the browser's camera nothing is kept before somebody allows it in this browser.
 import { $, setText } from "./dom.js";
 import { message } from "./language.js";
+import { browserStorage } from "./storage.js";
 import { store } from "./store.js";
 
 const KEY = "collect";
 
 // Whether pictures may be kept; null before somebody has decided, and then they may not.
-export const storedDecision = () => ({ yes: true, no: false })[localStorage.getItem(KEY)] ?? null;
+export const storedDecision = () => ({ yes: true, no: false })[browserStorage.get(KEY)] ?? null;
 
 export function startConsent() {
   $("collect").onchange = () => decide($("collect").checked);
@@ -17,7 +18,7 @@ export function startConsent() {
 }
 
 function decide(isAllowed) {
-  localStorage.setItem(KEY, isAllowed ? "yes" : "no");
+  browserStorage.set(KEY, isAllowed ? "yes" : "no");
   store.update({ collects: isAllowed });
 }
 

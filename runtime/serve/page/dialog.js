@@ -1,8 +1,10 @@
 // Questions to whoever uses the page, one at a time.
-import { $ } from "./dom.js";
+import { $, DOUBLE_CLICK_MS } from "./dom.js";
 import { message } from "./language.js";
 
 let last = Promise.resolve();
+// When a question was answered last, in milliseconds of the page.
+let answered = -Infinity;
 
 // What is answered where somebody would rather have the thing removed.
 export const REMOVE = Symbol("remove");
@@ -36,6 +38,26 @@ function open(question, value, { list, yes, remove, picture }, answer) {
     event.preventDefault();
     $("dialog-yes").click();
   };
-  dialog.onclose = () => answer(given);
+  dialog.onclose = () => {
+    answered = performance.now();
+    answer(given);
+  };
   dialog.showModal();
+  holdBack($("dialog-yes"));
+}
+
+let holding;
+
+// Where one question follows another, the second half of a double click on the answer to the first must not answer it.
+function holdBack(button) {
+  clearTimeout(holding);
+  button.disabled = false;
+  if (performance.now() - answered >= DOUBLE_CLICK_MS) return;
+  const isFocused = document.activeElement === button, other = $("dialog-no");
+  button.disabled = true;
+  if (isFocused) other.focus();
+  holding = setTimeout(() => {
+    button.disabled = false;
+    if (isFocused && document.activeElement === other) button.focus();
+  }, DOUBLE_CLICK_MS);
 }

@@ -10,6 +10,9 @@ const RETRY_MS = 2000;
 // The service sends something every 15 seconds. A device that lost its power or its network does not close the
 // connection; only its silence shows that it is gone.
 const SILENCE_MS = 40_000;
+// Browsers open six connections to a service, for all tabs together. Tabs that nobody looks at let go of theirs after so
+// long: people who scan the invitation again each day have many.
+const HIDDEN_MS = 10_000;
 
 // The complete events of a stream's text, and the rest that is still to be completed.
 export function parseEvents(text) {
@@ -21,18 +24,49 @@ export function parseEvents(text) {
 // EventSource cannot send the token, so the stream is read by hand.
 export async function listen() {
   for (let interrupted = null; ;) {
+    let isReleased = () => false;
     try {
       const response = await call("GET", api("events"), undefined, { quiet: true });
       store.update({ connected: true });
       await refreshAll();
       if (interrupted) await resume(interrupted);
       interrupted = null;
-      await receive(response.body.pipeThrough(new TextDecoderStream()).getReader());
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      isReleased = releaseWhenHidden(reader);
+      await receive(reader);
     } catch { /* The next attempt follows. */ }
-    interrupted ??= { label: store.state.label, shots: store.state.shots };
+    const { label, shots, history } = store.state;
+    interrupted ??= { label, shots, history };
+    const wasReleased = isReleased();
     // An old answer would be taken for a new one, and a service that was started anew numbers things from the start.
-    store.update({ connected: false, answer: NO_ANSWER, chosenThing: null });
-    await sleep(RETRY_MS);
+    store.update({ connected: wasReleased, answer: NO_ANSWER, chosenThing: null });
+    await (wasReleased ? untilSeen() : sleep(RETRY_MS));
+  }
+}
+
+// Ends a stream once the page was hidden for a while. Returns a function that stops watching, and says whether it did.
+export function releaseWhenHidden(reader, milliseconds = HIDDEN_MS) {
+  let timer = null, isReleased = false;
+  const release = () => {
+    isReleased = true;
+    reader.cancel().catch(() => {});
+  };
+  const watch = () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(release, milliseconds);
+  };
+  document.addEventListener("visibilitychange", watch);
+  watch();
+  return () => {
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", watch);
+    return isReleased;
+  };
+}
+
+async function untilSeen() {
+  while (document.hidden) {
+    await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
   }
 }
 
@@ -78,10 +112,12 @@ async function refreshJob() {
   return !newest;
 }
 
-// Finds out what became of shots and of a job that were there before the connection was lost.
-async function resume({ label, shots }) {
+// Finds out what became of shots and of a job that were there before the connection was lost. Where something was changed
+// meanwhile, as in another tab, shots that are gone may have been learned.
+async function resume({ label, shots, history }) {
   const hadJob = isUnfinished(store.state.job), isJobLost = await refreshJob();
-  const areShotsLost = !hadJob && label === store.state.label && shots.length && !store.state.shots.length;
+  const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id;
+  const areShotsLost = !hadJob && !isChanged && label === store.state.label && shots.length && !store.state.shots.length;
   if (isJobLost || areShotsLost) showError(message("startedAnew"));
 }
 

@@ -2,13 +2,14 @@
 import { $, setText, showError } from "./dom.js";
 import { message, setLanguage } from "./language.js";
 import { problem } from "./problems.js";
+import { browserStorage } from "./storage.js";
 import { store } from "./store.js";
 
 // To be called before any other part of the page subscribes to the language: texts are chosen here.
 export function startHeader() {
   $("error-close").onclick = () => showError();
   $("language").onchange = () => {
-    localStorage.setItem("language", $("language").value);
+    browserStorage.set("language", $("language").value);
     store.update({ language: setLanguage($("language").value) });
   };
   store.subscribe(["language"], showTexts);
@@ -16,7 +17,7 @@ export function startHeader() {
   // That the service could not be reached is no news any more.
   store.subscribe(["connected"], ({ connected }) => { if (connected) showError(); });
   store.subscribe(["status", "language"], showStatus);
-  const language = localStorage.getItem("language") ?? navigator.language.split("-")[0];
+  const language = browserStorage.get("language") ?? navigator.language.split("-")[0];
   store.update({ language: setLanguage(language) });
   showTexts(store.state);
 }

@@ -58,6 +58,9 @@ function show({ inbox }) {
   draw();
 }
 
+// How many pictures became shots.
+export const takenSentence = ({ taken, label }) => message("inboxTaken", { count: taken, label });
+
 // How many pictures wait behind those that are shown.
 export function moreSentence(groups) {
   const count = groups.slice(MOST_GROUPS).flatMap(idsOf).length;
@@ -207,7 +210,7 @@ async function teachGroup(ids, field) {
   if (!response) return;
   forgetTyped(ids);
   field.value = "";
-  setText("inbox-taken", message("inboxTaken", await response.json()));
+  setText("inbox-taken", takenSentence(await response.json()));
   $("inbox-result").hidden = false;
   chooseLabel(label);
   draw();

@@ -32,6 +32,15 @@ const sentences = [
   [/^the empty place was shown with (\d+) x (\d+) pixels, .*$/, { de: "Der leere Platz wurde mit {1} x {2} Bildpunkten gezeigt, die Kamera hat jetzt andere: Bitte ihn noch einmal zeigen." }],
   [/^the empty place in .* cannot be used.*$/, { de: "Der gespeicherte leere Platz ist beschädigt: Bitte ihn noch einmal zeigen." }],
   [/^the empty place in .* cannot be read or written: (.*)$/s, { de: "Der leere Platz kann nicht gelesen oder gespeichert werden ({1})." }],
+  [/^two regions have one name$/, {
+    en: "There is a region of that name already: choose another one.",
+    de: "Einen Bereich mit diesem Namen gibt es schon: Bitte einen anderen wählen." }],
+  [/^"(.*)" is no name for a region$/s, {
+    en: "“{1}” cannot be the name of a region: it may not hold “=”, and “unknown” and “empty” are taken.",
+    de: "„{1}“ kann kein Bereich heißen: Der Name darf kein „=“ enthalten; „unknown“ und „empty“ sind vergeben." }],
+  [/^a camera has at most (\d+) regions,.*$/, {
+    en: "There are {1} regions already: remove one first.",
+    de: "Es gibt schon {1} Bereiche: Bitte zuerst einen entfernen." }],
   [/^the disk of (.+) does not answer$/, { de: "Der Datenträger von {1} antwortet nicht." }],
   [/^nothing can be (?:learned|written|saved).*$/, { de: "Es kann nichts gespeichert werden: Der Datenträger ist voll oder schreibgeschützt." }],
 ];

@@ -5,8 +5,9 @@ export const ENOUGH_SHOTS = 5;
 
 const LEAST_REGION = 0.05;
 
-// Characters that nobody sees, which keyboards put around emoji; the service refuses them.
-const UNSEEN = /[\u00ad\u200b\u200e\u200f\u2060\ufe00-\ufe0f\ufeff]/g;
+// Characters that nobody sees, which keyboards put around emoji, and this page around names that are written from the
+// right, whence people copy them; the service refuses them.
+const UNSEEN = /[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe00-\ufe0f\ufeff]/g;
 
 // Joiners, but for those between letters of scripts that join, or emoji: spelling needs these.
 const JOINED = "\\u0600-\\u0dff\\u2190-\\u2bff\\ufb50-\\ufdff\\ufe70-\\ufefc\\u{1f000}-\\u{1faff}";

@@ -3,6 +3,7 @@ import { ask } from "./dialog.js";
 import { showError, shownError } from "./dom.js";
 import { message, ofFile } from "./language.js";
 import { refusalText } from "./refusals.js";
+import { browserStorage, tabStorage } from "./storage.js";
 
 // Below the page's own address: a proxy may serve it under a path.
 export const api = (path) => `api/v1/${path}`;
@@ -14,14 +15,14 @@ const PATIENCE_MS = 2000;
 
 let question = null;
 // A token that was typed is forgotten with the tab; one that came with the address stays with the phone.
-const storedToken = () => sessionStorage.getItem("token") ?? localStorage.getItem("token");
+const storedToken = () => tabStorage.get("token") ?? browserStorage.get("token");
 
 // Takes the token out of the page's address, where `orco serve --phone` puts it, and keeps it; says whether one was there.
 export function takeTokenFromAddress() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!token) return false;
-  localStorage.setItem("token", token);
-  sessionStorage.removeItem("token");
+  browserStorage.set("token", token);
+  tabStorage.remove("token");
   history.replaceState(null, "", location.pathname + location.search);
   return true;
 }
@@ -34,7 +35,7 @@ async function renewToken(used) {
   if (given === null) throw new Error(message("token"));
   // A header cannot carry everything; the service refuses what is sent in its place, and the question comes again.
   const isToken = /^[\x21-\x7e]+$/.test(given.trim());
-  sessionStorage.setItem("token", isToken ? given.trim() : "none");
+  tabStorage.set("token", isToken ? given.trim() : "none");
 }
 
 // Requests of which it was said that no answer has come yet.

@@ -1,5 +1,5 @@
 // Shots that are not learned yet: they are taken, shown and learned.
-import { $, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { $, DOUBLE_CLICK_MS, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
 import { isolate, message, ofFile, percent, readable } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
@@ -22,6 +22,10 @@ const { subscribe, update } = store;
 let isHeld = false, isRequested = false;
 // The shots that are being taken, { label, done }; `done` is settled once the last of them is in.
 let taking = null;
+// Whether several shots are being taken one after the other; others have to wait.
+let isTakingEach = false;
+// Whether shots are being deleted or renamed: those that follow move under the pointer.
+let isChanging = false;
 // Ids of the shots that were taken here: others come from other browsers and programs.
 const takenHere = new Set();
 // Whether shots replace a base class, as somebody chose for its label.
@@ -103,7 +107,29 @@ async function takeAll(label, files) {
 }
 
 // Takes several shots, and says of all of them what there is to say.
-export async function takeEach(shots, { anyway = false } = {}) {
+export async function takeEach(shots, options) {
+  if (isTakingEach) return;
+  const focused = document.activeElement;
+  isTakingEach = true;
+  enableTaking(store.state);
+  try {
+    await takeInTurn(shots, options);
+  } finally {
+    isTakingEach = false;
+    enableTaking(store.state);
+    restoreFocus(focused);
+  }
+}
+
+// A button that cannot be pressed loses the focus, and one that is gone does not get it back.
+function restoreFocus(focused) {
+  const isLost = () => document.activeElement === document.body;
+  if (!isLost() || focused?.disabled !== false) return;
+  focused.focus();
+  if (isLost()) $("shoot").focus();
+}
+
+async function takeInTurn(shots, { anyway = false } = {}) {
   const outcomes = [], unusable = [];
   for (const { shot, label } of shots) {
     const before = unusable.length, outcome = await take(shot, label, { anyway, unusable });
@@ -214,8 +240,13 @@ function startAnew({ job, label, shots }) {
   requested = null;
 }
 
+function enableTaking(state) {
+  $("shoot").disabled = isTakingEach || !canShoot(state);
+  $("anyway").disabled = isTakingEach;
+}
+
 function showControls(state) {
-  $("shoot").disabled = !canShoot(state);
+  enableTaking(state);
   const isBase = isBaseLabel(state);
   $("replace").checked = isBase && (replaces.get(state.label) ?? isReplaced(state));
   $("replace-row").hidden = !isBase;
@@ -229,15 +260,41 @@ function showShots({ label, shots }) {
   const shown = new Set(shots.map((shot) => api(path(shot))));
   releasePictures((other) => other.startsWith(api("shots/")) && !shown.has(other));
   $("shots").replaceChildren(...shots.map((shot, index) => {
-    const number = index + 1, remove = () => { forgetWarning(); change("DELETE", path(shot)); };
+    const number = index + 1, remove = (event) => removeShot(path(shot), index, isByKey(event));
     return element("li", {}, picture(api(path(shot)), message("shotName", { number })),
       element("button", { textContent: "×", "aria-label": message("remove", { number }), on: remove }));
   }));
+  enableChanges();
   showCount(shots.length);
   const elsewhere = shots.filter(({ id }) => !takenHere.has(id)).length;
   const isShared = elsewhere > 0 && elsewhere < shots.length;
   setText("elsewhere", isShared ? message("elsewhere", { count: elsewhere }) : "");
   showSufficiency(label, shots);
+}
+
+async function removeShot(path, index, byKey) {
+  forgetWarning();
+  await changeOnce("DELETE", path);
+  if (!byKey) return;
+  // The shot that took its place, or the last one.
+  const crosses = document.querySelectorAll("#shots button");
+  (crosses[Math.min(index, crosses.length - 1)] ?? $("label")).focus();
+}
+
+// Of two quick presses, the second would change the shot, or the name, that took the place of the first.
+async function changeOnce(method, path, body) {
+  if (isChanging) return;
+  isChanging = true;
+  enableChanges();
+  const doubleClick = sleep(DOUBLE_CLICK_MS);
+  await change(method, path, body);
+  await Promise.allSettled([refreshShots(), doubleClick]);
+  isChanging = false;
+  enableChanges();
+}
+
+function enableChanges() {
+  document.querySelectorAll("#shots button, #waiting-list button").forEach((button) => { button.disabled = isChanging; });
 }
 
 // How many of the five that people are asked for there are: from then on, learning is what comes next.
@@ -253,12 +310,16 @@ function showCount(count) {
 function showWaiting({ waiting, label }) {
   $("waiting").hidden = !waiting.length;
   $("waiting-list").replaceChildren(...waiting.map((other) => waitingItem(other, label)));
+  enableChanges();
 }
 
 // Where another name was typed afterwards, its shots may have been meant.
 function waitingItem({ label: other, shots: count }, label) {
-  const goOn = element("button", { textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: () => chooseLabel(other) });
+  // The list is drawn anew.
+  const keepFocus = (event) => { if (isByKey(event)) $("label").focus(); };
+  const choose = (event) => { chooseLabel(other); keepFocus(event); };
+  const goOn = element("button", { textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: choose });
   if (!label) return element("li", {}, goOn);
-  const rename = () => change("PATCH", shotsPath(other), { label });
+  const rename = (event) => changeOnce("PATCH", shotsPath(other), { label }).then(() => keepFocus(event));
   return element("li", {}, goOn, element("button", { textContent: message("relabel", { count, label }), on: rename }));
 }

@@ -76,9 +76,14 @@ async function startCamera() {
     update({ stream, files: [], deviceChosen: false });
   } catch (error) {
     stop(stream);
-    setText("camera-error", message("cameraFailed", { reason: error.message }));
+    setText("camera-error", cameraProblem(error));
   }
 }
+
+// What people can do about the commonest errors, which browsers name alike; of others, they say more themselves.
+const CAMERA_ERRORS = { NotAllowedError: "cameraDenied", NotFoundError: "cameraNone", NotReadableError: "cameraBusy" };
+
+export const cameraProblem = ({ name, message: reason }) => message(CAMERA_ERRORS[name] ?? "cameraFailed", { reason });
 
 function chooseFiles() {
   const files = [...$("file").files];

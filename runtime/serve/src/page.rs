@@ -58,6 +58,7 @@ pub static FILES: &[PageFile] = &[
     script("/shots.js", include_str!("../page/shots.js")),
     script("/sightings.js", include_str!("../page/sightings.js")),
     script("/source.js", include_str!("../page/source.js")),
+    script("/storage.js", include_str!("../page/storage.js")),
     script("/store.js", include_str!("../page/store.js")),
     script("/sufficiency.js", include_str!("../page/sufficiency.js")),
     script("/tabs.js", include_str!("../page/tabs.js")),

@@ -43,3 +43,23 @@ test("what is wrong with a file is said when it is chosen, not with every change
   assert.equal(elements.error.textContent, "");
   globalThis.setTimeout = setTimeout;
 });
+
+test("an old answer does not stay beside the camera's picture where the service is not reached", async () => {
+  const elements = {}, { setTimeout } = globalThis;
+  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
+  const canvas = { getContext: () => ({ drawImage: () => {} }), toBlob: (done) => done(new Blob([])) };
+  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), createElement: () => canvas, hidden: false };
+  // The camera is watched for as long as the page is open.
+  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
+  const { NO_ANSWER, store } = await import("../store.js");
+  const answer = { matches: [{ label: "mug", probability: 1 }], set: [], known: true };
+  const after = async (response) => {
+    globalThis.fetch = response;
+    store.update({ files: [], stream: {}, answer });
+    await new Promise((done) => setTimeout(done, 700));
+    return store.state.answer;
+  };
+  const busy = { ok: false, status: 429, json: async () => ({ code: "too_many_requests", error: "busy" }) };
+  assert.equal(await after(async () => busy), answer, "the next picture is answered");
+  assert.equal(await after(() => Promise.reject(new TypeError("Failed to fetch"))), NO_ANSWER);
+});

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { ask } from "../dialog.js";
+import { REMOVE, ask } from "../dialog.js";
+import { DOUBLE_CLICK_MS, sleep } from "../dom.js";
 
 // The parts of the dialog; closing it gives the focus back, as browsers do.
 function fakeDialog() {
@@ -33,4 +34,18 @@ test("the key that ends the composition of a character answers nothing", async (
   $("dialog-value").onkeydown({ key: "Enter", isComposing: true, preventDefault: () => assert.fail("the character is lost") });
   $("dialog").close();
   assert.equal(await answer, null);
+});
+
+test("the second half of a double click does not answer the question that follows", async () => {
+  const $ = fakeDialog(), first = ask("Forget it?", undefined, { remove: "Forget it for good" });
+  await opened();
+  $("dialog-remove").onclick();
+  assert.equal(await first, REMOVE);
+  const second = ask("For good?");
+  await opened();
+  assert.equal($("dialog-yes").disabled, true);
+  await sleep(DOUBLE_CLICK_MS + 50);
+  assert.equal($("dialog-yes").disabled, false);
+  $("dialog-yes").click();
+  assert.equal(await second, true);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { parseEvents, receive } from "../events.js";
+import { parseEvents, receive, releaseWhenHidden } from "../events.js";
 import { store } from "../store.js";
 
 test("events may be cut anywhere", () => {
@@ -58,4 +58,28 @@ test("time that the service needs between two events is counted anew for each", 
   };
   await receive(reader, 300);
   assert.equal(left, 0);
+});
+
+test("a tab that nobody looks at lets go of its connection, one that is seen again in time keeps it", async () => {
+  const page = Object.assign(new EventTarget(), { hidden: true });
+  globalThis.document = page;
+  let cancelled = 0;
+  const reader = { cancel: async () => { cancelled += 1; } };
+  const show = (isSeen) => {
+    page.hidden = !isSeen;
+    page.dispatchEvent(new Event("visibilitychange"));
+  };
+  const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  const isReleased = releaseWhenHidden(reader, 100);
+  show(true);
+  await pause(150);
+  assert.equal(cancelled, 0);
+  show(false);
+  await pause(150);
+  assert.equal(cancelled, 1);
+  assert.equal(isReleased(), true);
+  const isOtherReleased = releaseWhenHidden(reader, 100);
+  assert.equal(isOtherReleased(), false);
+  await pause(150);
+  assert.equal(cancelled, 1, "the stream has ended");
 });

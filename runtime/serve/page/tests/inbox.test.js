@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { assignLabels, moreSentence } from "../inbox.js";
+import { assignLabels, moreSentence, takenSentence } from "../inbox.js";
 
 const group = (...ids) => ({ frames: ids.map((id) => ({ id })) });
 
@@ -23,4 +23,9 @@ test("three groups are shown, and how many pictures wait behind them is said", (
   assert.equal(moreSentence(groups), "");
   assert.match(moreSentence([...groups, group("e")]), /^One more waits/);
   assert.match(moreSentence([...groups, group("e"), group("f", "g")]), /^3 more wait/);
+});
+
+test("one picture that became a shot is told as one", () => {
+  assert.equal(takenSentence({ taken: 1, label: "mug" }), "One is a shot of “mug” now.");
+  assert.equal(takenSentence({ taken: 4, label: "mug" }), "4 are shots of “mug” now.");
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { readable } from "../language.js";
 import { canLearn, canShoot, classOf, hasSource, hints, historyLines, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, knownLabelFor, stay } from "../selectors.js";
 import { store } from "../store.js";
 
@@ -16,6 +17,7 @@ test("a label has nothing in it that nobody sees, as keyboards put beside emoji"
   assert.deepEqual(["❤\ufe0f", "a\u200db\u200d", "a\u00a0b", "\u200b"].map(labelOf), ["❤", "ab", "a b", ""]);
   const joined = ["\u{1f468}\u200d\u{1f469}", "\u0645\u06cc\u200c\u062e"];
   assert.deepEqual(joined.map(labelOf), joined, "spelling needs these");
+  assert.equal(labelOf(readable("\u05db\u05d5\u05e1")), "\u05db\u05d5\u05e1", "a name that was copied from the page");
 });
 
 test("a name that differs from a known one in capitals or underscores alone stands for it", () => {

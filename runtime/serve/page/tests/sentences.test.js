@@ -7,6 +7,7 @@ import { estimateSentence, expectedSentence } from "../dial.js";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences, takeEach } from "../shots.js";
+import { cameraProblem } from "../source.js";
 import { sufficiencySentences, sufficiencyVerdict } from "../sufficiency.js";
 import { texts } from "../texts.js";
 
@@ -180,6 +181,31 @@ test("of several pictures, all that were refused are said, and taken anyway", as
   assert.deepEqual(sent.slice(3), ["dark.png anyway", "blurred.jpg anyway"]);
   assert.equal(elements["anyway-row"].hidden, true);
   showError();
+});
+
+test("pictures that are being taken are not taken twice", async () => {
+  const elements = {}, sent = [];
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  globalThis.fetch = async (path, { body }) => {
+    sent.push(body.name);
+    return { ok: true, json: async () => ({ accepted: true, id: body.name, warnings: [] }) };
+  };
+  const files = ["1.jpg", "2.jpg"].map((name) => ({ shot: new File([], name), label: "mug" }));
+  const first = takeEach(files, { anyway: true });
+  assert.equal(elements.anyway.disabled, true);
+  await Promise.all([first, takeEach(files, { anyway: true })]);
+  assert.deepEqual(sent, ["1.jpg", "2.jpg"]);
+  assert.equal(elements.anyway.disabled, false);
+});
+
+test("why there is no camera is said with what to do, in the page's language", () => {
+  const problem = (name) => cameraProblem({ name, message: "in the browser's words" });
+  setLanguage("de");
+  assert.match(problem("NotAllowedError"), /Einstellungen/);
+  assert.match(problem("NotFoundError"), /Bilder auswählen/);
+  assert.match(problem("NotReadableError"), /anderes Programm/);
+  assert.match(problem("AbortError"), /in the browser's words$/);
 });
 
 test("of several files that cannot be read, none is passed over in silence", async () => {

@@ -131,6 +131,9 @@ test("problems and warnings are German on a German page, and none is lost", () =
     ["the picture is too large for this service: it takes 300 MiB, of which one may have 96 (--picture-memory)", /zu groß/],
     ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben/],
     ["the empty place was shown with 640 x 360 pixels, this picture has 80 x 45: show it again", /mit 640 x 360 Bildpunkten/],
+    ["two regions have one name", /Namen gibt es schon/],
+    ['"a=b" is no name for a region', /^„a=b“ kann kein Bereich heißen/],
+    ["a camera has at most 8 regions, these are 9", /^Es gibt schon 8 Bereiche/],
     ["the disk of /var/lib/orco does not answer", /antwortet nicht/],
     ["nothing can be learned: the disk of /var/lib/orco is full", /Datenträger ist voll/],
     ["something of a later release", /^Der Dienst meldet auf Englisch: something of a later release$/],
@@ -138,6 +141,7 @@ test("problems and warnings are German on a German page, and none is lost", () =
   setLanguage("en");
   assert.equal(problem("the disk of /var/lib/orco does not answer"), "The disk of /var/lib/orco does not answer.");
   assert.equal(problem("is damaged: its end is missing"), "The picture is damaged.");
+  assert.equal(problem("a camera has at most 8 regions, these are 9"), "There are 8 regions already: remove one first.");
 });
 
 test("a token in the page's address is kept, sent, and no longer in the address", async () => {

@@ -184,6 +184,13 @@ impl Browser {
         Ok(())
     }
 
+    /// From now on the system chooses the colours, as for people who need much contrast.
+    pub async fn force_colours(&self) -> WebDriverResult<()> {
+        let features = json!([{ "name": "forced-colors", "value": "active" }]);
+        self.driver.cdp().send_raw("Emulation.setEmulatedMedia", json!({ "features": features })).await?;
+        Ok(())
+    }
+
     /// Goes to a page of somebody else.
     pub async fn visit(&self, url: &str) -> WebDriverResult<()> {
         self.driver.goto(url).await

@@ -232,6 +232,30 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         assert_eq!(service.json("GET", "/api/v1/status", &Value::Null)["jobs"], json!([]), "nothing else is done");
         assert_eq!(browser.value(learned).await?, "duck");
         assert_eq!(browser.text("error").await?, "");
+
+        // The next shot takes the place of one that is deleted, and gets its focus.
+        pictures("dumbbell").for_each(|picture| {
+            send("/api/v1/shots/dumbbell?anyway=true", &picture);
+        });
+        browser.show_tab("teach").await?;
+        browser.write("label", "dumbbell").await?;
+        let held = "document.querySelectorAll('#shots li').length";
+        browser.until(&format!("{held} === 5")).await?;
+        let delete = "document.querySelector('#shots button').click()";
+        let clicks = format!("({delete}, setTimeout(() => {{ {delete}; window.third = true; }}, 400), true)");
+        browser.value(&clicks).await?;
+        browser.until("window.third && !document.querySelector('#shots button').disabled").await?;
+        assert_eq!(browser.value(held).await?, 4);
+        browser.press("#shots button", "\u{e007}").await?;
+        browser
+            .until(&format!("{held} === 3 && document.activeElement.matches('#shots li:first-child button')"))
+            .await?;
+        browser.write("label", "an empty one").await?;
+        browser.until("document.getElementById('waiting-list').textContent.includes('dumbbell')").await?;
+        browser.press("#waiting-list button", "\u{e007}").await?;
+        browser
+            .until("document.activeElement.id === 'label' && document.activeElement.value !== 'an empty one'")
+            .await?;
         browser.close().await
     });
 }

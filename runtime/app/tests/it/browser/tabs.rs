@@ -59,6 +59,21 @@ fn tabs_follow_keys_and_outlast_a_reload_and_a_wide_screen_needs_fewer() {
 }
 
 #[test]
+fn a_phone_on_its_side_shows_more_than_the_picture() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, ViewOptions { size: (740, 360), ..PHONE }).await?;
+        browser.show_tab("knows").await?;
+        browser.value("(document.querySelector('#base').parentElement.open = true)").await?;
+        browser.value("(scrollTo(0, document.documentElement.scrollHeight), true)").await?;
+        browser.until("document.querySelector('.look').getBoundingClientRect().bottom <= 0").await?;
+        browser.close().await
+    });
+}
+
+#[test]
 fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
@@ -116,6 +131,22 @@ fn the_picture_stays_and_the_dial_says_what_it_would_recognise() {
         browser.until("document.querySelector('#history li').textContent.includes('set the dial')").await?;
         browser.until("document.querySelector('#dial-choices label:last-child input').checked").await?;
         assert_eq!(service.json("GET", "/api/v1/status", &Value::Null)["balance"], "favour-new");
+        browser.close().await
+    });
+}
+
+#[test]
+fn what_colours_say_is_seen_where_the_system_chooses_them() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, PHONE).await?;
+        browser.force_colours().await?;
+        browser.until("matchMedia('(forced-colors: active)').matches").await?;
+        let line = |selector: &str| format!("getComputedStyle(document.querySelector('{selector}')).borderTopWidth");
+        assert_ne!(browser.value(&line("#tab-teach")).await?, browser.value(&line("#tab-knows")).await?);
+        assert_eq!(browser.value(&line("#taken-steps span")).await?, "1px");
         browser.close().await
     });
 }
