@@ -15,6 +15,7 @@ use orco_runtime::learner::upgrade::{self, UpgradeError, UpgradeOptions};
 use orco_runtime::learner::{Learner, OpenLearnerError};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::release::ReleaseError;
+use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
@@ -264,12 +265,17 @@ impl Round<'_, '_> {
             Err(error @ (UpgradeError::Worse { .. } | UpgradeError::Learn(_))) => {
                 return Ok(FollowOutcome::Refused(with_causes(&error)));
             }
+            Err(error @ (UpgradeError::NotKept { .. } | UpgradeError::Missing { .. })) => {
+                let reason = format!("{error}; released with --give-up-unkept, the bundle drops such classes");
+                return Ok(FollowOutcome::Deferred(reason));
+            }
             // Pictures may be readable, or there, the next time, and the disk may have room.
             Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
         };
         match self.device.open_learner(folder) {
             Ok(learner) => {
                 self.run_with(new, folder)?;
+                self.forget_given_up(&learner)?;
                 self.learner = Some(learner);
                 Ok(FollowOutcome::Held)
             }
@@ -282,6 +288,14 @@ impl Round<'_, '_> {
                 Ok(FollowOutcome::Deferred(with_causes(&error)))
             }
         }
+    }
+
+    /// Forgets what was pushed of classes that the device gave up for its bundle: they come back if the channel returns
+    /// to the earlier one.
+    fn forget_given_up(&mut self, learner: &Learner) -> Result<(), SyncError> {
+        let (classes, before) = (&learner.state().classes, self.progress.pushed.len());
+        self.progress.forget_pushed(|pushed| !classes.iter().any(|class| label::same(&class.label, pushed)));
+        if self.progress.pushed.len() < before { self.keep_progress() } else { Ok(()) }
     }
 
     /// Undoes the upgrade: the state is again, to the bit, what it was with the bundle in that folder.

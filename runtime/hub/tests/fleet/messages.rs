@@ -1,9 +1,11 @@
 //! What a hub answers to strangers, and what a device does with answers that are not the hub's.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use orco_hub::client::{HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
@@ -199,6 +201,69 @@ fn a_class_that_was_taught_here_is_not_replaced_in_silence() {
     assert!(newest.0 > 1);
     assert_eq!(taker.sync(&mut fleet.network()).forgotten.len(), 1);
     assert!(taker.labels().is_empty());
+}
+
+#[test]
+fn what_became_of_a_class_on_the_device_that_pushed_it_was_meant() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, [&taker]);
+    taker.sync(&mut fleet.network());
+    let held = || {
+        let outcome = giver.sync(&mut fleet.network());
+        assert_eq!(refusal(&outcome, 0), "");
+        assert!(outcome.imported.is_empty() && outcome.forgotten.is_empty(), "{outcome:?}");
+    };
+    giver.add_shot("mug");
+    held();
+    assert_eq!(giver.shots("mug"), 6);
+    giver.learner().rename("mug", "cup").unwrap().durable().unwrap();
+    held();
+    assert_eq!(giver.labels(), ["cup"], "one look has one label");
+    giver.learner().forget("cup", &mut ()).unwrap().durable().unwrap();
+    held();
+    assert!(giver.labels().is_empty());
+    assert_eq!(taker.labels(), ["mug"], "the others keep it");
+}
+
+/// A merged class goes whole, with what the device had pushed itself.
+#[test]
+fn a_class_that_its_channel_took_comes_back_with_the_next_release() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, [&taker]);
+    taker.teach("mug", 2);
+    taker.sync(&mut fleet.network());
+    let packs = store.packs().unwrap();
+    let digests: Vec<_> = packs.iter().map(|pack| pack.digest).collect();
+    release(&store, DEFAULT_CHANNEL, &digests, SameLabel::Merge);
+    giver.sync(&mut fleet.network());
+    assert_eq!(giver.shots("mug"), 10);
+    store.releases().unwrap().iter().for_each(|release| store.withdraw(release.id).unwrap());
+    assert_eq!(giver.sync(&mut fleet.network()).forgotten, ["mug"]);
+    let own = packs.iter().find(|pack| pack.device_name == "giver").unwrap().digest;
+    release(&store, DEFAULT_CHANNEL, &[own], SameLabel::Refuse);
+    assert_eq!(giver.sync(&mut fleet.network()).imported, ["mug"]);
+}
+
+/// On the device that pushed it, whose channel gives it to all, alone and merged with another device's.
+#[test]
+fn a_purged_class_is_not_learned_again() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, [&taker]);
+    giver.learner().purge("mug", &mut ()).unwrap().durable().unwrap();
+    let locked = giver.fleet().lock_for_purge(Duration::ZERO).unwrap().unwrap();
+    locked.forget_labels(&BTreeSet::from(["mug".to_owned()])).unwrap();
+    drop(locked);
+    assert!(giver.sync(&mut fleet.network()).imported.is_empty());
+    taker.teach("mug", 2);
+    taker.sync(&mut fleet.network());
+    let packs: Vec<_> = store.packs().unwrap().iter().map(|pack| pack.digest).collect();
+    release(&store, DEFAULT_CHANNEL, &packs, SameLabel::Merge);
+    assert!(giver.sync(&mut fleet.network()).imported.is_empty());
+    assert!(giver.labels().is_empty());
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
 }
 
 #[test]
