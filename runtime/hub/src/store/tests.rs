@@ -208,7 +208,28 @@ fn packs_are_merged_or_kept_apart_and_updates_take_the_place_of_the_old() {
     let newer = seven.push(&hub, "mug", 7.5);
     release(&hub, &[newer], SameLabel::Merge).unwrap();
     let origins: Vec<_> = target(&hub, &three.id()).packs.into_iter().map(|pack| pack.origins).collect();
-    assert!(origins[1].contains(&newer) && origins[1].contains(&of_three) && !origins[1].contains(&of_seven));
+    assert_eq!(labels(), ["mug"], "what was kept apart is part of it");
+    assert!(origins[0].contains(&newer) && origins[0].contains(&of_three) && !origins[0].contains(&of_seven));
+}
+
+/// Else devices would know the same shots by two labels.
+#[test]
+fn packs_that_are_kept_apart_take_the_place_of_the_release_that_they_were_part_of() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let other = Caller::enrolled(&hub, "door 9");
+    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
+    let cup = three.push(&hub, "cup", 4.0);
+    let labels = || -> Vec<String> { target(&hub, &other.id()).packs.into_iter().map(|pack| pack.label).collect() };
+    release(&hub, &[cup], SameLabel::Refuse).unwrap();
+    release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
+    assert_eq!(labels(), ["cup", "mug"]);
+    let apart = release(&hub, &packs, SameLabel::Apart).unwrap();
+    let mut shown = labels();
+    shown.sort();
+    assert_eq!(shown, ["cup", "mug (door 3)", "mug (door 7)"]);
+    apart.into_iter().for_each(|id| hub.withdraw(id).unwrap());
+    assert_eq!(labels(), ["cup", "mug"], "taken back, they leave it its place");
 }
 
 #[test]
