@@ -387,6 +387,35 @@ fn what_is_refused_takes_no_room() {
     Caller::enrolled(&hub, "door 7").push(&hub, "cup", 3.0);
 }
 
+/// Else the trainer would get the same picture as two things.
+#[test]
+fn a_shared_picture_has_the_label_by_which_its_device_knows_it_now() {
+    let (_folder, hub) = hub();
+    let (mut device, mut other) = (Caller::enrolled(&hub, "door 3"), Caller::enrolled(&hub, "door 7"));
+    let share = |device: &mut Caller, label: &str, shade: u8| {
+        let pushed = device.push(&hub, label, f32::from(shade));
+        let bytes = picture(shade);
+        let head = device.head(PACKS, &bytes);
+        assert_eq!(hub.receive_picture(&head, &pushed, &bytes, NOW).unwrap().unwrap().status, 200);
+    };
+    let labels =
+        || -> Vec<String> { hub.shared_pictures().unwrap().into_iter().map(|picture| picture.label).collect() };
+    share(&mut other, "plate", 7);
+    share(&mut device, "mug", 3);
+    assert_eq!(labels(), ["mug", "plate"]);
+    share(&mut device, "cup", 3);
+    assert_eq!(labels(), ["cup", "plate"], "the newest, while the device says nothing");
+    let classes = vec![ClassReport { label: "mug".into(), shots: 1 }];
+    let report = DeviceReport { classes, ..DeviceReport::default() };
+    let head = device.head(REPORT, b"");
+    let kept = hub.answer_once(&head, NOW, |transaction| {
+        HubStore::keep_report(transaction, &device.id(), &report)?;
+        Ok(StoredAnswer::json(&()))
+    });
+    assert_eq!(kept.unwrap().unwrap().status, 200);
+    assert_eq!(labels(), ["mug", "plate"], "it has its first label again");
+}
+
 #[test]
 fn a_lost_or_damaged_database_is_no_new_hub() {
     let (folder, hub) = hub();

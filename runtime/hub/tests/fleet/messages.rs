@@ -207,7 +207,7 @@ fn a_class_that_was_taught_here_is_not_replaced_in_silence() {
 fn what_became_of_a_class_on_the_device_that_pushed_it_was_meant() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = release_mug(&fleet, &giver, [&taker]);
+    release_mug(&fleet, &giver, [&taker]);
     taker.sync(&mut fleet.network());
     let held = || {
         let outcome = giver.sync(&mut fleet.network());
