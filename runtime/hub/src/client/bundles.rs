@@ -251,6 +251,7 @@ impl Round<'_, '_> {
             }
         }
         proceed(self.observer, SyncStep::Upgrade)?;
+        let options = if self.is_brought_by(new)? { options.give_up_unkept(true) } else { options };
         // The release does not count as used before the device runs with it.
         let settings = settings.clone().compare_releases(false);
         let has_state_moved = match upgrade::upgrade(new, &store, &settings, &options, &mut ()) {
@@ -288,6 +289,22 @@ impl Round<'_, '_> {
                 Ok(FollowOutcome::Deferred(with_causes(&error)))
             }
         }
+    }
+
+    /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then
+    /// nothing is lost where no pictures were kept. Further shots of classes of the present bundle would be, and classes
+    /// that took the place of such.
+    fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
+        let Some(learner) = &mut self.learner else { return Ok(false) };
+        // Fetching may take long.
+        learner.refresh()?;
+        let (state, given) = (learner.state(), &learner.base_model().classes);
+        let is_brought = |label: &str| {
+            new.base_model.classes.iter().any(|class| label::same(&class.label, label))
+                && !given.iter().any(|class| label::same(&class.label, label))
+        };
+        Ok(state.classes.iter().all(|class| is_brought(&class.label))
+            && state.exemplars.classes().iter().all(|class| *class as usize >= given.len()))
     }
 
     /// Forgets what was pushed of classes that the device gave up for its bundle: they come back if the channel returns

@@ -17,7 +17,7 @@ use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
 
-use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, release, shipped};
+use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, refusal, release, shipped};
 
 /// The shipped bundle as another release.
 fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
@@ -475,6 +475,25 @@ fn packs_are_learned_again_when_the_channel_returns_to_their_bundle() {
         assert_eq!(taker.labels(), imported);
     }
     assert!(taker.sync(&mut network).imported.is_empty());
+}
+
+/// As where the next bundle was trained on what the fleet learned, and devices have classes of packs.
+#[test]
+fn a_bundle_that_brings_what_was_learned_needs_no_pictures() {
+    let fleet = Fleet::new();
+    let (store, mut network, device) = (fleet.hub.store(), fleet.network(), fleet.device("door 3"));
+    device.enrol(&mut network, &store, "next");
+    device.teach("mug", 1);
+    let everyday = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday");
+    store.release_bundle(&release_of(&everyday), now()).unwrap();
+    let outcome = device.sync(&mut network);
+    assert!(refusal(&outcome, 0).contains("released with --give-up-unkept"), "{outcome:?}");
+    device.learner().forget("mug", &mut ()).unwrap().durable().unwrap();
+    device.teach("flamingo", 1);
+    let outcome = device.sync(&mut network);
+    assert_eq!(outcome.bundle.as_deref(), Some("everyday"), "{outcome:?}");
+    assert!(device.learner().base_model().classes.iter().any(|class| class.label == "flamingo"));
+    assert!(device.labels().is_empty());
 }
 
 /// Two devices with copies of one card push the very same pack.
