@@ -277,7 +277,8 @@ impl Round<'_, '_> {
         if replays == MANY_REPLAYS {
             let warning = format!(
                 "two devices may use the same key, as after a disk was copied: the hub got messages that this one did \
-                 not send; remove {} on one of them, and enrol that one again",
+                 not send; on one of them, remove {IDENTITY} and {PROGRESS} in {}, but not the bundles there, and enrol \
+                 that one again",
                 self.device.folder.path().display()
             );
             log::warn!("{warning}");
