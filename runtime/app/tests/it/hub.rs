@@ -87,6 +87,29 @@ fn a_label_with_a_comma_is_one_label() {
     assert_eq!(json(command)["pushed"], serde_json::json!(["mug"]));
 }
 
+#[test]
+fn a_device_that_is_restored_learns_again_what_its_channel_holds() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    for device in ["giver", "taker"] {
+        let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+        sync(folder, device, &running, &["--code", &code, "--name", device]);
+    }
+    json(orco(&shipped(), &folder.join("taker"), &["learn", &argument("cactus", &shots("learn", "cactus"))]));
+    let backup = folder.join("taker.orcobackup");
+    json(orco(&shipped(), &folder.join("taker"), &["backup", backup.to_str().unwrap()]));
+    json(orco(&shipped(), &folder.join("giver"), &["learn", &argument("mug", &shots("learn", "mug"))]));
+    sync(folder, "giver", &running, &["--share", "mug"]);
+    let pack = json(hub(folder, &["list"]))["packs"][0]["digest"].as_str().unwrap().to_owned();
+    json(hub(folder, &["release", &pack, "--stage", "all"]));
+    for _ in 0..2 {
+        assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!(["mug"]));
+        assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!([]));
+        json(orco(&shipped(), &folder.join("taker"), &["restore", "--force", backup.to_str().unwrap()]));
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn silent_callers_leave_the_hub_files_for_what_it_keeps() {

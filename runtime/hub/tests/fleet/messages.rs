@@ -256,7 +256,7 @@ fn a_purged_class_is_not_learned_again() {
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
     let store = release_mug(&fleet, &giver, [&taker]);
     giver.learner().purge("mug", &mut ()).unwrap().durable().unwrap();
-    let locked = giver.fleet().lock_for_purge(Duration::ZERO).unwrap().unwrap();
+    let locked = giver.fleet().lock_out_rounds(Duration::ZERO).unwrap().unwrap();
     locked.forget_labels(&BTreeSet::from(["mug".to_owned()])).unwrap();
     drop(locked);
     assert!(giver.sync(&mut fleet.network()).imported.is_empty());
