@@ -254,6 +254,20 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
     assert_eq!(device.learner().bundle().manifest.name, "cifar100-edge");
 }
 
+/// As where one card is prepared for all devices.
+#[test]
+fn settings_may_name_the_link_before_the_first_bundle_comes() {
+    let fleet = Fleet::new();
+    let (store, mut network, mut device) = (fleet.hub.store(), fleet.network(), fleet.device("new"));
+    device.bundle = Some(device.fleet().current_bundle());
+    device.enrol(&mut network, &store, "next");
+    let without = device.device().sync(&mut network, &mut ()).unwrap_err();
+    assert!(matches!(without, SyncError::NoBundle), "{without}");
+    store.release_bundle(&release_of(&shipped()), now()).unwrap();
+    assert_eq!(device.sync(&mut network).bundle.as_deref(), Some("cifar100-edge"));
+    assert!(device.sync(&mut network).bundle.is_none());
+}
+
 /// The power fails when the state has gone over to the new bundle, but the link still leads to the old one.
 #[test]
 fn a_power_cut_between_the_state_and_the_link_is_made_good() {
