@@ -528,6 +528,9 @@ fn a_device_syncs_by_https() {
     device.sync(&mut network);
     let refused = device.device().sync(&mut HttpTransport::new(&url), &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
+    let mut plain = HttpTransport::new(&url.replace("https://", "http://"));
+    let refused = device.device().sync(&mut plain, &mut ()).unwrap_err();
+    assert!(refused.to_string().contains("begins with https://"), "{refused}");
     // A browser whose address lacks the https is sent there.
     let mut browser = TcpStream::connect(url.trim_start_matches("https://")).unwrap();
     browser.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
