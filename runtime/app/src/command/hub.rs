@@ -159,6 +159,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         }
         HubCommand::Channel { device, channel } => {
             store.set_channel(&parse_device(device)?, channel)?;
+            if store.releases()?.iter().all(|release| release.withdrawn || release.channel != *channel) {
+                output.warn(format_args!(
+                    "the channel {channel} holds nothing: the device forgets the classes of its former one"
+                ));
+            }
             done(output, &format!("{device} follows {channel}"))
         }
         HubCommand::Remove { device } => {
@@ -215,6 +220,9 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
         }
     };
     output.mark_changed();
+    if store.devices()?.iter().all(|device| device.channel != *channel) {
+        output.warn(format_args!("no device follows the channel {channel}"));
+    }
     // One that the channel had already may be at a wider stage.
     for release in store.releases()?.iter().rev().filter(|release| made.contains(&release.id)) {
         let wider = if release.stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };

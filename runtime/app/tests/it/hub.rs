@@ -87,6 +87,23 @@ fn a_label_with_a_comma_is_one_label() {
     assert_eq!(json(command)["pushed"], serde_json::json!(["mug"]));
 }
 
+/// A channel is what devices and releases name: a misspelt one is a channel, too.
+#[test]
+fn a_channel_that_leads_nowhere_is_told_of() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    sync(folder, "door", &running, &["--code", &code]);
+    let warnings = |done: Value| done["warnings"].as_array().map_or(0, Vec::len);
+    let bundle = shipped();
+    let release = |channel: &str| json(hub(folder, &["release", bundle.to_str().unwrap(), "--channel", channel]));
+    assert_eq!((warnings(release("stable")), warnings(release("stabel"))), (0, 1));
+    let device = json(hub(folder, &["list"]))["devices"][0]["id"].as_str().unwrap().to_owned();
+    let follow = |channel: &str| json(hub(folder, &["channel", &device, channel]));
+    assert_eq!((warnings(follow("stabel")), warnings(follow("stbale"))), (0, 1));
+}
+
 #[test]
 fn a_device_that_is_restored_learns_again_what_its_channel_holds() {
     let folder = TempDir::new().unwrap();
