@@ -192,4 +192,8 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let data = folder.join("data");
     json(hub(folder, &["export", data.to_str().unwrap()]));
     assert_eq!(pushed["pictures"], std::fs::read_dir(data.join("mug")).unwrap().count());
+    assert_refused(&hub(folder, &["purge", pack]).output().unwrap(), "take it back first");
+    json(hub(folder, &["withdraw", "1"]));
+    json(hub(folder, &["purge", &pack[..8]]));
+    assert_eq!(json(hub(folder, &["list"]))["packs"], serde_json::json!([]));
 }

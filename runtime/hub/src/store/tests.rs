@@ -417,6 +417,35 @@ fn a_shared_picture_has_the_label_by_which_its_device_knows_it_now() {
 }
 
 #[test]
+fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
+    let (folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let (anna, other) = (three.push(&hub, "anna", 3.0), seven.push(&hub, "anna", 7.0));
+    let bytes = picture(9);
+    for (device, pack) in [(&mut three, anna), (&mut seven, other)] {
+        let head = device.head(PACKS, &bytes);
+        assert_eq!(hub.receive_picture(&head, &pack, &bytes, NOW).unwrap().unwrap().status, 200);
+    }
+    let id = release(&hub, &[anna, other], SameLabel::Merge).unwrap()[0];
+    let merged = target(&hub, &three.id()).packs[0].digest;
+    let held = hub.purge_packs(&[anna]).unwrap_err();
+    assert!(matches!(held, HubError::Released { release, .. } if release == id), "{held}");
+    hub.withdraw(id).unwrap();
+    let purged = hub.purge_packs(&[anna, anna]).unwrap();
+    assert_eq!(purged, HubPurge { packs: 1, pictures: 1, releases: 1 });
+    let objects = [(anna, false), (merged, false), (other, true), (ObjectDigest::of(&bytes), true)];
+    objects.iter().for_each(|(object, is_left)| assert_eq!(hub.objects().holds(object), *is_left, "{object}"));
+    assert!(hub.releases().unwrap().is_empty());
+    assert!(matches!(hub.purge_packs(&[anna]), Err(HubError::NoPack { .. })));
+    hub.purge_packs(&[other]).unwrap();
+    assert!(!hub.objects().holds(&ObjectDigest::of(&bytes)) && hub.packs().unwrap().is_empty());
+    drop(hub);
+    let database = std::fs::read(folder.path().join("hub").join(DATABASE)).unwrap();
+    assert!(!database.windows(4).any(|bytes| bytes == b"anna"), "its label is in no page any more");
+    assert_eq!(HubStore::open(folder.path().join("hub")).unwrap().devices().unwrap().len(), 2);
+}
+
+#[test]
 fn a_lost_or_damaged_database_is_no_new_hub() {
     let (folder, hub) = hub();
     Caller::enrolled(&hub, "door 3").push(&hub, "mug", 1.0);
