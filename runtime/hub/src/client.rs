@@ -224,8 +224,11 @@ impl<'a> FleetDevice<'a> {
 
     /// The folder of the bundle that the device runs with. One that was fetched may be damaged or gone.
     fn current_folder(&self) -> Option<PathBuf> {
-        let link = std::fs::read_link(self.folder.current_bundle());
-        link.map(|folder| self.folder.bundles().join(folder)).ok().or_else(|| self.settings.bundle.clone())
+        let current = self.folder.current_bundle();
+        let link = std::fs::read_link(&current);
+        // Settings may name the link before the channel's first bundle came.
+        let first = || self.settings.bundle.clone().filter(|bundle| *bundle != current);
+        link.map(|folder| self.folder.bundles().join(folder)).ok().or_else(first)
     }
 
     fn open_learner(&self, folder: &Path) -> Result<Learner, SyncError> {
@@ -277,7 +280,8 @@ impl Round<'_, '_> {
         if replays == MANY_REPLAYS {
             let warning = format!(
                 "two devices may use the same key, as after a disk was copied: the hub got messages that this one did \
-                 not send; remove {} on one of them, and enrol that one again",
+                 not send; on one of them, remove {IDENTITY} and {PROGRESS} in {}, but not the bundles there, and enrol \
+                 that one again",
                 self.device.folder.path().display()
             );
             log::warn!("{warning}");

@@ -75,6 +75,14 @@ pub enum HubError {
         /// Its digest.
         digest: ObjectDigest,
     },
+    /// A channel holds the pack.
+    #[error("release {release} holds the pack {digest}: take it back first (`orco hub withdraw {release}`)")]
+    Released {
+        /// The pack's digest.
+        digest: ObjectDigest,
+        /// The release's number.
+        release: ReleaseId,
+    },
     /// There is no such release.
     #[error("there is no release {release}; `orco hub list` shows all")]
     NoRelease {

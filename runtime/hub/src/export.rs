@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use image::codecs::jpeg::JpegEncoder;
 use orco_runtime::files;
-use orco_runtime::state::label;
 use orco_runtime::store::kept_pictures;
 
 use crate::error::HubError;
@@ -36,8 +35,7 @@ pub fn export(store: &HubStore, folder: &Path) -> Result<ExportOutcome, HubError
     let mut outcome = ExportOutcome::default();
     let mut last = None;
     for SharedPicture { label, digest } in store.shared_pictures()? {
-        // Spellings of one label are one class.
-        let class = folder.join(folder_name(&label::normal(&label)));
+        let class = folder.join(folder_name(&label));
         let path = class.join(format!("{}.jpg", &digest.to_string()[..16]));
         files::replace_in_new_folder(&path, &jpeg(store, &digest)?).map_err(HubError::file(path))?;
         outcome.pictures += 1;

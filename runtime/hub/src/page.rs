@@ -130,7 +130,9 @@ fn table(page: &mut String, title: &str, columns: &[&str], rows: impl Iterator<I
 
 fn ago(seconds: UnixSeconds) -> String {
     match seconds {
-        ..=119 => "now".into(),
+        // The hub's clock was ahead then, or is behind now.
+        ..=-120 => "not known: the hub's clock was changed".into(),
+        -119..=119 => "now".into(),
         120..=7_199 => format!("{} minutes ago", seconds / 60),
         7_200..=172_799 => format!("{} hours ago", seconds / 3_600),
         _ => format!("{} days ago", seconds / 86_400),
@@ -174,6 +176,7 @@ mod tests {
         let page = html(&FleetOverview { devices: vec![device], packs: Vec::new(), releases: Vec::new() }, 7_300);
         assert!(page.contains("&lt;script&gt;&#39;&quot;&amp;") && page.contains("&lt;b&gt;door"), "{page}");
         assert!(!page.contains("<script") && page.contains("2 hours ago"), "{page}");
+        assert_eq!((ago(-60), ago(-120)), ("now".into(), "not known: the hub's clock was changed".into()));
     }
 
     /// Ten devices, three releases, two packs; `--no-capture` shows the page's text, for a browser.

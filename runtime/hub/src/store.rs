@@ -10,6 +10,7 @@ mod devices;
 mod messages;
 mod objects;
 mod packs;
+mod purge;
 mod releases;
 mod schema;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use devices::DeviceRecord;
 pub use messages::{Delivery, StoredAnswer};
 pub use objects::{ObjectFolder, ObjectPart};
 pub use packs::{PackRecord, SharedPicture};
+pub use purge::HubPurge;
 pub use releases::{PackRelease, ReleaseKind, ReleaseRecord};
 
 use crate::error::HubError;

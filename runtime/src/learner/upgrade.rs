@@ -37,7 +37,7 @@ pub struct UpgradeOutcome {
     pub from: BundleRecord,
     /// The classes, in the order of learning.
     pub classes: Vec<ClassComparison>,
-    /// Learned classes of which no picture is left, which were given up.
+    /// Learned classes of which no picture is left and that the new bundle does not bring, which were given up.
     pub dropped: Vec<String>,
     /// What was wrong with kept pictures, in sentences.
     pub warnings: Vec<String>,
@@ -74,7 +74,7 @@ impl UpgradeOptions {
 /// learned, unless the [options](UpgradeOptions) accept it. A picture that is missing or damaged is a warning;
 /// one that cannot be read is an error.
 ///
-/// A class that the new bundle brings itself gets the shots as further ones.
+/// A class that the new bundle brings itself gets the shots as further ones, and needs no pictures.
 ///
 /// The bundle's release counts as used once its state is the present one: a bundle that is refused leaves the old one
 /// usable.

@@ -79,7 +79,7 @@ fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str)
     use orco_runtime::state::sentence::with_causes;
     use orco_serve::changes::{purged_labels, unknown_labels};
 
-    let fleet = DeviceFolder::of_state(learner.store().folder()).lock_for_purge(options.wait)?;
+    let fleet = DeviceFolder::of_state(learner.store().folder()).lock_out_rounds(options.wait)?;
     let labels = purged_labels(learner, label);
     let purged = learner.purge(label, &mut ProgressBars::default());
     let Some(fleet) = fleet else { return Ok(session_report::unwrap_outcome(output, purged?)) };

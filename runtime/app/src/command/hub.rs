@@ -12,7 +12,7 @@ use orco_hub::overview::FleetOverview;
 use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
-use orco_hub::store::{BundleRelease, HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
+use orco_hub::store::{BundleRelease, HubPurge, HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
 use orco_runtime::files;
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
@@ -75,6 +75,12 @@ enum HubCommand {
     Withdraw {
         /// Number of the release.
         release: i64,
+    },
+    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them.
+    Purge {
+        /// Digests of packs, or their first digits.
+        #[arg(required = true, value_name = "PACK")]
+        packs: Vec<String>,
     },
     /// Has a device follow another channel.
     Channel {
@@ -157,8 +163,23 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             store.withdraw(ReleaseId(*release))?;
             done(output, &format!("release {release} is taken back"))
         }
+        HubCommand::Purge { packs } => {
+            let packs = packs.iter().map(|digits| find_pack(&store, digits)).collect::<Result<Vec<_>>>()?;
+            let HubPurge { packs, pictures, releases, .. } = store.purge_packs(&packs)?;
+            let (packs, pictures) = (counted(packs, "pack"), counted(pictures, "picture"));
+            let releases = counted(releases, "withdrawn release");
+            done(
+                output,
+                &format!("deleted {packs}, {pictures}, {releases}; a device that still shares them pushes them again"),
+            )
+        }
         HubCommand::Channel { device, channel } => {
             store.set_channel(&parse_device(device)?, channel)?;
+            if store.releases()?.iter().all(|release| release.withdrawn || release.channel != *channel) {
+                output.warn(format_args!(
+                    "the channel {channel} holds nothing: the device forgets the classes of its former one"
+                ));
+            }
             done(output, &format!("{device} follows {channel}"))
         }
         HubCommand::Remove { device } => {
@@ -215,6 +236,9 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
         }
     };
     output.mark_changed();
+    if store.devices()?.iter().all(|device| device.channel != *channel) {
+        output.warn(format_args!("no device follows the channel {channel}"));
+    }
     // One that the channel had already may be at a wider stage.
     for release in store.releases()?.iter().rev().filter(|release| made.contains(&release.id)) {
         let wider = if release.stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };

@@ -1,11 +1,19 @@
 //! `orco restore`.
 
+#[cfg(feature = "hub")]
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+#[cfg(feature = "hub")]
+use orco_hub::client::{DeviceFolder, LockedDeviceFolder};
 use orco_runtime::backup::{self, RestoreOptions};
+use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
+#[cfg(feature = "hub")]
+use orco_runtime::state::sentence::with_causes;
+use orco_runtime::store::Store;
 use serde_json::Value;
 
 use super::backup::{described, to_json};
@@ -38,8 +46,43 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         .replace(arguments.force)
         .other_bundle(arguments.other_bundle)
         .public_key(options.public_key()?);
+    let rounds = keep_rounds_out(options, &store)?;
     let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
     let contents = session_report::unwrap_outcome(output, made);
+    forget_others(output, rounds, &bundle, &store);
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))
 }
+
+/// No round with a fleet's hub runs while this is held.
+#[cfg(feature = "hub")]
+type RoundsLock = Option<LockedDeviceFolder>;
+#[cfg(not(feature = "hub"))]
+type RoundsLock = Option<()>;
+
+#[cfg(feature = "hub")]
+fn keep_rounds_out(options: &Options, store: &Store) -> Result<RoundsLock> {
+    Ok(DeviceFolder::of_state(store.folder()).lock_out_rounds(options.wait)?)
+}
+
+#[cfg(not(feature = "hub"))]
+fn keep_rounds_out(_: &Options, _: &Store) -> Result<RoundsLock> {
+    Ok(None)
+}
+
+/// Has the files of the device's part in a fleet let go of classes that the backup does not have: what the channel holds
+/// of them is learned again.
+#[cfg(feature = "hub")]
+fn forget_others(output: &Output, rounds: RoundsLock, bundle: &Bundle, store: &Store) {
+    let Some(fleet) = rounds else { return };
+    // What was learned on another bundle is learned again.
+    let classes = store.load(bundle).map(|reading| reading.saved.state.classes).unwrap_or_default();
+    let labels: BTreeSet<String> = classes.into_iter().map(|class| class.label).collect();
+    if let Err(error) = fleet.keep_labels(&labels) {
+        let why = with_causes(&error);
+        output.warn(format_args!("classes of the fleet's channel that the backup does not have stay away: {why}"));
+    }
+}
+
+#[cfg(not(feature = "hub"))]
+fn forget_others(_: &Output, _: RoundsLock, _: &Bundle, _: &Store) {}

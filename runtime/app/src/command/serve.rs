@@ -114,7 +114,7 @@ fn check_destinations(options: &Options, arguments: &ServeOptions) -> Result<()>
 fn purge_in_fleet(service: &Service, state: &Path) {
     let fleet = orco_hub::client::DeviceFolder::of_state(state);
     service.on_purge(move |labels| {
-        let locked = fleet.lock_for_purge(WAIT);
+        let locked = fleet.lock_out_rounds(WAIT);
         let forgotten = locked.and_then(|locked| locked.map_or(Ok(()), |fleet| fleet.forget_labels(labels)));
         let why = |error| {
             let labels = super::forget::list_labels(labels);

@@ -87,6 +87,46 @@ fn a_label_with_a_comma_is_one_label() {
     assert_eq!(json(command)["pushed"], serde_json::json!(["mug"]));
 }
 
+/// A channel is what devices and releases name: a misspelt one is a channel, too.
+#[test]
+fn a_channel_that_leads_nowhere_is_told_of() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    sync(folder, "door", &running, &["--code", &code]);
+    let warnings = |done: Value| done["warnings"].as_array().map_or(0, Vec::len);
+    let bundle = shipped();
+    let release = |channel: &str| json(hub(folder, &["release", bundle.to_str().unwrap(), "--channel", channel]));
+    assert_eq!((warnings(release("stable")), warnings(release("stabel"))), (0, 1));
+    let device = json(hub(folder, &["list"]))["devices"][0]["id"].as_str().unwrap().to_owned();
+    let follow = |channel: &str| json(hub(folder, &["channel", &device, channel]));
+    assert_eq!((warnings(follow("stabel")), warnings(follow("stbale"))), (0, 1));
+}
+
+#[test]
+fn a_device_that_is_restored_learns_again_what_its_channel_holds() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    for device in ["giver", "taker"] {
+        let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+        sync(folder, device, &running, &["--code", &code, "--name", device]);
+    }
+    json(orco(&shipped(), &folder.join("taker"), &["learn", &argument("cactus", &shots("learn", "cactus"))]));
+    let backup = folder.join("taker.orcobackup");
+    json(orco(&shipped(), &folder.join("taker"), &["backup", backup.to_str().unwrap()]));
+    json(orco(&shipped(), &folder.join("giver"), &["learn", &argument("mug", &shots("learn", "mug"))]));
+    sync(folder, "giver", &running, &["--share", "mug"]);
+    let pack = json(hub(folder, &["list"]))["packs"][0]["digest"].as_str().unwrap().to_owned();
+    json(hub(folder, &["release", &pack, "--stage", "all"]));
+    for _ in 0..2 {
+        assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!(["mug"]));
+        assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!([]));
+        json(orco(&shipped(), &folder.join("taker"), &["restore", "--force", backup.to_str().unwrap()]));
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn silent_callers_leave_the_hub_files_for_what_it_keeps() {
@@ -152,4 +192,8 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let data = folder.join("data");
     json(hub(folder, &["export", data.to_str().unwrap()]));
     assert_eq!(pushed["pictures"], std::fs::read_dir(data.join("mug")).unwrap().count());
+    assert_refused(&hub(folder, &["purge", pack]).output().unwrap(), "take it back first");
+    json(hub(folder, &["withdraw", "1"]));
+    json(hub(folder, &["purge", &pack[..8]]));
+    assert_eq!(json(hub(folder, &["list"]))["packs"], serde_json::json!([]));
 }

@@ -218,6 +218,20 @@ fn without_pictures_the_refusal_says_what_to_do() {
 }
 
 #[test]
+fn a_class_that_the_new_bundle_brings_needs_no_pictures() {
+    let mut device = Device::on(everyday());
+    learn_and_keep(&device, "mug", "mug");
+    device.learn(&[("apple", &shots("learn", "toy-brick"))]);
+    device.bundle = support::shipped();
+    let upgraded = device.json(&["upgrade", "--seed", "1"]);
+    assert_eq!(upgraded["dropped"], serde_json::json!([]));
+    let warnings = upgraded["warnings"].as_array().unwrap();
+    assert!(warnings[0].as_str().unwrap().contains("of 5 of the 5 shots of \"apple\""), "{warnings:?}");
+    let known: Vec<String> = device.saved().state.classes.into_iter().map(|class| class.label).collect();
+    assert_eq!(known, ["mug"]);
+}
+
+#[test]
 fn what_is_missing_or_damaged_is_a_warning_and_never_a_lost_state() {
     let mut device = Device::on(everyday());
     learn_and_keep(&device, "mug", "mug");

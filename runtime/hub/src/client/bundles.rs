@@ -15,6 +15,7 @@ use orco_runtime::learner::upgrade::{self, UpgradeError, UpgradeOptions};
 use orco_runtime::learner::{Learner, OpenLearnerError};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::release::ReleaseError;
+use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
@@ -250,6 +251,7 @@ impl Round<'_, '_> {
             }
         }
         proceed(self.observer, SyncStep::Upgrade)?;
+        let options = if self.is_brought_by(new)? { options.give_up_unkept(true) } else { options };
         // The release does not count as used before the device runs with it.
         let settings = settings.clone().compare_releases(false);
         let has_state_moved = match upgrade::upgrade(new, &store, &settings, &options, &mut ()) {
@@ -264,12 +266,17 @@ impl Round<'_, '_> {
             Err(error @ (UpgradeError::Worse { .. } | UpgradeError::Learn(_))) => {
                 return Ok(FollowOutcome::Refused(with_causes(&error)));
             }
+            Err(error @ (UpgradeError::NotKept { .. } | UpgradeError::Missing { .. })) => {
+                let reason = format!("{error}; released with --give-up-unkept, the bundle drops such classes");
+                return Ok(FollowOutcome::Deferred(reason));
+            }
             // Pictures may be readable, or there, the next time, and the disk may have room.
             Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
         };
         match self.device.open_learner(folder) {
             Ok(learner) => {
                 self.run_with(new, folder)?;
+                self.forget_given_up(&learner)?;
                 self.learner = Some(learner);
                 Ok(FollowOutcome::Held)
             }
@@ -282,6 +289,30 @@ impl Round<'_, '_> {
                 Ok(FollowOutcome::Deferred(with_causes(&error)))
             }
         }
+    }
+
+    /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then
+    /// nothing is lost where no pictures were kept. Further shots of classes of the present bundle would be, and classes
+    /// that took the place of such.
+    fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
+        let Some(learner) = &mut self.learner else { return Ok(false) };
+        // Fetching may take long.
+        learner.refresh()?;
+        let (state, given) = (learner.state(), &learner.base_model().classes);
+        let is_brought = |label: &str| {
+            new.base_model.classes.iter().any(|class| label::same(&class.label, label))
+                && !given.iter().any(|class| label::same(&class.label, label))
+        };
+        Ok(state.classes.iter().all(|class| is_brought(&class.label))
+            && state.exemplars.classes().iter().all(|class| *class as usize >= given.len()))
+    }
+
+    /// Forgets what was pushed of classes that the device gave up for its bundle: they come back if the channel returns
+    /// to the earlier one.
+    fn forget_given_up(&mut self, learner: &Learner) -> Result<(), SyncError> {
+        let (classes, before) = (&learner.state().classes, self.progress.pushed.len());
+        self.progress.forget_pushed(|pushed| !classes.iter().any(|class| label::same(&class.label, pushed)));
+        if self.progress.pushed.len() < before { self.keep_progress() } else { Ok(()) }
     }
 
     /// Undoes the upgrade: the state is again, to the bit, what it was with the bundle in that folder.

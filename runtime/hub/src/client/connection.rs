@@ -225,6 +225,11 @@ impl<'a> HubConnection<'a> {
                 Err(TransportError(reason)) => SyncError::Unreachable { reason },
                 Ok(answer) if self.is_signed(&head, &answer) => return read(answer),
                 Ok(WireAnswer { status: 404, .. }) => SyncError::Unknown,
+                Ok(WireAnswer { status: status @ 300..400, .. }) => SyncError::Unreachable {
+                    reason: format!(
+                        "status {status} leads elsewhere; the address of a hub with a certificate begins with https://"
+                    ),
+                },
                 Ok(WireAnswer { status, .. }) => {
                     SyncError::Unreachable { reason: format!("an answer of status {status} is not signed by the hub") }
                 }

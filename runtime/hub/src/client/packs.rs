@@ -99,11 +99,23 @@ impl Round<'_, '_> {
 
     /// Decides by what the device knows, without fetching anything.
     fn action(&self, learner: &Learner, target: &PackTarget) -> PackAction {
-        // Even if somebody forgot the class since: that was meant.
-        if self.progress.learned(&target.digest).is_some() {
+        // Even if somebody forgot the class since: that was meant. What was purged here stays away in merged packs, too.
+        if self.progress.learned(&target.digest).is_some()
+            || target.origins.iter().any(|pack| self.progress.has_purged(pack))
+        {
             return PackAction::Hold;
         }
         let classes = &learner.state().classes;
+        // The channel gives the device's own class to others: if it got further shots or another label here, or was
+        // forgotten, that was meant as well.
+        if let [pack] = target.origins.as_slice()
+            && self.progress.has_pushed(pack)
+            && !classes
+                .iter()
+                .any(|class| label::same(&class.label, &target.label) && self.is_from_channel(learner, &class.label))
+        {
+            return PackAction::Hold;
+        }
         match classes.iter().find(|class| self.is_origin(learner, &class.label, &target.origins)) {
             // The channel gives the device's own class to others.
             Some(_) if target.origins.len() == 1 => return PackAction::Hold,
@@ -208,6 +220,10 @@ impl Round<'_, '_> {
             let is_from_channel = |round: &Self, learner: &Learner| round.is_from_channel(learner, &label);
             if is_from_channel(self, learner) {
                 self.forget(learner, &label, is_from_channel)?;
+            }
+            if class_content(learner, &label).is_none() {
+                // What the device had pushed under that label may have gone with it.
+                self.progress.forget_pushed(|pushed| label::same(pushed, &label));
             }
             self.progress.learned.retain(|learned| learned.pack != pack);
             self.keep_progress()?;

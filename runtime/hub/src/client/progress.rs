@@ -27,7 +27,7 @@ pub(super) struct LearnedPack {
 /// A class that the device pushed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PushedClass {
-    /// The class's label.
+    /// The class's label; empty where the class was purged.
     pub label: String,
     /// Its shots as they were pushed.
     pub content: ObjectDigest,
@@ -98,6 +98,32 @@ impl SyncProgress {
         self.pushed.iter().find(|pushed| pushed.is(label, content))
     }
 
+    /// Whether this device pushed a pack.
+    pub fn has_pushed(&self, pack: &ObjectDigest) -> bool {
+        self.pushed.iter().any(|pushed| pushed.pack == *pack)
+    }
+
+    /// Whether this device pushed a pack of a class that was purged since.
+    pub fn has_purged(&self, pack: &ObjectDigest) -> bool {
+        self.pushed.iter().any(|pushed| pushed.pack == *pack && pushed.label.is_empty())
+    }
+
+    /// Forgets what was pushed of classes that the device does not have any more, though nobody meant them to go: their
+    /// channel may bring them back.
+    pub fn forget_pushed(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.pushed.retain(|pushed| pushed.label.is_empty() || !is_gone(&pushed.label));
+    }
+
+    /// Forgets what was learned and pushed of classes that a state which was put into the place of the device's does not
+    /// have; returns whether anything changed.
+    pub fn keep_labels(&mut self, labels: &BTreeSet<String>) -> bool {
+        let before = self.clone();
+        let is_gone = |label: &str| !labels.iter().any(|kept| label::same(kept, label));
+        self.learned.retain(|learned| learned.label.is_empty() || !is_gone(&learned.label));
+        self.forget_pushed(is_gone);
+        *self != before
+    }
+
     /// Remembers a pack that was learned, in the place of an earlier one of its label.
     pub fn remember_learned(&mut self, pack: LearnedPack) {
         self.learned.retain(|learned| !label::same(&learned.label, &pack.label));
@@ -116,8 +142,8 @@ impl SyncProgress {
             || reasons.any(|reason| labels.iter().any(|label| reason.contains(&format!("\"{label}\""))))
     }
 
-    /// Forgets labels of a purged class; returns whether anything changed. The digest of a learned pack stays, without
-    /// its label, so that the next round does not learn the class again.
+    /// Forgets labels of a purged class; returns whether anything changed. The digests of packs that were learned or
+    /// pushed stay, without their labels, so that the next round does not learn the class again.
     pub fn forget_labels(&mut self, labels: &BTreeSet<String>) -> bool {
         let before = self.clone();
         let is_gone = |label: &str| labels.iter().any(|gone| label::same(gone, label));
@@ -129,7 +155,10 @@ impl SyncProgress {
             learned.label.clear();
             learned.content = ObjectDigest::of(&[]);
         }
-        self.pushed.retain(|pushed| !is_gone(&pushed.label));
+        for pushed in self.pushed.iter_mut().filter(|pushed| is_gone(&pushed.label)) {
+            pushed.label.clear();
+            pushed.content = ObjectDigest::of(&[]);
+        }
         let refused = self.refused.iter_mut().map(|refused| &mut refused.reason);
         let reasons = refused.chain(self.outcomes.iter_mut().filter_map(|outcome| outcome.refused.as_mut()));
         reasons.filter(|reason| labels.iter().any(|label| label::is_mentioned(label, reason))).for_each(|reason| {

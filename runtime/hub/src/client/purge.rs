@@ -1,4 +1,4 @@
-//! Erases a purged class from what a device keeps of its part in a fleet.
+//! Erases from what a device keeps of its part in a fleet: a purged class, or classes that a restored backup does not have.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,12 +19,12 @@ pub struct LockedDeviceFolder {
 }
 
 impl DeviceFolder {
-    /// Keeps rounds out while a class is purged: one that is under way would write its label again. Waits up to `wait`
-    /// for that one. `None` if the device takes part in no fleet.
+    /// Keeps rounds out while a class is purged or a backup restored: one that is under way would write down what was
+    /// before. Waits up to `wait` for that one. `None` if the device takes part in no fleet.
     ///
     /// # Errors
     /// [`SyncError::Busy`] if a round is under way all the time, [`SyncError::File`] if the folder cannot be locked.
-    pub fn lock_for_purge(&self, wait: Duration) -> Result<Option<LockedDeviceFolder>, SyncError> {
+    pub fn lock_out_rounds(&self, wait: Duration) -> Result<Option<LockedDeviceFolder>, SyncError> {
         if !self.path().is_dir() {
             return Ok(None);
         }
@@ -55,6 +55,16 @@ impl LockedDeviceFolder {
         let mut progress = self.folder.progress()?;
         if progress.forget_labels(labels) { self.folder.keep_progress(&progress, &mut ()) } else { Ok(()) }
     }
+
+    /// Forgets what was learned and pushed of classes that are not among these labels, after another state was put into
+    /// the place of the device's: the next round learns what the channel holds of them.
+    ///
+    /// # Errors
+    /// [`SyncError`] if what the device keeps cannot be read or written.
+    pub fn keep_labels(&self, labels: &BTreeSet<String>) -> Result<(), SyncError> {
+        let mut progress = self.folder.progress()?;
+        if progress.keep_labels(labels) { self.folder.keep_progress(&progress, &mut ()) } else { Ok(()) }
+    }
 }
 
 /// Removes the files of a folder that have such names, for good.
@@ -84,7 +94,7 @@ mod tests {
     fn a_purged_class_is_named_in_no_file_and_its_pack_is_not_learned_again() {
         let place = tempfile::tempdir().unwrap();
         let folder = DeviceFolder::new(place.path().join("fleet"));
-        assert!(folder.lock_for_purge(Duration::ZERO).unwrap().is_none() && !folder.path().exists());
+        assert!(folder.lock_out_rounds(Duration::ZERO).unwrap().is_none() && !folder.path().exists());
         let digest = |text: &str| ObjectDigest::of(text.as_bytes());
         let learned = |label: &str| LearnedPack {
             pack: digest(label),
@@ -122,8 +132,8 @@ mod tests {
         let theirs = folder.path().join("note");
         fs::write(&theirs, "a user's").unwrap();
 
-        let locked = folder.lock_for_purge(Duration::ZERO).unwrap().unwrap();
-        assert!(matches!(folder.lock_for_purge(Duration::ZERO), Err(SyncError::Busy { .. })));
+        let locked = folder.lock_out_rounds(Duration::ZERO).unwrap().unwrap();
+        assert!(matches!(folder.lock_out_rounds(Duration::ZERO), Err(SyncError::Busy { .. })));
         let purged = BTreeSet::from(["anna".to_owned()]);
         for part in ["ann", "another", "device"] {
             assert!(!locked.mentions(&BTreeSet::from([part.to_owned()])).unwrap(), "{part} is no label there");
@@ -137,7 +147,10 @@ mod tests {
         // What the channel holds was learned, and what was refused stays so.
         assert!(after.learned(&digest("later")).is_some() && after.learning.is_none());
         assert!(after.refusal(ReleaseId(1), digest("manifest")).is_some());
-        assert_eq!((&after.learned[0], &after.pushed[..]), (&learned("mug"), &[pushed("mug")][..]));
+        assert_eq!(after.learned[0], learned("mug"));
+        let without_label = PushedClass { label: String::new(), content: digest(""), ..pushed("anna") };
+        assert_eq!(after.pushed, [without_label, pushed("mug")], "a release of its own pack is not learned, either");
+        assert!(after.has_purged(&digest("anna")) && !after.has_purged(&digest("mug")));
         assert_eq!((&after.refused[1], &after.outcomes[1]), (&refused(2, "mug"), &outcome(2, "mug")));
     }
 }

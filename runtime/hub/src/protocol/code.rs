@@ -57,12 +57,14 @@ impl EnrolmentCode {
         Some(Self { fingerprint, secret })
     }
 
-    /// Reads what [`Display`](std::fmt::Display) wrote.
+    /// Reads what [`Display`](std::fmt::Display) wrote, whatever white space is in it.
     ///
     /// # Errors
     /// [`CodeError`] if it is something else.
     pub fn parse(text: &str) -> Result<Self, CodeError> {
-        let text = text.trim().to_ascii_lowercase();
+        // A long line may come broken by a mail, or be read out in groups.
+        let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
+        let text = text.to_ascii_lowercase();
         let (fingerprint, secret) = text.split_once('-').ok_or(CodeError)?;
         let fingerprint = Fingerprint::parse(fingerprint).ok_or(CodeError)?;
         Ok(Self { fingerprint, secret: from_hexadecimal(secret).ok_or(CodeError)? })
@@ -108,6 +110,7 @@ mod tests {
         let code = EnrolmentCode::generate(hub.fingerprint()).unwrap();
         let text = code.to_string();
         assert_eq!(EnrolmentCode::parse(&format!(" {}\n", text.to_uppercase())), Ok(code.clone()));
+        assert_eq!(EnrolmentCode::parse(&format!("{}\n {}", &text[..20], &text[20..])), Ok(code.clone()));
         assert_eq!(EnrolmentCode::parse(&text[..text.len() - 1]), Err(CodeError));
         assert_eq!(EnrolmentCode::parse("é-é"), Err(CodeError));
         assert!(!format!("{code:?}").contains(&text[40..]));

@@ -70,6 +70,12 @@ impl ObjectFolder {
         }
     }
 
+    /// Removes an object, if it is there.
+    pub(super) fn remove(&self, digest: &ObjectDigest) -> Result<(), HubError> {
+        let path = self.path(digest);
+        files::remove_if_there(&path).map_err(HubError::file(path))
+    }
+
     /// Whether an object is there.
     pub fn holds(&self, digest: &ObjectDigest) -> bool {
         fs::symlink_metadata(self.path(digest)).is_ok_and(|facts| facts.is_file())

@@ -1,11 +1,14 @@
 //! Packs and pictures that devices push.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use orco_runtime::pack::{self, Pack};
+use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::kept_pictures;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{HubStore, StoredAnswer, UnixSeconds};
+use super::{DeviceRecord, HubStore, StoredAnswer, UnixSeconds};
 use crate::error::HubError;
 use crate::protocol::{DeviceId, ObjectDigest, PushAnswer, RefusalKind, RequestHead};
 
@@ -43,7 +46,7 @@ pub struct PackRecord {
 /// A picture of a shot that a device shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPicture {
-    /// Label of its class.
+    /// Label of its class, in its normal form.
     pub label: String,
     /// Its digest.
     pub digest: ObjectDigest,
@@ -97,18 +100,38 @@ impl HubStore {
         found.ok_or(HubError::NoPack { digest: *digest })
     }
 
-    /// All pictures that devices share, by label.
+    /// All pictures that devices share, by label, each under one: a device that renamed a class, or moved a shot to
+    /// another one, pushed it under both. That counts by which the device knows a class now, of several the newest.
     ///
     /// # Errors
     /// [`HubError::Database`] if they cannot be read.
     pub fn shared_pictures(&self) -> Result<Vec<SharedPicture>, HubError> {
+        let mut present: BTreeSet<(DeviceId, String)> = BTreeSet::new();
+        for DeviceRecord { id, report, .. } in self.devices()? {
+            let classes = report.into_iter().flat_map(|report| report.classes);
+            present.extend(classes.map(|class| (id, label::normal(&class.label))));
+        }
         let connection = self.connection();
         let mut query = connection.prepare_cached(
-            "SELECT DISTINCT pack.label, picture.digest FROM picture JOIN pack ON pack.digest = picture.pack
-             ORDER BY pack.label, picture.digest",
+            "SELECT picture.digest, pack.device, pack.label FROM picture JOIN pack ON pack.digest = picture.pack
+             ORDER BY pack.rowid",
         )?;
-        let pictures = query.query_map([], |row| Ok(SharedPicture { label: row.get(0)?, digest: row.get(1)? }))?;
-        Ok(pictures.collect::<Result<_, _>>()?)
+        let pushed = query.query_map([], |row| {
+            Ok((row.get::<_, ObjectDigest>(0)?, row.get::<_, DeviceId>(1)?, row.get::<_, String>(2)?))
+        })?;
+        let mut labels: BTreeMap<ObjectDigest, (bool, String)> = BTreeMap::new();
+        for row in pushed {
+            let (digest, device, label) = row?;
+            let class = (device, label::normal(&label));
+            let is_present = present.contains(&class);
+            if labels.get(&digest).is_none_or(|(known_is_present, _)| is_present >= *known_is_present) {
+                labels.insert(digest, (is_present, class.1));
+            }
+        }
+        let pictures = labels.into_iter().map(|(digest, (_, label))| SharedPicture { label, digest });
+        let mut pictures: Vec<SharedPicture> = pictures.collect();
+        pictures.sort_by(|one, other| (&one.label, one.digest).cmp(&(&other.label, other.digest)));
+        Ok(pictures)
     }
 
     /// Which of these packs the hub has no record of, or no bytes.

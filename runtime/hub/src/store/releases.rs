@@ -300,7 +300,8 @@ impl HubStore {
         if changed == 0 { Err(HubError::NoRelease { release }) } else { Ok(()) }
     }
 
-    /// What a device should have: what its channel holds for one that reports this.
+    /// What a device should have: what its channel holds for one that reports this. Of a class that a newer release
+    /// brings under another label, as where packs were kept apart or merged since, it has the newer one alone.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be read.
@@ -321,14 +322,19 @@ impl HubStore {
         let own = || report.bundle.as_ref().map(|bundle| bundle.bundle_digest);
         let bundle_digest =
             bundle.filter(|release| !refused(release)).map(|release| release.bundle_digest).or_else(own);
-        let mut labels = BTreeSet::new();
+        let (mut labels, mut covered) = (BTreeSet::new(), BTreeSet::new());
         let mut packs = Vec::new();
         for release in releases.iter().filter(|release| release.kind == ReleaseKind::Pack) {
             if Some(release.bundle_digest) == bundle_digest
                 && labels.insert(label::normal(&release.name))
                 && packs.len() < MAX_RELEASES
             {
-                packs.push(pack_target(connection, release)?);
+                let made_of = sources(connection, release.id)?;
+                // Where newer ones hold the same classes, merged or kept apart, two of one look would be guessed at.
+                if made_of.is_empty() || !made_of.is_subset(&covered) {
+                    packs.push(pack_target(connection, release)?);
+                }
+                covered.extend(made_of);
             }
         }
         // In the order of release: devices learn them so.
@@ -410,6 +416,16 @@ fn origins(connection: &Connection, release: ReleaseId) -> Result<Vec<ObjectDige
     let mut query = connection.prepare_cached("SELECT pack FROM release_origin WHERE release = ?1 ORDER BY pack")?;
     let origins = query.query_map([release.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(origins)
+}
+
+/// Whose classes a release was made of: devices, each with the label that its class has there.
+fn sources(connection: &Connection, release: ReleaseId) -> Result<BTreeSet<(DeviceId, String)>, HubError> {
+    let mut query = connection.prepare_cached(
+        "SELECT pack.device, pack.label FROM release_origin JOIN pack ON pack.digest = release_origin.pack
+         WHERE release_origin.release = ?1",
+    )?;
+    let sources = query.query_map([release.0], |row| Ok((row.get(0)?, label::normal(&row.get::<_, String>(1)?))))?;
+    Ok(sources.collect::<Result<_, _>>()?)
 }
 
 fn released_files(connection: &Connection, release: ReleaseId) -> Result<Vec<ReleasedFile>, HubError> {

@@ -208,7 +208,28 @@ fn packs_are_merged_or_kept_apart_and_updates_take_the_place_of_the_old() {
     let newer = seven.push(&hub, "mug", 7.5);
     release(&hub, &[newer], SameLabel::Merge).unwrap();
     let origins: Vec<_> = target(&hub, &three.id()).packs.into_iter().map(|pack| pack.origins).collect();
-    assert!(origins[1].contains(&newer) && origins[1].contains(&of_three) && !origins[1].contains(&of_seven));
+    assert_eq!(labels(), ["mug"], "what was kept apart is part of it");
+    assert!(origins[0].contains(&newer) && origins[0].contains(&of_three) && !origins[0].contains(&of_seven));
+}
+
+/// Else devices would know the same shots by two labels.
+#[test]
+fn packs_that_are_kept_apart_take_the_place_of_the_release_that_they_were_part_of() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let other = Caller::enrolled(&hub, "door 9");
+    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
+    let cup = three.push(&hub, "cup", 4.0);
+    let labels = || -> Vec<String> { target(&hub, &other.id()).packs.into_iter().map(|pack| pack.label).collect() };
+    release(&hub, &[cup], SameLabel::Refuse).unwrap();
+    release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
+    assert_eq!(labels(), ["cup", "mug"]);
+    let apart = release(&hub, &packs, SameLabel::Apart).unwrap();
+    let mut shown = labels();
+    shown.sort();
+    assert_eq!(shown, ["cup", "mug (door 3)", "mug (door 7)"]);
+    apart.into_iter().for_each(|id| hub.withdraw(id).unwrap());
+    assert_eq!(labels(), ["cup", "mug"], "taken back, they leave it its place");
 }
 
 #[test]
@@ -364,6 +385,64 @@ fn what_is_refused_takes_no_room() {
     assert_eq!(hub.receive_pack(&head, &bytes, NOW).unwrap().unwrap().status, 422);
     assert!(!hub.objects().holds(&ObjectDigest::of(&bytes)));
     Caller::enrolled(&hub, "door 7").push(&hub, "cup", 3.0);
+}
+
+/// Else the trainer would get the same picture as two things.
+#[test]
+fn a_shared_picture_has_the_label_by_which_its_device_knows_it_now() {
+    let (_folder, hub) = hub();
+    let (mut device, mut other) = (Caller::enrolled(&hub, "door 3"), Caller::enrolled(&hub, "door 7"));
+    let share = |device: &mut Caller, label: &str, shade: u8| {
+        let pushed = device.push(&hub, label, f32::from(shade));
+        let bytes = picture(shade);
+        let head = device.head(PACKS, &bytes);
+        assert_eq!(hub.receive_picture(&head, &pushed, &bytes, NOW).unwrap().unwrap().status, 200);
+    };
+    let labels =
+        || -> Vec<String> { hub.shared_pictures().unwrap().into_iter().map(|picture| picture.label).collect() };
+    share(&mut other, "plate", 7);
+    share(&mut device, "mug", 3);
+    assert_eq!(labels(), ["mug", "plate"]);
+    share(&mut device, "cup", 3);
+    assert_eq!(labels(), ["cup", "plate"], "the newest, while the device says nothing");
+    let classes = vec![ClassReport { label: "mug".into(), shots: 1 }];
+    let report = DeviceReport { classes, ..DeviceReport::default() };
+    let head = device.head(REPORT, b"");
+    let kept = hub.answer_once(&head, NOW, |transaction| {
+        HubStore::keep_report(transaction, &device.id(), &report)?;
+        Ok(StoredAnswer::json(&()))
+    });
+    assert_eq!(kept.unwrap().unwrap().status, 200);
+    assert_eq!(labels(), ["mug", "plate"], "it has its first label again");
+}
+
+#[test]
+fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
+    let (folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let (anna, other) = (three.push(&hub, "anna", 3.0), seven.push(&hub, "anna", 7.0));
+    let bytes = picture(9);
+    for (device, pack) in [(&mut three, anna), (&mut seven, other)] {
+        let head = device.head(PACKS, &bytes);
+        assert_eq!(hub.receive_picture(&head, &pack, &bytes, NOW).unwrap().unwrap().status, 200);
+    }
+    let id = release(&hub, &[anna, other], SameLabel::Merge).unwrap()[0];
+    let merged = target(&hub, &three.id()).packs[0].digest;
+    let held = hub.purge_packs(&[anna]).unwrap_err();
+    assert!(matches!(held, HubError::Released { release, .. } if release == id), "{held}");
+    hub.withdraw(id).unwrap();
+    let purged = hub.purge_packs(&[anna, anna]).unwrap();
+    assert_eq!(purged, HubPurge { packs: 1, pictures: 1, releases: 1 });
+    let objects = [(anna, false), (merged, false), (other, true), (ObjectDigest::of(&bytes), true)];
+    objects.iter().for_each(|(object, is_left)| assert_eq!(hub.objects().holds(object), *is_left, "{object}"));
+    assert!(hub.releases().unwrap().is_empty());
+    assert!(matches!(hub.purge_packs(&[anna]), Err(HubError::NoPack { .. })));
+    hub.purge_packs(&[other]).unwrap();
+    assert!(!hub.objects().holds(&ObjectDigest::of(&bytes)) && hub.packs().unwrap().is_empty());
+    drop(hub);
+    let database = std::fs::read(folder.path().join("hub").join(DATABASE)).unwrap();
+    assert!(!database.windows(4).any(|bytes| bytes == b"anna"), "its label is in no page any more");
+    assert_eq!(HubStore::open(folder.path().join("hub")).unwrap().devices().unwrap().len(), 2);
 }
 
 #[test]

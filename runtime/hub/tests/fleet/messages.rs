@@ -1,9 +1,11 @@
 //! What a hub answers to strangers, and what a device does with answers that are not the hub's.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use orco_hub::client::{HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
@@ -154,7 +156,10 @@ fn two_devices_with_one_key_are_told_of_and_a_restored_backup_is_not() {
     let warned_after = |device: &DeviceFiles| {
         device.sync(&mut fleet.network());
         let report = fleet.hub.store().devices().unwrap()[0].report.clone().unwrap();
-        report.health.warnings.iter().any(|warning| warning.contains("two devices may use the same key"))
+        // The state may need the bundles that lie beside what is to be removed.
+        let says_what_to_remove = |warning: &str| warning.contains("remove identity.json and progress.json in");
+        let mut warnings = report.health.warnings.iter();
+        warnings.any(|warning| warning.contains("two devices may use the same key") && says_what_to_remove(warning))
     };
     assert!(!warned_after(&device) && !warned_after(&device));
     assert!(!warned_after(&copy), "the first may be a restored backup");
@@ -199,6 +204,69 @@ fn a_class_that_was_taught_here_is_not_replaced_in_silence() {
     assert!(newest.0 > 1);
     assert_eq!(taker.sync(&mut fleet.network()).forgotten.len(), 1);
     assert!(taker.labels().is_empty());
+}
+
+#[test]
+fn what_became_of_a_class_on_the_device_that_pushed_it_was_meant() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    release_mug(&fleet, &giver, [&taker]);
+    taker.sync(&mut fleet.network());
+    let held = || {
+        let outcome = giver.sync(&mut fleet.network());
+        assert_eq!(refusal(&outcome, 0), "");
+        assert!(outcome.imported.is_empty() && outcome.forgotten.is_empty(), "{outcome:?}");
+    };
+    giver.add_shot("mug");
+    held();
+    assert_eq!(giver.shots("mug"), 6);
+    giver.learner().rename("mug", "cup").unwrap().durable().unwrap();
+    held();
+    assert_eq!(giver.labels(), ["cup"], "one look has one label");
+    giver.learner().forget("cup", &mut ()).unwrap().durable().unwrap();
+    held();
+    assert!(giver.labels().is_empty());
+    assert_eq!(taker.labels(), ["mug"], "the others keep it");
+}
+
+/// A merged class goes whole, with what the device had pushed itself.
+#[test]
+fn a_class_that_its_channel_took_comes_back_with_the_next_release() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, [&taker]);
+    taker.teach("mug", 2);
+    taker.sync(&mut fleet.network());
+    let packs = store.packs().unwrap();
+    let digests: Vec<_> = packs.iter().map(|pack| pack.digest).collect();
+    release(&store, DEFAULT_CHANNEL, &digests, SameLabel::Merge);
+    giver.sync(&mut fleet.network());
+    assert_eq!(giver.shots("mug"), 10);
+    store.releases().unwrap().iter().for_each(|release| store.withdraw(release.id).unwrap());
+    assert_eq!(giver.sync(&mut fleet.network()).forgotten, ["mug"]);
+    let own = packs.iter().find(|pack| pack.device_name == "giver").unwrap().digest;
+    release(&store, DEFAULT_CHANNEL, &[own], SameLabel::Refuse);
+    assert_eq!(giver.sync(&mut fleet.network()).imported, ["mug"]);
+}
+
+/// On the device that pushed it, whose channel gives it to all, alone and merged with another device's.
+#[test]
+fn a_purged_class_is_not_learned_again() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, [&taker]);
+    giver.learner().purge("mug", &mut ()).unwrap().durable().unwrap();
+    let locked = giver.fleet().lock_out_rounds(Duration::ZERO).unwrap().unwrap();
+    locked.forget_labels(&BTreeSet::from(["mug".to_owned()])).unwrap();
+    drop(locked);
+    assert!(giver.sync(&mut fleet.network()).imported.is_empty());
+    taker.teach("mug", 2);
+    taker.sync(&mut fleet.network());
+    let packs: Vec<_> = store.packs().unwrap().iter().map(|pack| pack.digest).collect();
+    release(&store, DEFAULT_CHANNEL, &packs, SameLabel::Merge);
+    assert!(giver.sync(&mut fleet.network()).imported.is_empty());
+    assert!(giver.labels().is_empty());
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
 }
 
 #[test]
@@ -460,6 +528,9 @@ fn a_device_syncs_by_https() {
     device.sync(&mut network);
     let refused = device.device().sync(&mut HttpTransport::new(&url), &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
+    let mut plain = HttpTransport::new(&url.replace("https://", "http://"));
+    let refused = device.device().sync(&mut plain, &mut ()).unwrap_err();
+    assert!(refused.to_string().contains("begins with https://"), "{refused}");
     // A browser whose address lacks the https is sent there.
     let mut browser = TcpStream::connect(url.trim_start_matches("https://")).unwrap();
     browser.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();

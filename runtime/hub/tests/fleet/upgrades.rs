@@ -17,7 +17,7 @@ use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
 
-use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, release, shipped};
+use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, refusal, release, shipped};
 
 /// The shipped bundle as another release.
 fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
@@ -254,6 +254,20 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
     assert_eq!(device.learner().bundle().manifest.name, "cifar100-edge");
 }
 
+/// As where one card is prepared for all devices.
+#[test]
+fn settings_may_name_the_link_before_the_first_bundle_comes() {
+    let fleet = Fleet::new();
+    let (store, mut network, mut device) = (fleet.hub.store(), fleet.network(), fleet.device("new"));
+    device.bundle = Some(device.fleet().current_bundle());
+    device.enrol(&mut network, &store, "next");
+    let without = device.device().sync(&mut network, &mut ()).unwrap_err();
+    assert!(matches!(without, SyncError::NoBundle), "{without}");
+    store.release_bundle(&release_of(&shipped()), now()).unwrap();
+    assert_eq!(device.sync(&mut network).bundle.as_deref(), Some("cifar100-edge"));
+    assert!(device.sync(&mut network).bundle.is_none());
+}
+
 /// The power fails when the state has gone over to the new bundle, but the link still leads to the old one.
 #[test]
 fn a_power_cut_between_the_state_and_the_link_is_made_good() {
@@ -475,6 +489,25 @@ fn packs_are_learned_again_when_the_channel_returns_to_their_bundle() {
         assert_eq!(taker.labels(), imported);
     }
     assert!(taker.sync(&mut network).imported.is_empty());
+}
+
+/// As where the next bundle was trained on what the fleet learned, and devices have classes of packs.
+#[test]
+fn a_bundle_that_brings_what_was_learned_needs_no_pictures() {
+    let fleet = Fleet::new();
+    let (store, mut network, device) = (fleet.hub.store(), fleet.network(), fleet.device("door 3"));
+    device.enrol(&mut network, &store, "next");
+    device.teach("mug", 1);
+    let everyday = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday");
+    store.release_bundle(&release_of(&everyday), now()).unwrap();
+    let outcome = device.sync(&mut network);
+    assert!(refusal(&outcome, 0).contains("released with --give-up-unkept"), "{outcome:?}");
+    device.learner().forget("mug", &mut ()).unwrap().durable().unwrap();
+    device.teach("flamingo", 1);
+    let outcome = device.sync(&mut network);
+    assert_eq!(outcome.bundle.as_deref(), Some("everyday"), "{outcome:?}");
+    assert!(device.learner().base_model().classes.iter().any(|class| class.label == "flamingo"));
+    assert!(device.labels().is_empty());
 }
 
 /// Two devices with copies of one card push the very same pack.

@@ -39,6 +39,13 @@ pub struct PlannedClass {
     pub files: Vec<KeptPicture>,
 }
 
+impl PlannedClass {
+    /// Whether it was learned and the new bundle brings it: without pictures it is still known.
+    fn is_brought(&self) -> bool {
+        self.learned.is_some() && self.role == ClassRole::Base
+    }
+}
+
 /// A picture that was looked at and can be used. There may be far more of them than memory has room for, so it is read
 /// once more to be learned from; by its digest it is the same then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,9 +182,10 @@ impl UpgradePlan {
         opened.map_err(|source| UpgradeError::Picture { path: path(), label: label.into(), source })
     }
 
-    /// Labels of classes of which there is no picture.
+    /// Labels of classes of which there is no picture, and which the new bundle does not bring itself.
     pub fn without_pictures(&self) -> Vec<String> {
-        self.classes.iter().filter(|class| class.files.is_empty()).map(|class| class.label.clone()).collect()
+        let is_lost = |class: &&PlannedClass| class.files.is_empty() && !class.is_brought();
+        self.classes.iter().filter(is_lost).map(|class| class.label.clone()).collect()
     }
 
     /// Number of pictures.

@@ -1,0 +1,104 @@
+//! Deleting what devices pushed, as where a person asks for it or a device may push no more.
+
+use std::collections::BTreeSet;
+
+use rusqlite::Transaction;
+
+use super::HubStore;
+use crate::error::HubError;
+use crate::protocol::{ObjectDigest, ReleaseId};
+
+/// What a purge deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HubPurge {
+    /// Packs.
+    pub packs: usize,
+    /// Their pictures.
+    pub pictures: usize,
+    /// Withdrawn releases that were made of them.
+    pub releases: usize,
+}
+
+impl HubStore {
+    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them, which hold
+    /// their shots. A device that still shares the class pushes it again. A purge that was cut off can be repeated.
+    ///
+    /// # Errors
+    /// [`HubError::Released`] if a channel still holds one of them, [`HubError::NoPack`] if there is none, or another if
+    /// it cannot be deleted. The database is unchanged then.
+    pub fn purge_packs(&self, packs: &[ObjectDigest]) -> Result<HubPurge, HubError> {
+        // What is deleted is to stay in no page of the database either.
+        self.connection().pragma_update(None, "secure_delete", "ON")?;
+        // Each once, however often it was named.
+        let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
+        let purged = self.in_transaction(|transaction| {
+            let (mut purged, mut objects) = (HubPurge::default(), BTreeSet::new());
+            for pack in packs {
+                purge_pack(transaction, pack, &mut purged, &mut objects)?;
+            }
+            // Before the records are gone for good: they tell what a repeated purge has to delete.
+            for object in &objects {
+                if !is_needed(transaction, object)? {
+                    self.objects().remove(object)?;
+                }
+            }
+            Ok(purged)
+        })?;
+        self.connection().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(purged)
+    }
+}
+
+/// Deletes the records of a pack; `objects` gets what they named.
+fn purge_pack(
+    transaction: &Transaction<'_>,
+    pack: &ObjectDigest,
+    purged: &mut HubPurge,
+    objects: &mut BTreeSet<ObjectDigest>,
+) -> Result<(), HubError> {
+    let releases = releases_of(transaction, pack)?;
+    if let Some((release, _)) = releases.iter().find(|(_, is_withdrawn)| !is_withdrawn) {
+        return Err(HubError::Released { digest: *pack, release: *release });
+    }
+    let deleted = transaction.execute("DELETE FROM pack WHERE digest = ?1", [pack])?;
+    if deleted == 0 {
+        return Err(HubError::NoPack { digest: *pack });
+    }
+    purged.packs += deleted;
+    objects.insert(*pack);
+    let mut query = transaction.prepare_cached("SELECT digest FROM picture WHERE pack = ?1")?;
+    for picture in query.query_map([pack], |row| row.get::<_, ObjectDigest>(0))? {
+        objects.insert(picture?);
+    }
+    purged.pictures += transaction.execute("DELETE FROM picture WHERE pack = ?1", [pack])?;
+    let mut query = transaction.prepare_cached("SELECT digest FROM release_file WHERE release = ?1")?;
+    for (release, _) in releases {
+        for file in query.query_map([release.0], |row| row.get::<_, ObjectDigest>(0))? {
+            objects.insert(file?);
+        }
+        transaction.execute("DELETE FROM release_file WHERE release = ?1", [release.0])?;
+        transaction.execute("DELETE FROM release_origin WHERE release = ?1", [release.0])?;
+        purged.releases += transaction.execute("DELETE FROM release WHERE id = ?1", [release.0])?;
+    }
+    Ok(())
+}
+
+/// Releases that were made of a pack, each with whether it was taken back.
+fn releases_of(transaction: &Transaction<'_>, pack: &ObjectDigest) -> Result<Vec<(ReleaseId, bool)>, HubError> {
+    let mut query = transaction.prepare_cached(
+        "SELECT release.id, release.withdrawn FROM release JOIN release_origin ON release_origin.release = release.id
+         WHERE release_origin.pack = ?1 ORDER BY release.id",
+    )?;
+    let releases = query.query_map([pack], |row| Ok((ReleaseId(row.get(0)?), row.get(1)?)))?;
+    Ok(releases.collect::<Result<_, _>>()?)
+}
+
+/// Whether anything else names an object.
+fn is_needed(transaction: &Transaction<'_>, object: &ObjectDigest) -> Result<bool, HubError> {
+    let mut query = transaction.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM pack WHERE digest = ?1) OR EXISTS (SELECT 1 FROM picture WHERE digest = ?1)
+             OR EXISTS (SELECT 1 FROM release_file WHERE digest = ?1)",
+    )?;
+    Ok(query.query_row([object], |row| row.get(0))?)
+}
