@@ -296,7 +296,13 @@ impl Round<'_, '_> {
     /// classes that took the place of such.
     fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
         let Some(learner) = &mut self.learner else { return Ok(false) };
-        // Fetching may take long.
+        // Fetching may take long, and whoever teaches just now has the lock: what that brings counts, too.
+        match self.device.store().lock(self.device.settings.learner.wait) {
+            Ok(locked) => drop(locked),
+            Err(error @ StoreError::Busy { .. }) => return Err(error.into()),
+            // The upgrade says so.
+            Err(_) => return Ok(false),
+        }
         learner.refresh()?;
         let (state, given) = (learner.state(), &learner.base_model().classes);
         let is_brought = |label: &str| {
