@@ -9,7 +9,6 @@ use clap::Args;
 #[cfg(feature = "hub")]
 use orco_hub::client::{DeviceFolder, LockedDeviceFolder};
 use orco_runtime::backup::{self, RestoreOptions};
-use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
 #[cfg(feature = "hub")]
 use orco_runtime::state::sentence::with_causes;
@@ -49,7 +48,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let rounds = keep_rounds_out(options, &store)?;
     let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
     let contents = session_report::unwrap_outcome(output, made);
-    forget_others(output, rounds, &bundle, &store);
+    forget_others(options, output, rounds, &store);
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))
 }
@@ -70,19 +69,25 @@ fn keep_rounds_out(_: &Options, _: &Store) -> Result<RoundsLock> {
     Ok(None)
 }
 
-/// Has the files of the device's part in a fleet let go of classes that the backup does not have: what the channel holds
-/// of them is learned again.
+/// Has the files of the device's part in a fleet let go of classes that the backup does not have: what the channel
+/// holds of them is learned again. They go on knowing what the backup has, on whatever bundle: what was taught here
+/// would else count as the channel's.
 #[cfg(feature = "hub")]
-fn forget_others(output: &Output, rounds: RoundsLock, bundle: &Bundle, store: &Store) {
+fn forget_others(options: &Options, output: &Output, rounds: RoundsLock, store: &Store) {
     let Some(fleet) = rounds else { return };
-    // What was learned on another bundle is learned again.
-    let classes = store.load(bundle).map(|reading| reading.saved.state.classes).unwrap_or_default();
-    let labels: BTreeSet<String> = classes.into_iter().map(|class| class.label).collect();
-    if let Err(error) = fleet.keep_labels(&labels) {
-        let why = with_causes(&error);
-        output.warn(format_args!("classes of the fleet's channel that the backup does not have stay away: {why}"));
-    }
+    let why = match store.lock(options.wait).and_then(|locked| locked.load_any()) {
+        Err(error) => with_causes(&error),
+        Ok(None) => return,
+        Ok(Some(saved)) => {
+            let labels: BTreeSet<String> = saved.state.classes.into_iter().map(|class| class.label).collect();
+            match fleet.keep_labels(&labels) {
+                Err(error) => with_causes(&error),
+                Ok(()) => return,
+            }
+        }
+    };
+    output.warn(format_args!("classes of the fleet's channel that the backup does not have stay away: {why}"));
 }
 
 #[cfg(not(feature = "hub"))]
-fn forget_others(_: &Output, _: RoundsLock, _: &Bundle, _: &Store) {}
+fn forget_others(_: &Options, _: &Output, _: RoundsLock, _: &Store) {}

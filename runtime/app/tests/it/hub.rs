@@ -127,6 +127,29 @@ fn a_device_that_is_restored_learns_again_what_its_channel_holds() {
     }
 }
 
+/// Else what it taught and shared would count as the channel's, and go when its release is taken back.
+#[test]
+fn a_device_that_is_restored_knows_what_it_pushed_on_another_bundle() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let state = folder.join("giver");
+    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    sync(folder, "giver", &running, &["--code", &code]);
+    for label in ["mug", "cactus"] {
+        json(orco(&shipped(), &state, &["learn", &argument(label, &shots("learn", label))]));
+    }
+    sync(folder, "giver", &running, &["--share", "mug", "--share", "cactus"]);
+    json(orco(&shipped(), &state, &["forget", "cactus"]));
+    let backup = folder.join("giver.orcobackup");
+    let backup = backup.to_str().unwrap();
+    json(orco(&shipped(), &state, &["backup", backup]));
+    let everyday = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday");
+    json(orco(&everyday, &state, &["restore", "--force", "--other-bundle", backup]));
+    let progress = std::fs::read_to_string(state.join("fleet/progress.json")).unwrap();
+    assert!(progress.contains("\"mug\"") && !progress.contains("\"cactus\""), "{progress}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn silent_callers_leave_the_hub_files_for_what_it_keeps() {

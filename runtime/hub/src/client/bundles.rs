@@ -266,7 +266,7 @@ impl Round<'_, '_> {
             Err(error @ (UpgradeError::Worse { .. } | UpgradeError::Learn(_))) => {
                 return Ok(FollowOutcome::Refused(with_causes(&error)));
             }
-            Err(error @ (UpgradeError::NotKept { .. } | UpgradeError::Missing { .. })) => {
+            Err(error) if is_lack_of_pictures(&error) => {
                 let reason = format!("{error}; released with --give-up-unkept, the bundle drops such classes");
                 return Ok(FollowOutcome::Deferred(reason));
             }
@@ -292,11 +292,17 @@ impl Round<'_, '_> {
     }
 
     /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then
-    /// nothing is lost where no pictures were kept. Further shots of classes of the present bundle would be, and classes
-    /// that took the place of such.
+    /// nothing is lost where no pictures were kept. Further shots of classes of the present bundle would be, and
+    /// classes that took the place of such.
     fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
         let Some(learner) = &mut self.learner else { return Ok(false) };
-        // Fetching may take long.
+        // Fetching may take long, and whoever teaches just now has the lock: what that brings counts, too.
+        match self.device.store().lock(self.device.settings.learner.wait) {
+            Ok(locked) => drop(locked),
+            Err(error @ StoreError::Busy { .. }) => return Err(error.into()),
+            // The upgrade says so.
+            Err(_) => return Ok(false),
+        }
         learner.refresh()?;
         let (state, given) = (learner.state(), &learner.base_model().classes);
         let is_brought = |label: &str| {
@@ -307,11 +313,15 @@ impl Round<'_, '_> {
             && state.exemplars.classes().iter().all(|class| *class as usize >= given.len()))
     }
 
-    /// Forgets what was pushed of classes that the device gave up for its bundle: they come back if the channel returns
-    /// to the earlier one.
+    /// Forgets what was pushed on this bundle before of classes that the state, which was made anew, does not have:
+    /// they were given up when the device left it, and its channel may bring them back.
     fn forget_given_up(&mut self, learner: &Learner) -> Result<(), SyncError> {
         let (classes, before) = (&learner.state().classes, self.progress.pushed.len());
-        self.progress.forget_pushed(|pushed| !classes.iter().any(|class| label::same(&class.label, pushed)));
+        let bundle_digest = ObjectDigest::new(learner.bundle().digest);
+        self.progress.forget_pushed(|pushed| {
+            pushed.bundle_digest.is_none_or(|of| of == bundle_digest)
+                && !classes.iter().any(|class| label::same(&class.label, &pushed.label))
+        });
         if self.progress.pushed.len() < before { self.keep_progress() } else { Ok(()) }
     }
 
@@ -381,6 +391,16 @@ impl Round<'_, '_> {
 fn remove_bundle(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder) {
         log::warn!("{} is left: {error}", folder.display());
+    }
+}
+
+/// Whether an upgrade would succeed if classes without pictures may be given up. Where it is not known any more with
+/// which bundle pictures were kept, it would not.
+fn is_lack_of_pictures(error: &UpgradeError) -> bool {
+    match error {
+        UpgradeError::Missing { .. } => true,
+        UpgradeError::NotKept { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
     }
 }
 

@@ -99,7 +99,8 @@ impl Round<'_, '_> {
 
     /// Decides by what the device knows, without fetching anything.
     fn action(&self, learner: &Learner, target: &PackTarget) -> PackAction {
-        // Even if somebody forgot the class since: that was meant. What was purged here stays away in merged packs, too.
+        // Even if somebody forgot the class since: that was meant. What was pushed and purged here stays away in merged
+        // packs, too.
         if self.progress.learned(&target.digest).is_some()
             || target.origins.iter().any(|pack| self.progress.has_purged(pack))
         {
@@ -223,7 +224,7 @@ impl Round<'_, '_> {
             }
             if class_content(learner, &label).is_none() {
                 // What the device had pushed under that label may have gone with it.
-                self.progress.forget_pushed(|pushed| label::same(pushed, &label));
+                self.progress.forget_pushed(|pushed| label::same(&pushed.label, &label));
             }
             self.progress.learned.retain(|learned| learned.pack != pack);
             self.keep_progress()?;

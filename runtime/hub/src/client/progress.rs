@@ -33,6 +33,9 @@ pub(super) struct PushedClass {
     pub content: ObjectDigest,
     /// The pack.
     pub pack: ObjectDigest,
+    /// Digest of the learner file of its bundle. Older programs did not write it.
+    #[serde(rename = "bundle", default)]
+    pub bundle_digest: Option<ObjectDigest>,
     /// Whether its pictures were pushed, too.
     pub pictures: bool,
 }
@@ -82,9 +85,10 @@ impl SyncProgress {
     }
 
     /// Remembers a class that was pushed. Of each label the newest few count: an undone change brings back an earlier
-    /// one. One that the hub lost is pushed again, and counts once.
+    /// one. One that the hub lost is pushed again, and counts once; so does one that was purged, taught and shared
+    /// again.
     pub fn remember_pushed(&mut self, class: PushedClass) {
-        self.pushed.retain(|pushed| !pushed.is(&class.label, class.content));
+        self.pushed.retain(|pushed| pushed.pack != class.pack && !pushed.is(&class.label, class.content));
         let same: Vec<usize> =
             (0..self.pushed.len()).filter(|&index| label::same(&self.pushed[index].label, &class.label)).collect();
         if let Some(oldest) = same.first().filter(|_| same.len() >= MAX_PUSHED) {
@@ -110,17 +114,17 @@ impl SyncProgress {
 
     /// Forgets what was pushed of classes that the device does not have any more, though nobody meant them to go: their
     /// channel may bring them back.
-    pub fn forget_pushed(&mut self, is_gone: impl Fn(&str) -> bool) {
-        self.pushed.retain(|pushed| pushed.label.is_empty() || !is_gone(&pushed.label));
+    pub fn forget_pushed(&mut self, is_gone: impl Fn(&PushedClass) -> bool) {
+        self.pushed.retain(|pushed| pushed.label.is_empty() || !is_gone(pushed));
     }
 
-    /// Forgets what was learned and pushed of classes that a state which was put into the place of the device's does not
-    /// have; returns whether anything changed.
+    /// Forgets what was learned and pushed of classes that a state which was put into the place of the device's does
+    /// not have; returns whether anything changed.
     pub fn keep_labels(&mut self, labels: &BTreeSet<String>) -> bool {
         let before = self.clone();
         let is_gone = |label: &str| !labels.iter().any(|kept| label::same(kept, label));
         self.learned.retain(|learned| learned.label.is_empty() || !is_gone(&learned.label));
-        self.forget_pushed(is_gone);
+        self.forget_pushed(|pushed| is_gone(&pushed.label));
         *self != before
     }
 
@@ -187,6 +191,30 @@ mod tests {
         assert_eq!(read.refusal(ReleaseId(7), first), Some("worse"));
         assert_eq!(read.refusal(ReleaseId(7), second), None);
         assert_eq!(read.refusal(ReleaseId(8), first), None);
+    }
+
+    #[test]
+    fn what_older_programs_pushed_is_known() {
+        let digest = ObjectDigest::of(b"pack");
+        let pushed = format!(r#"{{"label":"mug","content":"{digest}","pack":"{digest}","pictures":true}}"#);
+        let old = format!(r#"{{"learned":[],"pushed":[{pushed}],"refused":[]}}"#);
+        let read: SyncProgress = serde_json::from_str(&old).unwrap();
+        assert!(read.has_pushed(&digest) && !read.has_purged(&digest));
+        assert_eq!(read.pushed[0].bundle_digest, None);
+    }
+
+    #[test]
+    fn a_class_that_is_shared_again_counts_as_purged_no_more() {
+        let digest = |text: &str| ObjectDigest::of(text.as_bytes());
+        let (label, content, pack) = ("mug".to_owned(), digest("content"), digest("pack"));
+        let class = PushedClass { label, content, pack, bundle_digest: None, pictures: false };
+        let mut progress = SyncProgress::default();
+        progress.remember_pushed(class.clone());
+        progress.forget_labels(&BTreeSet::from(["mug".to_owned()]));
+        assert!(progress.has_purged(&pack));
+        progress.remember_pushed(class.clone());
+        assert!(!progress.has_purged(&pack) && progress.has_pushed(&pack));
+        assert_eq!(progress.pushed, [class]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Erases from what a device keeps of its part in a fleet: a purged class, or classes that a restored backup does not have.
+//! Erases from what a device keeps of its part in a fleet: a purged class, or classes that a restored backup does not
+//! have.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -106,6 +107,7 @@ mod tests {
             label: label.into(),
             content: digest("content"),
             pack: digest(label),
+            bundle_digest: Some(digest("bundle")),
             pictures: false,
         };
         let reason = |label: &str| format!("this device was taught another \"{label}\"");

@@ -103,7 +103,8 @@ impl Round<'_, '_> {
         };
         let PushAnswer { digest: pack } =
             serde_json::from_slice(&answer).map_err(|error| SyncError::Answer { reason: error.to_string() })?;
-        let class = PushedClass { label: label.to_owned(), content, pack, pictures: false };
+        let bundle_digest = Some(ObjectDigest::new(learner.bundle().digest));
+        let class = PushedClass { label: label.to_owned(), content, pack, bundle_digest, pictures: false };
         self.progress.remember_pushed(class.clone());
         self.keep_progress()?;
         self.outcome.pushed.push(label.to_owned());

@@ -227,7 +227,7 @@ impl HubStore {
 }
 
 /// Whether the database has that pack; its bytes may be lost all the same.
-fn has_record(connection: &Connection, pack: &ObjectDigest) -> Result<bool, HubError> {
+pub(super) fn has_record(connection: &Connection, pack: &ObjectDigest) -> Result<bool, HubError> {
     let mut query = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM pack WHERE digest = ?1)")?;
     Ok(query.query_row([pack], |row| row.get(0))?)
 }

@@ -21,8 +21,8 @@ pub struct HubPurge {
 }
 
 impl HubStore {
-    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them, which hold
-    /// their shots. A device that still shares the class pushes it again. A purge that was cut off can be repeated.
+    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them, which
+    /// hold their shots. A device that still shares the class pushes it again. A purge that was cut off can be repeated.
     ///
     /// # Errors
     /// [`HubError::Released`] if a channel still holds one of them, [`HubError::NoPack`] if there is none, or another if
@@ -39,14 +39,23 @@ impl HubStore {
             }
             // Before the records are gone for good: they tell what a repeated purge has to delete.
             for object in &objects {
-                if !is_needed(transaction, object)? {
-                    self.objects().remove(object)?;
-                }
+                self.remove_unneeded(transaction, object)?;
             }
             Ok(purged)
         })?;
-        self.connection().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy: bool = self.connection().query_row(checkpoint, [], |row| row.get(0))?;
+        if is_busy {
+            log::warn!(
+                "another process uses the database: its log holds what was purged until the next purge or restart"
+            );
+        }
         Ok(purged)
+    }
+
+    /// Removes an object that nothing names any more.
+    pub(super) fn remove_unneeded(&self, transaction: &Transaction<'_>, object: &ObjectDigest) -> Result<(), HubError> {
+        if is_needed(transaction, object)? { Ok(()) } else { self.objects().remove(object) }
     }
 }
 
@@ -94,7 +103,7 @@ fn releases_of(transaction: &Transaction<'_>, pack: &ObjectDigest) -> Result<Vec
     Ok(releases.collect::<Result<_, _>>()?)
 }
 
-/// Whether anything else names an object.
+/// Whether anything names an object.
 fn is_needed(transaction: &Transaction<'_>, object: &ObjectDigest) -> Result<bool, HubError> {
     let mut query = transaction.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM pack WHERE digest = ?1) OR EXISTS (SELECT 1 FROM picture WHERE digest = ?1)

@@ -7,6 +7,7 @@ use orco_runtime::signature::SecretKey;
 use orco_runtime::state::label;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
+use super::packs::has_record;
 use super::{HubStore, PackRecord, UnixSeconds};
 use crate::error::HubError;
 use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
@@ -262,12 +263,26 @@ impl HubStore {
             if !present.iter().map(|release| release.id).eq(before.iter().copied()) {
                 return Ok(None);
             }
+            self.check_origins(transaction, new)?;
             let release = |new: &ReleaseDraft<'_>| match repeated(transaction, &present, new)? {
                 Some(known) => widen(transaction, known, new.stage),
                 None => insert(transaction, new, now),
             };
             new.iter().map(release).collect::<Result<_, _>>().map(Some)
         })
+    }
+
+    /// Refuses releases of packs that somebody purged meanwhile, and removes what was written of them.
+    fn check_origins(&self, transaction: &Transaction<'_>, new: &[ReleaseDraft<'_>]) -> Result<(), HubError> {
+        for digest in new.iter().flat_map(|new| &new.origins) {
+            if !has_record(transaction, digest)? {
+                for draft in new {
+                    self.remove_unneeded(transaction, &draft.identity)?;
+                }
+                return Err(HubError::NoPack { digest: *digest });
+            }
+        }
+        Ok(())
     }
 
     /// Gives a release to more devices.
@@ -386,8 +401,8 @@ fn newest_pack<'a>(
     releases.iter().find(is_same)
 }
 
-/// The release that a new one of a pack would only repeat: withdrawing one of two alike would change nothing. An older
-/// one does not count, since a later release took its place.
+/// The release that a new one of a pack would only repeat: withdrawing one of two alike would change nothing. One does
+/// not count whose place later releases took, of its label or of all that it was made of: devices do not get it.
 fn repeated<'a>(
     connection: &Connection,
     present: &'a [ReleaseRecord],
@@ -396,7 +411,20 @@ fn repeated<'a>(
     let newest = newest_pack(present, &new.name, &new.bundle_digest);
     let Some(newest) = newest.filter(|newest| newest.identity == new.identity) else { return Ok(None) };
     let known: BTreeSet<ObjectDigest> = origins(connection, newest.id)?.into_iter().collect();
-    Ok((known == new.origins.iter().copied().collect()).then_some(newest))
+    let is_same = known == new.origins.iter().copied().collect();
+    Ok((is_same && !is_covered(connection, present, newest)?).then_some(newest))
+}
+
+/// Whether newer releases, merged or kept apart, have taken the place of one of a pack.
+fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &ReleaseRecord) -> Result<bool, HubError> {
+    let is_on_bundle =
+        |other: &&ReleaseRecord| other.kind == ReleaseKind::Pack && other.bundle_digest == release.bundle_digest;
+    let mut covered = BTreeSet::new();
+    for newer in present.iter().take_while(|newer| newer.id != release.id).filter(is_on_bundle) {
+        covered.extend(sources(connection, newer.id)?);
+    }
+    let made_of = sources(connection, release.id)?;
+    Ok(!made_of.is_empty() && made_of.is_subset(&covered))
 }
 
 /// Gives a release to as many devices as a repeated one names, if those are more.

@@ -228,7 +228,11 @@ fn packs_that_are_kept_apart_take_the_place_of_the_release_that_they_were_part_o
     let mut shown = labels();
     shown.sort();
     assert_eq!(shown, ["cup", "mug (door 3)", "mug (door 7)"]);
-    apart.into_iter().for_each(|id| hub.withdraw(id).unwrap());
+    // A person who releases it once more means it.
+    let again = release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
+    assert_eq!(labels(), ["cup", "mug (door 7)", "mug"]);
+    assert_eq!(release(&hub, &packs[..1], SameLabel::Refuse).unwrap(), again, "it is the newest now");
+    again.into_iter().chain(apart).for_each(|id| hub.withdraw(id).unwrap());
     assert_eq!(labels(), ["cup", "mug"], "taken back, they leave it its place");
 }
 
@@ -443,6 +447,30 @@ fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
     let database = std::fs::read(folder.path().join("hub").join(DATABASE)).unwrap();
     assert!(!database.windows(4).any(|bytes| bytes == b"anna"), "its label is in no page any more");
     assert_eq!(HubStore::open(folder.path().join("hub")).unwrap().devices().unwrap().len(), 2);
+}
+
+#[test]
+fn of_a_release_and_a_purge_at_the_same_moment_one_is_refused() {
+    for _ in 0..8 {
+        let (folder, hub) = hub();
+        let mut device = Caller::enrolled(&hub, "door 3");
+        let pack = device.push(&hub, "mug", 3.0);
+        let start = std::sync::Barrier::new(2);
+        let other = folder.path().join("hub");
+        let (is_released, is_purged) = std::thread::scope(|scope| {
+            let releasing = scope.spawn(|| {
+                let hub = HubStore::open(other).unwrap();
+                start.wait();
+                release(&hub, &[pack], SameLabel::Refuse).is_ok()
+            });
+            start.wait();
+            let is_purged = hub.purge_packs(&[pack]).is_ok();
+            (releasing.join().unwrap(), is_purged)
+        });
+        assert_ne!(is_released, is_purged);
+        assert_eq!(target(&hub, &device.id()).packs.len(), usize::from(is_released));
+        assert_eq!(hub.objects().holds(&pack), is_released, "nothing is left of a purged pack, and all of a release");
+    }
 }
 
 #[test]

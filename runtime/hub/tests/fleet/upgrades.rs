@@ -483,12 +483,37 @@ fn packs_are_learned_again_when_the_channel_returns_to_their_bundle() {
     let (first, other) = (shipped(), other_bundle(fleet.folder.path()));
     for (bundle, imported) in [(&other, &[][..]), (&first, &["mug"][..])] {
         store.release_bundle(&BundleRelease { give_up_unkept: true, ..release_of(bundle) }, now()).unwrap();
-        let outcome = taker.sync(&mut network);
-        assert!(outcome.bundle.is_some());
-        assert_eq!(outcome.imported, imported);
-        assert_eq!(taker.labels(), imported);
+        // The one that pushed it gave it up like the other.
+        for device in [&giver, &taker] {
+            let outcome = device.sync(&mut network);
+            assert!(outcome.bundle.is_some());
+            assert_eq!(outcome.imported, imported);
+            assert_eq!(device.labels(), imported);
+        }
     }
     assert!(taker.sync(&mut network).imported.is_empty());
+}
+
+/// Else it would count as the channel's, and go when its release is taken back.
+#[test]
+fn a_class_that_a_person_brings_back_with_its_bundle_is_still_the_devices_own() {
+    let fleet = Fleet::new();
+    let (store, mut network, giver) = (fleet.hub.store(), fleet.network(), fleet.device("giver"));
+    giver.enrol(&mut network, &store, "next");
+    giver.teach("mug", 1);
+    giver.sync(&mut network);
+    release(&store, "next", &[store.packs().unwrap()[0].digest], SameLabel::Refuse);
+    let bundle = other_bundle(fleet.folder.path());
+    let id = store.release_bundle(&BundleRelease { give_up_unkept: true, ..release_of(&bundle) }, now()).unwrap();
+    assert!(giver.sync(&mut network).bundle.is_some());
+    assert!(giver.labels().is_empty());
+    store.withdraw(id).unwrap();
+    let old = Bundle::open(shipped()).unwrap();
+    upgrade::undo_upgrade(&old, &Store::new(giver.state()), &LearnerSettings::default()).unwrap().durable().unwrap();
+    giver.sync(&mut network);
+    store.releases().unwrap().iter().for_each(|release| store.withdraw(release.id).unwrap());
+    assert!(giver.sync(&mut network).forgotten.is_empty());
+    assert_eq!(giver.labels(), ["mug"]);
 }
 
 /// As where the next bundle was trained on what the fleet learned, and devices have classes of packs.
