@@ -1,9 +1,23 @@
 //! Every operation of a save fails once, or from then on, in every way a disk fails.
 
+use std::io;
+
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
+use crate::store::MAX_SLOT;
 use crate::store::files::SlotFiles;
-use orco_state::slots::{self, MediumState, SaveError};
+use orco_state::slots::{self, Medium, MediumState, SaveError, Slot};
+
+#[test]
+fn a_state_that_would_not_be_read_again_is_not_written() {
+    // Zeros that nobody looks at take no memory.
+    let bytes = std::vec![0; MAX_SLOT as usize + 1];
+    let mut files = files_on(&Image::new(), 100);
+    for refused in [files.write(Slot::A, &bytes), files.write_first(Slot::A, &bytes)] {
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+    assert_eq!((files.disk.operations(), files.read(Slot::A).unwrap()), (0, None));
+}
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {
