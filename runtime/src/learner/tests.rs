@@ -597,6 +597,17 @@ fn another_engine_is_used_from_the_next_picture_on() {
 }
 
 #[test]
+fn a_class_travels_whatever_its_bundle_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    // A phone's heart, and a name longer than a pack's texts.
+    learner.bundle.manifest.name = format!("home \u{2764}\u{fe0f}{}", "x".repeat(2000));
+    let pack = learner.export("mug", PackOrigin::default()).unwrap();
+    assert!(pack.is_sound() && pack.origin.bundle.starts_with("home \u{2764}xxx"), "{}", pack.origin.bundle);
+}
+
+#[test]
 fn features_of_another_bundle_are_refused_though_they_fill_whole_rows() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
