@@ -270,6 +270,9 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Write { source, .. } if source.kind() == io::ErrorKind::FileTooLarge => {
             "what was known before is unchanged: `orco forget` makes room"
         }
+        StoreError::Write { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+            "what was known before is unchanged: figures of the bundle lead nowhere; export it again"
+        }
         StoreError::Write { .. } => {
             "what was known before is unchanged: look who may write there, and how much room is left"
         }
