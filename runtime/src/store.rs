@@ -427,7 +427,7 @@ impl LockedStore {
     }
 
     /// A state that would not be read again must not take the place of one that is.
-    fn check_sound(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
+    pub(crate) fn check_sound(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
         if saved.is_sound(base_model) {
             return Ok(());
         }

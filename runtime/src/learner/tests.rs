@@ -482,6 +482,12 @@ fn a_class_that_replaces_one_of_the_bundle_replaces_that_of_the_next_bundle_too(
     let settings =
         LearnerSettings { engine: crate::encoder::engine_choice::EngineChoice::Rten, ..LearnerSettings::default() };
     let options = UpgradeOptions::default().force(true);
+    // A bundle whose figures lead nowhere does not take the place of one that works.
+    let mut senseless = other.clone();
+    senseless.base_model.statistics.as_mut().unwrap().deviations = [f32::from_bits(1); 3];
+    let refused = upgrade::upgrade(&senseless, learner.store(), &settings, &options, &mut ());
+    let refused = refused.map(|made| made.report.classes).unwrap_err();
+    assert!(matches!(refused, upgrade::UpgradeError::Store(StoreError::Write { .. })), "{refused}");
     let made = upgrade::upgrade(&other, learner.store(), &settings, &options, &mut ()).unwrap();
     let compared: Vec<(&str, usize, bool)> =
         made.report.classes.iter().map(|class| (&*class.label, class.pictures, class.merged)).collect();
