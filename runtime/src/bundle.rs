@@ -27,6 +27,7 @@ use crate::manifest::{
     hexadecimal,
 };
 use crate::signature::{self, PublicKey, SignatureError};
+use orco_core::config::MethodConfig;
 use orco_state::codec::{self, DecodeError, FileKind};
 use orco_state::escape::EscapedText;
 use orco_state::label;
@@ -256,6 +257,7 @@ fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Resu
     if !base_model.is_sound() {
         return Err(OpenError::Decode { path, source: DecodeError::Body });
     }
+    check_storage(folder, &base_model)?;
     base_model.shrink_to_fit();
     if manifest.files.contains_key(STATISTICS) {
         let bytes = read_checked(folder, manifest, STATISTICS)?;
@@ -266,6 +268,22 @@ fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Resu
         return unfit(folder, MANIFEST, reason);
     }
     Ok(base_model)
+}
+
+/// Refuses settings by which exemplars are stored otherwise than those of the learner file. The learner file tells a
+/// bundle from others, so a state made before such a change would be taken for one of this bundle, and for damaged.
+fn check_storage(folder: &Path, base_model: &BaseModel) -> Result<(), OpenError> {
+    let MethodConfig { views, precision, .. } = base_model.config;
+    let stored = base_model.exemplars.as_exemplars();
+    if (views, precision) == (stored.views, stored.precision) {
+        return Ok(());
+    }
+    let name = stored.precision.name();
+    let reason = format!(
+        "the exemplars in {LEARNER} have views = {} and precision = \"{name}\", and its [learn] must say the same",
+        stored.views
+    );
+    unfit(folder, MANIFEST, reason)
 }
 
 /// Refuses a manifest by which pictures cannot be prepared, or not for this head.

@@ -30,6 +30,7 @@ use std::path::Path;
 use ::image::RgbImage;
 use ndarray::Array2;
 use orco_state::history::{History, SavedState};
+use orco_state::label;
 use orco_state::pack::{Pack, PackOrigin};
 use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::session::{self, SessionMemory};
@@ -395,7 +396,7 @@ impl Learner {
         let reading = self.store.load_newest(&self.bundle)?;
         self.adopt(reading)?;
         let origin = PackOrigin {
-            bundle: self.bundle.manifest.name.clone(),
+            bundle: label::plain(&self.bundle.manifest.name),
             program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
             ..origin
         };

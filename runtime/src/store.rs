@@ -397,7 +397,8 @@ impl LockedStore {
     /// whatever happens until then, the old state or the new one is there.
     ///
     /// # Errors
-    /// [`StoreError`] if the system refuses, or another process has changed the state meanwhile.
+    /// [`StoreError`] if the system refuses, another process has changed the state meanwhile, or the state makes no
+    /// sense, so that it could not be read again.
     pub fn save(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
         self.save_on(&bundle.base_model, saved)
     }
@@ -407,6 +408,7 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`].
     pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
+        self.check_sound(base_model, saved)?;
         let newest = self.write(|files, from| slots::save(files, base_model, saved, from))?;
         self.note(newest.generation, Some(newest.slot));
         Ok(())
@@ -418,9 +420,19 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
+        self.check_sound(&bundle.base_model, saved)?;
         let newest = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
         self.note(newest.generation, Some(newest.slot));
         Ok(())
+    }
+
+    /// A state that would not be read again must not take the place of one that is.
+    pub(crate) fn check_sound(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
+        if saved.is_sound(base_model) {
+            return Ok(());
+        }
+        let source = io::Error::new(io::ErrorKind::InvalidData, "its content makes no sense");
+        Err(StoreError::Write { path: self.store.folder.clone(), source })
     }
 
     /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.

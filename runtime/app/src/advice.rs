@@ -1,7 +1,6 @@
 //! What to do about an error: the library says what is wrong, this program what to type.
 
 use std::borrow::Cow;
-#[cfg(unix)]
 use std::io;
 
 use anyhow::Error;
@@ -268,6 +267,12 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Busy { .. } => "wait for it to finish, with --wait SECONDS",
         StoreError::Lock { .. } => "nothing was changed",
         StoreError::Folder { .. } => "nothing was changed: name a folder that this user can write, with --state DIR",
+        StoreError::Write { source, .. } if source.kind() == io::ErrorKind::FileTooLarge => {
+            "what was known before is unchanged: `orco forget` makes room"
+        }
+        StoreError::Write { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+            "what was known before is unchanged: figures of the bundle lead nowhere; export it again"
+        }
         StoreError::Write { .. } => {
             "what was known before is unchanged: look who may write there, and how much room is left"
         }

@@ -18,6 +18,14 @@ pub enum ExemplarPrecision {
 }
 
 impl ExemplarPrecision {
+    /// Its name in recipes and manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::F16 => "f16",
+        }
+    }
+
     /// Bytes of a number.
     pub const fn bytes(self) -> usize {
         match self {

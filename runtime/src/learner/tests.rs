@@ -482,6 +482,12 @@ fn a_class_that_replaces_one_of_the_bundle_replaces_that_of_the_next_bundle_too(
     let settings =
         LearnerSettings { engine: crate::encoder::engine_choice::EngineChoice::Rten, ..LearnerSettings::default() };
     let options = UpgradeOptions::default().force(true);
+    // A bundle whose figures lead nowhere does not take the place of one that works.
+    let mut senseless = other.clone();
+    senseless.base_model.statistics.as_mut().unwrap().deviations = [f32::from_bits(1); 3];
+    let refused = upgrade::upgrade(&senseless, learner.store(), &settings, &options, &mut ());
+    let refused = refused.map(|made| made.report.classes).unwrap_err();
+    assert!(matches!(refused, upgrade::UpgradeError::Store(StoreError::Write { .. })), "{refused}");
     let made = upgrade::upgrade(&other, learner.store(), &settings, &options, &mut ()).unwrap();
     let compared: Vec<(&str, usize, bool)> =
         made.report.classes.iter().map(|class| (&*class.label, class.pictures, class.merged)).collect();
@@ -594,6 +600,17 @@ fn another_engine_is_used_from_the_next_picture_on() {
         Err(error) => println!("ONNX Runtime is not there: {error}"),
     }
     assert_eq!(is_rten(engine(&mut learner, EngineChoice::Rten, 20).unwrap()), [true, true]);
+}
+
+#[test]
+fn a_class_travels_whatever_its_bundle_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    // A phone's heart, and a name longer than a pack's texts.
+    learner.bundle.manifest.name = format!("home \u{2764}\u{fe0f}{}", "x".repeat(2000));
+    let pack = learner.export("mug", PackOrigin::default()).unwrap();
+    assert!(pack.is_sound() && pack.origin.bundle.starts_with("home \u{2764}xxx"), "{}", pack.origin.bundle);
 }
 
 #[test]

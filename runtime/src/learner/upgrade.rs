@@ -114,7 +114,9 @@ pub fn upgrade(
     let labels = classes.iter().map(|class| class.label.clone());
     let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(seconds_if_set());
     keeping.check()?;
-    let uncertain = switch_bundle(&locked, &old, &SavedState::initial(next, &change))?;
+    let next = SavedState::initial(next, &change);
+    locked.check_sound(&bundle.base_model, &next)?;
+    let uncertain = switch_bundle(&locked, &old, &next)?;
     keeping.done();
     use_release(bundle, &locked, settings);
     let UpgradePlan { from, warnings, .. } = plan;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::folder::Disk;
+use super::folder::{Disk, MAX_SLOT};
 use crate::files::is_random_name;
 use orco_state::slots::{Medium, Slot};
 
@@ -80,6 +80,16 @@ pub(super) fn replace<D: Disk>(
     })?;
     // Renaming alone does not make the new name survive a power cut.
     disk.sync_folder()
+}
+
+/// Refuses bytes of a slot that would not be read again: the state could then neither be looked at nor changed.
+fn check_length(bytes: &[u8]) -> io::Result<()> {
+    let length = bytes.len() as u64;
+    if length <= MAX_SLOT {
+        return Ok(());
+    }
+    let reason = format!("it would have {length} bytes, and a state may have {MAX_SLOT}");
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, reason))
 }
 
 /// Writes and syncs a new file, or leaves none.
@@ -181,10 +191,12 @@ impl<D: Disk> Medium for SlotFiles<D> {
     }
 
     fn write(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<()> {
+        check_length(bytes)?;
         replace(&self.disk, slot.name(), &self.new_name(slot), bytes, D::rename)
     }
 
     fn write_first(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<()> {
+        check_length(bytes)?;
         replace(&self.disk, slot.name(), &self.new_name(slot), bytes, D::rename_new)
     }
 

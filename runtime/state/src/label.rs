@@ -75,6 +75,18 @@ pub fn is_plain(text: &str) -> bool {
     !with_unseen(text).any(|(_, is_unseen)| is_unseen)
 }
 
+/// A text as it can stand in a pack: in normal form, without characters that cannot be seen, and cut to [`MAX_TEXT`]
+/// bytes. For names that were given without regard to that.
+pub fn plain(text: &str) -> String {
+    let mut plain = normal(text);
+    plain.truncate(plain.floor_char_boundary(MAX_TEXT));
+    // A joiner may be left without a neighbour.
+    while !is_plain(&plain) {
+        plain = with_unseen(&plain).filter(|(_, is_unseen)| !is_unseen).map(|(c, _)| c).collect();
+    }
+    plain
+}
+
 /// The characters of a text, each with whether it is one that nobody sees. Joiners are not where they join: they change
 /// how their neighbours are written.
 pub(crate) fn with_unseen(text: &str) -> impl Iterator<Item = (char, bool)> {
@@ -170,6 +182,26 @@ pub(crate) mod tests {
         for refused in ["\u{200d}\u{1f373}", "\u{1f469}\u{200d}", "mu\u{200c}g", "\u{1f469}\u{200d}a"] {
             assert!(!is_usable(&normal(refused)), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn a_name_is_made_plain() {
+        for name in PLAIN {
+            assert_eq!(plain(name), name);
+        }
+        let cook = "\u{1f469}\u{200d}\u{1f373}";
+        for (name, expected) in [
+            ("home \u{2764}\u{fe0f}", "home \u{2764}"),
+            (cook, cook),
+            ("a\u{202e}b\u{200b}", "ab"),
+            // Both the mark of direction and the joiner behind it go.
+            ("\u{61c}\u{200d}\u{1f373}", "\u{1f373}"),
+        ] {
+            assert_eq!(plain(name), expected);
+            assert!(is_plain(&plain(name)));
+        }
+        let long = plain(&"\u{20ac}".repeat(MAX_TEXT));
+        assert_eq!(long.len(), MAX_TEXT - 1, "a character of three bytes does not fit any more");
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub struct BaseModel {
     /// The projection head after phase 2.
     pub head: Head,
     /// The base classes.
+    #[serde(deserialize_with = "codec::bounded::<_, _, MAX_TARGETS>")]
     pub classes: Vec<Class>,
     /// Exemplars of the base classes, by index into `classes`.
     pub exemplars: Bank,
@@ -378,4 +379,24 @@ pub(crate) fn are_distinct<'a>(
         labels.windows(2).all(|pair| pair[0] != pair[1])
     };
     targets_differ && labels_differ(base.iter().collect()) && labels_differ(learned.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::codec::FileKind;
+
+    #[test]
+    fn more_base_classes_than_a_bundle_can_have_are_not_even_decoded() {
+        let mut base_model = BaseModel::example();
+        let class = |target: usize| Class { label: target.to_string(), target: target as u32, session: 0 };
+        for (classes, fits) in [(MAX_TARGETS, true), (MAX_TARGETS + 1, false)] {
+            base_model.classes = (0..classes).map(class).collect();
+            let file = codec::encode(FileKind::Learner, &base_model);
+            let decoded = codec::decode::<BaseModel>(FileKind::Learner, &file).map(|decoded| decoded.classes.len());
+            assert_eq!(decoded, if fits { Ok(classes) } else { Err(DecodeError::Body) });
+        }
+    }
 }

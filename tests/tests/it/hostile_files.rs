@@ -103,6 +103,9 @@ fn settings_that_make_no_sense_are_refused_by_their_names() {
         ("answer = { targets = 1.0 }", "missing field `means`"),
         ("batch = 1099511627776", "batch must be from 1 to 1024"),
         ("views = 1099511627776", "views must be from 1 to 64"),
+        // States would be stored otherwise than before, and those from before be taken for damaged.
+        ("views = 3", "have views = 4 and precision = \"int8\", and its [learn] must say the same"),
+        ("precision = \"f16\"", "have views = 4 and precision = \"int8\", and its [learn] must say the same"),
         ("temperature = 0.0", "temperature must be from 0.0001 to 10000"),
         ("class_means = nan", "class_means must be from 0 to 1000"),
         ("learning_rate = nan", "learning_rate must be from 0 to 100"),

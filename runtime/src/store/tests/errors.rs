@@ -1,9 +1,43 @@
 //! Every operation of a save fails once, or from then on, in every way a disk fails.
 
+use std::io;
+use std::time::Duration;
+
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
 use crate::store::files::SlotFiles;
-use orco_state::slots::{self, MediumState, SaveError};
+use crate::store::{MAX_SLOT, Store, StoreError};
+use orco_core::border::Border;
+use orco_state::slots::{self, Medium, MediumState, SaveError, Slot};
+use orco_state::state::Calibration;
+
+#[test]
+fn a_state_that_would_not_be_read_again_is_not_written() {
+    // Zeros that nobody looks at take no memory.
+    let bytes = vec![0; MAX_SLOT as usize + 1];
+    let mut files = files_on(&Image::new(), 100);
+    for refused in [files.write(Slot::A, &bytes), files.write_first(Slot::A, &bytes)] {
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+    assert_eq!((files.disk.operations(), files.read(Slot::A).unwrap()), (0, None));
+}
+
+#[test]
+fn a_state_that_makes_no_sense_does_not_take_the_place_of_one_that_does() {
+    let base_model = base_model();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let locked = store.lock(Duration::ZERO).unwrap();
+    let mut saved = saves(&base_model, 1, 1).remove(0);
+    locked.load_on(&base_model, DIGEST).unwrap();
+    locked.save_on(&base_model, &saved).unwrap();
+    saved.state.calibration = Some(Calibration { border: Border::default(), temperature: f32::INFINITY });
+    let refused = locked.save_on(&base_model, &saved).unwrap_err();
+    assert!(matches!(&refused, StoreError::Write { source, .. } if source.kind() == io::ErrorKind::InvalidData));
+    drop(locked);
+    let found = store.load_on(&base_model, DIGEST).unwrap();
+    assert_eq!((generation(Some(&found.saved)), found.saved.state.calibration), (1, None));
+}
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {
