@@ -175,8 +175,15 @@ impl StoredBackground {
         let variance = |pixel: &[u16; 4]| (read(pixel[3]) * read(pixel[3])).clamp(least, most);
         let variances = self.pixels.iter().map(variance).collect();
         let slopes = Vec::new();
-        let background =
-            Background { frame: self.frame, width: small[0], colours, variances, noise: self.noise, slopes };
+        let background = Background {
+            frame: self.frame,
+            width: small[0],
+            colours,
+            variances,
+            noise: self.noise,
+            slopes,
+            shown: None,
+        };
         Some(background.with_slopes())
     }
 }

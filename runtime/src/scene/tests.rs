@@ -286,6 +286,38 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     }
 }
 
+/// Somebody sits beside the table for a while, and leaves.
+#[test]
+fn neither_a_shadow_that_stays_nor_one_that_goes_hides_a_thing_or_looks_like_one() {
+    let still = background(WIDE);
+    let boxed = |painting: Painting, [middle_x, middle_y]: [f32; 2]| {
+        let is_inside = move |x: f32, y: f32| (x - middle_x).abs() < 30.0 && (y - middle_y).abs() < 30.0;
+        painting.map(move |x, y, pixel| if is_inside(x, y) { [110.0, 120.0, 95.0] } else { pixel })
+    };
+    for (middle, stays) in [([110.0, 200.0], 60), ([110.0, 200.0], 600), ([430.0, 200.0], 600)] {
+        let mut watch = SceneWatch::new(still.clone());
+        let shadow = Painting::place(WIDE).with_shadow(middle, 110.0, 0.45);
+        let mut see = |painting: &Painting, second: u64| -> Vec<PixelRect> {
+            match watch.see(&painting.taken(1000 + second), &[], Duration::from_secs(second)).unwrap() {
+                FrameContent::Empty => Vec::new(),
+                FrameContent::Things(foregrounds) => foregrounds[0].things().iter().map(|thing| thing.bounds).collect(),
+                FrameContent::Moved => panic!("{middle:?}: nobody moved the camera"),
+            }
+        };
+        let is_box = |found: &[PixelRect]| matches!(found, [thing] if thing.contains(middle.map(|place| place as u32)));
+        for second in (0..stays).step_by(6) {
+            assert_eq!(see(&shadow, second), [], "{middle:?}: the shadow after {second} s");
+        }
+        let found = see(&boxed(shadow.clone(), middle), stays + 1);
+        assert!(is_box(&found), "{middle:?}: in the shadow after {stays} s, {found:?}");
+        for second in 2..5 {
+            assert_eq!(see(&Painting::place(WIDE), stays + second), [], "{middle:?}: the shadow of {stays} s has gone");
+        }
+        let found = see(&boxed(Painting::place(WIDE), middle), stays + 6);
+        assert!(is_box(&found) && found[0].width < 90, "{middle:?}: after the shadow of {stays} s, {found:?}");
+    }
+}
+
 #[test]
 fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on() {
     let mut watch = SceneWatch::new(background(WIDE));

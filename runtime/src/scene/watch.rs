@@ -80,7 +80,7 @@ impl SceneWatch {
         at: Duration,
     ) -> Result<FrameContent, FrameSizeError> {
         let small = self.background.small(frame)?;
-        let difference = Difference::of(&self.background, &small);
+        let difference = self.background.difference(&small);
         let size = [frame.width(), frame.height()];
         let looked_at = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
         let lost = difference.lost;
