@@ -132,6 +132,8 @@ pub struct Background {
     pub(super) variances: Vec<f32>,
     /// Deviation that nearly all pixels have at least.
     pub(super) noise: f32,
+    /// Mean brightness of the place when it was shown, 0..255, however far this has followed the light since.
+    pub(super) light: f32,
     /// How far a shake by one pixel may change each pixel; follows from the colours.
     pub(super) slopes: Vec<f32>,
     /// The place as it was shown, once this has followed the light: a shadow that became part of the place may go.
@@ -165,7 +167,8 @@ impl Background {
     fn of(frame: [u32; 2], width: usize, colours: Vec<[f32; 3]>, aligned: &[Vec<[f32; 3]>]) -> Self {
         let noise = common_noise(&colours, aligned);
         let variances = vec![noise * noise; colours.len()];
-        Self { frame, width, colours, variances, noise, slopes: Vec::new(), shown: None }.with_slopes()
+        let light = mean_light(&colours);
+        Self { frame, width, colours, variances, noise, light, slopes: Vec::new(), shown: None }.with_slopes()
     }
 
     /// With what follows from its colours.
@@ -317,6 +320,11 @@ impl ComparedFrame {
     pub fn foreground(&self, region: Option<PixelRect>) -> Foreground {
         Foreground::of(self.columns, &self.difference, self.size, region)
     }
+}
+
+/// Mean brightness of pixels, 0..255.
+pub(super) fn mean_light(pixels: &[[f32; 3]]) -> f32 {
+    pixels.iter().flatten().sum::<f32>() / (3 * pixels.len()).max(1) as f32
 }
 
 fn mean_of(values: impl ExactSizeIterator<Item = f32>) -> f32 {

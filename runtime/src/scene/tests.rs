@@ -338,6 +338,28 @@ fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on(
 }
 
 #[test]
+fn restarts_take_a_place_no_further_into_the_night() {
+    let lit = |share: f32| Painting::place(WIDE).map(|_, _, pixel| pixel.map(|value| value * share));
+    let mut kept = background(WIDE).encode();
+    // Dusk of an hour, with restarts.
+    for (from, to) in [(1.0, 0.4), (0.4, 0.14), (0.14, 0.05)] {
+        let mut watch = SceneWatch::new(Background::decode(&kept).unwrap());
+        for step in 0..80 {
+            let frame = lit(from + (to - from) * step as f32 / 79.0).taken(600 + step);
+            watch.see(&frame, &[], Duration::from_secs(15 * step)).unwrap();
+        }
+        kept = watch.background().encode();
+    }
+    let mut watch = SceneWatch::new(Background::decode(&kept).unwrap());
+    let mut day = |painting: Painting, seed| watch.see(&painting.taken(seed), &[], Duration::from_secs(seed)).unwrap();
+    assert!(matches!(day(lit(1.0), 0), FrameContent::Empty));
+    let FrameContent::Things(found) = day(lit(1.0).with_ball([300.0, 180.0], 60.0), 1) else {
+        panic!("the ball is missed")
+    };
+    assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+}
+
+#[test]
 fn light_beyond_what_an_exposure_changes_brings_a_frame_as_near_as_it_can() {
     let place: Vec<[f32; 3]> = (0..3000).map(|at| [100.0 + (at % 50) as f32; 3]).collect();
     let by = |factors: [f32; 3]| -> [f32; 3] {
@@ -488,8 +510,10 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
     }
     assert!(kept.forget().unwrap() && kept.read().unwrap().is_none());
     // Nothing that is no picture's, however well it is sealed.
-    let sealed =
-        orco_state::codec::encode(orco_state::codec::FileKind::Background, &([9u32, 9], 2.0f32, [[0u16; 4]; 3]));
+    let sealed = orco_state::codec::encode(
+        orco_state::codec::FileKind::Background,
+        &([9u32, 9], 2.0f32, 90.0f32, [[0u16; 4]; 3]),
+    );
     assert!(Background::decode(&sealed).is_err());
 }
 
