@@ -347,10 +347,12 @@ impl Worker for LiveWorker {
         }
         up();
         while !self.is_stopping() {
-            let started = Instant::now();
+            let (started, last) = (Instant::now(), self.last);
             self.step();
+            // A picture of a folder is shown for the whole pause: rules must not overlook it.
+            let spent = if self.is_folder && self.last != last { Duration::ZERO } else { started.elapsed() };
             // In small pieces, so that a slow rate does not hold up the end.
-            worker::sleep(self.pause.saturating_sub(started.elapsed()), || self.is_stopping());
+            worker::sleep(self.pause.saturating_sub(spent), || self.is_stopping());
         }
         Ok(())
     }

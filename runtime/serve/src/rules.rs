@@ -1,9 +1,9 @@
 //! Outputs that act: a rule says what is to be done once a label was shown for a while: call a web address, start a
 //! program, or switch a line of the GPIO.
 //!
-//! One thread looks at what the camera shows ten times a second and decides ([`RuleClock`]); another one acts, so that
-//! a slow web server delays no decision. At most [`WAITING`] occurrences wait; further ones are dropped, and the log
-//! says so.
+//! One thread looks at what the camera shows twenty times a second and decides ([`RuleClock`]); another one acts, so
+//! that a slow web server delays no decision. At most [`WAITING`] occurrences wait; further ones are dropped, and the
+//! log says so.
 
 mod action;
 mod clock;
@@ -33,8 +33,8 @@ use crate::live_snapshot::LiveSnapshot;
 use crate::service::Service;
 use crate::worker::{self, Worker};
 
-/// How often what is shown is compared with the rules.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How often what is shown is compared with the rules: twice at least while a picture of a folder is shown.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Occurrences that may wait, each with all actions of its rule.
 pub const WAITING: usize = 32;
 

@@ -1,9 +1,11 @@
 //! The model of a camera's empty place.
 
+use std::sync::Arc;
+
 use ::image::RgbImage;
 use orco_state::sentence::counted;
 
-use super::difference::Difference;
+use super::difference::{Change, Difference};
 use super::exposure::gains;
 use super::filter::{box_mean, slopes};
 use super::foreground::Foreground;
@@ -117,7 +119,8 @@ pub struct FrameSizeError {
 }
 
 /// What an empty place looks like to a camera that stands still: colour and noise of each pixel, at a small size
-/// ([`SIDE`](super::SIDE)). It takes at most 2.1 MB of memory, whatever the camera.
+/// ([`SIDE`](super::SIDE)). It takes at most 2.1 MB of memory, whatever the camera, and twice that once it follows the
+/// light.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Background {
     /// Width and height of the frames.
@@ -129,8 +132,12 @@ pub struct Background {
     pub(super) variances: Vec<f32>,
     /// Deviation that nearly all pixels have at least.
     pub(super) noise: f32,
+    /// Mean brightness of the place when it was shown, 0..255, however far this has followed the light since.
+    pub(super) light: f32,
     /// How far a shake by one pixel may change each pixel; follows from the colours.
     pub(super) slopes: Vec<f32>,
+    /// The place as it was shown, once this has followed the light: a shadow that became part of the place may go.
+    pub(super) shown: Option<Arc<Self>>,
 }
 
 impl Background {
@@ -160,7 +167,8 @@ impl Background {
     fn of(frame: [u32; 2], width: usize, colours: Vec<[f32; 3]>, aligned: &[Vec<[f32; 3]>]) -> Self {
         let noise = common_noise(&colours, aligned);
         let variances = vec![noise * noise; colours.len()];
-        Self { frame, width, colours, variances, noise, slopes: Vec::new() }.with_slopes()
+        let light = mean_light(&colours);
+        Self { frame, width, colours, variances, noise, light, slopes: Vec::new(), shown: None }.with_slopes()
     }
 
     /// With what follows from its colours.
@@ -196,8 +204,20 @@ impl Background {
     /// # Errors
     /// As for [`Background::compare`].
     pub(super) fn compare_frame(&self, frame: &RgbImage) -> Result<ComparedFrame, FrameSizeError> {
-        let difference = Difference::of(self, &self.small(frame)?);
+        let difference = self.difference(&self.small(frame)?);
         Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference })
+    }
+
+    /// Where a frame differs from the place as it is by now and as it was shown. The second is asked only where the first
+    /// sees a thing.
+    pub(super) fn difference(&self, small: &SmallFrame) -> Difference {
+        let mut difference = Difference::of(self, small);
+        if let Some(shown) = &self.shown
+            && difference.changes.contains(&Change::Strong)
+        {
+            difference.allow(&Difference::of(shown, small));
+        }
+        difference
     }
 
     /// A frame at the size of the background.
@@ -249,6 +269,7 @@ impl Background {
 
     /// Follows an empty frame: `share` of it counts, 0..1. Colours follow the frame as it is, so that a slow change of
     /// light becomes part of the place; noise is what is left when its exposure is brought to that of the background.
+    /// What a shadow leaves is none: a place that took it for noise would overlook things.
     ///
     /// What is not looked at need not be empty: there only pixels count that show the place. They are not left out
     /// altogether, because exposure is told by all of the frame.
@@ -259,6 +280,9 @@ impl Background {
         looked_at: Option<&[bool]>,
         share: f32,
     ) {
+        if self.shown.is_none() {
+            self.shown = Some(Arc::new(self.clone()));
+        }
         for (place, pixel) in small.pixels.iter().enumerate() {
             let is_looked_at = looked_at.is_none_or(|looked_at| looked_at[place]);
             if !is_looked_at && difference.changes[place].may_be_thing() {
@@ -270,6 +294,9 @@ impl Background {
                 let off = pixel[channel] / difference.gains[channel] - colour[channel];
                 squares += off * off / 3.0;
                 colour[channel] += share * (pixel[channel] - colour[channel]);
+            }
+            if difference.changes[place] == Change::Light {
+                continue;
             }
             let variance = &mut self.variances[place];
             *variance += share * (squares - *variance);
@@ -293,6 +320,11 @@ impl ComparedFrame {
     pub fn foreground(&self, region: Option<PixelRect>) -> Foreground {
         Foreground::of(self.columns, &self.difference, self.size, region)
     }
+}
+
+/// Mean brightness of pixels, 0..255.
+pub(super) fn mean_light(pixels: &[[f32; 3]]) -> f32 {
+    pixels.iter().flatten().sum::<f32>() / (3 * pixels.len()).max(1) as f32
 }
 
 fn mean_of(values: impl ExactSizeIterator<Item = f32>) -> f32 {

@@ -92,6 +92,16 @@ impl Difference {
         difference
     }
 
+    /// Takes what another comparison of the same frame finds to be the place for the place in another light.
+    pub fn allow(&mut self, other: &Self) {
+        for (change, other) in self.changes.iter_mut().zip(&other.changes) {
+            if change.may_be_thing() && !other.may_be_thing() {
+                *change = Change::Light;
+            }
+        }
+        self.lost = self.lost_where(|_| true);
+    }
+
     /// As [`Difference::lost`], of some pixels alone; 0 where there are none.
     pub fn lost_where(&self, is_looked_at: impl Fn(usize) -> bool) -> f32 {
         let (mut surface, mut edges) = (ChangedShare::default(), ChangedShare::default());

@@ -63,6 +63,8 @@ pub struct BackgroundVersion {
 struct StoredBackground {
     frame: [u32; 2],
     noise: f32,
+    /// Mean brightness when the place was shown: after any number of restarts it bounds how far the light is followed.
+    light: f32,
     /// Red, green, blue and deviation of each pixel, in 1/256 steps.
     pixels: Vec<[u16; 4]>,
 }
@@ -147,7 +149,8 @@ impl Background {
             [red, green, blue, stored(libm::sqrtf(*variance))]
         };
         let pixels = self.colours.iter().zip(&self.variances).map(pixel).collect();
-        codec::encode(FileKind::Background, &StoredBackground { frame: self.frame, noise: self.noise, pixels })
+        let stored = StoredBackground { frame: self.frame, noise: self.noise, light: self.light, pixels };
+        codec::encode(FileKind::Background, &stored)
     }
 
     /// Reads the bytes of a file.
@@ -164,9 +167,14 @@ impl StoredBackground {
     /// The background, if all of it makes sense.
     fn to_background(&self) -> Option<Background> {
         let [width, height] = self.frame;
+        let is_lit = (0.0..=255.0).contains(&self.light);
         let is_sized = self.frame.iter().all(|side| (1..=MAX_SIDE).contains(side));
         let small = small_size(width, height);
-        if !is_sized || small[0] * small[1] != self.pixels.len() || !(NOISE[0]..=NOISE[1]).contains(&self.noise) {
+        if !is_sized
+            || !is_lit
+            || small[0] * small[1] != self.pixels.len()
+            || !(NOISE[0]..=NOISE[1]).contains(&self.noise)
+        {
             return None;
         }
         let read = |value: u16| f32::from(value) / STEPS;
@@ -175,8 +183,16 @@ impl StoredBackground {
         let variance = |pixel: &[u16; 4]| (read(pixel[3]) * read(pixel[3])).clamp(least, most);
         let variances = self.pixels.iter().map(variance).collect();
         let slopes = Vec::new();
-        let background =
-            Background { frame: self.frame, width: small[0], colours, variances, noise: self.noise, slopes };
+        let background = Background {
+            frame: self.frame,
+            width: small[0],
+            colours,
+            variances,
+            noise: self.noise,
+            light: self.light,
+            slopes,
+            shown: None,
+        };
         Some(background.with_slopes())
     }
 }

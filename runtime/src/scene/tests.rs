@@ -286,6 +286,38 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     }
 }
 
+/// Somebody sits beside the table for a while, and leaves.
+#[test]
+fn neither_a_shadow_that_stays_nor_one_that_goes_hides_a_thing_or_looks_like_one() {
+    let still = background(WIDE);
+    let boxed = |painting: Painting, [middle_x, middle_y]: [f32; 2]| {
+        let is_inside = move |x: f32, y: f32| (x - middle_x).abs() < 30.0 && (y - middle_y).abs() < 30.0;
+        painting.map(move |x, y, pixel| if is_inside(x, y) { [110.0, 120.0, 95.0] } else { pixel })
+    };
+    for (middle, stays) in [([110.0, 200.0], 60), ([110.0, 200.0], 600), ([430.0, 200.0], 600)] {
+        let mut watch = SceneWatch::new(still.clone());
+        let shadow = Painting::place(WIDE).with_shadow(middle, 110.0, 0.45);
+        let mut see = |painting: &Painting, second: u64| -> Vec<PixelRect> {
+            match watch.see(&painting.taken(1000 + second), &[], Duration::from_secs(second)).unwrap() {
+                FrameContent::Empty => Vec::new(),
+                FrameContent::Things(foregrounds) => foregrounds[0].things().iter().map(|thing| thing.bounds).collect(),
+                FrameContent::Moved => panic!("{middle:?}: nobody moved the camera"),
+            }
+        };
+        let is_box = |found: &[PixelRect]| matches!(found, [thing] if thing.contains(middle.map(|place| place as u32)));
+        for second in (0..stays).step_by(6) {
+            assert_eq!(see(&shadow, second), [], "{middle:?}: the shadow after {second} s");
+        }
+        let found = see(&boxed(shadow.clone(), middle), stays + 1);
+        assert!(is_box(&found), "{middle:?}: in the shadow after {stays} s, {found:?}");
+        for second in 2..5 {
+            assert_eq!(see(&Painting::place(WIDE), stays + second), [], "{middle:?}: the shadow of {stays} s has gone");
+        }
+        let found = see(&boxed(Painting::place(WIDE), middle), stays + 6);
+        assert!(is_box(&found) && found[0].width < 90, "{middle:?}: after the shadow of {stays} s, {found:?}");
+    }
+}
+
 #[test]
 fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on() {
     let mut watch = SceneWatch::new(background(WIDE));
@@ -302,6 +334,28 @@ fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on(
     assert!(matches!(see(&lit(1.0), 9), FrameContent::Empty));
     let ball = lit(1.0).with_ball([300.0, 180.0], 60.0);
     let FrameContent::Things(found) = see(&ball, 10) else { panic!("the ball is missed") };
+    assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+}
+
+#[test]
+fn restarts_take_a_place_no_further_into_the_night() {
+    let lit = |share: f32| Painting::place(WIDE).map(|_, _, pixel| pixel.map(|value| value * share));
+    let mut kept = background(WIDE).encode();
+    // Dusk of an hour, with restarts.
+    for (from, to) in [(1.0, 0.4), (0.4, 0.14), (0.14, 0.05)] {
+        let mut watch = SceneWatch::new(Background::decode(&kept).unwrap());
+        for step in 0..80 {
+            let frame = lit(from + (to - from) * step as f32 / 79.0).taken(600 + step);
+            watch.see(&frame, &[], Duration::from_secs(15 * step)).unwrap();
+        }
+        kept = watch.background().encode();
+    }
+    let mut watch = SceneWatch::new(Background::decode(&kept).unwrap());
+    let mut day = |painting: Painting, seed| watch.see(&painting.taken(seed), &[], Duration::from_secs(seed)).unwrap();
+    assert!(matches!(day(lit(1.0), 0), FrameContent::Empty));
+    let FrameContent::Things(found) = day(lit(1.0).with_ball([300.0, 180.0], 60.0), 1) else {
+        panic!("the ball is missed")
+    };
     assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
 }
 
@@ -456,8 +510,10 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
     }
     assert!(kept.forget().unwrap() && kept.read().unwrap().is_none());
     // Nothing that is no picture's, however well it is sealed.
-    let sealed =
-        orco_state::codec::encode(orco_state::codec::FileKind::Background, &([9u32, 9], 2.0f32, [[0u16; 4]; 3]));
+    let sealed = orco_state::codec::encode(
+        orco_state::codec::FileKind::Background,
+        &([9u32, 9], 2.0f32, 90.0f32, [[0u16; 4]; 3]),
+    );
     assert!(Background::decode(&sealed).is_err());
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::image::RgbImage;
 
-use super::background::{Background, FrameSizeError};
+use super::background::{Background, FrameSizeError, mean_light};
 use super::difference::{Difference, MOVED};
 use super::foreground::Foreground;
 use super::region::PixelRect;
@@ -48,15 +48,12 @@ pub struct SceneWatch {
     /// Since when frames have said otherwise than `is_moved`, and how many.
     doubt: Option<(Duration, u32)>,
     followed: Option<Duration>,
-    /// Mean brightness of the place at first.
-    light: f32,
 }
 
 impl SceneWatch {
     /// Watches by a background.
     pub fn new(background: Background) -> Self {
-        let light = mean_light(&background.colours);
-        Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None, light }
+        Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None }
     }
 
     /// The background, as it is by now. Who keeps it is not disturbed when it follows the light.
@@ -80,7 +77,7 @@ impl SceneWatch {
         at: Duration,
     ) -> Result<FrameContent, FrameSizeError> {
         let small = self.background.small(frame)?;
-        let difference = Difference::of(&self.background, &small);
+        let difference = self.background.difference(&small);
         let size = [frame.width(), frame.height()];
         let looked_at = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
         let lost = difference.lost;
@@ -118,7 +115,7 @@ impl SceneWatch {
     }
 
     fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: Option<&[bool]>, at: Duration) {
-        let ratio = mean_light(&small.pixels) / self.light.max(1.0);
+        let ratio = mean_light(&small.pixels) / self.background.light.max(1.0);
         if !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
             return;
         }
@@ -129,11 +126,6 @@ impl SceneWatch {
             self.followed = Some(at);
         }
     }
-}
-
-/// Mean brightness of pixels, 0..255.
-fn mean_light(pixels: &[[f32; 3]]) -> f32 {
-    pixels.iter().flatten().sum::<f32>() / (3 * pixels.len()).max(1) as f32
 }
 
 /// Whether each pixel of the small frame lies in a region of the frame.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use sha2::Sha256;
 use tempfile::TempDir;
 
-use super::{Action, Occurrence, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels};
+use super::{Action, LOOK_INTERVAL, Occurrence, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels};
 use crate::Service;
 use crate::agreement::AgreedAnswer;
 use crate::knowledge::Knowledge;
@@ -206,6 +206,12 @@ fn a_password_in_a_web_address_is_sent_as_it_is_meant_and_not_shown() {
     // "me:pa@ss", in small letters like the rest of the head.
     assert!(head.contains("authorization: basic bwu6cgfac3m=\r\n"), "{head}");
     assert_eq!(head.matches("authorization: ").count(), 1, "{head}");
+}
+
+#[test]
+fn a_picture_of_a_folder_is_shown_for_two_looks() {
+    let shown = Duration::from_secs_f32(1.0 / LiveSettings::default().per_second);
+    assert!(2 * LOOK_INTERVAL <= shown, "{shown:?}");
 }
 
 /// A folder is the camera and shows a duck again and again. The web address fails at first.
