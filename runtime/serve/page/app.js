@@ -12,7 +12,7 @@ import { startJobs } from "./jobs.js";
 import { startRegions } from "./regions.js";
 import { pictureSize, startScene, viewSize } from "./scene.js";
 import { startScope } from "./scope.js";
-import { takeTokenFromAddress } from "./service.js";
+import { takeTokenFromAddress, tokenInAddress } from "./service.js";
 import { startShots } from "./shots.js";
 import { startSightings } from "./sightings.js";
 import { startTransfer } from "./transfer.js";
@@ -20,8 +20,9 @@ import { startSource } from "./source.js";
 import { startTabs } from "./tabs.js";
 
 takeTokenFromAddress();
-// An address with a new token, in a tab that shows the page already, differs by its fragment alone.
-window.addEventListener("hashchange", () => { if (takeTokenFromAddress()) location.reload(); });
+// An address with a new token, in a tab that shows the page already, differs by its fragment alone. It is taken
+// by the page that is loaded: a browser that keeps nothing would lose it on the way.
+window.addEventListener("hashchange", () => { if (tokenInAddress()) location.reload(); });
 startHeader();
 startTabs();
 startSource();

@@ -13,6 +13,9 @@ const SILENCE_MS = 40_000;
 // Browsers open six connections to a service, for all tabs together. Tabs that nobody looks at let go of theirs after so
 // long: people who scan the invitation again each day have many.
 const HIDDEN_MS = 10_000;
+// A device that is gone may not even refuse to open a stream again: after so long the page says that it is not
+// connected.
+const LATE_MS = 5000;
 
 // The complete events of a stream's text, and the rest that is still to be completed.
 export function parseEvents(text) {
@@ -26,7 +29,7 @@ export async function listen() {
   for (let interrupted = null; ;) {
     let isReleased = () => false;
     try {
-      const response = await call("GET", api("events"), undefined, { quiet: true });
+      const response = await openStream();
       store.update({ connected: true });
       await refreshAll();
       if (interrupted) await resume(interrupted);
@@ -41,6 +44,15 @@ export async function listen() {
     // An old answer would be taken for a new one, and a service that was started anew numbers things from the start.
     store.update({ connected: wasReleased, answer: NO_ANSWER, chosenThing: null });
     await (wasReleased ? untilSeen() : sleep(RETRY_MS));
+  }
+}
+
+export async function openStream(milliseconds = LATE_MS) {
+  const timer = setTimeout(() => { if (store.state.connected) store.update({ connected: false }); }, milliseconds);
+  try {
+    return await call("GET", api("events"), undefined, { quiet: true });
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -112,11 +124,12 @@ async function refreshJob() {
   return !newest;
 }
 
-// Finds out what became of shots and of a job that were there before the connection was lost. Where something was changed
-// meanwhile, as in another tab, shots that are gone may have been learned.
-async function resume({ label, shots, history }) {
+// Finds out what became of shots and of a job that were there before the connection was lost. Where something was
+// changed meanwhile, as in another tab, shots that are gone may have been learned; where other shots wait, they may be
+// these under another name, and the service was not started anew.
+export async function resume({ label, shots, history }) {
   const hadJob = isUnfinished(store.state.job), isJobLost = await refreshJob();
-  const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id;
+  const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id || store.state.waiting.length > 0;
   const areShotsLost = !hadJob && !isChanged && label === store.state.label && shots.length && !store.state.shots.length;
   if (isJobLost || areShotsLost) showError(message("startedAnew"));
 }

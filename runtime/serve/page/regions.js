@@ -3,7 +3,7 @@ import { ask } from "./dialog.js";
 import { $, element, setPlace, setText } from "./dom.js";
 import { isolate, message, readable } from "./language.js";
 import { refusalText } from "./refusals.js";
-import { placeInPicture, placeInView, regionBetween, thingName } from "./selectors.js";
+import { labelOf, placeInPicture, placeInView, regionBetween, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
@@ -58,8 +58,8 @@ function stop() {
 }
 
 async function add(box) {
-  const name = await ask(message("regionName"), "");
-  if (name?.trim()) await set([...store.state.regions, { name: name.trim(), box }]);
+  const name = labelOf(await ask(message("regionName"), "") ?? "");
+  if (name) await set([...store.state.regions, { name, box }]);
 }
 
 async function remove(name) {

@@ -17,9 +17,12 @@ let question = null;
 // A token that was typed is forgotten with the tab; one that came with the address stays with the phone.
 const storedToken = () => tabStorage.get("token") ?? browserStorage.get("token");
 
-// Takes the token out of the page's address, where `orco serve --phone` puts it, and keeps it; says whether one was there.
+// The token in the page's address, where `orco serve --phone` puts it; null if none is there.
+export const tokenInAddress = () => new URLSearchParams(location.hash.slice(1)).get("token");
+
+// Takes the token out of the page's address, and keeps it; says whether one was there.
 export function takeTokenFromAddress() {
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  const token = tokenInAddress();
   if (!token) return false;
   browserStorage.set("token", token);
   tabStorage.remove("token");

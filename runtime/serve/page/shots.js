@@ -63,10 +63,11 @@ export function chooseLabel(label) {
 
 // Shots are taken as long as the button is held.
 function listenToShoot() {
-  const release = () => { isHeld = false; };
+  let byKey = false;
+  // The click that a key makes comes before the timer, or never: files are being taken, and the button is disabled.
+  const release = () => { isHeld = false; setTimeout(() => { byKey = false; }); };
   $("shoot").onpointerdown = hold;
   $("shoot").oncontextmenu = (event) => event.preventDefault();
-  let byKey = false;
   $("shoot").onkeydown = (event) => {
     if (event.repeat || !isPressKey(event)) return;
     byKey = true;
@@ -123,11 +124,13 @@ export async function takeEach(shots, options) {
 
 // A button that cannot be pressed loses the focus, and one that is gone does not get it back.
 function restoreFocus(focused) {
-  const isLost = () => document.activeElement === document.body;
-  if (!isLost() || focused?.disabled !== false) return;
+  if (!isFocusLost() || focused?.disabled !== false) return;
   focused.focus();
-  if (isLost()) $("shoot").focus();
+  if (isFocusLost()) $("shoot").focus();
 }
+
+// Whoever has gone elsewhere meanwhile keeps the focus there.
+const isFocusLost = () => document.activeElement === document.body;
 
 async function takeInTurn(shots, { anyway = false } = {}) {
   const outcomes = [], unusable = [];
@@ -275,7 +278,7 @@ function showShots({ label, shots }) {
 async function removeShot(path, index, byKey) {
   forgetWarning();
   await changeOnce("DELETE", path);
-  if (!byKey) return;
+  if (!byKey || !isFocusLost()) return;
   // The shot that took its place, or the last one.
   const crosses = document.querySelectorAll("#shots button");
   (crosses[Math.min(index, crosses.length - 1)] ?? $("label")).focus();
@@ -316,10 +319,13 @@ function showWaiting({ waiting, label }) {
 // Where another name was typed afterwards, its shots may have been meant.
 function waitingItem({ label: other, shots: count }, label) {
   // The list is drawn anew.
-  const keepFocus = (event) => { if (isByKey(event)) $("label").focus(); };
-  const choose = (event) => { chooseLabel(other); keepFocus(event); };
+  const keepFocus = () => $("label").focus();
+  const choose = (event) => { chooseLabel(other); if (isByKey(event)) keepFocus(); };
   const goOn = element("button", { textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: choose });
   if (!label) return element("li", {}, goOn);
-  const rename = (event) => changeOnce("PATCH", shotsPath(other), { label }).then(() => keepFocus(event));
+  const rename = async (event) => {
+    await changeOnce("PATCH", shotsPath(other), { label });
+    if (isByKey(event) && isFocusLost()) keepFocus();
+  };
   return element("li", {}, goOn, element("button", { textContent: message("relabel", { count, label }), on: rename }));
 }

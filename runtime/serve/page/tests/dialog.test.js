@@ -36,7 +36,8 @@ test("the key that ends the composition of a character answers nothing", async (
   assert.equal(await answer, null);
 });
 
-test("the second half of a double click does not answer the question that follows", async () => {
+test("the second half of a double click does not answer the question that follows", async (t) => {
+  t.mock.method(performance, "now", () => 0);
   const $ = fakeDialog(), first = ask("Forget it?", undefined, { remove: "Forget it for good" });
   await opened();
   $("dialog-remove").onclick();

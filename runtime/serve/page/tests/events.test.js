@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { parseEvents, receive, releaseWhenHidden } from "../events.js";
+import { showError } from "../dom.js";
+import { openStream, parseEvents, receive, releaseWhenHidden, resume } from "../events.js";
 import { store } from "../store.js";
 
 test("events may be cut anywhere", () => {
@@ -82,4 +83,37 @@ test("a tab that nobody looks at lets go of its connection, one that is seen aga
   assert.equal(isOtherReleased(), false);
   await pause(150);
   assert.equal(cancelled, 1, "the stream has ended");
+});
+
+test("a page that waits for its stream to be opened again does not say that it is connected", async () => {
+  const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  let answer;
+  globalThis.fetch = () => new Promise((done) => { answer = done; });
+  store.update({ connected: true });
+  const opening = openStream(20);
+  await pause(50);
+  assert.equal(store.state.connected, false);
+  answer({ ok: true });
+  assert.deepEqual(await opening, { ok: true });
+  store.update({ connected: true });
+  globalThis.fetch = async () => ({ ok: true });
+  await openStream(20);
+  await pause(50);
+  assert.equal(store.state.connected, true);
+});
+
+test("shots that are gone are told as lost unless another tab may have renamed or learned them", async () => {
+  const elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
+  const before = { label: "mug", shots: [{ id: "1" }], history: [{ id: 1 }] };
+  const said = async (state) => {
+    store.update({ label: "mug", shots: [], job: null, history: before.history, waiting: [], ...state });
+    await resume(before);
+    const sentence = elements.error?.textContent ?? "";
+    showError();
+    return sentence;
+  };
+  assert.match(await said({}), /started anew/);
+  assert.equal(await said({ history: [{ id: 1 }, { id: 2 }] }), "");
+  assert.equal(await said({ waiting: [{ label: "cup", shots: 1 }] }), "");
 });

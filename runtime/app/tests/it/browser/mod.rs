@@ -250,6 +250,10 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         browser
             .until(&format!("{held} === 3 && document.activeElement.matches('#shots li:first-child button')"))
             .await?;
+        // Whoever has gone elsewhere meanwhile stays there.
+        browser.value(&format!("({delete}, document.getElementById('label').focus(), true)")).await?;
+        browser.until(&format!("{held} === 2 && !document.querySelector('#shots button').disabled")).await?;
+        assert_eq!(browser.value("document.activeElement.id").await?, "label");
         browser.write("label", "an empty one").await?;
         browser.until("document.getElementById('waiting-list').textContent.includes('dumbbell')").await?;
         browser.press("#waiting-list button", "\u{e007}").await?;
