@@ -3,7 +3,7 @@
 
 mod background_alignment;
 mod purge;
-mod running;
+mod recovery;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
-use self::running::RunningChange;
+use self::recovery::RunningChange;
 use crate::admission::BodyPermit;
 use crate::answers::Answers;
 use crate::error::{ErrorCode, Refusal, ServeError};
