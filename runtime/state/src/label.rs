@@ -79,10 +79,11 @@ pub fn is_plain(text: &str) -> bool {
 /// bytes. For names that were given without regard to that.
 pub fn plain(text: &str) -> String {
     let mut plain = normal(text);
-    plain.truncate(plain.floor_char_boundary(MAX_TEXT));
-    // A joiner may be left without a neighbour.
-    while !is_plain(&plain) {
-        plain = with_unseen(&plain).filter(|(_, is_unseen)| !is_unseen).map(|(c, _)| c).collect();
+    // What goes may leave a joiner without a neighbour, or an accent beside a letter.
+    while plain.len() > MAX_TEXT || !is_plain(&plain) {
+        let short = &plain[..plain.floor_char_boundary(MAX_TEXT)];
+        let seen: String = with_unseen(short).filter(|(_, is_unseen)| !is_unseen).map(|(c, _)| c).collect();
+        plain = normal(&seen);
     }
     plain
 }
@@ -196,9 +197,11 @@ pub(crate) mod tests {
             ("a\u{202e}b\u{200b}", "ab"),
             // Both the mark of direction and the joiner behind it go.
             ("\u{61c}\u{200d}\u{1f373}", "\u{1f373}"),
+            // What stood between a letter and its accent, and beside white space, goes.
+            ("e\u{200b}\u{301} \u{feff}", "\u{e9}"),
         ] {
             assert_eq!(plain(name), expected);
-            assert!(is_plain(&plain(name)));
+            assert!(is_plain(&plain(name)) && normal(&plain(name)) == plain(name));
         }
         let long = plain(&"\u{20ac}".repeat(MAX_TEXT));
         assert_eq!(long.len(), MAX_TEXT - 1, "a character of three bytes does not fit any more");

@@ -211,9 +211,11 @@ fn all_bytes(folder: &Path) -> Vec<u8> {
 fn without_pictures_the_refusal_says_what_to_do() {
     let mut device = Device::on(everyday());
     device.learn(&[("mug", &shots("learn", "mug"))]);
+    device.learn(&[("apple", &shots("learn", "toy-brick"))]);
     device.bundle = support::shipped();
     device.refused(&["list"], "--keep-shots keeps them next time");
     device.refused(&["upgrade"], "no pictures of the shots were kept");
+    // The new bundle brings the other one itself.
     assert_eq!(device.json(&["upgrade", "--give-up-unkept"])["dropped"], serde_json::json!(["mug"]));
 }
 

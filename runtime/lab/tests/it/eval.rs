@@ -282,6 +282,16 @@ fn a_result_replaces_results_alone() {
         assert!(output.status.success(), "{}", said(&output));
         fs::read(&report).unwrap()
     };
+    // What a link leads to is written, so it is one file with it.
+    #[cfg(unix)]
+    {
+        let link = eval.folder.path().join("link");
+        std::os::unix::fs::symlink(&report, &link).unwrap();
+        eval.refused(
+            &["--csv", link.to_str().unwrap(), "--json", report.to_str().unwrap()],
+            "--csv and --json name the same file",
+        );
+    }
     let first = write();
     assert!(serde_json::from_slice::<orco_lab::results::Results>(&first).is_ok() && write() == first);
 }

@@ -83,7 +83,7 @@ impl UpgradePlan {
             Ok(from) => from,
             Err(_) if knows_nothing => unknown_bundle(),
             Err(source) if source.kind() == io::ErrorKind::NotFound && options.gives_up() => {
-                return Ok(Self::without_any_pictures(old, pictures));
+                return Ok(Self::without_any_pictures(old, pictures, bundle));
             }
             Err(source) => return Err(UpgradeError::NotKept { folder: pictures.folder().into(), source }),
         };
@@ -109,26 +109,28 @@ impl UpgradePlan {
                 plan.warnings.push(format!("shots of the base class \"{label}\" are left out, since it was replaced"));
                 continue;
             }
-            let is_base = bundle.base_model.classes.iter().any(|class| label::same(&class.label, label));
             let session = learned.map_or(u32::MAX, |index| state.classes[index].session);
-            let role = if is_base && !replaces { ClassRole::Base } else { ClassRole::Learned { session } };
+            let role =
+                if brings(bundle, label) && !replaces { ClassRole::Base } else { ClassRole::Learned { session } };
             let files = plan.usable(label, &own, &mut one_more)?;
             plan.classes.push(PlannedClass { label: label.clone(), learned, role, shots: own.len(), files });
         }
         Ok(plan)
     }
 
-    /// No picture was ever kept, as on a device whose classes came in packs: there is nothing to learn again.
-    fn without_any_pictures(old: &SavedState, pictures: &KeptPictures) -> Self {
-        let class = |(index, class): (usize, &Class)| PlannedClass {
-            label: class.label.clone(),
-            learned: Some(index),
-            role: ClassRole::Learned { session: class.session },
-            shots: 0,
-            files: Vec::new(),
+    /// No picture was ever kept, as on a device whose classes came in packs: there is nothing to learn again. Which
+    /// classes took the place of base classes is not known.
+    fn without_any_pictures(old: &SavedState, pictures: &KeptPictures, bundle: &Bundle) -> Self {
+        let class = |(index, class): (usize, &Class)| {
+            let role = if brings(bundle, &class.label) {
+                ClassRole::Base
+            } else {
+                ClassRole::Learned { session: class.session }
+            };
+            PlannedClass { label: class.label.clone(), learned: Some(index), role, shots: 0, files: Vec::new() }
         };
         let classes = old.state.classes.iter().enumerate().map(class).collect();
-        let warnings = vec!["no pictures were kept, so all that was learned is given up".into()];
+        let warnings = vec!["no pictures were kept, so all shots that were learned from are given up".into()];
         Self { from: unknown_bundle(), classes, warnings, pictures: pictures.clone() }
     }
 
@@ -192,6 +194,11 @@ impl UpgradePlan {
     pub fn pictures(&self) -> usize {
         self.classes.iter().map(|class| class.files.len()).sum()
     }
+}
+
+/// Whether a bundle has a base class of that label.
+fn brings(bundle: &Bundle, label: &str) -> bool {
+    bundle.base_model.classes.iter().any(|class| label::same(&class.label, label))
 }
 
 /// The bundle of a state of which no picture was kept.

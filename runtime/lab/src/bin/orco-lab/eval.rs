@@ -148,13 +148,16 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
 
 /// Refuses files to be written that hold something else than results, before anything is measured.
 fn check_outputs(arguments: &EvalArguments) -> Result<()> {
-    if let Some(path) = arguments.json.as_deref().filter(|path| *path != Path::new(STANDARD_OUTPUT)) {
+    let json = arguments.json.as_deref().filter(|path| *path != Path::new(STANDARD_OUTPUT));
+    if let Some(path) = json {
         check_output(path, are_results, &arguments.bundle)?;
     }
     if arguments.csv.as_deref() == Some(Path::new(STANDARD_OUTPUT)) {
         bail!("--csv writes a file, not standard output, which --json alone takes; name a file");
     }
-    if arguments.csv.iter().any(|csv| arguments.json.iter().any(|json| are_one_file(csv, json))) {
+    if let (Some(csv), Some(json)) = (&arguments.csv, json)
+        && are_one_file(csv, json)
+    {
         bail!("--csv and --json name the same file; name one for each");
     }
     match &arguments.csv {

@@ -32,9 +32,10 @@ pub fn check_replaced(path: &Path, is_ours: fn(&[u8]) -> bool, what: &str) -> Re
     folder_of(path).with_context(cannot)
 }
 
-/// Whether two paths name one file, which need not be there yet.
+/// Whether two paths lead to one file, which need not be there yet.
 pub fn are_one_file(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| Some((folder_of(path).ok()?, path.file_name()?.to_owned()));
+    let new = |path: &Path| Some(folder_of(path).ok()?.join(path.file_name()?));
+    let place = |path: &Path| fs::canonicalize(path).ok().or_else(|| new(path));
     one == other || place(one).is_some_and(|of_one| Some(of_one) == place(other))
 }
 
