@@ -136,7 +136,8 @@ pub struct Background {
     pub(super) light: f32,
     /// How far a shake by one pixel may change each pixel; follows from the colours.
     pub(super) slopes: Vec<f32>,
-    /// The place as it was shown, once this has followed the light: a shadow that became part of the place may go.
+    /// The place as it was shown, or read from its file, once this has followed the light: a shadow that became part of
+    /// the place may go.
     pub(super) shown: Option<Arc<Self>>,
 }
 
@@ -167,7 +168,8 @@ impl Background {
     fn of(frame: [u32; 2], width: usize, colours: Vec<[f32; 3]>, aligned: &[Vec<[f32; 3]>]) -> Self {
         let noise = common_noise(&colours, aligned);
         let variances = vec![noise * noise; colours.len()];
-        let light = mean_light(&colours);
+        // Views in other exposures take what is clipped beyond.
+        let light = mean_light(&colours).min(255.0);
         Self { frame, width, colours, variances, noise, light, slopes: Vec::new(), shown: None }.with_slopes()
     }
 
@@ -208,8 +210,8 @@ impl Background {
         Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference })
     }
 
-    /// Where a frame differs from the place as it is by now and as it was shown. The second is asked only where the first
-    /// sees a thing.
+    /// Where a frame differs from the place as it is by now and as it was shown. The second is asked only if the first
+    /// sees a thing: an empty frame is compared once.
     pub(super) fn difference(&self, small: &SmallFrame) -> Difference {
         let mut difference = Difference::of(self, small);
         if let Some(shown) = &self.shown

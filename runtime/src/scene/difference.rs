@@ -61,6 +61,8 @@ pub(super) struct Difference {
     pub changes: Vec<Change>,
     /// Whether the background can be told there by its structure: it is no place of one colour.
     pub edges: Vec<bool>,
+    /// Whether each pixel has the colour of the place and differs in brightness as those around it do, however much.
+    even: Vec<bool>,
     /// How much brighter the frame is, channel by channel.
     pub gains: [f32; 3],
     /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
@@ -76,26 +78,30 @@ impl Difference {
             small.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect();
         let allowed = allowed(background, &aligned);
         let offs = offs(background, &aligned, &small.pixels, &gains);
-        let lit = lit(background, &aligned, &allowed);
+        let ratios = ratios(background, &aligned);
+        let even = even(background, &aligned, &allowed, &ratios);
         let by_noise: Vec<f32> = offs.iter().zip(&allowed).map(|(off, allowed)| off / allowed).collect();
         let deviations = box_mean(&by_noise, background.width, 1);
-        let change = |(square, lit): (&f32, bool)| match square {
+        let is_lit = |place: usize| even[place] && (LIT[0]..LIT[1]).contains(&ratios[place]);
+        let change = |(place, square): (usize, &f32)| match square {
             square if *square <= WEAK * WEAK => Change::None,
-            _ if lit => Change::Light,
+            _ if is_lit(place) => Change::Light,
             square if *square <= STRONG * STRONG => Change::Weak,
             _ => Change::Strong,
         };
-        let changes = deviations.iter().zip(lit).map(change).collect();
+        let changes = deviations.iter().enumerate().map(change).collect();
         let edges = background.slopes.iter().map(|slope| *slope > EDGE + background.noise).collect();
-        let mut difference = Self { changes, edges, gains, lost: 0.0 };
+        let mut difference = Self { changes, edges, even, gains, lost: 0.0 };
         difference.lost = difference.lost_where(|_| true);
         difference
     }
 
-    /// Takes what another comparison of the same frame finds to be the place for the place in another light.
+    /// Takes what another comparison of the same frame finds to be the place for the place in another light. The
+    /// outline of a thing is none: where a shadow became part of the place, a thing may have the colours that were
+    /// there before.
     pub fn allow(&mut self, other: &Self) {
-        for (change, other) in self.changes.iter_mut().zip(&other.changes) {
-            if change.may_be_thing() && !other.may_be_thing() {
+        for ((change, even), other) in self.changes.iter_mut().zip(&self.even).zip(&other.changes) {
+            if change.may_be_thing() && *even && !other.may_be_thing() {
                 *change = Change::Light;
             }
         }
@@ -169,14 +175,19 @@ fn frame_noise(background: &Background, aligned: &[[f32; 3]]) -> f32 {
     (*off / CERTAIN_DEVIATIONS).clamp(background.noise, (3.0 * background.noise).min(NOISE[1]))
 }
 
-/// Whether each pixel shows the place in another light: a shadow, a reflection.
-fn lit(background: &Background, aligned: &[[f32; 3]], allowed: &[f32]) -> Vec<bool> {
+/// How bright each pixel is, as a ratio to the background's brightness.
+fn ratios(background: &Background, aligned: &[[f32; 3]]) -> Vec<f32> {
+    let pairs = aligned.iter().zip(&background.colours);
+    pairs.map(|(pixel, colour)| (dot(pixel, colour) + DARK) / (dot(colour, colour) + DARK)).collect()
+}
+
+/// Whether each pixel has the background's colour, and a ratio to its brightness that rises and falls evenly, as in a
+/// shadow or a reflection.
+fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: &[f32]) -> Vec<bool> {
     let width = background.width;
-    let dot = |one: &[f32; 3], other: &[f32; 3]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f32>();
-    let pairs = || aligned.iter().zip(&background.colours);
-    let ratios: Vec<f32> =
-        pairs().map(|(pixel, colour)| (dot(pixel, colour) + DARK) / (dot(colour, colour) + DARK)).collect();
-    let tints: Vec<f32> = pairs()
+    let tints: Vec<f32> = aligned
+        .iter()
+        .zip(&background.colours)
         .zip(ratios.iter().zip(allowed))
         .map(|((pixel, colour), (ratio, allowed))| {
             let off = [0, 1, 2].map(|channel| pixel[channel] - ratio * colour[channel]);
@@ -187,12 +198,15 @@ fn lit(background: &Background, aligned: &[[f32; 3]], allowed: &[f32]) -> Vec<bo
     let off_mean = box_mean(&logs, width, 2).into_iter().zip(&logs).map(|(mean, log)| (log - mean) * (log - mean));
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);
-    let is_lit = |place: usize| {
-        let ratio = ratios[place];
+    let is_even = |place: usize| {
         let light = (background.colours[place].iter().sum::<f32>() / 3.0).max(12.0);
         // Noise alone makes dark places rough.
         let most = ROUGH + libm::sqrtf(allowed[place] / 3.0) / light;
-        (LIT[0]..LIT[1]).contains(&ratio) && tints[place] < TINT * TINT && roughness[place] < most * most
+        tints[place] < TINT * TINT && roughness[place] < most * most
     };
-    (0..aligned.len()).map(is_lit).collect()
+    (0..aligned.len()).map(is_even).collect()
+}
+
+fn dot(one: &[f32; 3], other: &[f32; 3]) -> f32 {
+    one.iter().zip(other).map(|(one, other)| one * other).sum()
 }

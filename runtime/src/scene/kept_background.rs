@@ -58,14 +58,14 @@ pub struct BackgroundVersion {
     modified: SystemTime,
 }
 
-/// What the file holds: numbers of a fixed size, little endian, in the order of the pixels.
+/// What the file holds, as postcard.
 #[derive(Serialize, Deserialize)]
 struct StoredBackground {
     frame: [u32; 2],
     noise: f32,
     /// Mean brightness when the place was shown: after any number of restarts it bounds how far the light is followed.
     light: f32,
-    /// Red, green, blue and deviation of each pixel, in 1/256 steps.
+    /// Red, green, blue and deviation of each pixel, row by row, in 1/256 steps.
     pixels: Vec<[u16; 4]>,
 }
 

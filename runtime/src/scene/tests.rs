@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ::image::{Rgb, RgbImage};
 use orco_core::random::Random;
+use orco_state::codec::{self, DecodeError, FileKind};
 
 use super::*;
 use crate::image::DecodedPicture;
@@ -318,6 +319,25 @@ fn neither_a_shadow_that_stays_nor_one_that_goes_hides_a_thing_or_looks_like_one
     }
 }
 
+/// White paper on the part of a white wall that lies in the shadow.
+#[test]
+fn a_thing_of_the_colours_that_were_there_before_a_shadow_is_found_in_it() {
+    let (place, middle) = (Painting::place(WIDE), [110.0, 200.0]);
+    let shadow = place.clone().with_shadow(middle, 110.0, 0.45);
+    let mut watch = SceneWatch::new(background(WIDE));
+    for second in (0..600).step_by(6) {
+        let seen = watch.see(&shadow.taken(1000 + second), &[], Duration::from_secs(second)).unwrap();
+        assert!(matches!(seen, FrameContent::Empty), "the shadow after {second} s");
+    }
+    let paper = shadow.map(|x, y, pixel| {
+        let is_inside = (x - middle[0]).abs() < 30.0 && (y - middle[1]).abs() < 30.0;
+        if is_inside { place.pixels[y as usize * WIDE[0] as usize + x as usize] } else { pixel }
+    });
+    let seen = watch.see(&paper.taken(2000), &[], Duration::from_secs(601)).unwrap();
+    let FrameContent::Things(found) = seen else { panic!("the paper is missed") };
+    assert!(matches!(found[0].things(), [thing] if thing.bounds.contains([110, 200])), "{:?}", found[0].things());
+}
+
 #[test]
 fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on() {
     let mut watch = SceneWatch::new(background(WIDE));
@@ -510,11 +530,19 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
     }
     assert!(kept.forget().unwrap() && kept.read().unwrap().is_none());
     // Nothing that is no picture's, however well it is sealed.
-    let sealed = orco_state::codec::encode(
-        orco_state::codec::FileKind::Background,
-        &([9u32, 9], 2.0f32, 90.0f32, [[0u16; 4]; 3]),
-    );
-    assert!(Background::decode(&sealed).is_err());
+    let decoded = |light: f32, pixels: usize| {
+        let content = ([9u32, 9], 2.0f32, light, vec![[0u16; 4]; pixels]);
+        Background::decode(&codec::encode(FileKind::Background, &content))
+    };
+    assert!(decoded(90.0, 81).is_ok());
+    for (light, pixels) in [(90.0, 3), (-1.0, 81), (256.0, 81), (f32::NAN, 81)] {
+        assert_eq!(decoded(light, pixels), Err(DecodeError::Body), "{light}, {pixels}");
+    }
+    // As it was before it had the light.
+    let older = codec::encode(FileKind::Background, &([9u32, 9], 2.0f32, vec![[30_000u16; 4]; 81]));
+    std::fs::write(kept.path(), codec::seal(FileKind::Background, 1, &[&older[codec::HEADER..]])).unwrap();
+    let error = kept.read().unwrap_err().to_string();
+    assert!(error.contains("format version 1") && error.contains("show it again"), "{error}");
 }
 
 #[test]

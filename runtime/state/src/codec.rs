@@ -59,11 +59,13 @@ impl FileKind {
     /// the others as they are.
     pub const fn version(self) -> u16 {
         match self {
-            Self::Learner | Self::Benchmark | Self::Slot | Self::Pack | Self::Background => 1,
+            Self::Learner | Self::Benchmark | Self::Slot | Self::Pack => 1,
             // The second has the ratio of accuracies; files without it are still written as the first.
             Self::Statistics => 2,
             // The second has a signature and the releases that were used.
             Self::Backup => 2,
+            // The second has the light that the place was shown in.
+            Self::Background => 2,
         }
     }
 }
