@@ -220,10 +220,10 @@ fn what_became_of_a_class_on_the_device_that_pushed_it_was_meant() {
     giver.add_shot("mug");
     held();
     assert_eq!(giver.shots("mug"), 6);
-    giver.learner().rename("mug", "cup").unwrap().durable().unwrap();
+    giver.learner().rename("mug", "tankard").unwrap().durable().unwrap();
     held();
-    assert_eq!(giver.labels(), ["cup"], "one look has one label");
-    giver.learner().forget("cup", &mut ()).unwrap().durable().unwrap();
+    assert_eq!(giver.labels(), ["tankard"], "one look has one label");
+    giver.learner().forget("tankard", &mut ()).unwrap().durable().unwrap();
     held();
     assert!(giver.labels().is_empty());
     assert_eq!(taker.labels(), ["mug"], "the others keep it");
