@@ -151,9 +151,21 @@ impl SeedSummary {
             learned: estimate(|of| of.learned),
             overall: estimate(|of| of.overall),
         };
+        let means = over_seeds.clone();
+        // Each field by name: a new one has a deviation of its own.
         let over_draws = Summary {
+            name: means.name,
             draws,
-            estimate_errors: over_seeds
+            ahm: means.ahm,
+            last_hm: means.last_hm,
+            aacc: means.aacc,
+            area: means.area,
+            base_decay: means.base_decay,
+            performance_decay: means.performance_decay,
+            sessions: means.sessions,
+            operations: means.operations,
+            seconds: means.seconds,
+            estimate_errors: means
                 .estimate_errors
                 .map(|errors| AccuracyEstimateErrors { deviation: of_draws, ..errors }),
             ahm_deviation: all(&|summary| summary.ahm_deviation),
@@ -163,7 +175,6 @@ impl SeedSummary {
             base_decay_deviation: all(&|summary| summary.base_decay_deviation),
             performance_decay_deviation: all(&|summary| summary.performance_decay_deviation),
             deviations: (0..over_seeds.sessions.len()).map(row).collect(),
-            ..over_seeds.clone()
         };
         Self { seeds: each.len(), draws, over_seeds, over_draws }
     }

@@ -2,7 +2,8 @@
 //!
 //! What happens to a shot: [`api::shots`](crate::api::shots) receives the picture and has its features computed, this
 //! module keeps them, and [`changes`](crate::changes) gives all shots of a label to
-//! [`Learner::learn`](orco_runtime::learner::Learner::learn) and removes them from here.
+//! [`Learner::learn_many`](orco_runtime::learner::Learner::learn_many), which makes exemplars of them and saves the
+//! state, and removes them from here. Shots of a known class go to [`Learner::add`](orco_runtime::learner::Learner::add).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
