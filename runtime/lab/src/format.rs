@@ -59,12 +59,16 @@ pub fn session_table(summary: &Summary) -> String {
     format!("{}: {}\n{}", summary.name, totals.join(", "), summary.table())
 }
 
-/// A path as one word of a POSIX shell.
-pub fn shell_word(text: &str) -> String {
-    let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };
+/// A path as one word of a POSIX shell, which no program takes for an option.
+pub fn shell_word(path: &str) -> String {
+    if path.starts_with('-') { shell_quoted(&format!("./{path}")) } else { shell_quoted(path) }
+}
+
+/// Any text as one word of a POSIX shell.
+pub fn shell_quoted(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./+:,@%".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) {
-        return text;
+        return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
 }

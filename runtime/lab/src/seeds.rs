@@ -152,7 +152,7 @@ impl SeedSummary {
             overall: estimate(|of| of.overall),
         };
         let means = over_seeds.clone();
-        // Each field by name: a new one has a deviation of its own.
+        // No `..`: whoever adds a metric has to give its deviation here.
         let over_draws = Summary {
             name: means.name,
             draws,

@@ -49,8 +49,9 @@ struct SharedScene {
 struct WatchedPlace {
     watch: Option<SceneWatch>,
     saved: Duration,
-    /// The file that has it, and when that was looked at.
+    /// The file that it was read from or kept in.
     version: Option<BackgroundVersion>,
+    /// When it was last looked whether another program has changed that, since the start.
     looked: Duration,
 }
 

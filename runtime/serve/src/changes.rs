@@ -66,7 +66,7 @@ pub struct LabelledShots {
     /// Their identifiers; they are removed from the pending shots once they are learned.
     pub ids: Vec<Id>,
     /// What becomes of a base class of that label.
-    pub base: BaseClassChoice,
+    pub choice: BaseClassChoice,
 }
 
 /// A change that is requested.
@@ -361,12 +361,12 @@ fn learn(
     learner: &mut Learner,
     label: &str,
     shots: Shots<'_>,
-    base: BaseClassChoice,
+    choice: BaseClassChoice,
     observer: &mut dyn Observer,
 ) -> Result<ChangeOutcome, ChangeError> {
-    let base_classes = learner.base_model().classes.len();
+    let base = learner.base_model().classes.len();
     match learner.state().find_class(learner.base_model(), label) {
-        Some(class) if class < base_classes && base == BaseClassChoice::Replace => {
+        Some(class) if class < base && choice == BaseClassChoice::Replace => {
             learner.replace_base(&[(label, shots)], observer)
         }
         Some(_) => learner.add(label, shots, observer),
@@ -516,7 +516,7 @@ impl ChangeWorker {
         given: &LabelledShots,
         observer: &mut dyn Observer,
     ) -> Result<ReportedChange, ChangeError> {
-        let LabelledShots { label, shots, pictures, ids, base } = given;
+        let LabelledShots { label, shots, pictures, ids, choice } = given;
         if learner.state().find_class(learner.base_model(), label).is_none() {
             self.answers.imprint(label, shots.clone());
         }
@@ -524,7 +524,7 @@ impl ChangeWorker {
             Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
             None => Shots::Features(shots.view()),
         };
-        let made = learn(learner, label, view, *base, observer)?;
+        let made = learn(learner, label, view, *choice, observer)?;
         self.keep_thumbnails(learner, label, ids);
         self.records.pending_shots.remove(label, |id| ids.contains(&id));
         let mut change = reported(made, |report| report::of(&report));

@@ -268,7 +268,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
-    pub fn learn(&self, label: &str, base: BaseClassChoice) -> Result<Job, Refusal> {
+    pub fn learn(&self, label: &str, choice: BaseClassChoice) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
         let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
             let sentence = format!("there are no shots of \"{label}\": take some first");
@@ -276,7 +276,7 @@ impl Service {
         };
         let knowledge = self.answers.knowledge();
         let is_new =
-            knowledge.class(label).map_or(true, |class| class < knowledge.base && base == BaseClassChoice::Replace);
+            knowledge.class(label).map_or(true, |class| class < knowledge.base && choice == BaseClassChoice::Replace);
         if is_new {
             knowledge.check_free_target()?;
         }
@@ -287,7 +287,7 @@ impl Service {
             shots: features,
             pictures,
             ids,
-            base,
+            choice,
         }))
     }
 }

@@ -132,8 +132,8 @@ impl BackboneConfig {
         Self { onnx: Some(model.into()), output, pool, mean, deviation, ..Self::default() }
     }
 
-    /// Whether it is whole only once the command line names a model: it names no network, or says of a model what it is
-    /// fed with or gives.
+    /// Whether it lacks a model that `--backbone` must name: it names no network, or has settings of a model that the user
+    /// brings (mean, deviation, output, pool) without one.
     pub(super) fn needs_model(&self) -> bool {
         let names_network = !self.architecture.has_width() || self.width != 0;
         let of_pixels = self.mean.is_some() || self.deviation.is_some();

@@ -80,7 +80,7 @@ fn forget_others(options: &Options, output: &Output, rounds: RoundsLock, store: 
         Ok(None) => return,
         Ok(Some(saved)) => {
             let labels: BTreeSet<String> = saved.state.classes.into_iter().map(|class| class.label).collect();
-            match fleet.keep_labels(&labels) {
+            match fleet.retain_labels(&labels) {
                 Err(error) => with_causes(&error),
                 Ok(()) => return,
             }

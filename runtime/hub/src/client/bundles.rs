@@ -292,11 +292,11 @@ impl Round<'_, '_> {
     }
 
     /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then
-    /// nothing is lost where no pictures were kept. Further shots of classes of the present bundle would be, and
-    /// classes that took the place of such.
+    /// nothing is lost where no pictures were kept. It does not bring further shots of the present bundle's classes, nor
+    /// learned classes that replaced one of them.
     fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
         let Some(learner) = &mut self.learner else { return Ok(false) };
-        // Fetching may take long, and whoever teaches just now has the lock: what that brings counts, too.
+        // Somebody may be teaching right now: wait for them, so that their class counts, too.
         match self.device.store().lock(self.device.settings.learner.wait) {
             Ok(locked) => drop(locked),
             Err(error @ StoreError::Busy { .. }) => return Err(error.into()),
@@ -316,13 +316,13 @@ impl Round<'_, '_> {
     /// Forgets what was pushed on this bundle before of classes that the state, which was made anew, does not have:
     /// they were given up when the device left it, and its channel may bring them back.
     fn forget_given_up(&mut self, learner: &Learner) -> Result<(), SyncError> {
-        let (classes, before) = (&learner.state().classes, self.progress.pushed.len());
+        let classes = &learner.state().classes;
         let bundle_digest = ObjectDigest::new(learner.bundle().digest);
-        self.progress.forget_pushed(|pushed| {
+        let is_changed = self.progress.forget_pushed(|pushed| {
             pushed.bundle_digest.is_none_or(|of| of == bundle_digest)
                 && !classes.iter().any(|class| label::same(&class.label, &pushed.label))
         });
-        if self.progress.pushed.len() < before { self.keep_progress() } else { Ok(()) }
+        if is_changed { self.keep_progress() } else { Ok(()) }
     }
 
     /// Undoes the upgrade: the state is again, to the bit, what it was with the bundle in that folder.

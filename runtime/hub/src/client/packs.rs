@@ -106,17 +106,15 @@ impl Round<'_, '_> {
         {
             return PackAction::Hold;
         }
-        let classes = &learner.state().classes;
         // The channel gives the device's own class to others: if it got further shots or another label here, or was
         // forgotten, that was meant as well.
         if let [pack] = target.origins.as_slice()
             && self.progress.has_pushed(pack)
-            && !classes
-                .iter()
-                .any(|class| label::same(&class.label, &target.label) && self.is_from_channel(learner, &class.label))
+            && !self.is_from_channel(learner, &target.label)
         {
             return PackAction::Hold;
         }
+        let classes = &learner.state().classes;
         match classes.iter().find(|class| self.is_origin(learner, &class.label, &target.origins)) {
             // The channel gives the device's own class to others.
             Some(_) if target.origins.len() == 1 => return PackAction::Hold,

@@ -113,14 +113,16 @@ impl SyncProgress {
     }
 
     /// Forgets what was pushed of classes that the device does not have any more, though nobody meant them to go: their
-    /// channel may bring them back.
-    pub fn forget_pushed(&mut self, is_gone: impl Fn(&PushedClass) -> bool) {
+    /// channel may bring them back. Returns whether anything changed.
+    pub fn forget_pushed(&mut self, is_gone: impl Fn(&PushedClass) -> bool) -> bool {
+        let before = self.pushed.len();
         self.pushed.retain(|pushed| pushed.label.is_empty() || !is_gone(pushed));
+        self.pushed.len() < before
     }
 
     /// Forgets what was learned and pushed of classes that a state which was put into the place of the device's does
     /// not have; returns whether anything changed.
-    pub fn keep_labels(&mut self, labels: &BTreeSet<String>) -> bool {
+    pub fn retain_labels(&mut self, labels: &BTreeSet<String>) -> bool {
         let before = self.clone();
         let is_gone = |label: &str| !labels.iter().any(|kept| label::same(kept, label));
         self.learned.retain(|learned| learned.label.is_empty() || !is_gone(&learned.label));

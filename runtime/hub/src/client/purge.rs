@@ -20,8 +20,8 @@ pub struct LockedDeviceFolder {
 }
 
 impl DeviceFolder {
-    /// Keeps rounds out while a class is purged or a backup restored: one that is under way would write down what was
-    /// before. Waits up to `wait` for that one. `None` if the device takes part in no fleet.
+    /// Keeps rounds out while a class is purged or a backup restored: a round under way would write the old labels back.
+    /// Waits up to `wait` for it to end. `None` if the device takes part in no fleet.
     ///
     /// # Errors
     /// [`SyncError::Busy`] if a round is under way all the time, [`SyncError::File`] if the folder cannot be locked.
@@ -62,9 +62,9 @@ impl LockedDeviceFolder {
     ///
     /// # Errors
     /// [`SyncError`] if what the device keeps cannot be read or written.
-    pub fn keep_labels(&self, labels: &BTreeSet<String>) -> Result<(), SyncError> {
+    pub fn retain_labels(&self, labels: &BTreeSet<String>) -> Result<(), SyncError> {
         let mut progress = self.folder.progress()?;
-        if progress.keep_labels(labels) { self.folder.keep_progress(&progress, &mut ()) } else { Ok(()) }
+        if progress.retain_labels(labels) { self.folder.keep_progress(&progress, &mut ()) } else { Ok(()) }
     }
 }
 

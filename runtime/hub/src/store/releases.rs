@@ -346,7 +346,7 @@ impl HubStore {
             {
                 let made_of = sources(connection, release.id)?;
                 // Where newer ones hold the same classes, merged or kept apart, two of one look would be guessed at.
-                if made_of.is_empty() || !made_of.is_subset(&covered) {
+                if !is_superseded(&made_of, &covered) {
                     packs.push(pack_target(connection, release)?);
                 }
                 covered.extend(made_of);
@@ -423,8 +423,12 @@ fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &Rele
     for newer in present.iter().take_while(|newer| newer.id != release.id).filter(is_on_bundle) {
         covered.extend(sources(connection, newer.id)?);
     }
-    let made_of = sources(connection, release.id)?;
-    Ok(!made_of.is_empty() && made_of.is_subset(&covered))
+    Ok(is_superseded(&sources(connection, release.id)?, &covered))
+}
+
+/// Whether newer releases hold all classes that a release was made of.
+fn is_superseded(made_of: &BTreeSet<(DeviceId, String)>, newer: &BTreeSet<(DeviceId, String)>) -> bool {
+    !made_of.is_empty() && made_of.is_subset(newer)
 }
 
 /// Gives a release to as many devices as a repeated one names, if those are more.

@@ -10,7 +10,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
-use orco_lab::format::{print, say_of_draws, session_table, shell_word};
+use orco_lab::format::{print, say_of_draws, session_table, shell_quoted};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
@@ -168,15 +168,8 @@ fn check_outputs(arguments: &EvalArguments) -> Result<()> {
 
 /// The command line of this process, as it can be pasted.
 fn own_command() -> String {
-    let words = env::args_os().skip(1).map(|argument| argument_word(&argument.to_string_lossy()));
+    let words = env::args_os().skip(1).map(|argument| shell_quoted(&argument.to_string_lossy()));
     format!("cargo run --release -p orco-lab -- {}", words.collect::<Vec<_>>().join(" "))
-}
-
-/// An argument as one word of a shell: one that begins with a dash is an option, not a path.
-fn argument_word(argument: &str) -> String {
-    let value = argument.trim_start_matches('-');
-    let (dashes, _) = argument.split_at(argument.len() - value.len());
-    if value.is_empty() { argument.to_owned() } else { format!("{dashes}{}", shell_word(value)) }
 }
 
 fn open(arguments: &EvalArguments) -> Result<Bundle> {

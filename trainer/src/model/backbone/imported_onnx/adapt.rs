@@ -62,9 +62,9 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let mut graph = parts.graph.take().unwrap_or_default();
     let mut is_changed = graph.sort_nodes().map_err(unreadable)?;
     if let Some(name) = wanted.output {
-        let outputs = graph.outputs().map_err(unreadable)?;
         if !graph.end_at(name).map_err(unreadable)? {
-            return Err(no_such_value(name, &outputs, &graph.last_values().map_err(unreadable)?));
+            let (outputs, last) = (graph.outputs().map_err(unreadable)?, graph.last_values().map_err(unreadable)?);
+            return Err(no_such_value(name, &outputs, &last));
         }
         is_changed = true;
     }
@@ -115,7 +115,7 @@ impl GraphParts {
     /// they are in the file elsewhere. Whether there was one.
     fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
-        // These are refused later.
+        // Control flow reads values that its node does not list; the audit refuses it later.
         if nodes.iter().any(has_graphs) {
             return Ok(false);
         }
