@@ -10,6 +10,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tempfile::{NamedTempFile, TempPath};
 
@@ -279,6 +280,25 @@ fn replace_by<T, E: From<io::Error>>(
     new.persist(path).map_err(|failed| failed.error)?;
     sync_folder_of(path)?;
     Ok(result)
+}
+
+/// A file as it is told from one that took its place, without reading either; all zeros where the system does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileStamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+    number: u64,
+}
+
+impl FileStamp {
+    /// That of a file of which the system says this.
+    pub(crate) fn of(facts: &Metadata) -> Self {
+        #[cfg(unix)]
+        let number = std::os::unix::fs::MetadataExt::ino(facts);
+        #[cfg(not(unix))]
+        let number = 0;
+        Self { bytes: facts.len(), modified: facts.modified().ok(), number }
+    }
 }
 
 /// The folder that a path is in.

@@ -33,8 +33,8 @@
 //!
 //! - the two crates below this one, which need no operating system: the method as [`method`], what is known and kept as
 //!   [`state`];
-//! - [`clock`], [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older
-//!   one), [`memory`] and [`threads`] (what this process may have), `setters` of settings;
+//! - [`memory`] and [`threads`] (what this process may have), [`clock`], [`files`] (read and replaced without trust),
+//!   [`signature`] and [`release`] (whose bundle it is, and not an older one), `setters` of settings;
 //! - pictures and features: [`image`], [`quality`] (is a picture fit to be a shot?), [`scene`] (things before a camera
 //!   that stands still), [`augment`] (views), [`encoder`] (the backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;

@@ -57,7 +57,7 @@ mod watch;
 pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
 pub(crate) use difference::MOVED;
 pub use foreground::{Foreground, MAX_THINGS, Thing};
-pub use kept_background::{BackgroundFileError, BackgroundVersion, KeptBackground};
+pub use kept_background::{BackgroundFileError, KeptBackground};
 pub use kept_regions::{KeptRegions, RegionFileError};
 pub use region::{NamedRegion, PixelRect, Region, RegionError};
 pub use small_frame::SIDE;

@@ -88,7 +88,7 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// The process that something was made in. Its threads are there alone: a process that was forked since has none of
 /// them, and would wait for their work without end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Process(u32);
+pub(crate) struct Process(pub u32);
 
 impl Process {
     /// The one that asks.

@@ -7,11 +7,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use orco_runtime::files::FileStamp;
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, BackgroundVersion, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region,
-    SceneWatch, ViewError, Viewfinder,
+    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SceneWatch, ViewError,
+    Viewfinder,
 };
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
@@ -50,7 +51,7 @@ struct WatchedPlace {
     watch: Option<SceneWatch>,
     saved: Duration,
     /// The file that it was read from or kept in.
-    version: Option<BackgroundVersion>,
+    version: Option<FileStamp>,
     /// When it was last looked whether another program has changed that, since the start.
     looked: Duration,
 }

@@ -50,7 +50,7 @@ fn is_one_file(_: &Path, _: &Path) -> bool {
 }
 
 /// A path without links, as far as it exists: what does not exist yet would be made there.
-fn canonical(path: &Path) -> PathBuf {
+pub fn canonical(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     resolved(&path, MAX_LINKS).unwrap_or(path)
 }

@@ -3,11 +3,11 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{SymlinkPolicy, open, private_options, probe_other_owner, regular};
+use super::{SymlinkPolicy, folder_of, open, private_options, probe_other_owner, regular};
+use crate::threads::Process;
 
 /// Time between two attempts while another process holds the lock.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -27,20 +27,20 @@ pub struct Lock {
 #[derive(Debug)]
 pub(crate) struct HeldFile {
     file: File,
-    process: u32,
+    process: Process,
 }
 
 impl HeldFile {
     /// A file that was locked just now.
     pub fn new(file: File) -> Self {
-        Self { file, process: process::id() }
+        Self { file, process: Process::this() }
     }
 }
 
 impl Drop for HeldFile {
     fn drop(&mut self) {
         // A forked process leaves the lock to whoever took it.
-        if self.process == process::id() {
+        if self.process.is_this() {
             // Closing it is left then.
             let _ = self.file.unlock();
         }
@@ -156,8 +156,7 @@ impl Lock {
 /// Refuses a file of another user.
 fn check_owner(file: &File, path: &Path) -> Result<(), LockError> {
     let facts = file.metadata().map_err(LockError::Open)?;
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match probe_other_owner(&facts, folder).map_err(LockError::Open)? {
+    match probe_other_owner(&facts, folder_of(path)).map_err(LockError::Open)? {
         Some([owner, user]) => Err(LockError::OtherOwner { owner, user }),
         None => Ok(()),
     }
@@ -220,7 +219,7 @@ mod tests {
         let first = take(&path).unwrap();
         // The same opening of the file once more, as a forked process has it.
         let [idle, ending] = [(); 2].map(|()| first.held.file.try_clone().unwrap());
-        drop(HeldFile { file: ending, process: process::id() + 1 });
+        drop(HeldFile { file: ending, process: Process(std::process::id() + 1) });
         assert!(matches!(take(&path), Err(LockError::Held)), "the other process ended it");
         drop(first);
         take(&path).unwrap();

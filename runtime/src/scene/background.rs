@@ -217,7 +217,7 @@ impl Background {
         if let Some(shown) = &self.shown
             && difference.changes.contains(&Change::Strong)
         {
-            difference.allow(&Difference::of(shown, small));
+            difference.accept_as_light(&Difference::of(shown, small));
         }
         difference
     }

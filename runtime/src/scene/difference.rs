@@ -99,7 +99,7 @@ impl Difference {
     /// Takes what another comparison of the same frame finds to be the place for the place in another light. The
     /// outline of a thing is none: where a shadow became part of the place, a thing may have the colours that were
     /// there before.
-    pub fn allow(&mut self, other: &Self) {
+    pub fn accept_as_light(&mut self, other: &Self) {
         for ((change, even), other) in self.changes.iter_mut().zip(&self.even).zip(&other.changes) {
             if change.may_be_thing() && *even && !other.may_be_thing() {
                 *change = Change::Light;

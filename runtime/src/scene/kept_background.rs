@@ -1,16 +1,15 @@
 //! A background in a file of its own beside a device's state.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use orco_state::codec::{self, DecodeError, FileKind};
 use serde::{Deserialize, Serialize};
 
 use super::background::{Background, NOISE};
 use super::small_frame::small_size;
-use crate::files;
+use crate::files::{self, FileStamp};
 
 /// The file's name.
 const NAME: &str = "background";
@@ -50,14 +49,6 @@ pub struct KeptBackground {
     path: PathBuf,
 }
 
-/// Which file holds a background: another one once it was kept again, by whatever program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackgroundVersion {
-    /// None where the system has no numbers for files.
-    inode: Option<u64>,
-    modified: SystemTime,
-}
-
 /// What the file holds, as postcard.
 #[derive(Serialize, Deserialize)]
 struct StoredBackground {
@@ -95,13 +86,13 @@ impl KeptBackground {
         }
     }
 
-    /// Which file holds it now; `None` if none is kept.
+    /// Which file holds it now, another one once it was kept again; `None` if none is kept.
     ///
     /// # Errors
     /// If the system does not tell, or the state's folder is not there: it may come back.
-    pub fn version(&self) -> io::Result<Option<BackgroundVersion>> {
+    pub fn version(&self) -> io::Result<Option<FileStamp>> {
         match fs::symlink_metadata(&self.path) {
-            Ok(facts) => Ok(Some(BackgroundVersion { inode: inode(&facts), modified: facts.modified()? })),
+            Ok(facts) => Ok(Some(FileStamp::of(&facts))),
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.parent().is_some_and(Path::is_dir) => {
                 Ok(None)
             }
@@ -128,16 +119,6 @@ impl KeptBackground {
     fn failed(&self, source: io::Error) -> BackgroundFileError {
         BackgroundFileError::File { path: self.path.clone(), source }
     }
-}
-
-#[cfg(unix)]
-fn inode(facts: &Metadata) -> Option<u64> {
-    Some(std::os::unix::fs::MetadataExt::ino(facts))
-}
-
-#[cfg(not(unix))]
-fn inode(_: &Metadata) -> Option<u64> {
-    None
 }
 
 impl Background {

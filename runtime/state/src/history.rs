@@ -101,7 +101,7 @@ pub struct HistoryLimits {
     pub bytes: usize,
     /// Whether the last change can be undone, and redone, although that takes more bytes. State and history together
     /// do not grow by it: what a class set has left lay in the state before.
-    pub keeps_last_change: bool,
+    keeps_last_change: bool,
 }
 
 impl HistoryLimits {

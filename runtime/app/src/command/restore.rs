@@ -1,7 +1,5 @@
 //! `orco restore`.
 
-#[cfg(feature = "hub")]
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -10,8 +8,6 @@ use clap::Args;
 use orco_hub::client::{DeviceFolder, LockedDeviceFolder};
 use orco_runtime::backup::{self, RestoreOptions};
 use orco_runtime::files;
-#[cfg(feature = "hub")]
-use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
 use serde_json::Value;
 
@@ -45,49 +41,45 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         .replace(arguments.force)
         .other_bundle(arguments.other_bundle)
         .public_key(options.public_key()?);
-    let rounds = keep_rounds_out(options, &store)?;
-    let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
-    let contents = session_report::unwrap_outcome(output, made);
-    forget_others(options, output, rounds, &store);
+    let contents = without_rounds(options, output, &store, || {
+        let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
+        Ok(session_report::unwrap_outcome(output, made))
+    })?;
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))
 }
 
-/// No round with a fleet's hub runs while this is held.
+/// Restores while no round with a fleet's hub runs. Then the files of the device's part in the fleet let go of classes
+/// that the backup does not have: what the channel holds of them is learned again.
 #[cfg(feature = "hub")]
-type RoundsLock = Option<LockedDeviceFolder>;
-#[cfg(not(feature = "hub"))]
-type RoundsLock = Option<()>;
-
-#[cfg(feature = "hub")]
-fn keep_rounds_out(options: &Options, store: &Store) -> Result<RoundsLock> {
-    Ok(DeviceFolder::of_state(store.folder()).lock_out_rounds(options.wait)?)
+fn without_rounds<T>(
+    options: &Options,
+    output: &Output,
+    store: &Store,
+    restore: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let fleet = DeviceFolder::of_state(store.folder()).lock_out_rounds(options.wait)?;
+    let restored = restore()?;
+    if let Some(fleet) = fleet
+        && let Err(error) = forget_others(options, &fleet, store)
+    {
+        output.warn(format_args!(
+            "the next rounds may not bring back the channel's classes that the backup lacks: {error:#}"
+        ));
+    }
+    Ok(restored)
 }
 
 #[cfg(not(feature = "hub"))]
-fn keep_rounds_out(_: &Options, _: &Store) -> Result<RoundsLock> {
-    Ok(None)
+fn without_rounds<T>(_: &Options, _: &Output, _: &Store, restore: impl FnOnce() -> Result<T>) -> Result<T> {
+    restore()
 }
 
-/// Has the files of the device's part in a fleet let go of classes that the backup does not have: what the channel
-/// holds of them is learned again. They go on knowing what the backup has, on whatever bundle: what was taught here
-/// would else count as the channel's.
+/// Keeps what is known of the classes that the backup has, on whatever bundle: what was taught here would else count as
+/// the channel's.
 #[cfg(feature = "hub")]
-fn forget_others(options: &Options, output: &Output, rounds: RoundsLock, store: &Store) {
-    let Some(fleet) = rounds else { return };
-    let why = match store.lock(options.wait).and_then(|locked| locked.load_any()) {
-        Err(error) => with_causes(&error),
-        Ok(None) => return,
-        Ok(Some(saved)) => {
-            let labels: BTreeSet<String> = saved.state.classes.into_iter().map(|class| class.label).collect();
-            match fleet.retain_labels(&labels) {
-                Err(error) => with_causes(&error),
-                Ok(()) => return,
-            }
-        }
-    };
-    output.warn(format_args!("classes of the fleet's channel that the backup does not have stay away: {why}"));
+fn forget_others(options: &Options, fleet: &LockedDeviceFolder, store: &Store) -> Result<()> {
+    let Some(saved) = store.lock(options.wait)?.load_any()? else { return Ok(()) };
+    let labels = saved.state.classes.into_iter().map(|class| class.label).collect();
+    Ok(fleet.retain_labels(&labels)?)
 }
-
-#[cfg(not(feature = "hub"))]
-fn forget_others(_: &Options, _: &Output, _: RoundsLock, _: &Store) {}

@@ -43,13 +43,7 @@ pub fn token(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Find
                     SUBJECT,
                     format!("{} cannot be made: there is no folder {}; make it", path.display(), folder.display()),
                 ),
-                None => match files::why_not_made(&path) {
-                    Some(why) => findings.wrong(
-                        SUBJECT,
-                        format!("{} cannot be made: {why}; name another with --token-file FILE", path.display()),
-                    ),
-                    None => findings.note(SUBJECT, format!("{} is made when the service starts", path.display())),
-                },
+                None => report_to_be_made(SUBJECT, &path, "--token-file FILE", findings),
             }
         }
         Some(path) => match Token::read(&path) {
@@ -146,18 +140,22 @@ pub fn rules(arguments: &ServeOptions, findings: &mut Findings) {
     }
 }
 
+/// Says of what is not there that the service makes it, or why it cannot; `option` names another place.
+fn report_to_be_made(subject: &'static str, path: &Path, option: &str, findings: &mut Findings) {
+    let shown = path.display();
+    match files::why_not_made(path) {
+        Some(why) => findings.wrong(subject, format!("{shown} cannot be made: {why}; name another with {option}")),
+        None => findings.note(subject, format!("{shown} is made when the service starts")),
+    }
+}
+
 /// Whether sightings can be kept where they are to be.
 pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "sightings";
     let Some(folder) = &arguments.sightings else { return };
     let shown = folder.display();
     if !folder.exists() {
-        return match files::why_not_made(folder) {
-            Some(why) => {
-                findings.wrong(SUBJECT, format!("{shown} cannot be made: {why}; name another with --sightings FOLDER"))
-            }
-            None => findings.note(SUBJECT, format!("{shown} is made when the service starts")),
-        };
+        return report_to_be_made(SUBJECT, folder, "--sightings FOLDER", findings);
     }
     match Sightings::check(folder) {
         Ok(()) => match files::try_write(folder) {

@@ -12,13 +12,13 @@ use pyo3::prelude::*;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Threads on their way back to Python.
-struct Returning {
+struct ReturningThreads {
     count: usize,
     /// The thread on which Python ends, once it does: no other one comes back.
     ender: Option<ThreadId>,
 }
 
-static RETURNING: Mutex<Returning> = Mutex::new(Returning { count: 0, ender: None });
+static RETURNING: Mutex<ReturningThreads> = Mutex::new(ReturningThreads { count: 0, ender: None });
 static ARRIVED: Condvar = Condvar::new();
 
 /// Works without Python's lock.

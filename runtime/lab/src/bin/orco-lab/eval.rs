@@ -16,6 +16,7 @@ use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
+use orco_runtime::files::destination::canonical;
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::method::config::MethodConfig;
 use orco_runtime::signature::PublicKey;
@@ -24,7 +25,7 @@ use orco_state::sentence::counted;
 use orco_state::state::BaseModel;
 use serde::Serialize;
 
-use crate::output::{are_one_file, check_output, write};
+use crate::output::{check_output, write};
 
 /// The path that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -156,7 +157,7 @@ fn check_outputs(arguments: &EvalArguments) -> Result<()> {
         bail!("--csv writes a file, not standard output, which --json alone takes; name a file");
     }
     if let (Some(csv), Some(json)) = (&arguments.csv, json)
-        && are_one_file(csv, json)
+        && canonical(csv) == canonical(json)
     {
         bail!("--csv and --json name the same file; name one for each");
     }

@@ -29,20 +29,8 @@ pub fn check_replaced(path: &Path, is_ours: fn(&[u8]) -> bool, what: &str) -> Re
     if !there.is_empty() && !is_ours(&there) {
         bail!("cannot write {}: it holds something else than {what}; name another place", path.display());
     }
-    folder_of(path).with_context(cannot)
-}
-
-/// Whether two paths lead to one file, which need not be there yet.
-pub fn are_one_file(one: &Path, other: &Path) -> bool {
-    let new = |path: &Path| Some(folder_of(path).ok()?.join(path.file_name()?));
-    let place = |path: &Path| fs::canonicalize(path).ok().or_else(|| new(path));
-    one == other || place(one).is_some_and(|of_one| Some(of_one) == place(other))
-}
-
-/// The folder that a file lies in, without links.
-fn folder_of(path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::canonicalize(folder)
+    fs::canonicalize(folder).with_context(cannot)
 }
 
 /// Writes a file whole or not at all. A pipe is written into as it is, and so is what a link leads to.
