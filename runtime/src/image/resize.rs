@@ -1,8 +1,9 @@
 //! Scaling pictures: for the backbone, for cut-outs, and for people to look at.
 
 use ::image::RgbImage;
-use fast_image_resize::images::{CroppedImage, Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 
 use super::from_rows;
 
@@ -34,12 +35,13 @@ fn resize_by(resizer: &mut Resizer, picture: &RgbImage, part: [u32; 4], size: [u
     }
     let mut scaled = RgbImage::new(columns, rows);
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
-    let whole = ImageRef::new(picture.width(), picture.height(), picture.as_raw(), PixelType::U8x3);
+    // Of one type of pixels: a choice among all would compile the code for each, which takes a minute.
+    let whole = TypedImageRef::<U8x3>::from_buffer(picture.width(), picture.height(), picture.as_raw());
     let whole = whole.expect("a picture has as many bytes as its size says");
     // A view of its own: the filter must not reach what lies around the part.
-    let from = CroppedImage::new(&whole, x, y, width, height).expect("the part lies in the picture");
-    let mut to = Image::from_slice_u8(columns, rows, &mut scaled, PixelType::U8x3).expect("it was made with this size");
-    resizer.resize(&from, &mut to, &options).expect("both have the same kind of pixels");
+    let from = TypedCroppedImage::from_ref(&whole, x, y, width, height).expect("the part lies in the picture");
+    let mut to = TypedImage::<U8x3>::from_buffer(columns, rows, &mut scaled).expect("it was made with this size");
+    resizer.resize_typed(&from, &mut to, &options).expect("the part is not larger than itself");
     scaled
 }
 
