@@ -104,7 +104,7 @@ fn variants_of_head(
 
 /// Refuses a recipe that leaves nothing to vary.
 fn check(question: Question, recipe: &Recipe) -> Result<()> {
-    let given = recipe.backbone.is_brought() || recipe.pretrain.epochs == 0;
+    let given = recipe.backbone.is_imported() || recipe.pretrain.epochs == 0;
     if given && matches!(question, Question::Pretraining | Question::Backbone) {
         bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", question.name());
     }
@@ -115,7 +115,7 @@ fn check(question: Question, recipe: &Recipe) -> Result<()> {
         bail!("\"backbone\" compares families at one width; name one of them in [backbone]");
     }
     if question == Question::Frozen {
-        check_trainable(recipe.backbone.is_brought())?;
+        check_trainable(recipe.backbone.is_imported())?;
     }
     Ok(())
 }
@@ -196,8 +196,8 @@ pub fn measure(
 ) -> Result<Vec<Summary>> {
     let experiment = &Experiment { recipe: &variant.settings, ..*experiment };
     let Experiment { recipe, data, run, sessions, draws } = *experiment;
-    let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
-    let inputs = fingerprint(json!([recipe, brought, sessions, question.name(), reading, draws]));
+    let imported = model.onnx.as_ref().map(|onnx| onnx.digest);
+    let inputs = fingerprint(json!([recipe, imported, sessions, question.name(), reading, draws]));
     let file = run.path(&format!("{}.json", AblationResults::file(question, reading)));
     measurements::once(&file, &inputs, || {
         if question == Question::Frozen {

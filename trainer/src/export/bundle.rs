@@ -52,7 +52,7 @@ pub fn write_bundle(
     let source = BundleSource::new(model, recipe, data);
     let facts = float_facts(model, recipe, data, &source.input);
     let mut float = BackboneFile::open(BundleSource::encode(model, &metadata(&facts)), &source)?;
-    let parity = (!model.is_brought()).then(|| checked_parity(model, float.encoder.as_mut(), &source)).transpose()?;
+    let parity = (!model.is_imported()).then(|| checked_parity(model, float.encoder.as_mut(), &source)).transpose()?;
     let mut smaller = smaller_file(model, &source, &facts)?;
     // What ships computes the features that ship.
     let content = BundleContent::compute(model, targets, &source, &mut smaller.as_mut().unwrap_or(&mut float).encoder)?;
@@ -215,7 +215,7 @@ fn parity(model: &Model, encoder: &mut dyn Encoder, source: &BundleSource<'_>) -
 fn classifier_accuracy(model: &Model, recipe: &Recipe, benchmark: &Benchmark) -> Option<f64> {
     // A backbone that phase 2 changed is not the classifier's any more.
     let trained = recipe.pretrain.epochs > 0 && recipe.pretrain.cross_entropy > 0.0 && !recipe.align.train_backbone;
-    if model.is_brought() || !trained {
+    if model.is_imported() || !trained {
         return None;
     }
     let features = Tensor::from_slice(&benchmark.measured.clean()).view([benchmark.measured.len() as i64, -1]);

@@ -86,10 +86,10 @@ impl Card<'_> {
     fn backbone(&self, text: &mut String) -> Result<()> {
         let Self { bundle: Bundle { manifest, base_model, .. }, recipe, .. } = self;
         let facts = &manifest.backbone;
-        let brought = if facts.is_brought() { "brought as an ONNX file, " } else { "" };
+        let imported = if facts.is_imported() { "brought as an ONNX file, " } else { "" };
         writeln!(
             text,
-            "- Backbone: {}, {:.2} M parameters, {brought}{} for one {}x{} image, {} features.",
+            "- Backbone: {}, {:.2} M parameters, {imported}{} for one {}x{} image, {} features.",
             facts.architecture,
             facts.parameters as f64 / 1e6,
             facts.work(),
@@ -451,7 +451,7 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         let file = weights.file_name().map_or_else(|| weights.to_string_lossy(), OsStr::to_string_lossy);
         writeln!(text, "- The backbone started from the weights {file}.")?;
     }
-    if recipe.backbone.is_brought() || recipe.pretrain.epochs == 0 {
+    if recipe.backbone.is_imported() || recipe.pretrain.epochs == 0 {
         writeln!(text, "- Phase 1: none, the backbone was given.")?;
         return Ok(());
     }

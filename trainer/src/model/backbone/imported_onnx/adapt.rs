@@ -1,4 +1,4 @@
-//! Adapts a model that the user brought: it ends at the value that was chosen, half precision is widened and bytes become
+//! Adapts an imported model: it ends at the value that was chosen, half precision is widened and bytes become
 //! floats, operators that one engine lacks are decomposed, padding that engines put on different sides is written out,
 //! inputs that nothing reads are left out, images of any size get a fixed one, those whose colours come last get theirs
 //! first, and tokens or a feature map are pooled into one vector.
