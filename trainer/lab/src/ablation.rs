@@ -218,7 +218,8 @@ pub fn measure(
 /// If a file cannot be written.
 pub fn write(
     folder: &Path,
-    (question, reading): (Question, PaperReading),
+    question: Question,
+    reading: PaperReading,
     measured: &[Summary],
     recipe: &Recipe,
     test_seed: Option<u64>,

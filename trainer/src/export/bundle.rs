@@ -65,7 +65,7 @@ pub fn write_bundle(
     }
     let mut files = content.files(smaller.unwrap_or(float).bytes);
     files.extend(int8_bytes.map(|bytes| (BACKBONE_INT8, bytes)));
-    let bundle = write_files(&files, &source, (model, run), output)?;
+    let bundle = write_files(&files, &source, model, run, output)?;
     let phase_1 = classifier_accuracy(model, recipe, &content.benchmark);
     let exported = ExportReport { folder: output.folder().into(), parity, phase_1, stored, int8 };
     let card = card::write(&bundle, recipe, &exported, run, data)?;
@@ -179,7 +179,8 @@ impl BundleContent {
 fn write_files(
     files: &[(&str, Vec<u8>)],
     source: &BundleSource<'_>,
-    (model, run): (&Model, &Run),
+    model: &Model,
+    run: &Run,
     output: &BundleOutput,
 ) -> Result<Bundle> {
     let mut digests = BTreeMap::new();

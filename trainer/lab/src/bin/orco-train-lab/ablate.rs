@@ -72,7 +72,7 @@ pub fn all(
             measured.push(summary);
         }
         data = job.data;
-        write(&common.run, (question, reading), &measured, &recipe, data.test_seed, draws)?;
+        write(&common.run, question, reading, &measured, &recipe, data.test_seed, draws)?;
     }
     Ok(())
 }
