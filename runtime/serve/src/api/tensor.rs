@@ -1,6 +1,8 @@
 //! The tensors of an inference request, read into memory of bounded size: never more numbers or files than the model
 //! takes, and no tree of JSON values, which takes forty times the bytes that it is written with.
 
+mod elements;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -8,10 +10,11 @@ use axum::body::Bytes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orco_runtime::ndarray::Array2;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, de};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use self::elements::{ElementSink, read_list};
 use crate::error::Refusal;
 
 /// Most pictures of a request.
@@ -252,8 +255,7 @@ fn files(input: &InputTensor<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, R
                 Ok(())
             };
             let mut sink = ElementSink::Text(&mut push);
-            let read = Elements::list(count, 1, &mut sink).deserialize(&mut serde_json::Deserializer::from_str(data));
-            read.map_err(|error| {
+            read_list(data, count, 1, &mut sink).map_err(|error| {
                 Refusal::bad_request(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
             })?;
         }
@@ -294,8 +296,7 @@ fn rows(input: &InputTensor<'_>, binary: Option<Bytes>, features: usize) -> Resu
             let mut push = |number: f64| numbers.push(number as f32);
             // Nested lists are allowed, too.
             let mut sink = ElementSink::Number(&mut push);
-            let read = Elements::list(most, 2, &mut sink).deserialize(&mut serde_json::Deserializer::from_str(data));
-            read.map_err(|error| {
+            read_list(data, most, 2, &mut sink).map_err(|error| {
                 Refusal::bad_request(format!("\"data\" of \"features\" must be a list of numbers: {error}"))
             })?;
             numbers
@@ -362,98 +363,6 @@ fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<InputTensor<'d
         }
     }
     deserializer.deserialize_seq(One)
-}
-
-/// Takes each element of a list.
-enum ElementSink<'a> {
-    Number(&'a mut dyn FnMut(f64)),
-    Text(&'a mut dyn FnMut(&str) -> Result<(), &'static str>),
-}
-
-/// Reads a list of at most so many elements, or one of its elements, which may be a list in turn. Returns how many
-/// elements there were.
-struct Elements<'a, 'b> {
-    most: usize,
-    /// How deep lists may still lie within each other.
-    depth: u32,
-    /// Whether this may be an element alone, and not only a list.
-    is_within: bool,
-    sink: &'a mut ElementSink<'b>,
-}
-
-impl<'a, 'b> Elements<'a, 'b> {
-    /// Of a list.
-    fn list(most: usize, depth: u32, sink: &'a mut ElementSink<'b>) -> Self {
-        Self { most, depth, is_within: false, sink }
-    }
-
-    fn take<E: de::Error>(self, take: impl FnOnce(&mut ElementSink<'_>) -> Result<(), E>) -> Result<usize, E> {
-        if self.most == 0 {
-            return Err(E::custom("it has more elements than its shape"));
-        }
-        take(self.sink).map(|()| 1)
-    }
-
-    fn number<E: de::Error>(self, number: f64) -> Result<usize, E> {
-        self.take(|sink| match sink {
-            ElementSink::Number(push) => {
-                push(number);
-                Ok(())
-            }
-            ElementSink::Text(_) => Err(E::invalid_type(de::Unexpected::Float(number), &"a text")),
-        })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
-    type Value = usize;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
-        if self.is_within { deserializer.deserialize_any(self) } else { deserializer.deserialize_seq(self) }
-    }
-}
-
-impl<'de> Visitor<'de> for Elements<'_, '_> {
-    type Value = usize;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.sink {
-            _ if !self.is_within => "a list",
-            ElementSink::Number(_) => "a number",
-            ElementSink::Text(_) => "a text",
-        })
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<usize, E> {
-        self.number(number)
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<usize, E> {
-        self.number(number as f64)
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<usize, E> {
-        self.number(number as f64)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<usize, E> {
-        self.take(|sink| match sink {
-            ElementSink::Text(push) => push(text).map_err(E::custom),
-            ElementSink::Number(_) => Err(E::invalid_type(de::Unexpected::Other("a text"), &"a number")),
-        })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
-        let Some(depth) = self.depth.checked_sub(1) else { return Err(A::Error::custom("its lists lie too deep")) };
-        let mut count = 0;
-        loop {
-            let element = Elements { most: self.most - count, depth, is_within: true, sink: &mut *self.sink };
-            match list.next_element_seed(element)? {
-                None => return Ok(count),
-                Some(more) => count += more,
-            }
-        }
-    }
 }
 
 #[cfg(test)]
