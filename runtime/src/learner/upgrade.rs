@@ -104,8 +104,8 @@ pub fn upgrade(
     let mut keeping = ShotKeeper::begin(&locked, bundle)?;
     keeping.check_room(plan.pictures())?;
     let fresh = State { balance: old.state.balance, ..bundle.fresh_state() };
-    let (sessions, more) = read(bundle, settings, &plan, &fresh, &mut keeping, observer)?;
-    let (next, report) = relearn(bundle, settings, &fresh, &sessions, &more, observer)?;
+    let shots = read(bundle, settings, &plan, &fresh, &mut keeping, observer)?;
+    let (next, report) = relearn(bundle, settings, &fresh, &shots, observer)?;
     let classes = check::compare(&plan, &old.state, &report);
     let worse = check::clearly_worse(&classes);
     if !worse.is_empty() && !options.force {
@@ -205,8 +205,15 @@ fn switch_bundle(
     Ok(uncertain)
 }
 
-/// Features of all pictures, by session and class, and of those that are further shots of base classes; the pictures
-/// are kept for the new state.
+/// Shots with their features, to be learned again.
+struct ShotsToRelearn {
+    /// Those of learned classes, session by session.
+    sessions: Vec<Vec<NewClass>>,
+    /// Further shots of base classes.
+    further: Vec<NewClass>,
+}
+
+/// Computes features of all pictures, which are kept for the new state.
 fn read(
     bundle: &Bundle,
     settings: &LearnerSettings,
@@ -214,12 +221,12 @@ fn read(
     fresh: &State,
     keeping: &mut ShotKeeper<'_>,
     observer: &mut dyn Observer,
-) -> Result<(Vec<Vec<NewClass>>, Vec<NewClass>), UpgradeError> {
+) -> Result<ShotsToRelearn, UpgradeError> {
     let failed = |error| UpgradeError::Shots(ShotsError::Encode(error));
     let mut encoder = bundle.encoder(settings.engine, Workload::Shots).map_err(failed)?.encoder;
     let views = bundle.base_model.config.views;
     let (mut done, total) = (0, plan.pictures());
-    let (mut sessions, mut more): (Vec<(u32, Vec<NewClass>)>, Vec<NewClass>) = Default::default();
+    let (mut sessions, mut further) = (Vec::<(u32, Vec<NewClass>)>::new(), Vec::new());
     for PlannedClass { label, role, files, .. } in plan.classes.iter().filter(|class| !class.files.is_empty()) {
         let mut shots = Vec::with_capacity(files.len());
         for file in files {
@@ -235,22 +242,21 @@ fn read(
         }
         let class = NewClass { label: label.clone(), shots };
         match role {
-            ClassRole::Base => more.push(class),
+            ClassRole::Base => further.push(class),
             ClassRole::Learned { session } => match sessions.last_mut() {
                 Some((last, classes)) if last == session => classes.push(class),
                 _ => sessions.push((*session, vec![class])),
             },
         }
     }
-    Ok((sessions.into_iter().map(|(_, classes)| classes).collect(), more))
+    Ok(ShotsToRelearn { sessions: sessions.into_iter().map(|(_, classes)| classes).collect(), further })
 }
 
 fn relearn(
     bundle: &Bundle,
     settings: &LearnerSettings,
     fresh: &State,
-    sessions: &[Vec<NewClass>],
-    more: &[NewClass],
+    shots: &ShotsToRelearn,
     observer: &mut dyn Observer,
 ) -> Result<(State, ChangeReport), UpgradeError> {
     let threads = Threads::usable();
@@ -264,5 +270,5 @@ fn relearn(
         workers: &threads,
         on_progress: &mut on_progress,
     };
-    Ok(session.relearn(fresh, sessions, more)?)
+    Ok(session.relearn(fresh, &shots.sessions, &shots.further)?)
 }
