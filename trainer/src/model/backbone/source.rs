@@ -13,7 +13,7 @@ use prost::Message;
 use tch::{Kind, Tensor};
 
 use super::imported_onnx::{
-    Adaptation, Adapted, BYTE_CHANNELS, adapt, are_byte_channels, names, without_constant_nodes,
+    Adaptation, AdaptedModel, BYTE_CHANNELS, adapt, are_byte_channels, names, without_constant_nodes,
 };
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
@@ -117,7 +117,7 @@ impl OnnxBackbone {
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
-        let Adapted { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
+        let AdaptedModel { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
         // What is wrong with the input is clearer before constants are folded than by what folding stumbles over. So is
         // which outputs there are: folding may stumble over one that nobody wants.
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
