@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bundle_record;
 mod error;
 mod files;
 mod folder;
@@ -42,6 +43,8 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bundle_record::MAX_BUNDLE_FILE;
+pub use bundle_record::{BundleRecord, BundleRecordError};
 pub use error::{DamagedCopy, StoreError};
 pub use revision::Revision;
 

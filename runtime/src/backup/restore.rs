@@ -15,9 +15,9 @@ use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, LearnerSettings};
 use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
-use crate::store::kept_pictures::{self, BundleRecord, MAX_BUNDLE_FILE, MAX_PICTURE};
+use crate::store::kept_pictures::{self, MAX_PICTURE};
 use crate::store::picture_guard::PictureGuard;
-use crate::store::{Store, StoreError};
+use crate::store::{BundleRecord, MAX_BUNDLE_FILE, Store, StoreError};
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
 ///

@@ -9,9 +9,10 @@ use std::io;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, Slot};
 
+use super::bundle_record::BundleRecord;
 use super::files::AsideSlot;
 use super::folder::Disk;
-use super::kept_pictures::{self, BundleRecord, KeptPictures, MAX_PICTURES};
+use super::kept_pictures::{self, KeptPictures, MAX_PICTURES};
 use super::save_lock::OTHER_SAVE;
 use super::{LockedStore, NewestState, Store, StoreError};
 
