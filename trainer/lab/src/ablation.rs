@@ -10,7 +10,6 @@ use orco_benchmark::Summary;
 use orco_benchmark::csv::csv;
 use orco_core::config::MethodConfig;
 use orco_lab::ablation::Assignment;
-use orco_lab::format;
 use orco_lab::kept_measurements::fingerprint;
 use orco_lab::phase3_ablations::{self, AblationResults, Phase3Settings, RANDOM_IN_BOTH};
 use orco_lab::published::{self, PaperReading};
@@ -230,20 +229,6 @@ pub fn write(
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
     measurements::write(folder, &AblationResults::file(question, reading), recipe, &results, &csv(measured))
-}
-
-/// Columns of a system's name.
-const WIDTH: usize = 28;
-
-/// The line of a system beside the paper's figure.
-pub fn line(question: Question, summary: &Summary) -> String {
-    let published = published::figures(question, &summary.name);
-    format::line(WIDTH, &summary.name, summary, &published::listed(&published))
-}
-
-/// What stands above such lines.
-pub fn heading() -> String {
-    format::heading(WIDTH, "the paper's, on mini-ImageNet")
 }
 
 #[cfg(test)]

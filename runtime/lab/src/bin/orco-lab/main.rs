@@ -15,10 +15,10 @@ use clap::{Args, Parser, Subcommand};
 use orco_benchmark::Metric;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
-use orco_lab::format::{heading, line, print, say_of_draws, shell_word};
+use orco_lab::format::{print, say_of_draws, shell_word};
 use orco_lab::geometry::SessionGeometry;
 use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, Phase3Settings, QUESTIONS, VariantGeometry};
-use orco_lab::published::{self, PaperReading};
+use orco_lab::published::{self, PaperReading, VARIANT_WIDTH, ablation_heading, ablation_line};
 use orco_lab::question::{AblationVariant, Question};
 use orco_lab::report::figures::{self, paper_figures};
 use orco_lab::report::{self, BundleReport, ReportPlan, collect};
@@ -336,9 +336,6 @@ fn write_results_pages(arguments: &ResultsPagesArguments) -> Result<()> {
     Ok(print(format!("{} pages are written to {}", pages.len(), output.display()))?)
 }
 
-/// Columns of a variant's name.
-const WIDTH: usize = 28;
-
 fn ablate(arguments: &AblateArguments) -> Result<()> {
     let AblateArguments { question, bundle, draws: asked, seed, reading, geometry, output, cache } = arguments;
     let question = Question::named(question).context("no such question")?;
@@ -361,13 +358,13 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let draws = benchmark.distinct_draws(*asked as usize);
     print(format!("{} on {}, draws: {draws}; {settings}", question.name(), benchmark.source))?;
     say_of_draws(draws, *asked as usize)?;
-    print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
+    print(ablation_heading())?;
     let results = Results::new(&bundle.manifest.name, &benchmark.source, draws);
     let mut results = Results { seed: *seed, ..results };
     for variant in ablations.of(question, *reading) {
         let summary = ablations.measure(&variant, draws, &threads, &|| ControlFlow::Continue(()))?;
+        print(ablation_line(question, &summary))?;
         let published = published::figures(question, &variant.name);
-        print(line(WIDTH, &variant.name, &summary, &published::listed(&published)))?;
         results.systems.push(MeasuredSystem::from(summary).beside(published));
     }
     let variants = if *geometry { ablations.of(question, *reading) } else { Vec::new() };
@@ -390,13 +387,13 @@ fn measure_geometry(
     threads: &Threads,
 ) -> Result<Vec<VariantGeometry>> {
     if !variants.is_empty() {
-        print(format!("\n{:<WIDTH$} {}", "", SessionGeometry::HEADING))?;
+        print(format!("\n{:<VARIANT_WIDTH$} {}", "", SessionGeometry::HEADING))?;
     }
     let mut measured = Vec::with_capacity(variants.len());
     for variant in variants {
         let geometry = ablations.geometry(&variant, threads, &|| ControlFlow::Continue(()))?;
         if let Some(found) = &geometry {
-            print(format!("{:<WIDTH$} {}", variant.name, found.line()))?;
+            print(format!("{:<VARIANT_WIDTH$} {}", variant.name, found.line()))?;
         }
         measured.push(VariantGeometry { system: variant.name, geometry });
     }
