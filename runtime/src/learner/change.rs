@@ -334,20 +334,13 @@ impl Learner {
             self.reset_classifier();
         }
         self.settings.accept_release(&self.bundle, &locked)?;
-        self.sweep(&locked);
+        sweep(&locked, &self.saved);
         Ok(locked)
     }
 
     /// Makes ready to keep pictures of shots, where that is wanted.
     fn keeping<'a>(&self, locked: &'a LockedStore) -> Result<Option<ShotKeeper<'a>>, StoreError> {
         self.settings.keep_shots.then(|| ShotKeeper::begin(locked, &self.bundle)).transpose()
-    }
-
-    /// Removes kept pictures that belong to nothing any more.
-    fn sweep(&self, locked: &LockedStore) {
-        if let Err(error) = locked.sweep(&self.saved) {
-            log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
-        }
     }
 
     /// Features of the shots of every class, new ones or the `known` one; how many there are, and what is there already,
@@ -504,7 +497,7 @@ impl Learner {
         let before = self.adopt_saved(saved);
         // A power cut may still bring the state before back, with its pictures.
         if uncertain.is_none() {
-            self.sweep(locked);
+            sweep(locked, &self.saved);
         }
         Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }
@@ -520,6 +513,13 @@ impl Learner {
         self.reset_classifier();
         saved.keep_digests();
         core::mem::replace(&mut self.saved, saved)
+    }
+}
+
+/// Removes kept pictures that belong to nothing of what is saved any more.
+pub(super) fn sweep(locked: &LockedStore, saved: &SavedState) {
+    if let Err(error) = locked.sweep(saved) {
+        log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
     }
 }
 

@@ -9,12 +9,11 @@ mod plan;
 
 use orco_core::align::AlignProgress;
 use orco_state::history::{ChangeKind, HistoryChange, SavedState};
-use orco_state::sentence::with_causes;
 use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
 use orco_state::slots;
 use orco_state::state::State;
 
-use super::change::{ChangeOutcome, uncertainty};
+use super::change::{ChangeOutcome, sweep, uncertainty};
 use super::shot_keeper::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
@@ -196,10 +195,8 @@ fn switch_bundle(
 ) -> Result<Option<crate::store::StoreError>, UpgradeError> {
     let uncertain = uncertainty(locked.switch(Some(old), new, true))?;
     // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
-    if uncertain.is_none()
-        && let Err(error) = locked.sweep(new)
-    {
-        log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
+    if uncertain.is_none() {
+        sweep(locked, new);
     }
     Ok(uncertain)
 }
