@@ -47,6 +47,7 @@ pub(crate) use bundle_record::MAX_BUNDLE_FILE;
 pub use bundle_record::{BundleRecord, BundleRecordError};
 pub use error::{DamagedCopy, StoreError};
 pub use revision::Revision;
+pub use switch::FormerState;
 
 use std::cell::Cell;
 use std::fs;

@@ -17,7 +17,7 @@ use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
 use crate::store::kept_pictures::{self, MAX_PICTURE};
 use crate::store::picture_guard::PictureGuard;
-use crate::store::{BundleRecord, MAX_BUNDLE_FILE, Store, StoreError};
+use crate::store::{BundleRecord, FormerState, MAX_BUNDLE_FILE, Store, StoreError};
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
 ///
@@ -103,7 +103,11 @@ pub fn restore(
     archive.into_inner().finish()?;
     // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
     floor.write()?;
-    let switched = if is_lost { locked.replace_lost(&saved) } else { locked.switch(present.as_ref(), &saved, false) };
+    let switched = if is_lost {
+        locked.replace_lost(&saved)
+    } else {
+        locked.switch(present.as_ref(), &saved, FormerState::Discarded)
+    };
     let uncertain = match switched {
         Ok(()) => None,
         Err(error @ StoreError::Uncertain { .. }) => Some(error),

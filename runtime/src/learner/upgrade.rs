@@ -19,7 +19,7 @@ use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
-use crate::store::{BundleRecord, LockedStore, Store};
+use crate::store::{BundleRecord, FormerState, LockedStore, Store};
 use crate::threads::Threads;
 pub use check::ClassComparison;
 pub use error::UpgradeError;
@@ -193,7 +193,7 @@ fn switch_bundle(
     old: &SavedState,
     new: &SavedState,
 ) -> Result<Option<crate::store::StoreError>, UpgradeError> {
-    let uncertain = uncertainty(locked.switch(Some(old), new, true))?;
+    let uncertain = uncertainty(locked.switch(Some(old), new, FormerState::KeptAside))?;
     // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
     if uncertain.is_none() {
         sweep(locked, new);
