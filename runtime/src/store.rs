@@ -45,6 +45,7 @@ mod tests;
 
 pub(crate) use bundle_record::MAX_BUNDLE_FILE;
 pub use bundle_record::{BundleRecord, BundleRecordError};
+pub(crate) use error::uncertainty;
 pub use error::{DamagedCopy, StoreError};
 pub use revision::Revision;
 pub use switch::FormerState;

@@ -17,7 +17,7 @@ use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
 use crate::store::kept_pictures::{self, MAX_PICTURE};
 use crate::store::picture_guard::PictureGuard;
-use crate::store::{BundleRecord, FormerState, MAX_BUNDLE_FILE, Store, StoreError};
+use crate::store::{BundleRecord, FormerState, MAX_BUNDLE_FILE, Store, StoreError, uncertainty};
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
 ///
@@ -108,11 +108,7 @@ pub fn restore(
     } else {
         locked.switch(present.as_ref(), &saved, FormerState::Discarded)
     };
-    let uncertain = match switched {
-        Ok(()) => None,
-        Err(error @ StoreError::Uncertain { .. }) => Some(error),
-        Err(error) => return Err(error.into()),
-    };
+    let uncertain = uncertainty(switched)?;
     floor.done();
     guard.release();
     // A power cut may still bring the old state back, with its pictures.

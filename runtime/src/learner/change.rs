@@ -20,7 +20,7 @@ use super::shots::Shots;
 use super::{Learner, StoreSnapshot};
 use crate::clock::seconds_if_set;
 use crate::quality::BestClass;
-use crate::store::{LockedStore, StoreError};
+use crate::store::{LockedStore, StoreError, uncertainty};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
 
@@ -534,16 +534,4 @@ fn look_at_shot(
         examiner.examine(shots.name(shot, label), label, &opened, None);
     }
     Ok(())
-}
-
-/// Why a state that was saved is not as safe as it should be, if it is not.
-///
-/// # Errors
-/// If it was not saved.
-pub(super) fn uncertainty(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
-    match saved {
-        Ok(()) => Ok(None),
-        Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),
-        Err(error) => Err(error),
-    }
 }

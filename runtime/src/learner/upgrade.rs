@@ -13,13 +13,13 @@ use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
 use orco_state::slots;
 use orco_state::state::State;
 
-use super::change::{ChangeOutcome, sweep, uncertainty};
+use super::change::{ChangeOutcome, sweep};
 use super::shot_keeper::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
-use crate::store::{BundleRecord, FormerState, LockedStore, Store};
+use crate::store::{BundleRecord, FormerState, LockedStore, Store, uncertainty};
 use crate::threads::Threads;
 pub use check::ClassComparison;
 pub use error::UpgradeError;
