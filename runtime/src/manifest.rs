@@ -65,7 +65,7 @@ pub struct BackboneFacts {
     pub features: usize,
     /// Weights and biases, batch norm folded.
     pub parameters: u64,
-    /// Multiply-adds for one image; 0 where nobody counted them, as in a backbone that was brought as an ONNX file.
+    /// Multiply-adds for one image; 0 where nobody counted them, as in a backbone imported as an ONNX file.
     pub multiply_adds: u64,
     /// How its file stores the weights.
     #[serde(default, skip_serializing_if = "WeightFormat::is_f32")]
@@ -73,8 +73,8 @@ pub struct BackboneFacts {
 }
 
 impl BackboneFacts {
-    /// Whether it was brought as an ONNX file, not trained with the bundle.
-    pub fn is_brought(&self) -> bool {
+    /// Whether it was imported as an ONNX file, not trained with the bundle.
+    pub fn is_imported(&self) -> bool {
         self.multiply_adds == 0
     }
 
@@ -126,7 +126,7 @@ pub struct Provenance {
     pub trained_on: String,
     /// Seed of the run.
     pub seed: u64,
-    /// Epochs of pretraining; 0 on a backbone that was brought. Older programs wrote the recipe's number there, too, so
+    /// Epochs of pretraining; 0 on an imported backbone. Older programs wrote the recipe's number there, too, so
     /// `orco-lab seeds` takes a bundle of theirs and one of today for trainings of different length.
     pub pretrain_epochs: usize,
     /// Epochs of base alignment, those that the steps of a recipe take on its images.

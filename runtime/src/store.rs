@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bundle_record;
 mod error;
 mod files;
 mod folder;
@@ -42,8 +43,12 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bundle_record::MAX_BUNDLE_FILE;
+pub use bundle_record::{BundleRecord, BundleRecordError};
+pub(crate) use error::uncertainty;
 pub use error::{DamagedCopy, StoreError};
 pub use revision::Revision;
+pub use switch::FormerState;
 
 use std::cell::Cell;
 use std::fs;

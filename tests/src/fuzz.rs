@@ -91,9 +91,9 @@ pub fn slot(body: &[u8]) -> Vec<u8> {
 }
 
 /// One slot in memory, the other one never written.
-struct Shelf<'a>(&'a [u8]);
+struct OneSlotMedium<'a>(&'a [u8]);
 
-impl Medium for Shelf<'_> {
+impl Medium for OneSlotMedium<'_> {
     type Error = Infallible;
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Infallible> {
@@ -118,7 +118,7 @@ fn read(kind: FileKind, bytes: &[u8]) -> bool {
     let base_model = base_model();
     match kind {
         FileKind::Slot => {
-            let loaded = slots::load(&mut Shelf(bytes), &base_model, DIGEST);
+            let loaded = slots::load(&mut OneSlotMedium(bytes), &base_model, DIGEST);
             let saved = loaded.ok().and_then(|loaded| loaded.saved);
             saved.inspect(|saved| classify(&base_model, &saved.state)).is_some()
         }

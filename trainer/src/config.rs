@@ -213,11 +213,11 @@ impl Recipe {
         self.align.check()?;
         self.export.check()?;
         let side = self.data.side();
-        let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.is_brought();
+        let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.is_imported();
         demand("data.image_size", side, left, "at least 16 for resnet12, which halves it four times")?;
         let scaled = self.pretrain.precision != Arithmetic::F16 || !self.align.train_backbone;
         demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
-        let own = !self.backbone.is_brought();
+        let own = !self.backbone.is_imported();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
         demand("align.mirrored", true, own || !self.align.mirrored, "false where backbone.onnx is set")?;
         let once = self.data.look.is_whole();

@@ -33,7 +33,7 @@ pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, 
 fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     recipe.seed = images.seed.unwrap_or(recipe.seed);
     // Before images are read, and phase 1 is trained.
-    if !recipe.backbone.is_brought() && recipe.pretrain.epochs > 0 {
+    if !recipe.backbone.is_imported() && recipe.pretrain.epochs > 0 {
         group.require_divisible("pretrain.batch", recipe.pretrain.batch)?;
     }
     group.require_divisible("align.batch", recipe.align.batch)?;
@@ -74,7 +74,7 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
     open_images(recipe, images, group)
 }
 
-/// Warns where a backbone that the user brought is likely to be fed with other images than it was made for.
+/// Warns where an imported backbone is likely to be fed with other images than it was made for.
 fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
     let (side, Preprocessing { width, height, .. }) = (recipe.data.side(), onnx.input);
     if [width, height] != [side; 2] {
@@ -218,7 +218,7 @@ impl TrainingJob {
     /// # Errors
     /// As for [`pretrain`].
     pub fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
-        if self.model.is_brought() || self.recipe.pretrain.epochs == 0 {
+        if self.model.is_imported() || self.recipe.pretrain.epochs == 0 {
             log::info!("phase 1 is left out: the backbone is given");
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl TrainingJob {
     pub fn align_sharing(&mut self, features: &mut SharedFeatures) -> Result<Targets> {
         let Self { recipe, data, model, run } = self;
         interrupt::enter(Activity::Run);
-        if !model.is_brought() {
+        if !model.is_imported() {
             data.train.move_pixels_to(model.device());
         }
         let what = "align.batch or align.cached_views";

@@ -89,8 +89,8 @@ impl Model {
         Self { store, backbone, onnx: None, head, classifier, classifier_bias, channels, look }
     }
 
-    /// Whether the user brings the feature extractor.
-    pub fn is_brought(&self) -> bool {
+    /// Whether the backbone is imported: a model in an ONNX file, which is not trained.
+    pub fn is_imported(&self) -> bool {
         self.onnx.is_some()
     }
 
@@ -339,7 +339,7 @@ mod tests {
         let onnx = OnnxBackbone {
             bytes: vec![1, 2, 3],
             digest: [4; 32],
-            name: "brought".into(),
+            name: "imported".into(),
             input,
             features: 5,
             parameters: 7,
@@ -353,8 +353,8 @@ mod tests {
             no_grad(|| model.head.w1.shallow_clone().copy_(&(&model.head.w1 + 1.0)));
             let moved = model.moved(&recipe, Device::Cpu).unwrap();
             assert_eq!((moved.channels, moved.device()), (model.channels, Device::Cpu));
-            let brought = |model: &Model| model.onnx.as_ref().map(|onnx| (onnx.bytes.clone(), onnx.features));
-            assert_eq!(brought(&moved), brought(&model));
+            let imported = |model: &Model| model.onnx.as_ref().map(|onnx| (onnx.bytes.clone(), onnx.features));
+            assert_eq!(imported(&moved), imported(&model));
             let (ours, theirs) = (moved.tensors(), model.tensors());
             assert!(ours.iter().zip(&theirs).all(|(a, b)| a.0 == b.0 && a.1.equal(&b.1)) && ours.len() == theirs.len());
         }

@@ -130,7 +130,7 @@ impl Run {
         if path.exists() {
             let there = read_recipe(folder)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights
-            // and a backbone that was brought may be elsewhere: their content is known.
+            // and an imported backbone may be elsewhere: their content is known.
             let wherever = |recipe: &Recipe| {
                 let mut recipe = recipe.clone();
                 recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_and_a_backbone_that_was_brought_may_be_moved() {
+    fn weights_and_an_imported_backbone_may_be_moved() {
         for onnx in [false, true] {
             let root = tempfile::tempdir().unwrap();
             let at = |path: Option<&str>| {

@@ -13,6 +13,9 @@ use orco_runtime::store::Store;
 use crate::folder_shots::folder_pictures;
 use crate::output::Output;
 
+/// What is said where no place is kept.
+pub const NO_EMPTY_PLACE: &str = "no empty place is kept; show it with `orco scene learn PICTURE...`";
+
 /// Options of the commands that look at pictures.
 #[derive(Args, Debug)]
 pub struct SceneOptions {
@@ -48,7 +51,7 @@ impl SceneOptions {
     fn background(&self, store: &Store, output: &Output) -> Result<Option<Background>> {
         if self.scene {
             let kept = KeptBackground::of(store.folder()).read()?;
-            return kept.map(Some).context("no empty place is kept; show it with `orco scene learn PICTURE...`");
+            return kept.map(Some).context(NO_EMPTY_PLACE);
         }
         if self.empty.is_empty() { Ok(None) } else { learn_background(&self.empty, output).map(Some) }
     }

@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Multiply-adds of the backbone for a picture. Where it was brought as a file nobody counted them: those of the
+/// Multiply-adds of the backbone for a picture. Where it was imported as a file nobody counted them: those of the
 /// shipped bundle with the same file then.
 fn of_backbone(bundle: &Bundle) -> u64 {
     let same = |path: &PathBuf| {

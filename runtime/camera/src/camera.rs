@@ -46,6 +46,7 @@ fn open<'a>(source: &CameraSource, stop: &Stop, known: &'a mut KnownFiles) -> Re
     })
 }
 
+#[derive(Default)]
 struct SharedReader {
     state: Mutex<ReaderState>,
     arrived: Condvar,
@@ -71,6 +72,7 @@ struct OpeningRecord {
     is_unreadable: bool,
 }
 
+#[derive(Default)]
 struct ReaderState {
     newest: Option<Arc<CameraFrame>>,
     /// Number of the last frame that somebody is done with.
@@ -160,18 +162,10 @@ impl Camera {
     }
 
     fn open_by(source: CameraSource, open: OpenFunction) -> std::io::Result<Self> {
-        let state = ReaderState {
-            newest: None,
-            done: 0,
-            status: CameraStatus::default(),
-            rate: FrameRate::default(),
-            unreadable: Unreadable::default(),
-            opening: OpeningRecord::default(),
-        };
-        let shared = Arc::new(SharedReader { state: state.into(), arrived: Condvar::new(), stop: Stop::default() });
-        let (theirs, wanted) = (Arc::clone(&shared), source.clone());
-        thread::Builder::new().name("camera".into()).spawn(move || keep_reading(&wanted, open, &theirs))?;
-        Ok(Self { source, shared })
+        let shared = Arc::new(SharedReader::default());
+        let camera = Self { source: source.clone(), shared: Arc::clone(&shared) };
+        thread::Builder::new().name("camera".into()).spawn(move || keep_reading(&source, open, &shared))?;
+        Ok(camera)
     }
 
     /// What is read.
@@ -480,14 +474,7 @@ mod tests {
 
     #[test]
     fn a_camera_was_there_if_a_frame_of_its_last_opening_could_be_decoded() {
-        let mut state = ReaderState {
-            newest: None,
-            done: 0,
-            status: CameraStatus::default(),
-            rate: FrameRate::default(),
-            unreadable: Unreadable::default(),
-            opening: OpeningRecord::default(),
-        };
+        let mut state = ReaderState::default();
         state.begin_opening();
         assert!(!state.was_there(), "it gave nothing");
         state.status.frames = 3;

@@ -33,24 +33,24 @@ pub fn say_of_draws(draws: usize, asked: usize) -> Result<(), PrintError> {
 /// Metrics that [lines](fn@line) show beside the accuracy of session 0.
 const METRICS: [Metric; 4] = [Metric::Ahm, Metric::LastHm, Metric::Aacc, Metric::BaseDecay];
 
-/// What stands above [lines](fn@line) whose names take so many columns; `theirs` is the title of the last column.
+/// What stands above [lines](fn@line) whose names take so many columns; `published` is the title of the last column.
 /// Session 0 is what phases 1 and 2 reach on base classes.
-pub fn heading(width: usize, theirs: &str) -> String {
+pub fn heading(width: usize, published: &str) -> String {
     let title = |name| format!("{name:>14}");
     let titles: Vec<String> = ["session 0"].into_iter().chain(METRICS.map(Metric::name)).map(title).collect();
     let titles = titles.join(" ");
-    format!("{:<width$} {titles}  {theirs}", "").trim_end().to_owned()
+    format!("{:<width$} {titles}  {published}", "").trim_end().to_owned()
 }
 
-/// The line of what was measured, in percent, beside what others gave.
-pub fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String {
+/// The line of what was measured, in percent, beside what was published.
+pub fn line(width: usize, name: &str, summary: &Summary, published: &str) -> String {
     let base = summary.session_numbers().next().and_then(|(_, [base, ..])| base);
     let totals = METRICS.map(|metric| summary.total(metric));
     let shown =
         |number: Option<Spread>| number.map_or_else(|| format!("{:>14}", "-"), |number| format!("{number:>14}"));
     let numbers: Vec<String> = [base].into_iter().chain(totals).map(shown).collect();
     let numbers = numbers.join(" ");
-    format!("{name:<width$} {numbers}  {theirs}").trim_end().to_owned()
+    format!("{name:<width$} {numbers}  {published}").trim_end().to_owned()
 }
 
 /// A system's result: one line for the means over all sessions and one per session.

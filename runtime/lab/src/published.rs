@@ -4,10 +4,11 @@
 use core::fmt;
 use core::str::FromStr;
 
-use orco_benchmark::Metric;
+use orco_benchmark::{Metric, Summary};
 use orco_core::config::MethodConfig;
 use serde::{Deserialize, Serialize};
 
+use crate::format;
 use crate::question::Question;
 
 /// A number that authors report.
@@ -339,6 +340,19 @@ pub fn figures(question: Question, variant: &str) -> Vec<PublishedFigure> {
 /// Figures as a table shows them.
 pub fn listed(figures: &[PublishedFigure]) -> String {
     figures.iter().map(PublishedFigure::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Columns of a variant's name in the table of an ablation.
+pub const VARIANT_WIDTH: usize = 28;
+
+/// What stands above the [lines](ablation_line) of an ablation.
+pub fn ablation_heading() -> String {
+    format::heading(VARIANT_WIDTH, "the paper's, on mini-ImageNet")
+}
+
+/// The line of a variant beside the paper's figures.
+pub fn ablation_line(question: Question, summary: &Summary) -> String {
+    format::line(VARIANT_WIDTH, &summary.name, summary, &listed(&figures(question, &summary.name)))
 }
 
 /// Names of the variants for which the paper reports a figure, each once.

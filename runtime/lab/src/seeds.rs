@@ -3,6 +3,8 @@
 use std::fmt::{self, Write as _};
 
 use orco_runtime::bundle::Bundle;
+use orco_runtime::manifest::Manifest;
+use orco_state::state::BaseModel;
 use serde::{Deserialize, Serialize};
 
 use orco_benchmark::benchmark::Benchmark;
@@ -67,41 +69,7 @@ pub fn check(bundles: &[(Bundle, Benchmark)]) -> Result<(), SeedsError> {
     };
     let shown = |bundle: &Bundle| bundle.folder.display().to_string();
     for (bundle, benchmark) in others {
-        let (ours, theirs) = (&first.manifest, &bundle.manifest);
-        let epochs = |bundle: &Bundle| {
-            let provenance = &bundle.manifest.provenance;
-            (provenance.pretrain_epochs, provenance.align_epochs)
-        };
-        let classes = |bundle: &Bundle, benchmark: &Benchmark| {
-            let base = bundle.base_model.classes.iter().map(|class| class.label.clone());
-            base.chain(benchmark.labels.iter().cloned()).collect::<Vec<_>>()
-        };
-        let head = |bundle: &Bundle| {
-            let head = &bundle.base_model.head;
-            (head.inputs, head.hidden, head.outputs)
-        };
-        // Mean and deviation of the colours follow from the base images that a seed leaves to the training.
-        let prepared = |bundle: &Bundle| {
-            let prepared = &bundle.manifest.preprocessing;
-            (prepared.width, prepared.height, prepared.look)
-        };
-        let differences = [
-            ("their backbones", ours.backbone != theirs.backbone),
-            ("the sizes of their heads", head(first) != head(bundle)),
-            ("what they were trained on", ours.provenance.trained_on != theirs.provenance.trained_on),
-            ("how long they were trained", epochs(first) != epochs(bundle)),
-            ("how they prepare pictures", prepared(first) != prepared(bundle)),
-            ("how they draw views", ours.views != theirs.views),
-            ("their settings", first.base_model.config != bundle.base_model.config),
-            ("their classes", classes(first, measured) != classes(bundle, benchmark)),
-            ("their sessions", (&measured.ways, measured.shots) != (&benchmark.ways, benchmark.shots)),
-            (
-                "the images that they are measured on",
-                (&measured.source, measured.measured_on_test, &measured.measured_sources)
-                    != (&benchmark.source, benchmark.measured_on_test, &benchmark.measured_sources),
-            ),
-        ];
-        if let Some((what, _)) = differences.into_iter().find(|(_, differs)| *differs) {
+        if let Some(what) = difference([first, bundle], [measured, benchmark]) {
             return Err(SeedsError::Other { first: shown(first), second: shown(bundle), what });
         }
     }
@@ -113,6 +81,41 @@ pub fn check(bundles: &[(Bundle, Benchmark)]) -> Result<(), SeedsError> {
         }
     }
     Ok(())
+}
+
+/// What two bundles, with their benchmarks, differ in beside the seed of their training.
+fn difference(bundles: [&Bundle; 2], benchmarks: [&Benchmark; 2]) -> Option<&'static str> {
+    let [ours, theirs] = bundles.map(|bundle| &bundle.manifest);
+    let [base_model, other_base_model] = bundles.map(|bundle| &bundle.base_model);
+    let [measured, other_measured] = benchmarks;
+    let epochs = |manifest: &Manifest| (manifest.provenance.pretrain_epochs, manifest.provenance.align_epochs);
+    let classes = |base_model: &BaseModel, benchmark: &Benchmark| {
+        let base = base_model.classes.iter().map(|class| class.label.clone());
+        base.chain(benchmark.labels.iter().cloned()).collect::<Vec<_>>()
+    };
+    let head = |base_model: &BaseModel| (base_model.head.inputs, base_model.head.hidden, base_model.head.outputs);
+    // Mean and deviation of the colours follow from the base images that a seed leaves to the training.
+    let prepared = |manifest: &Manifest| {
+        let prepared = &manifest.preprocessing;
+        (prepared.width, prepared.height, prepared.look)
+    };
+    let differences = [
+        ("their backbones", ours.backbone != theirs.backbone),
+        ("the sizes of their heads", head(base_model) != head(other_base_model)),
+        ("what they were trained on", ours.provenance.trained_on != theirs.provenance.trained_on),
+        ("how long they were trained", epochs(ours) != epochs(theirs)),
+        ("how they prepare pictures", prepared(ours) != prepared(theirs)),
+        ("how they draw views", ours.views != theirs.views),
+        ("their settings", base_model.config != other_base_model.config),
+        ("their classes", classes(base_model, measured) != classes(other_base_model, other_measured)),
+        ("their sessions", (&measured.ways, measured.shots) != (&other_measured.ways, other_measured.shots)),
+        (
+            "the images that they are measured on",
+            (&measured.source, measured.measured_on_test, &measured.measured_sources)
+                != (&other_measured.source, other_measured.measured_on_test, &other_measured.measured_sources),
+        ),
+    ];
+    differences.into_iter().find(|(_, differs)| *differs).map(|(what, _)| what)
 }
 
 impl SeedSummary {

@@ -143,12 +143,11 @@ impl Admission {
     /// [`Refusal`] if too many wait, it waited too long, or so much is never given.
     pub async fn admit(&self, bytes: u64) -> Result<Permit, Refusal> {
         let lane = self.lane(bytes)?;
-        let busy = |_| Refusal::too_many_requests("too many pictures are being processed; try again");
-        let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(busy)?;
+        let busy = || Refusal::too_many_requests("too many pictures are being processed; try again");
+        let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(|_| busy())?;
         let room = Arc::clone(&lane.room).acquire_many_owned(units(bytes));
         let room = tokio::time::timeout(TURN_TIMEOUT, room).await;
-        let room = room.map_err(|_| Refusal::too_many_requests("too many pictures are being processed; try again"))?;
-        let room = room.map_err(|_| Refusal::stopping())?;
+        let room = room.map_err(|_| busy())?.map_err(|_| Refusal::stopping())?;
         Ok(Permit::new(room, Some(seat), self))
     }
 

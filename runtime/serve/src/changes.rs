@@ -4,6 +4,7 @@
 mod background_alignment;
 mod purge;
 mod recovery;
+mod request;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots, UndoOutcome};
-use orco_runtime::ndarray::Array3;
-use orco_runtime::pack::Pack;
-use orco_runtime::state::Balance;
-use orco_runtime::state::history::EntryId;
 use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
-use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
 use self::recovery::RunningChange;
-use crate::admission::BodyPermit;
+pub use self::request::{BaseClassChoice, ChangeRequest, LabelledShots};
 use crate::answers::Answers;
 use crate::error::{ErrorCode, Refusal, ServeError};
 use crate::event::Event;
@@ -42,133 +37,6 @@ use orco_runtime::state::sentence::with_causes;
 
 /// Most changes that may wait.
 const MAX_WAITING: usize = 8;
-
-/// What becomes of a base class whose label the shots have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BaseClassChoice {
-    /// It gets them.
-    #[default]
-    Add,
-    /// It is not answered any more on this device: a class of these shots is.
-    Replace,
-}
-
-/// Shots that are to be learned.
-#[derive(Clone, Debug)]
-pub struct LabelledShots {
-    /// Label of their class.
-    pub label: String,
-    /// `[shots, views, features]`.
-    pub shots: Array3<f32>,
-    /// Their pictures, where they are kept.
-    pub pictures: Option<Vec<RgbImage>>,
-    /// Their identifiers; they are removed from the pending shots once they are learned.
-    pub ids: Vec<Id>,
-    /// What becomes of a base class of that label.
-    pub choice: BaseClassChoice,
-}
-
-/// A change that is requested.
-#[derive(Clone, Debug)]
-pub enum ChangeRequest {
-    /// Learns a class, or gives a known one further shots.
-    Learn(LabelledShots),
-    /// Learns the class of a pack.
-    Import {
-        /// Its label here.
-        label: String,
-        /// The pack.
-        pack: Box<Pack>,
-        /// The memory that the pack takes, which goes back with it.
-        room: Arc<BodyPermit>,
-    },
-    /// Moves a stored shot to another class.
-    Move {
-        /// The class that has it.
-        from: String,
-        /// SHA-256 of its exemplar.
-        exemplar: [u8; 32],
-        /// The class that gets it.
-        to: String,
-    },
-    /// Removes a stored shot.
-    RemoveShot {
-        /// The class that has it.
-        label: String,
-        /// SHA-256 of its exemplar.
-        exemplar: [u8; 32],
-    },
-    /// Gives a learned class another label.
-    Rename {
-        /// Its label.
-        from: String,
-        /// The new one.
-        to: String,
-    },
-    /// Forgets a learned class.
-    Forget {
-        /// Its label.
-        label: String,
-    },
-    /// Forgets a class together with its past, also one that was forgotten before.
-    Purge {
-        /// Its label.
-        label: String,
-    },
-    /// Undoes the last change.
-    Undo {
-        /// The last entry; nothing is undone if it is another one by then.
-        last: Option<EntryId>,
-    },
-    /// Redoes the change that was undone last.
-    Redo {
-        /// The last entry; nothing is done if it is another one by then.
-        last: Option<EntryId>,
-    },
-    /// Goes back to the class set after an entry of the history.
-    UndoTo {
-        /// The entry.
-        entry: EntryId,
-    },
-    /// Moves the border between base classes and learned ones.
-    Balance {
-        /// What counts how much.
-        balance: Balance,
-    },
-}
-
-impl ChangeRequest {
-    /// What it is called: `learn`, `forget`, ...
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Learn(_) => "learn",
-            Self::Import { .. } => "import",
-            Self::Move { .. } => "move",
-            Self::RemoveShot { .. } => "remove",
-            Self::Rename { .. } => "rename",
-            Self::Forget { .. } => "forget",
-            Self::Purge { .. } => "purge",
-            Self::Undo { .. } | Self::UndoTo { .. } => "undo",
-            Self::Redo { .. } => "redo",
-            Self::Balance { .. } => "balance",
-        }
-    }
-
-    /// The class that it is about.
-    pub fn label(&self) -> Option<&str> {
-        match self {
-            Self::Learn(LabelledShots { label, .. })
-            | Self::Import { label, .. }
-            | Self::Forget { label }
-            | Self::Purge { label }
-            | Self::RemoveShot { label, .. }
-            | Self::Rename { from: label, .. }
-            | Self::Move { from: label, .. } => Some(label),
-            Self::Undo { .. } | Self::Redo { .. } | Self::UndoTo { .. } | Self::Balance { .. } => None,
-        }
-    }
-}
 
 /// What is kept beside the state and changes with what is known.
 pub(crate) struct PictureRecords {

@@ -15,9 +15,9 @@ use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, LearnerSettings};
 use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
-use crate::store::kept_pictures::{self, BundleRecord, MAX_BUNDLE_FILE, MAX_PICTURE};
+use crate::store::kept_pictures::{self, MAX_PICTURE};
 use crate::store::picture_guard::PictureGuard;
-use crate::store::{Store, StoreError};
+use crate::store::{BundleRecord, FormerState, MAX_BUNDLE_FILE, Store, StoreError, uncertainty};
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
 ///
@@ -103,12 +103,12 @@ pub fn restore(
     archive.into_inner().finish()?;
     // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
     floor.write()?;
-    let switched = if is_lost { locked.replace_lost(&saved) } else { locked.switch(present.as_ref(), &saved, false) };
-    let uncertain = match switched {
-        Ok(()) => None,
-        Err(error @ StoreError::Uncertain { .. }) => Some(error),
-        Err(error) => return Err(error.into()),
+    let switched = if is_lost {
+        locked.replace_lost(&saved)
+    } else {
+        locked.switch(present.as_ref(), &saved, FormerState::Discarded)
     };
+    let uncertain = uncertainty(switched)?;
     floor.done();
     guard.release();
     // A power cut may still bring the old state back, with its pictures.

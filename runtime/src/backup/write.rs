@@ -14,8 +14,8 @@ use crate::learner::LearnerSettings;
 use crate::release::{self, RELEASES, Releases};
 #[cfg(feature = "sign")]
 use crate::signature::SecretKey;
-use crate::store::kept_pictures::{self, BundleRecord};
-use crate::store::{LockedStore, Store, StoreError};
+use crate::store::kept_pictures;
+use crate::store::{BundleRecord, LockedStore, Store, StoreError};
 
 /// Without the feature `sign` there is no secret key.
 #[cfg(not(feature = "sign"))]

@@ -8,11 +8,11 @@ use orco_state::session::ChangeReport;
 use orco_state::state::State;
 
 use super::Learner;
-use super::change::{ChangeOutcome, uncertainty};
+use super::change::ChangeOutcome;
 use super::error::ChangeError;
 use super::observer::Observer;
 use super::settings::AlignmentTime;
-use crate::store::LockedStore;
+use crate::store::{LockedStore, uncertainty};
 
 impl Learner {
     /// Whether a head is still to be aligned to what was learned: [`Learner::align`] does it, and answers improve.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use ndarray::{ArrayView2, Axis};
+use ndarray::ArrayView2;
 use orco_core::align::AlignProgress;
 use orco_core::config::MethodConfig;
 use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
@@ -16,13 +16,11 @@ use super::check::ShotExaminer;
 use super::error::{ChangeError, ShotsError};
 use super::observer::{ChangeStep, Observer};
 use super::shot_keeper::ShotKeeper;
-use super::shots::{self, Shots};
+use super::shots::Shots;
 use super::{Learner, StoreSnapshot};
 use crate::clock::seconds_if_set;
-use crate::image;
 use crate::quality::BestClass;
-use crate::scene::ShotView;
-use crate::store::{LockedStore, StoreError};
+use crate::store::{LockedStore, StoreError, uncertainty};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
 
@@ -336,7 +334,7 @@ impl Learner {
             self.reset_classifier();
         }
         self.settings.accept_release(&self.bundle, &locked)?;
-        self.sweep(&locked);
+        sweep(&locked, &self.saved);
         Ok(locked)
     }
 
@@ -345,16 +343,9 @@ impl Learner {
         self.settings.keep_shots.then(|| ShotKeeper::begin(locked, &self.bundle)).transpose()
     }
 
-    /// Removes kept pictures that belong to nothing any more.
-    fn sweep(&self, locked: &LockedStore) {
-        if let Err(error) = locked.sweep(&self.saved) {
-            log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
-        }
-    }
-
     /// Features of the shots of every class, new ones or the `known` one; how many there are, and what is there already,
-    /// is checked before any is computed. After a picture that cannot be used, or is not fit to be, the others are only looked at, so that all of
-    /// that kind are named at once.
+    /// is checked before any is computed. After a picture that cannot be used, or is not fit to be, the others are only
+    /// looked at, so that all of that kind are named at once.
     fn read_shots(
         &mut self,
         classes: &[(&str, Shots<'_>)],
@@ -375,8 +366,15 @@ impl Learner {
         for (label, shots) in classes {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
-                let wanted = broken.is_empty() && examiner.refused.is_empty();
-                match self.read_shot((label, shots), shot, wanted, keeping.as_deref_mut(), &mut examiner) {
+                let is_wanted = broken.is_empty() && examiner.refused.is_empty();
+                // Whoever computed features before has looked at the pictures.
+                let examiner = (examiner.is_on() && !shots.have_features()).then_some(&mut examiner);
+                let read = if is_wanted {
+                    self.read_shot(label, shots, shot, keeping.as_deref_mut(), examiner)
+                } else {
+                    look_at_shot(label, shots, shot, examiner).map(|()| Vec::new())
+                };
+                match read {
                     Err(ChangeError::Shots(ShotsError::Pictures(another))) => broken.extend(another),
                     read => features.push(read?),
                 }
@@ -399,54 +397,31 @@ impl Learner {
         }
     }
 
-    /// Features of the views of one shot, whose picture is looked at and kept where that is wanted; none are computed
-    /// unless they are `wanted`.
+    /// Features of the views of one shot, whose picture is examined and kept where there is an examiner and a keeper.
     fn read_shot(
         &mut self,
-        (label, shots): (&str, &Shots<'_>),
+        label: &str,
+        shots: &Shots<'_>,
         shot: usize,
-        wanted: bool,
         keeping: Option<&mut ShotKeeper<'_>>,
-        examiner: &mut ShotExaminer,
+        examiner: Option<&mut ShotExaminer>,
     ) -> Result<Vec<f32>, ChangeError> {
-        let opened;
-        // Of the empty place in front of the camera.
-        let mut lost = 0.0;
-        let (picture, known) = match shots {
-            Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
-            Shots::WithFeatures { pictures, features } => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
-            Shots::Pictures(pictures) => (&pictures[shot], None),
-            Shots::Files(files) => {
-                opened = image::open(&files[shot]).map_err(|picture| ShotsError::Pictures(vec![picture.into()]))?;
-                (&opened, None)
-            }
-            Shots::Viewed { files, viewfinder } => {
-                let viewed = shots::open_viewed(&files[shot], viewfinder);
-                ShotView { picture: opened, lost } = viewed.map_err(|picture| ShotsError::Pictures(vec![picture]))?;
-                (&opened, None)
-            }
+        let given = shots.features(shot);
+        let Some(opened) = shots.open(shot)? else { return Ok(given.unwrap_or_default()) };
+        let features = match given {
+            Some(features) => features,
+            None => self.shot_features(&opened.picture).map_err(ShotsError::Encode)?.into_raw_vec_and_offset().0,
         };
-        let examines = examiner.is_on() && known.is_none();
-        if !wanted {
-            if examines {
-                examiner.examine(shots.name(shot, label), label, (picture, lost), None);
-            }
-            return Ok(Vec::new());
-        }
-        let features: Vec<f32> = match known {
-            Some(features) => features.iter().copied().collect(),
-            None => self.shot_features(picture).map_err(ShotsError::Encode)?.into_raw_vec_and_offset().0,
-        };
-        if examines {
-            let clean =
-                ArrayView2::from_shape((1, self.base_model().head.inputs), &features[..self.base_model().head.inputs]);
-            let answer = self.classify_features(clean.expect("one row")).swap_remove(0);
+        if let Some(examiner) = examiner {
+            let inputs = self.base_model().head.inputs;
+            let clean = ArrayView2::from_shape((1, inputs), &features[..inputs]).expect("one row");
+            let answer = self.classify_features(clean).swap_remove(0);
             let probability = answer.score.probability().filter(|_| !answer.is_unknown());
             let best = probability.map(|probability| BestClass { label: &answer.label, probability });
-            examiner.examine(shots.name(shot, label), label, (picture, lost), best);
+            examiner.examine(shots.name(shot, label), label, &opened, best);
         }
         if let Some(keeping) = keeping {
-            let fitted = self.bundle.manifest.preprocessing.fit(picture);
+            let fitted = self.bundle.manifest.preprocessing.fit(&opened.picture);
             keeping.keep(&self.saved.state.exemplars, &features, &fitted)?;
         }
         Ok(features)
@@ -522,7 +497,7 @@ impl Learner {
         let before = self.adopt_saved(saved);
         // A power cut may still bring the state before back, with its pictures.
         if uncertain.is_none() {
-            self.sweep(locked);
+            sweep(locked, &self.saved);
         }
         Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }
@@ -541,14 +516,22 @@ impl Learner {
     }
 }
 
-/// Why a state that was saved is not as safe as it should be, if it is not.
-///
-/// # Errors
-/// If it was not saved.
-pub(super) fn uncertainty(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
-    match saved {
-        Ok(()) => Ok(None),
-        Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),
-        Err(error) => Err(error),
+/// Removes kept pictures that belong to nothing of what is saved any more.
+pub(super) fn sweep(locked: &LockedStore, saved: &SavedState) {
+    if let Err(error) = locked.sweep(saved) {
+        log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
     }
+}
+
+/// Opens the picture of a shot and has it examined, where there is an examiner; nothing is learned from it.
+fn look_at_shot(
+    label: &str,
+    shots: &Shots<'_>,
+    shot: usize,
+    examiner: Option<&mut ShotExaminer>,
+) -> Result<(), ChangeError> {
+    if let (Some(opened), Some(examiner)) = (shots.open(shot)?, examiner) {
+        examiner.examine(shots.name(shot, label), label, &opened, None);
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Examining the pictures of shots before anything is learned from them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use ::image::RgbImage;
@@ -39,6 +40,13 @@ impl fmt::Display for DoubtfulShot {
     }
 }
 
+/// The picture of a shot, or the part of it that is learned.
+pub(super) struct OpenedShot<'a> {
+    pub(super) picture: Cow<'a, RgbImage>,
+    /// Which share of the empty place in front of the camera is not found in it.
+    pub(super) lost: f32,
+}
+
 /// A shot that was examined.
 struct ExaminedShot {
     /// Its file, or its number and its class.
@@ -69,24 +77,17 @@ impl ShotExaminer {
         self.checks != ShotChecks::Off
     }
 
-    /// Examines a shot of a class, which is answered with `best`, where that is known. Of the empty place in front of
-    /// the camera the share `lost` is not found in it.
-    pub(super) fn examine(
-        &mut self,
-        name: String,
-        label: &str,
-        (picture, lost): (&RgbImage, f32),
-        best: Option<BestClass<'_>>,
-    ) {
-        let quality = Quality::of(picture);
+    /// Examines a shot of a class, which is answered with `best`, where that is known.
+    pub(super) fn examine(&mut self, name: String, label: &str, opened: &OpenedShot<'_>, best: Option<BestClass<'_>>) {
+        let quality = Quality::of(&opened.picture);
         let earlier = self.examined.iter().map(|shot| EarlierShot {
             shot: shot.name.clone(),
             label: &shot.label,
             quality: &shot.quality,
         });
         let mut objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
-        if lost >= MOVED {
-            objections.push(Objection::Moved { lost });
+        if opened.lost >= MOVED {
+            objections.push(Objection::Moved { lost: opened.lost });
         }
         let refused = self.checks == ShotChecks::Refuse && objections.iter().any(Objection::refuses);
         if !objections.is_empty() {

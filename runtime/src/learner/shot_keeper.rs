@@ -5,9 +5,9 @@ use orco_state::bank::Bank;
 
 use super::Learner;
 use crate::bundle::Bundle;
-use crate::store::kept_pictures::{self, BundleRecord};
+use crate::store::kept_pictures;
 use crate::store::picture_guard::PictureGuard;
-use crate::store::{LockedStore, StoreError};
+use crate::store::{BundleRecord, LockedStore, StoreError};
 
 /// Pictures that are written while their shots are read, so that one at a time is in memory. They are taken back unless
 /// the change is [done](ShotKeeper::done).

@@ -1,12 +1,14 @@
 //! The shots of a class, as files, pictures in memory, or features.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
-use ndarray::ArrayView3;
+use ndarray::{ArrayView3, Axis};
 use orco_state::escape::EscapedText;
 use orco_state::session::LearnError;
 
+use super::check::OpenedShot;
 use super::error::{BrokenPicture, ChangeError, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
@@ -82,6 +84,38 @@ impl Shots<'_> {
                     return Err(ShotsError::Unequal { label, pictures: pictured, features: described }.into());
                 }
                 check_pixels(pictures)
+            }
+        }
+    }
+
+    /// Whether their features were computed before.
+    pub(super) fn have_features(&self) -> bool {
+        matches!(self, Self::Features(_) | Self::WithFeatures { .. })
+    }
+
+    /// Features of one's views, where they were computed before.
+    pub(super) fn features(&self, shot: usize) -> Option<Vec<f32>> {
+        match self {
+            Self::Features(features) | Self::WithFeatures { features, .. } => {
+                Some(features.index_axis(Axis(0), shot).iter().copied().collect())
+            }
+            Self::Files(_) | Self::Pictures(_) | Self::Viewed { .. } => None,
+        }
+    }
+
+    /// Opens the picture of one; `None` where there are features alone.
+    pub(super) fn open(&self, shot: usize) -> Result<Option<OpenedShot<'_>>, ShotsError> {
+        let broken = |picture| ShotsError::Pictures(vec![picture]);
+        let whole = |picture| Some(OpenedShot { picture, lost: 0.0 });
+        match self {
+            Self::Features(_) => Ok(None),
+            Self::Pictures(pictures) | Self::WithFeatures { pictures, .. } => Ok(whole(Cow::Borrowed(&pictures[shot]))),
+            Self::Files(files) => {
+                Ok(whole(Cow::Owned(image::open(&files[shot]).map_err(|picture| broken(picture.into()))?)))
+            }
+            Self::Viewed { files, viewfinder } => {
+                let ShotView { picture, lost } = open_viewed(&files[shot], viewfinder).map_err(broken)?;
+                Ok(Some(OpenedShot { picture: Cow::Owned(picture), lost }))
             }
         }
     }
@@ -164,7 +198,7 @@ fn entries_of(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
 }
 
 /// Opens a picture and takes what of it is learned; the error names it.
-pub(super) fn open_viewed(path: &Path, viewfinder: &Viewfinder) -> Result<ShotView, BrokenPicture> {
+fn open_viewed(path: &Path, viewfinder: &Viewfinder) -> Result<ShotView, BrokenPicture> {
     let picture = image::open_with_size(path)?;
     viewfinder.shot_view((&picture).into()).map_err(|error| BrokenPicture { path: path.into(), reason: error.into() })
 }

@@ -9,19 +9,17 @@ mod plan;
 
 use orco_core::align::AlignProgress;
 use orco_state::history::{ChangeKind, HistoryChange, SavedState};
-use orco_state::sentence::with_causes;
 use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
 use orco_state::slots;
 use orco_state::state::State;
 
-use super::change::{ChangeOutcome, uncertainty};
+use super::change::{ChangeOutcome, sweep};
 use super::shot_keeper::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
-use crate::store::kept_pictures::BundleRecord;
-use crate::store::{LockedStore, Store};
+use crate::store::{BundleRecord, FormerState, LockedStore, Store, uncertainty};
 use crate::threads::Threads;
 pub use check::ClassComparison;
 pub use error::UpgradeError;
@@ -104,8 +102,8 @@ pub fn upgrade(
     let mut keeping = ShotKeeper::begin(&locked, bundle)?;
     keeping.check_room(plan.pictures())?;
     let fresh = State { balance: old.state.balance, ..bundle.fresh_state() };
-    let (sessions, more) = read(bundle, settings, &plan, &fresh, &mut keeping, observer)?;
-    let (next, report) = relearn(bundle, settings, &fresh, &sessions, &more, observer)?;
+    let shots = read(bundle, settings, &plan, &fresh, &mut keeping, observer)?;
+    let (next, report) = relearn(bundle, settings, &fresh, &shots, observer)?;
     let classes = check::compare(&plan, &old.state, &report);
     let worse = check::clearly_worse(&classes);
     if !worse.is_empty() && !options.force {
@@ -195,18 +193,23 @@ fn switch_bundle(
     old: &SavedState,
     new: &SavedState,
 ) -> Result<Option<crate::store::StoreError>, UpgradeError> {
-    let uncertain = uncertainty(locked.switch(Some(old), new, true))?;
+    let uncertain = uncertainty(locked.switch(Some(old), new, FormerState::KeptAside))?;
     // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
-    if uncertain.is_none()
-        && let Err(error) = locked.sweep(new)
-    {
-        log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
+    if uncertain.is_none() {
+        sweep(locked, new);
     }
     Ok(uncertain)
 }
 
-/// Features of all pictures, by session and class, and of those that are further shots of base classes; the pictures
-/// are kept for the new state.
+/// Shots with their features, to be learned again.
+struct ShotsToRelearn {
+    /// Those of learned classes, session by session.
+    sessions: Vec<Vec<NewClass>>,
+    /// Further shots of base classes.
+    further: Vec<NewClass>,
+}
+
+/// Computes features of all pictures, which are kept for the new state.
 fn read(
     bundle: &Bundle,
     settings: &LearnerSettings,
@@ -214,12 +217,12 @@ fn read(
     fresh: &State,
     keeping: &mut ShotKeeper<'_>,
     observer: &mut dyn Observer,
-) -> Result<(Vec<Vec<NewClass>>, Vec<NewClass>), UpgradeError> {
+) -> Result<ShotsToRelearn, UpgradeError> {
     let failed = |error| UpgradeError::Shots(ShotsError::Encode(error));
     let mut encoder = bundle.encoder(settings.engine, Workload::Shots).map_err(failed)?.encoder;
     let views = bundle.base_model.config.views;
     let (mut done, total) = (0, plan.pictures());
-    let (mut sessions, mut more): (Vec<(u32, Vec<NewClass>)>, Vec<NewClass>) = Default::default();
+    let (mut sessions, mut further) = (Vec::<(u32, Vec<NewClass>)>::new(), Vec::new());
     for PlannedClass { label, role, files, .. } in plan.classes.iter().filter(|class| !class.files.is_empty()) {
         let mut shots = Vec::with_capacity(files.len());
         for file in files {
@@ -235,22 +238,21 @@ fn read(
         }
         let class = NewClass { label: label.clone(), shots };
         match role {
-            ClassRole::Base => more.push(class),
+            ClassRole::Base => further.push(class),
             ClassRole::Learned { session } => match sessions.last_mut() {
                 Some((last, classes)) if last == session => classes.push(class),
                 _ => sessions.push((*session, vec![class])),
             },
         }
     }
-    Ok((sessions.into_iter().map(|(_, classes)| classes).collect(), more))
+    Ok(ShotsToRelearn { sessions: sessions.into_iter().map(|(_, classes)| classes).collect(), further })
 }
 
 fn relearn(
     bundle: &Bundle,
     settings: &LearnerSettings,
     fresh: &State,
-    sessions: &[Vec<NewClass>],
-    more: &[NewClass],
+    shots: &ShotsToRelearn,
     observer: &mut dyn Observer,
 ) -> Result<(State, ChangeReport), UpgradeError> {
     let threads = Threads::usable();
@@ -264,5 +266,5 @@ fn relearn(
         workers: &threads,
         on_progress: &mut on_progress,
     };
-    Ok(session.relearn(fresh, sessions, more)?)
+    Ok(session.relearn(fresh, &shots.sessions, &shots.further)?)
 }

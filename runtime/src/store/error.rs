@@ -159,3 +159,15 @@ fn listed(copies: &[DamagedCopy]) -> String {
     let copy = |DamagedCopy { path, error }: &DamagedCopy| format!("{}: {error}", path.display());
     copies.iter().map(copy).collect::<Vec<_>>().join("; ")
 }
+
+/// Why a state that was saved is not as safe as it should be, if it is not.
+///
+/// # Errors
+/// If it was not saved.
+pub(crate) fn uncertainty(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
+    match saved {
+        Ok(()) => Ok(None),
+        Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}

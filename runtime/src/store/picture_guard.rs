@@ -1,6 +1,6 @@
 //! Pictures that are on the disk before the state that they belong to.
 
-use super::kept_pictures::BundleRecord;
+use super::bundle_record::BundleRecord;
 use super::{LockedStore, StoreError};
 
 /// Keeps pictures for a state that is still to be saved. Dropped before it is [released](PictureGuard::release), it

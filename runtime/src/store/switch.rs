@@ -9,11 +9,21 @@ use std::io;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, Slot};
 
+use super::bundle_record::BundleRecord;
 use super::files::AsideSlot;
 use super::folder::Disk;
-use super::kept_pictures::{self, BundleRecord, KeptPictures, MAX_PICTURES};
+use super::kept_pictures::{self, KeptPictures, MAX_PICTURES};
 use super::save_lock::OTHER_SAVE;
 use super::{LockedStore, NewestState, Store, StoreError};
+
+/// What becomes of a state when another one takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormerState {
+    /// It is kept aside, and what was kept aside before is let go.
+    KeptAside,
+    /// It goes, with its pictures.
+    Discarded,
+}
 
 impl Store {
     /// The pictures that are kept for the bundle whose learner file has that SHA-256.
@@ -71,7 +81,7 @@ impl LockedStore {
     /// As for [`LockedStore::switch`].
     pub(crate) fn replace_lost(&self, to: &SavedState) -> Result<(), StoreError> {
         let mut aside = Vec::new();
-        let done = self.set_aside_lost(&mut aside).and_then(|()| self.switch(None, to, false));
+        let done = self.set_aside_lost(&mut aside).and_then(|()| self.switch(None, to, FormerState::Discarded));
         if done.as_ref().is_err_and(|error| !matches!(error, StoreError::Uncertain { .. })) {
             self.put_back(&aside);
         }
@@ -112,12 +122,12 @@ impl LockedStore {
 
     /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When
     /// this returns, the new one survives a power cut; whatever happens until then, the old or the new one is there.
-    /// With `keep_former`, the old one is kept aside, and what was kept aside before is let go.
     ///
     /// # Errors
     /// As for [`LockedStore::save`].
-    pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, keep_former: bool) -> Result<(), StoreError> {
-        if let Some(from) = from.filter(|_| keep_former) {
+    pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, former: FormerState) -> Result<(), StoreError> {
+        let keeps_former = former == FormerState::KeptAside;
+        if let Some(from) = from.filter(|_| keeps_former) {
             let bytes =
                 self.newest_slot()?.ok_or_else(|| StoreError::Overtaken { folder: self.store.folder.clone() })?;
             let pictures = self.store.pictures(&from.state.bundle_digest);
@@ -126,7 +136,7 @@ impl LockedStore {
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
         let newest = self.write(|files, from| slots::switch(files, owner, to, from))?;
         self.note(newest.generation, Some(newest.slot));
-        let stays = if keep_former { owner } else { to.state.bundle_digest };
+        let stays = if keeps_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
         let others = kept_pictures::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
             log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());

@@ -343,7 +343,7 @@ impl Session<'_> {
         losses: Vec<LossTerms>,
     ) -> (State, ChangeReport) {
         let work = &mut ScoringWork { sums: self.memory.sums(), workers: self.workers };
-        let report = evaluation::calibrate_and_report((self.base_model, self.config), state, &mut next, losses, work);
+        let report = evaluation::calibrate_and_report(self.base_model, self.config, state, &mut next, losses, work);
         (next, report)
     }
 }

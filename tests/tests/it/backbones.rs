@@ -48,7 +48,7 @@ fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) ->
     let run = Run::open(&folder.join("run"), recipe).unwrap();
     let split = split(recipe, images);
     let base = BaseSession { images, split: &split, seed: recipe.seed, run: &run };
-    if !model.is_brought() {
+    if !model.is_imported() {
         pretrain(model, &recipe.pretrain, &base, None).unwrap();
     }
     let targets = align(model, recipe.into(), &base).unwrap();

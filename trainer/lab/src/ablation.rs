@@ -10,7 +10,6 @@ use orco_benchmark::Summary;
 use orco_benchmark::csv::csv;
 use orco_core::config::MethodConfig;
 use orco_lab::ablation::Assignment;
-use orco_lab::format;
 use orco_lab::kept_measurements::fingerprint;
 use orco_lab::phase3_ablations::{self, AblationResults, Phase3Settings, RANDOM_IN_BOTH};
 use orco_lab::published::{self, PaperReading};
@@ -104,7 +103,7 @@ fn variants_of_head(
 
 /// Refuses a recipe that leaves nothing to vary.
 fn check(question: Question, recipe: &Recipe) -> Result<()> {
-    let given = recipe.backbone.is_brought() || recipe.pretrain.epochs == 0;
+    let given = recipe.backbone.is_imported() || recipe.pretrain.epochs == 0;
     if given && matches!(question, Question::Pretraining | Question::Backbone) {
         bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", question.name());
     }
@@ -115,7 +114,7 @@ fn check(question: Question, recipe: &Recipe) -> Result<()> {
         bail!("\"backbone\" compares families at one width; name one of them in [backbone]");
     }
     if question == Question::Frozen {
-        check_trainable(recipe.backbone.is_brought())?;
+        check_trainable(recipe.backbone.is_imported())?;
     }
     Ok(())
 }
@@ -196,8 +195,8 @@ pub fn measure(
 ) -> Result<Vec<Summary>> {
     let experiment = &Experiment { recipe: &variant.settings, ..*experiment };
     let Experiment { recipe, data, run, sessions, draws } = *experiment;
-    let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
-    let inputs = fingerprint(json!([recipe, brought, sessions, question.name(), reading, draws]));
+    let imported = model.onnx.as_ref().map(|onnx| onnx.digest);
+    let inputs = fingerprint(json!([recipe, imported, sessions, question.name(), reading, draws]));
     let file = run.path(&format!("{}.json", AblationResults::file(question, reading)));
     measurements::once(&file, &inputs, || {
         if question == Question::Frozen {
@@ -218,7 +217,8 @@ pub fn measure(
 /// If a file cannot be written.
 pub fn write(
     folder: &Path,
-    (question, reading): (Question, PaperReading),
+    question: Question,
+    reading: PaperReading,
     measured: &[Summary],
     recipe: &Recipe,
     test_seed: Option<u64>,
@@ -229,20 +229,6 @@ pub fn write(
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
     measurements::write(folder, &AblationResults::file(question, reading), recipe, &results, &csv(measured))
-}
-
-/// Columns of a system's name.
-const WIDTH: usize = 28;
-
-/// The line of a system beside the paper's figure.
-pub fn line(question: Question, summary: &Summary) -> String {
-    let published = published::figures(question, &summary.name);
-    format::line(WIDTH, &summary.name, summary, &published::listed(&published))
-}
-
-/// What stands above such lines.
-pub fn heading() -> String {
-    format::heading(WIDTH, "the paper's, on mini-ImageNet")
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl TrainedParts {
 /// The model is left as it was; the run keeps every draw that is measured.
 ///
 /// # Errors
-/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 train nothing, ONNX Runtime
+/// If the backbone is an imported ONNX file, the recipe's settings of phase 3 train nothing, ONNX Runtime
 /// is missing, or a loss stops being finite.
 pub fn compare(
     model: &mut Model,
@@ -135,8 +135,8 @@ pub fn of_head(
     experiment: &Experiment<'_>,
 ) -> Result<Vec<Summary>> {
     let Experiment { recipe, data, run, sessions, draws } = *experiment;
-    let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
-    let content = &fingerprint(json!([recipe, brought, sessions]));
+    let imported = model.onnx.as_ref().map(|onnx| onnx.digest);
+    let content = &fingerprint(json!([recipe, imported, sessions]));
     let source = BundleSource::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
     let cache = run.path("variants");
@@ -171,9 +171,9 @@ fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &MethodConfi
     Ok(Summary { name: ON_DEVICE.into(), ..measured? })
 }
 
-/// Refuses a backbone that was brought as an ONNX file, where it would have to be trained.
-pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
-    if is_brought {
+/// Refuses an imported backbone where it would have to be trained.
+pub(crate) fn check_trainable(is_imported: bool) -> Result<()> {
+    if is_imported {
         bail!(
             "the backbone is an ONNX file, which cannot be trained; name one of the recipe's own, or, if orco-train \
              exported it, name it as backbone.weights, with its architecture and width"
@@ -187,7 +187,7 @@ pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
 /// # Errors
 /// If there is nothing to compare, or a share is no number of at least 0.
 pub fn check(model: &Model, learn: &MethodConfig, shares: &[f64]) -> Result<()> {
-    check_trainable(model.is_brought())?;
+    check_trainable(model.is_imported())?;
     if !model.look.is_whole() {
         bail!("the recipe has a data.look, but what is trained here sees whole images; leave it out");
     }

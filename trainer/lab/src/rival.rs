@@ -242,7 +242,7 @@ fn sgd(parameters: Vec<Parameter>) -> Sgd {
 /// # Errors
 /// If so, with what is needed.
 pub fn check(recipe: &Recipe) -> Result<()> {
-    if recipe.backbone.is_brought() || recipe.pretrain.epochs == 0 {
+    if recipe.backbone.is_imported() || recipe.pretrain.epochs == 0 {
         bail!("the recipe's backbone is given, not trained; rivals need a recipe with [pretrain]");
     }
     Ok(())

@@ -115,14 +115,14 @@ impl Stem {
 }
 
 impl BackboneConfig {
-    /// Whether it is a whole model that the user brings, not one that is trained here.
-    pub fn is_brought(&self) -> bool {
+    /// Whether it is imported: a whole model in an ONNX file, not one that is trained here.
+    pub fn is_imported(&self) -> bool {
         self.onnx.is_some()
     }
 
     /// Whether there is something to start from, so that phase 1 may be left out.
     pub fn is_given(&self) -> bool {
-        self.weights.is_some() || self.is_brought()
+        self.weights.is_some() || self.is_imported()
     }
 
     /// A model that the user brings in the place of this network. What is said of such a file holds: mean, deviation,
@@ -138,7 +138,7 @@ impl BackboneConfig {
         let names_network = !self.architecture.has_width() || self.width != 0;
         let of_pixels = self.mean.is_some() || self.deviation.is_some();
         let of_features = self.output.is_some() || self.pool.is_some();
-        !self.is_brought() && (!names_network || of_pixels || of_features)
+        !self.is_imported() && (!names_network || of_pixels || of_features)
     }
 
     /// Mean and deviation of the pixels that published weights were trained with, where the architecture has some.
@@ -146,19 +146,19 @@ impl BackboneConfig {
         use Architecture::{EfficientnetLite0, EfficientnetLite1, EfficientnetLite2};
         // (pixel - 127) / 128, pixels from 0 to 255.
         let is_lite = matches!(self.architecture, EfficientnetLite0 | EfficientnetLite1 | EfficientnetLite2);
-        (!self.is_brought() && is_lite).then_some(([127.0 / 255.0; 3], [128.0 / 255.0; 3]))
+        (!self.is_imported() && is_lite).then_some(([127.0 / 255.0; 3], [128.0 / 255.0; 3]))
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let width = self.width;
-        let made = self.is_brought() || !self.architecture.has_width() || (1..=1024).contains(&width);
+        let made = self.is_imported() || !self.architecture.has_width() || (1..=1024).contains(&width);
         let expected = "from 1 to 1024, unless backbone.onnx or --backbone names a model";
         demand("backbone.width", width, made, expected)?;
         let fits = self.stem == Stem::Small || self.architecture == Architecture::Resnet18;
         demand("backbone.stem", "imagenet", fits, "left out unless backbone.architecture is \"resnet18\"")?;
-        let alone = !self.is_brought() || self.weights.is_none();
+        let alone = !self.is_imported() || self.weights.is_none();
         demand("backbone.weights", "set", alone, "left out where backbone.onnx names a whole model")?;
-        let shown = self.is_brought() || (self.mean.is_none() && self.deviation.is_none());
+        let shown = self.is_imported() || (self.mean.is_none() && self.deviation.is_none());
         demand(
             "backbone.mean",
             "set",
@@ -168,7 +168,7 @@ impl BackboneConfig {
         let paired = self.mean.is_some() == self.deviation.is_some();
         let lone = if self.mean.is_some() { "backbone.mean" } else { "backbone.deviation" };
         demand(lone, "given alone", paired, "given together with the other of mean and deviation, or left out")?;
-        let chosen = self.is_brought() || (self.output.is_none() && self.pool.is_none());
+        let chosen = self.is_imported() || (self.output.is_none() && self.pool.is_none());
         demand(
             "backbone.output",
             "set",

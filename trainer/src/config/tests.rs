@@ -155,7 +155,7 @@ fn settings_that_do_not_go_together_are_refused() {
     assert!(half.unwrap_err().contains("pretrain.precision is f16, but must be bf16 or f32 where align.train"));
     assert!(changed(|recipe| recipe.pretrain.precision = Arithmetic::F16).is_ok());
     let mirrored = changed(|recipe| {
-        recipe.backbone.onnx = Some("brought.onnx".into());
+        recipe.backbone.onnx = Some("model.onnx".into());
         recipe.align.mirrored = true;
     });
     let expected = "recipe: align.mirrored is true, but must be false where backbone.onnx is set";

@@ -52,7 +52,7 @@ pub fn write_bundle(
     let source = BundleSource::new(model, recipe, data);
     let facts = float_facts(model, recipe, data, &source.input);
     let mut float = BackboneFile::open(BundleSource::encode(model, &metadata(&facts)), &source)?;
-    let parity = (!model.is_brought()).then(|| checked_parity(model, float.encoder.as_mut(), &source)).transpose()?;
+    let parity = (!model.is_imported()).then(|| checked_parity(model, float.encoder.as_mut(), &source)).transpose()?;
     let mut smaller = smaller_file(model, &source, &facts)?;
     // What ships computes the features that ship.
     let content = BundleContent::compute(model, targets, &source, &mut smaller.as_mut().unwrap_or(&mut float).encoder)?;
@@ -65,7 +65,7 @@ pub fn write_bundle(
     }
     let mut files = content.files(smaller.unwrap_or(float).bytes);
     files.extend(int8_bytes.map(|bytes| (BACKBONE_INT8, bytes)));
-    let bundle = write_files(&files, &source, (model, run), output)?;
+    let bundle = write_files(&files, &source, model, run, output)?;
     let phase_1 = classifier_accuracy(model, recipe, &content.benchmark);
     let exported = ExportReport { folder: output.folder().into(), parity, phase_1, stored, int8 };
     let card = card::write(&bundle, recipe, &exported, run, data)?;
@@ -179,7 +179,8 @@ impl BundleContent {
 fn write_files(
     files: &[(&str, Vec<u8>)],
     source: &BundleSource<'_>,
-    (model, run): (&Model, &Run),
+    model: &Model,
+    run: &Run,
     output: &BundleOutput,
 ) -> Result<Bundle> {
     let mut digests = BTreeMap::new();
@@ -215,7 +216,7 @@ fn parity(model: &Model, encoder: &mut dyn Encoder, source: &BundleSource<'_>) -
 fn classifier_accuracy(model: &Model, recipe: &Recipe, benchmark: &Benchmark) -> Option<f64> {
     // A backbone that phase 2 changed is not the classifier's any more.
     let trained = recipe.pretrain.epochs > 0 && recipe.pretrain.cross_entropy > 0.0 && !recipe.align.train_backbone;
-    if model.is_brought() || !trained {
+    if model.is_imported() || !trained {
         return None;
     }
     let features = Tensor::from_slice(&benchmark.measured.clean()).view([benchmark.measured.len() as i64, -1]);

@@ -1,5 +1,8 @@
 //! The model card, from the recipe and from what was measured.
 
+mod front_matter;
+mod on_device;
+
 use std::ffi::OsStr;
 use std::fmt::Write;
 
@@ -7,16 +10,16 @@ use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::{median, two_decimals};
 use orco_benchmark::{Metric, Summary, percent_or_dash, summarise};
-use orco_core::config::MethodConfig;
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
-use orco_state::state::BaseModel;
-use orco_state::statistics::Statistics;
 use orco_state::target::TargetMethod;
 
+use self::front_matter::front_matter;
+pub(super) use self::on_device::with_settings;
+use self::on_device::{MEASURED, on_device};
 use super::exported::ExportReport;
 use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
@@ -86,10 +89,10 @@ impl Card<'_> {
     fn backbone(&self, text: &mut String) -> Result<()> {
         let Self { bundle: Bundle { manifest, base_model, .. }, recipe, .. } = self;
         let facts = &manifest.backbone;
-        let brought = if facts.is_brought() { "brought as an ONNX file, " } else { "" };
+        let imported = if facts.is_imported() { "brought as an ONNX file, " } else { "" };
         writeln!(
             text,
-            "- Backbone: {}, {:.2} M parameters, {brought}{} for one {}x{} image, {} features.",
+            "- Backbone: {}, {:.2} M parameters, {imported}{} for one {}x{} image, {} features.",
             facts.architecture,
             facts.parameters as f64 / 1e6,
             facts.work(),
@@ -261,157 +264,6 @@ fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
     Ok(())
 }
 
-/// How the accuracy that a device estimates of base classes follows from that on the samples set aside.
-fn estimates(statistics: &Statistics) -> String {
-    let source = match statistics.base_accuracy_ratio {
-        None => "a usual ratio; accuracy on unseen pictures was not measured",
-        Some(1.0) => "no phase was trained on them",
-        Some(_) => "the ratio that pictures held out from all phases gave",
-    };
-    let ratio = statistics.accuracy_ratio();
-    format!("base accuracy is told as {ratio:.2} times that on the samples set aside ({source})")
-}
-
-/// How lines begin that tell what a device does.
-const ON_DEVICE: [&str; 5] = ["- Phase 3", "- On the device", "- Answers:", "- Estimates:", "- Samples set aside:"];
-/// What cards say where the samples by which devices choose the border are training images.
-const WERE_TRAINED_ON: &str = " The training had seen these samples.";
-/// The heading of what was measured.
-const MEASURED: &str = "## Measured\n";
-/// What stands below that heading once the settings are others.
-const WITH_OTHER_SETTINGS: &str =
-    "\nThese numbers are of settings that the bundle had before; the command below measures again.\n";
-
-/// A card with what devices do by the settings that the bundle has now. Whether the samples set aside were trained on is
-/// as the card says where it is not given.
-pub(super) fn with_settings(card: &str, base_model: &BaseModel, were_trained_on: Option<bool>) -> Result<String> {
-    let mut lines = String::new();
-    on_device(&mut lines, base_model, were_trained_on.unwrap_or_else(|| card.contains(WERE_TRAINED_ON)))?;
-    let mut lines = Some(lines);
-    let mut text = String::new();
-    for line in card.split_inclusive('\n') {
-        match ON_DEVICE.iter().any(|start| line.starts_with(start)) {
-            true => text.push_str(&lines.take().unwrap_or_default()),
-            false => text.push_str(line),
-        }
-    }
-    if text != card && !text.contains(WITH_OTHER_SETTINGS) {
-        text = text.replacen(MEASURED, &format!("{MEASURED}{WITH_OTHER_SETTINGS}"), 1);
-    }
-    Ok(text)
-}
-
-/// What a device does: phase 3, and how it answers.
-fn on_device(text: &mut String, base_model: &BaseModel, were_trained_on: bool) -> Result<()> {
-    let config = &base_model.config;
-    let samples = base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len());
-    let were_trained_on = were_trained_on && samples > 0;
-    match config.epochs {
-        0 => writeln!(text, "- On the device nothing is trained; {} views of a shot are stored.", config.views)?,
-        _ => phase_3(text, config)?,
-    }
-    if let Some(weights) = config.answer {
-        writeln!(
-            text,
-            "- Answers: by {weights}; every change chooses the border between base and learned classes by {samples} \
-             samples set aside and by the shots.{}",
-            if were_trained_on { WERE_TRAINED_ON } else { "" }
-        )?;
-        if let Some(statistics) = &base_model.statistics {
-            writeln!(text, "- Estimates: {}.", estimates(statistics))?;
-        }
-    } else if config.class_means > 0.0 {
-        let weight = config.class_means;
-        writeln!(
-            text,
-            "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}."
-        )?;
-    }
-    if were_trained_on && config.answer.is_none() {
-        // Not lost by settings that need none: others may follow.
-        writeln!(text, "- Samples set aside: not used by these settings.{WERE_TRAINED_ON}")?;
-    }
-    Ok(())
-}
-
-/// What phase 3 does on the device.
-fn phase_3(text: &mut String, config: &MethodConfig) -> Result<()> {
-    writeln!(
-        text,
-        "- Phase 3 (on the device{}): {} epochs{}, batch {}, {} exemplars of a base class, {} stored views of each{}.",
-        if config.answer.is_some() { ", after a change that answers at once" } else { "" },
-        config.epochs,
-        match config.epoch_samples {
-            0 => String::new(),
-            most => format!(" of {most} samples at most"),
-        },
-        config.batch,
-        config.base_exemplars,
-        config.views,
-        match config.base_cross_entropy {
-            0.0 => String::new(),
-            weight => format!(", cross entropy over base classes weighed {weight}"),
-        }
-    )?;
-    Ok(())
-}
-
-/// What Hugging Face reads: license, tags, and the results by its `model-index`. Strings are quoted as JSON, which YAML
-/// reads too.
-fn front_matter(text: &mut String, recipe: &Recipe, source: &str, ours: &Summary) -> Result<()> {
-    let tag = recipe.data.kind.tag();
-    let license = license(recipe.export.license.as_deref().unwrap_or(env!("CARGO_PKG_LICENSE")));
-    let (name, source) = (serde_json::to_string(&recipe.name)?, serde_json::to_string(source)?);
-    writeln!(
-        text,
-        "---\n{license}\nlibrary_name: onnx\npipeline_tag: image-classification\n\
-         tags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\ndatasets: [{tag}]\n\
-         model-index:\n- name: {name}\n  results:\n  \
-         - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
-         dataset: {{type: {tag}, name: {source}}}\n    metrics:"
-    )?;
-    let last = ours.sessions.last().and_then(|row| row.hm).unwrap_or(0.0);
-    for (metric, value) in [("aHM", ours.ahm), ("aACC", ours.aacc), ("HM of the last session", last)] {
-        writeln!(text, "    - {{type: accuracy, name: {metric}, value: {value:.2}}}")?;
-    }
-    writeln!(text, "---")?;
-    Ok(())
-}
-
-/// Licenses that Hugging Face knows, of those that weights are given out under; by their SPDX names in small letters.
-const LICENSES: [&str; 18] = [
-    "mit",
-    "apache-2.0",
-    "bsd-2-clause",
-    "bsd-3-clause",
-    "isc",
-    "zlib",
-    "unlicense",
-    "cc0-1.0",
-    "cc-by-4.0",
-    "cc-by-sa-4.0",
-    "cc-by-nc-4.0",
-    "cc-by-nc-sa-4.0",
-    "mpl-2.0",
-    "gpl-2.0",
-    "gpl-3.0",
-    "lgpl-3.0",
-    "agpl-3.0",
-    "openrail",
-];
-
-/// The front matter's lines for a license: the names that Hugging Face knows, else `other` and what the recipe says.
-fn license(name: &str) -> String {
-    let names: Vec<String> = name.split(" OR ").map(|name| name.trim().to_lowercase()).collect();
-    if names.iter().any(|name| !LICENSES.contains(&name.as_str())) {
-        return format!("license: other\nlicense_name: {}", serde_json::Value::from(name));
-    }
-    match names.as_slice() {
-        [one] => format!("license: \"{one}\""),
-        several => format!("license: [\"{}\"]", several.join("\", \"")),
-    }
-}
-
 /// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so many
 /// `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
@@ -451,7 +303,7 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         let file = weights.file_name().map_or_else(|| weights.to_string_lossy(), OsStr::to_string_lossy);
         writeln!(text, "- The backbone started from the weights {file}.")?;
     }
-    if recipe.backbone.is_brought() || recipe.pretrain.epochs == 0 {
+    if recipe.backbone.is_imported() || recipe.pretrain.epochs == 0 {
         writeln!(text, "- Phase 1: none, the backbone was given.")?;
         return Ok(());
     }
@@ -527,60 +379,9 @@ fn optional_augmentation(augment: &AugmentConfig) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn the_license_is_the_recipe_s() {
-        assert_eq!(license("MIT OR Apache-2.0"), "license: [\"mit\", \"apache-2.0\"]");
-        assert_eq!(license("CC-BY-NC-4.0"), "license: \"cc-by-nc-4.0\"");
-        assert_eq!(license("ours: \"ask\""), "license: other\nlicense_name: \"ours: \\\"ask\\\"\"");
-    }
-
-    #[test]
-    fn a_card_follows_other_settings_and_says_that_its_numbers_do_not() {
-        let mut base_model = Bundle::open("../models/cifar100-edge").unwrap().base_model;
-        let card = fs::read_to_string("../models/cifar100-edge/README.md").unwrap();
-        assert!(card.contains("- Phase 3 (on the device"), "{card}");
-        base_model.config = MethodConfig::preset("closed-form").unwrap();
-        let other = with_settings(&card, &base_model, None).unwrap();
-        let on_device = |text: &str| -> Vec<String> {
-            text.lines()
-                .filter(|line| ON_DEVICE.iter().any(|start| line.starts_with(start)))
-                .map(str::to_owned)
-                .collect()
-        };
-        let [phase_3, answers, estimates] = &on_device(&other)[..] else { panic!("{other}") };
-        assert!(phase_3.starts_with("- On the device nothing is trained"), "{phase_3}");
-        assert!(answers.ends_with("The training had seen these samples."), "{answers}");
-        assert_eq!(*estimates, on_device(&card)[2]);
-        assert!(other.contains(&format!("{MEASURED}{WITH_OTHER_SETTINGS}")));
-        assert_eq!(with_settings(&other, &base_model, None).unwrap(), other, "said once");
-        assert_eq!(other.lines().count(), card.lines().count() + 2);
-        let shipped = Bundle::open("../models/cifar100-edge").unwrap().base_model;
-        assert_eq!(with_settings(&card, &shipped, None).unwrap(), card, "the same settings change nothing");
-        base_model.config.answer = None;
-        let without = with_settings(&card, &base_model, None).unwrap();
-        assert_eq!(with_settings(&without, &shipped, None).unwrap().replace(WITH_OTHER_SETTINGS, ""), card, "and back");
-    }
-
-    #[test]
-    fn no_samples_are_not_said_to_be_trained_on() {
-        let mut base_model = Bundle::open("../models/cifar100-edge").unwrap().base_model;
-        let said = |base_model: &BaseModel| {
-            let mut text = String::new();
-            on_device(&mut text, base_model, true).unwrap();
-            text
-        };
-        assert!(said(&base_model).contains(WERE_TRAINED_ON));
-        let set_aside = &mut base_model.statistics.as_mut().unwrap().set_aside;
-        *set_aside = set_aside.empty_like();
-        let none = said(&base_model);
-        assert!(none.contains(" 0 samples set aside") && !none.contains(WERE_TRAINED_ON), "{none}");
-    }
 
     #[test]
     fn a_card_names_weights_without_their_folder() {

@@ -13,7 +13,7 @@ pub(super) const PARITY: f64 = 1e-4;
 pub struct ExportReport {
     /// The bundle's folder.
     pub folder: PathBuf,
-    /// How far ONNX Runtime is from tch; none for a backbone that the user brought.
+    /// How far ONNX Runtime is from tch; none for an imported backbone.
     pub parity: Option<Parity>,
     /// How many of the base classes' measured images the classifier of phase 1 recognises, in percent, if cross entropy
     /// trained it.

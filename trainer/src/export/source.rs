@@ -68,7 +68,7 @@ impl<'a> BundleSource<'a> {
         }
     }
 
-    /// The float backbone's file: written from the network, or the one that the user brought.
+    /// The float backbone's file: written from the network, or the imported one.
     pub fn encode(model: &Model, metadata: &[(&str, String)]) -> Vec<u8> {
         match &model.onnx {
             Some(onnx) => onnx.bytes.clone(),
@@ -195,7 +195,7 @@ impl<'a> BundleSource<'a> {
                 trained_on: trained_on(self.recipe, self.split),
                 seed: self.recipe.seed,
                 // A recipe's phase 1 is left out where the command line brings the backbone.
-                pretrain_epochs: if model.is_brought() { 0 } else { self.recipe.pretrain.epochs },
+                pretrain_epochs: if model.is_imported() { 0 } else { self.recipe.pretrain.epochs },
                 align_epochs: self.recipe.align.for_images_on(self.split.base.len(), ranks).epochs,
             },
             files,

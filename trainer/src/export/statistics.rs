@@ -154,9 +154,9 @@ fn check_origin(folder: &Path, bundle: &Bundle, recipe: &Recipe, data: &DataSet)
         recipe.data.look
     );
     let side = recipe.data.side();
-    // A backbone that was brought may take images of another size than the recipe's.
+    // An imported backbone may take images of another size than the recipe's.
     ensure!(
-        bundle.manifest.backbone.is_brought() || [input.width, input.height] == [side; 2],
+        bundle.manifest.backbone.is_imported() || [input.width, input.height] == [side; 2],
         "the backbone of {} takes images of {} x {} pixels, but the recipe's data.image_size is {side}; give the \
          recipe that it was made from",
         folder.display(),

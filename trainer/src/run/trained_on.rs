@@ -42,7 +42,7 @@ pub struct TrainedOn {
 
 impl TrainedOn {
     /// Digests data, and the file that `backbone.weights` names; 150 MB take less than a second. `onnx` is the digest
-    /// (SHA-256) of the backbone that was brought.
+    /// (SHA-256) of the imported backbone.
     ///
     /// # Errors
     /// If the pixels cannot be read.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn another_backbone_that_was_brought_is_noticed() {
+    fn another_imported_backbone_is_noticed() {
         let (folder, data) = (tempfile::tempdir().unwrap(), data());
         let on = |digest: Option<[u8; 32]>| TrainedOn::new(&data, None, digest).unwrap();
         let [none, one, other] = [None, Some([1; 32]), Some([2; 32])].map(on);

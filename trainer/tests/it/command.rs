@@ -189,7 +189,7 @@ fn a_run_goes_on_wherever_its_folder_is_carried() {
 
 /// The backbone of a run may be named from the folder where it begins, and is found from any other.
 #[test]
-fn a_run_on_a_backbone_that_was_brought_is_resumed() {
+fn a_run_on_an_imported_backbone_is_resumed() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path();
     let short = [("targets", "steps", 40), ("align", "epochs", 1), ("align", "batch", 32), ("export", "draws", 1)];
@@ -202,10 +202,10 @@ fn a_run_on_a_backbone_that_was_brought_is_resumed() {
     run(&["run", "recipe.toml", "--run", "first", "--output", "bundle"]);
     let model = folder.join("model.onnx");
     fs::copy(folder.join("bundle/backbone.onnx"), &model).unwrap();
-    run(&["run", "recipe.toml", "--backbone", "model.onnx", "--run", "run", "--output", "brought"]);
+    run(&["run", "recipe.toml", "--backbone", "model.onnx", "--run", "run", "--output", "imported"]);
     let provenance = |bundle: &str| Bundle::open(folder.join(bundle)).unwrap().manifest.provenance;
     // The recipe has a phase 1, which was left out.
-    assert_eq!(["bundle", "brought"].map(|bundle| provenance(bundle).pretrain_epochs), [2, 0]);
+    assert_eq!(["bundle", "imported"].map(|bundle| provenance(bundle).pretrain_epochs), [2, 0]);
     // Weights are named in the recipe itself.
     let mut recipe: toml::Table = fs::read_to_string(folder.join("recipe.toml")).unwrap().parse().unwrap();
     recipe.remove("pretrain");

@@ -120,28 +120,25 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let name = bundle.file_name().unwrap_or(bundle.as_os_str()).to_string_lossy().into_owned();
         for engine in &engines {
             let chosen = engine.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-            if *engine == EngineArgument::OnnxRuntime
+            let is_missing = *engine == EngineArgument::OnnxRuntime
                 && options.engine == EngineArgument::Auto
-                && library::locate().is_none()
-            {
+                && library::locate().is_none();
+            let row = if is_missing {
                 say!(output, "{name:<22} {chosen:<12} left out: no library was found (`orco doctor`)")?;
-                let left_out = Some("no library was found");
-                rows.push(BenchRow { bundle: name.clone(), engine: chosen, left_out, ..BenchRow::default() });
-                continue;
-            }
-            match in_its_own_process(options, bundle, &chosen, arguments) {
-                Ok((start, figures)) => {
-                    say!(output, "{name:<22} {chosen:<12} {}", row(start, &figures))?;
-                    let (start_seconds, figures) = (Some(start), Some(figures));
-                    let row = BenchRow { start_seconds, figures, ..BenchRow::default() };
-                    rows.push(BenchRow { bundle: name.clone(), engine: chosen, ..row });
+                BenchRow { left_out: Some("no library was found"), ..BenchRow::default() }
+            } else {
+                match in_its_own_process(options, bundle, &chosen, arguments) {
+                    Ok((start, figures)) => {
+                        say!(output, "{name:<22} {chosen:<12} {}", row(start, &figures))?;
+                        BenchRow { start_seconds: Some(start), figures: Some(figures), ..BenchRow::default() }
+                    }
+                    Err(error) => {
+                        output.error(format!("{name} with {chosen}: {error:#}"));
+                        BenchRow { error: Some(format!("{error:#}")), ..BenchRow::default() }
+                    }
                 }
-                Err(error) => {
-                    output.error(format!("{name} with {chosen}: {error:#}"));
-                    let error = Some(format!("{error:#}"));
-                    rows.push(BenchRow { bundle: name.clone(), engine: chosen, error, ..BenchRow::default() });
-                }
-            }
+            };
+            rows.push(BenchRow { bundle: name.clone(), engine: chosen, ..row });
         }
     }
     Ok(json!({

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
-use orco_runtime::learner::PackClass;
+use orco_runtime::learner::{Learner, PackClass};
 use orco_runtime::pack::{self, Pack};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::label;
@@ -46,15 +46,47 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let key = options.public_key()?;
     let mut learner = device::open(options, output)?;
     arguments.change.apply(&mut learner);
-    let mut packs: Vec<(Pack, String)> = Vec::new();
+    let packs = read_packs(arguments, &learner, key.as_ref())?;
+    if let Some(folder) = &arguments.thumbnails_to {
+        let check = |pack: &LabelledPack| options.check_destination(&thumbnail::folder_of(&pack.label, folder));
+        packs.iter().try_for_each(check)?;
+    }
+    let was_learned_only = learner.is_learned_only();
+    let imported: Vec<_> =
+        packs.iter().map(|LabelledPack { pack, label }| PackClass { pack, label: Some(label) }).collect();
+    let report = session_report::unwrap_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
+    let seconds = started.elapsed().as_secs_f64();
+    let named = packs.iter().map(|LabelledPack { pack, label }| describe(label, pack));
+    let named = join_first(named, session_report::MAX_CLASSES, ", ");
+    session_report::print(output, &report, &format!("imported {named}"), seconds)?;
+    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
+    if let Some(folder) = &arguments.thumbnails_to {
+        for LabelledPack { pack, label } in &packs {
+            if let Err(error) = thumbnail::write(pack, label, folder) {
+                output.error(format!("{error:#}"));
+            }
+        }
+    }
+    Ok(session_report::to_json(output, &report, seconds))
+}
+
+/// A pack, and the label that its class gets here.
+struct LabelledPack {
+    pack: Pack,
+    label: String,
+}
+
+/// Reads the packs. Refuses those of another bundle, and labels that two of them or the device have already.
+fn read_packs(arguments: &Arguments, learner: &Learner, key: Option<&PublicKey>) -> Result<Vec<LabelledPack>> {
+    let mut packs: Vec<LabelledPack> = Vec::new();
     for path in &arguments.packs {
-        let pack = open(path, key.as_ref()).and_then(|pack| {
+        let pack = open(path, key).and_then(|pack| {
             pack.to_class(&learner.bundle().digest)?;
             Ok(pack)
         });
         let pack = pack.with_context(|| format!("{} cannot be imported", path.display()))?;
         let label = label::normal(arguments.label.as_deref().unwrap_or(&pack.label));
-        if let Some(index) = packs.iter().position(|(_, other)| *other == label) {
+        if let Some(index) = packs.iter().position(|other| other.label == label) {
             bail!(
                 "{} cannot be imported: {} has the label \"{label}\", too; import one of the two alone under \
                  another one with --as LABEL",
@@ -69,27 +101,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 path.display()
             );
         }
-        packs.push((pack, label));
+        packs.push(LabelledPack { pack, label });
     }
-    if let Some(folder) = &arguments.thumbnails_to {
-        packs.iter().try_for_each(|(_, label)| options.check_destination(&thumbnail::folder_of(label, folder)))?;
-    }
-    let was_learned_only = learner.is_learned_only();
-    let imported: Vec<_> = packs.iter().map(|(pack, label)| PackClass { pack, label: Some(label) }).collect();
-    let report = session_report::unwrap_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
-    let seconds = started.elapsed().as_secs_f64();
-    let named = packs.iter().map(|(pack, label)| describe(label, pack));
-    let named = join_first(named, session_report::MAX_CLASSES, ", ");
-    session_report::print(output, &report, &format!("imported {named}"), seconds)?;
-    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
-    if let Some(folder) = &arguments.thumbnails_to {
-        for (pack, label) in &packs {
-            if let Err(error) = thumbnail::write(pack, label, folder) {
-                output.error(format!("{error:#}"));
-            }
-        }
-    }
-    Ok(session_report::to_json(output, &report, seconds))
+    Ok(packs)
 }
 
 fn open(path: &Path, key: Option<&PublicKey>) -> Result<Pack> {

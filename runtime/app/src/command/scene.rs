@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
-use crate::scene_options::learn_background;
+use crate::scene_options::{NO_EMPTY_PLACE, learn_background};
 
 /// Arguments of `orco scene`.
 #[derive(Args, Debug)]
@@ -62,7 +62,7 @@ fn learn(output: &Output, kept: &KeptBackground, pictures: &[PathBuf]) -> Result
 
 fn show(options: &Options, output: &Output, kept: &KeptBackground, file: Option<&PathBuf>) -> Result<Value> {
     let Some(background) = kept.read()? else {
-        say!(output, "no empty place is kept; show it with `orco scene learn PICTURE...`")?;
+        say!(output, "{NO_EMPTY_PLACE}")?;
         return Ok(json!({ "frame": null }));
     };
     let [width, height] = background.frame_size();

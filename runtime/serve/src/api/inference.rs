@@ -268,28 +268,34 @@ async fn answer(
     if numbers * MAX_PROBABILITY_CHARS <= MAX_INLINE_JSON_BYTES { write() } else { blocking(write).await? }
 }
 
+/// Refuses predictions that cannot be answered as one table: of different classes, or none that are numbers.
+fn check_predictions(predictions: &[Prediction]) -> Result<(), Refusal> {
+    let classes = predictions.first().map_or(0, |first| first.probabilities.len());
+    if predictions.iter().any(|other| other.probabilities.len() != classes) {
+        let sentence = "a class was learned or forgotten meanwhile; ask again";
+        return Err(Refusal::new(ErrorCode::StateChanged, sentence));
+    }
+    if !Flattened(predictions).numbers().all(|probability| probability.is_finite()) {
+        return Err(Refusal::bad_request(
+            "the features are too great for an answer: features are of the size that the backbone gives",
+        ));
+    }
+    Ok(())
+}
+
 fn write_answer(
     service: &Service,
     AnswerForm { id, outputs }: AnswerForm,
     predictions: &[Prediction],
     mut room: BodyPermit,
 ) -> Result<TensorAnswer, Refusal> {
+    check_predictions(predictions)?;
     let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
-    if predictions.iter().any(|other| other.probabilities.len() != classes) {
-        let sentence = "a class was learned or forgotten meanwhile; ask again";
-        return Err(Refusal::new(ErrorCode::StateChanged, sentence));
-    }
-    let probabilities = Flattened(predictions);
-    if !probabilities.numbers().all(|probability| probability.is_finite()) {
-        return Err(Refusal::bad_request(
-            "the features are too great for an answer: features are of the size that the backbone gives",
-        ));
-    }
     let best = |one: &Prediction| one.probabilities.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let data = [
         OutputData::Labels(predictions.iter().map(|one| &*one.label).collect()),
         OutputData::Numbers(predictions.iter().map(best).collect()),
-        OutputData::Flattened(probabilities),
+        OutputData::Flattened(Flattened(predictions)),
         OutputData::Flags(predictions.iter().map(|one| one.known).collect()),
     ];
     let mut binary = Vec::new();

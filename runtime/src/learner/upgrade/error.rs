@@ -10,8 +10,7 @@ use orco_state::session::LearnError;
 use super::super::ShotsError;
 use super::check::ClassComparison;
 use crate::release::ReleaseError;
-use crate::store::StoreError;
-use crate::store::kept_pictures::BundleRecord;
+use crate::store::{BundleRecord, StoreError};
 
 /// Why going over to another bundle, or back, is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,8 @@ use orco_state::state::Class;
 use super::{UpgradeError, UpgradeOptions};
 use crate::bundle::Bundle;
 use crate::learner::{ChangeStep, Observer};
-use crate::store::kept_pictures::{self, BundleRecord, KeptPictures};
+use crate::store::BundleRecord;
+use crate::store::kept_pictures::{self, KeptPictures};
 
 /// What is to be learned again.
 pub struct UpgradePlan {

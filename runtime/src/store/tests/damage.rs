@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::rules::Shelf;
+use super::rules::MemoryMedium;
 use super::{DIGEST, base_model, generation, saves, say};
 use orco_state::slots::{self, Medium, Slot, SlotFrame};
 use orco_trials::heavy;
@@ -17,17 +17,17 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     let mut trial = orco_trials::trial!(3, "flipped bits and truncations");
     let base_model = base_model();
     let saves = saves(&base_model, 5, 775);
-    let mut shelf = Shelf::default();
+    let mut medium = MemoryMedium::default();
     for saved in &saves {
-        super::save(&mut shelf, &base_model, saved).unwrap();
+        super::save(&mut medium, &base_model, saved).unwrap();
     }
     // Save 1 in both, 2 in A, 3 in B, 4 in A, 5 in B.
-    let good = shelf.read(Slot::B).unwrap().unwrap();
+    let good = medium.read(Slot::B).unwrap().unwrap();
     assert!(good.len() >= SIZE && SlotFrame::decode(&good).is_ok());
     let loads = |damaged: &[u8]| {
-        let mut shelf = shelf.clone();
-        shelf.put(Slot::B, damaged);
-        let loaded = slots::load(&mut shelf, &base_model, DIGEST).unwrap();
+        let mut medium = medium.clone();
+        medium.put(Slot::B, damaged);
+        let loaded = slots::load(&mut medium, &base_model, DIGEST).unwrap();
         assert_eq!(loaded.faults.len(), 1);
         assert_eq!(loaded.faults[0].slot, Slot::B);
         generation(loaded.saved.as_ref())

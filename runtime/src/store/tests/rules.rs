@@ -9,7 +9,7 @@ use orco_state::slots::{
 
 /// Two slots in memory.
 #[derive(Clone, Debug, Default)]
-pub struct Shelf {
+pub struct MemoryMedium {
     slots: [Option<Vec<u8>>; 2],
     /// Slots whose bytes cannot be read.
     pub unreadable: [bool; 2],
@@ -19,7 +19,7 @@ pub struct Shelf {
     pub written: usize,
 }
 
-impl Shelf {
+impl MemoryMedium {
     pub fn put(&mut self, slot: Slot, bytes: &[u8]) {
         self.slots[slot as usize] = Some(bytes.into());
     }
@@ -29,7 +29,7 @@ impl Shelf {
     }
 }
 
-impl Medium for Shelf {
+impl Medium for MemoryMedium {
     type Error = String;
 
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, String> {
@@ -55,35 +55,35 @@ impl Medium for Shelf {
     }
 }
 
-fn found(shelf: &mut Shelf) -> Result<u32, LoadError<String>> {
-    slots::load(shelf, &base_model(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
+fn found(medium: &mut MemoryMedium) -> Result<u32, LoadError<String>> {
+    slots::load(medium, &base_model(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
 }
 
-fn save(shelf: &mut Shelf, saved: &SavedState) -> u64 {
-    super::save(shelf, &base_model(), saved).unwrap()
+fn save(medium: &mut MemoryMedium, saved: &SavedState) -> u64 {
+    super::save(medium, &base_model(), saved).unwrap()
 }
 
-/// A shelf on which these were saved, in turn.
-fn shelf_with(saves: &[SavedState]) -> Shelf {
-    let mut shelf = Shelf::default();
+/// A medium on which these were saved, in turn.
+fn medium_with(saves: &[SavedState]) -> MemoryMedium {
+    let mut medium = MemoryMedium::default();
     for saved in saves {
-        save(&mut shelf, saved);
+        save(&mut medium, saved);
     }
-    shelf
+    medium
 }
 
 #[test]
 fn slots_are_written_alternately_and_the_newest_holds() {
     let saves = saves(&base_model(), 5, 1);
-    let mut shelf = Shelf::default();
-    assert_eq!(found(&mut shelf), Ok(0));
-    assert_eq!(save(&mut shelf, &saves[0]), 2, "the first save goes to both slots");
+    let mut medium = MemoryMedium::default();
+    assert_eq!(found(&mut medium), Ok(0));
+    assert_eq!(save(&mut medium, &saves[0]), 2, "the first save goes to both slots");
     for (number, saved) in saves.iter().enumerate().skip(1) {
-        let before = shelf.slots.clone();
-        assert_eq!(save(&mut shelf, saved), number as u64 + 2);
-        let changed = [0, 1].map(|slot| shelf.slots[slot] != before[slot]);
+        let before = medium.slots.clone();
+        assert_eq!(save(&mut medium, saved), number as u64 + 2);
+        let changed = [0, 1].map(|slot| medium.slots[slot] != before[slot]);
         assert_eq!(changed, if number % 2 == 1 { [true, false] } else { [false, true] });
-        let loaded = slots::load(&mut shelf, &base_model(), DIGEST).unwrap();
+        let loaded = slots::load(&mut medium, &base_model(), DIGEST).unwrap();
         assert_eq!(loaded.saved.as_ref(), Some(saved));
         assert!(loaded.faults.is_empty());
     }
@@ -92,82 +92,83 @@ fn slots_are_written_alternately_and_the_newest_holds() {
 #[test]
 fn a_damaged_slot_is_set_aside_by_the_next_save() {
     let saves = saves(&base_model(), 4, 1);
-    let mut shelf = shelf_with(&saves[..3]);
-    shelf.flip(Slot::B, 95);
-    let damaged = shelf.slots[1].clone();
-    let loaded = slots::load(&mut shelf, &base_model(), DIGEST).unwrap();
+    let mut medium = medium_with(&saves[..3]);
+    medium.flip(Slot::B, 95);
+    let damaged = medium.slots[1].clone();
+    let loaded = slots::load(&mut medium, &base_model(), DIGEST).unwrap();
     assert_eq!(generation(loaded.saved.as_ref()), 2, "the other slot has the state before");
     assert_eq!(loaded.faults, [FaultySlot { slot: Slot::B, fault: SlotFault::Damaged(DecodeError::Checksum) }]);
-    assert!(shelf.aside.is_empty(), "loading changes nothing");
-    save(&mut shelf, &saves[3]);
-    assert_eq!(shelf.aside, [(Slot::B, damaged)]);
-    assert_eq!(found(&mut shelf), Ok(4));
-    super::purge(&mut shelf, &base_model(), &saves[3]).unwrap();
-    assert!(shelf.aside.is_empty());
-    let bodies = shelf.slots.clone().map(|bytes| SlotFrame::decode(&bytes.unwrap()).unwrap().body.to_vec());
+    assert!(medium.aside.is_empty(), "loading changes nothing");
+    save(&mut medium, &saves[3]);
+    assert_eq!(medium.aside, [(Slot::B, damaged)]);
+    assert_eq!(found(&mut medium), Ok(4));
+    super::purge(&mut medium, &base_model(), &saves[3]).unwrap();
+    assert!(medium.aside.is_empty());
+    let bodies = medium.slots.clone().map(|bytes| SlotFrame::decode(&bytes.unwrap()).unwrap().body.to_vec());
     assert_eq!(bodies[0], bodies[1], "a purge leaves nothing older");
 }
 
 #[test]
 fn an_unreadable_slot_is_not_a_damaged_one() {
     let saves = saves(&base_model(), 3, 1);
-    let mut shelf = shelf_with(&saves[..2]);
+    let mut medium = medium_with(&saves[..2]);
     // The newest, then the older one.
     for (unreadable, left) in [([true, false], 1), ([false, true], 2)] {
-        shelf.unreadable = unreadable;
+        medium.unreadable = unreadable;
         let slot = if unreadable[0] { Slot::A } else { Slot::B };
-        let before = shelf.clone();
-        let loaded = slots::load(&mut shelf, &base_model(), DIGEST).unwrap();
+        let before = medium.clone();
+        let loaded = slots::load(&mut medium, &base_model(), DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), left, "looking goes on with the other one");
         assert_eq!(loaded.faults, [FaultySlot { slot, fault: SlotFault::Unreadable("bad sector".into()) }]);
         let refused = LoadError::Unreadable { slot, source: "bad sector".into() };
-        assert_eq!(slots::load_to_change(&mut shelf, &base_model(), DIGEST), Err(refused.clone()));
+        assert_eq!(slots::load_to_change(&mut medium, &base_model(), DIGEST), Err(refused.clone()));
         // Also a change that could read it when it loaded.
         for from in [loaded.generation, 3] {
-            let saved = slots::save(&mut shelf, &base_model(), &saves[2], from);
+            let saved = slots::save(&mut medium, &base_model(), &saves[2], from);
             assert_eq!(saved, Err(SaveError::Occupied(refused.clone())));
-            let purged = slots::purge(&mut shelf, &base_model(), &saves[2], from);
+            let purged = slots::purge(&mut medium, &base_model(), &saves[2], from);
             assert_eq!(purged, Err(SaveError::Occupied(refused.clone())));
         }
-        assert_eq!((&shelf.slots, &shelf.aside, shelf.written), (&before.slots, &before.aside, before.written));
+        assert_eq!((&medium.slots, &medium.aside, medium.written), (&before.slots, &before.aside, before.written));
     }
-    shelf.unreadable = [false; 2];
-    save(&mut shelf, &saves[2]);
-    assert_eq!((found(&mut shelf), shelf.aside.len()), (Ok(3), 0));
+    medium.unreadable = [false; 2];
+    save(&mut medium, &saves[2]);
+    assert_eq!((found(&mut medium), medium.aside.len()), (Ok(3), 0));
 }
 
 #[test]
 fn a_change_of_an_older_state_is_refused() {
     let saves = saves(&base_model(), 4, 1);
-    let mut shelf = Shelf::default();
-    let change = |shelf: &mut Shelf, saved: &SavedState, from: u64| slots::save(shelf, &base_model(), saved, from);
+    let mut medium = MemoryMedium::default();
+    let change =
+        |medium: &mut MemoryMedium, saved: &SavedState, from: u64| slots::save(medium, &base_model(), saved, from);
     let newest = |generation, slot| Ok(NewestSlot { generation, slot });
-    assert_eq!(change(&mut shelf, &saves[0], 0), newest(2, Slot::B));
+    assert_eq!(change(&mut medium, &saves[0], 0), newest(2, Slot::B));
     let first_again = Err(SaveError::Overtaken { expected: 0, actual: 2 });
-    assert_eq!(change(&mut shelf, &saves[0], 0), first_again, "two first changes");
-    assert_eq!(change(&mut shelf, &saves[1], 2), newest(3, Slot::A));
-    let before = shelf.clone();
+    assert_eq!(change(&mut medium, &saves[0], 0), first_again, "two first changes");
+    assert_eq!(change(&mut medium, &saves[1], 2), newest(3, Slot::A));
+    let before = medium.clone();
     for from in [0, 1, 2, 4] {
         let refused = Err(SaveError::Overtaken { expected: from, actual: 3 });
-        assert_eq!(change(&mut shelf, &saves[2], from), refused);
-        assert_eq!(slots::purge(&mut shelf, &base_model(), &saves[2], from), refused);
-        assert_eq!(shelf.slots, before.slots);
+        assert_eq!(change(&mut medium, &saves[2], from), refused);
+        assert_eq!(slots::purge(&mut medium, &base_model(), &saves[2], from), refused);
+        assert_eq!(medium.slots, before.slots);
     }
-    assert_eq!(change(&mut shelf, &saves[2], 3), newest(4, Slot::B));
+    assert_eq!(change(&mut medium, &saves[2], 3), newest(4, Slot::B));
 }
 
 #[test]
 fn every_way_to_save_says_which_slot_holds() {
     let saves = saves(&base_model(), 4, 1);
-    let mut shelf = Shelf::default();
+    let mut medium = MemoryMedium::default();
     for round in 0..12 {
-        let (saved, from) = (&saves[round % 4], slots::load_any(&mut shelf).unwrap().generation);
+        let (saved, from) = (&saves[round % 4], slots::load_any(&mut medium).unwrap().generation);
         let newest = match round % 5 {
-            0..=2 => slots::save(&mut shelf, &base_model(), saved, from),
-            3 => slots::purge(&mut shelf, &base_model(), saved, from),
-            _ => slots::switch(&mut shelf, DIGEST, saved, from),
+            0..=2 => slots::save(&mut medium, &base_model(), saved, from),
+            3 => slots::purge(&mut medium, &base_model(), saved, from),
+            _ => slots::switch(&mut medium, DIGEST, saved, from),
         };
-        let (newest, found) = (newest.unwrap(), slots::load(&mut shelf, &base_model(), DIGEST).unwrap());
+        let (newest, found) = (newest.unwrap(), slots::load(&mut medium, &base_model(), DIGEST).unwrap());
         assert_eq!((found.generation, found.slot), (newest.generation, Some(newest.slot)), "round {round}");
     }
 }
@@ -175,76 +176,76 @@ fn every_way_to_save_says_which_slot_holds() {
 #[test]
 fn what_was_saved_is_never_taken_for_nothing() {
     let saves = saves(&base_model(), 2, 1);
-    let mut shelf = Shelf::default();
-    save(&mut shelf, &saves[0]);
-    let good = shelf.clone();
+    let mut medium = MemoryMedium::default();
+    save(&mut medium, &saves[0]);
+    let good = medium.clone();
     let lost = |damaged: &[(Slot, DecodeError)]| {
         Err(LoadError::Lost(damaged.iter().map(|&(slot, error)| DamagedSlot { slot, error }).collect()))
     };
-    [Slot::A, Slot::B].into_iter().for_each(|slot| shelf.flip(slot, 60));
-    assert_eq!(found(&mut shelf), lost(&Slot::BOTH.map(|slot| (slot, DecodeError::Checksum))));
-    let refused = super::save(&mut shelf, &base_model(), &saves[1]);
+    [Slot::A, Slot::B].into_iter().for_each(|slot| medium.flip(slot, 60));
+    assert_eq!(found(&mut medium), lost(&Slot::BOTH.map(|slot| (slot, DecodeError::Checksum))));
+    let refused = super::save(&mut medium, &base_model(), &saves[1]);
     assert!(matches!(refused, Err(SaveError::Occupied(LoadError::Lost(_)))), "{refused:?}");
     // One damaged and one never written: a first save that was cut off. One that cannot be read: who knows.
-    shelf = Shelf { slots: [shelf.slots[0].clone(), None], ..Shelf::default() };
-    assert_eq!(found(&mut shelf), Ok(0));
-    shelf.unreadable[0] = true;
-    assert_eq!(found(&mut shelf), Err(LoadError::Unreadable { slot: Slot::A, source: "bad sector".into() }));
+    medium = MemoryMedium { slots: [medium.slots[0].clone(), None], ..MemoryMedium::default() };
+    assert_eq!(found(&mut medium), Ok(0));
+    medium.unreadable[0] = true;
+    assert_eq!(found(&mut medium), Err(LoadError::Unreadable { slot: Slot::A, source: "bad sector".into() }));
     // A checksum that is right over a body that makes no sense: not cut off.
     let nonsense = SlotFrame { version: VERSION, generation: 9, bundle_digest: DIGEST, body: b"nonsense" }.encode();
-    shelf = Shelf { slots: [Some(nonsense.clone()), None], ..Shelf::default() };
-    assert_eq!(found(&mut shelf), lost(&[(Slot::A, DecodeError::Body)]));
-    shelf = good;
-    shelf.put(Slot::B, &nonsense);
-    assert_eq!(found(&mut shelf), Ok(1), "the other slot is used");
-    save(&mut shelf, &saves[1]);
-    assert_eq!(found(&mut shelf), Ok(2));
+    medium = MemoryMedium { slots: [Some(nonsense.clone()), None], ..MemoryMedium::default() };
+    assert_eq!(found(&mut medium), lost(&[(Slot::A, DecodeError::Body)]));
+    medium = good;
+    medium.put(Slot::B, &nonsense);
+    assert_eq!(found(&mut medium), Ok(1), "the other slot is used");
+    save(&mut medium, &saves[1]);
+    assert_eq!(found(&mut medium), Ok(2));
 }
 
 #[test]
 fn what_is_not_ours_is_left_alone() {
     let saves = saves(&base_model(), 2, 1);
-    let mut shelf = Shelf::default();
-    save(&mut shelf, &saves[0]);
-    let good = shelf.clone();
+    let mut medium = MemoryMedium::default();
+    save(&mut medium, &saves[0]);
+    let good = medium.clone();
     let frame =
         |version, bundle_digest, generation| SlotFrame { version, generation, bundle_digest, body: b"theirs" }.encode();
-    shelf.put(Slot::B, &frame(VERSION + 1, DIGEST, 9));
+    medium.put(Slot::B, &frame(VERSION + 1, DIGEST, 9));
     let newer = LoadError::Version { slot: Slot::B, expected: VERSION, actual: VERSION + 1 };
-    assert_eq!(found(&mut shelf), Err(newer.clone()));
-    assert_eq!(super::save(&mut shelf, &base_model(), &saves[1]), Err(SaveError::Occupied(newer)));
-    shelf.put(Slot::B, &frame(VERSION, [9; 32], 9));
-    assert_eq!(found(&mut shelf), Err(LoadError::OtherBundle { slot: Slot::B }));
-    assert_eq!(shelf.slots[0], good.slots[0]);
+    assert_eq!(found(&mut medium), Err(newer.clone()));
+    assert_eq!(super::save(&mut medium, &base_model(), &saves[1]), Err(SaveError::Occupied(newer)));
+    medium.put(Slot::B, &frame(VERSION, [9; 32], 9));
+    assert_eq!(found(&mut medium), Err(LoadError::OtherBundle { slot: Slot::B }));
+    assert_eq!(medium.slots[0], good.slots[0]);
     // Nobody counts so far; taken at its word it would end the counting.
-    shelf.put(Slot::B, &frame(VERSION, DIGEST, u64::MAX));
-    assert_eq!(found(&mut shelf), Ok(1));
+    medium.put(Slot::B, &frame(VERSION, DIGEST, u64::MAX));
+    assert_eq!(found(&mut medium), Ok(1));
 }
 
 #[test]
 fn what_is_not_ours_and_older_is_set_aside_by_the_next_save() {
     let saves = saves(&base_model(), 2, 1);
     for (version, digest) in [(VERSION, [9; 32]), (VERSION + 1, DIGEST)] {
-        let mut shelf = Shelf::default();
-        save(&mut shelf, &saves[0]);
+        let mut medium = MemoryMedium::default();
+        save(&mut medium, &saves[0]);
         let theirs = SlotFrame { version, generation: 1, bundle_digest: digest, body: b"theirs" }.encode();
-        shelf.put(Slot::A, &theirs);
-        assert_eq!(found(&mut shelf), Ok(1));
-        assert!(shelf.aside.is_empty(), "loading changes nothing");
-        save(&mut shelf, &saves[1]);
-        assert_eq!(found(&mut shelf), Ok(2));
-        assert_eq!(shelf.aside, [(Slot::A, Some(theirs))]);
+        medium.put(Slot::A, &theirs);
+        assert_eq!(found(&mut medium), Ok(1));
+        assert!(medium.aside.is_empty(), "loading changes nothing");
+        save(&mut medium, &saves[1]);
+        assert_eq!(found(&mut medium), Ok(2));
+        assert_eq!(medium.aside, [(Slot::A, Some(theirs))]);
     }
 }
 
 #[test]
 fn a_save_writes_the_state_once_and_the_first_one_twice() {
     let saves = saves(&base_model(), 4, 50);
-    let mut shelf = Shelf::default();
+    let mut medium = MemoryMedium::default();
     for (number, saved) in saves.iter().enumerate() {
-        shelf.written = 0;
-        save(&mut shelf, saved);
-        let state = shelf.slots.iter().flatten().map(Vec::len).max().unwrap();
-        assert_eq!(shelf.written, if number == 0 { 2 * state } else { state });
+        medium.written = 0;
+        save(&mut medium, saved);
+        let state = medium.slots.iter().flatten().map(Vec::len).max().unwrap();
+        assert_eq!(medium.written, if number == 0 { 2 * state } else { state });
     }
 }

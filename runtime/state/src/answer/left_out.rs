@@ -34,10 +34,11 @@ pub(super) struct ViewedShot {
 }
 
 /// Scores `[views, classes]` of each shot's views, without the border. That of its own class is extrapolated from the
-/// class without the shot to the class with it. The exemplars are a bank's, whose projections are given.
+/// class without the shot to the class with it. The exemplars are the bank's, whose `projections` are given.
 pub(super) fn view_scores(
     model: &ScoringModel<'_>,
-    (bank, projections): (&Bank, &Projections),
+    bank: &Bank,
+    projections: &Projections,
     viewed: &[ViewedShot],
 ) -> Vec<Vec<f32>> {
     let (count, length, views) = (model.len(), model.embedder.length(), bank.views());
@@ -48,7 +49,7 @@ pub(super) fn view_scores(
         let mut scores = model.rows.scores(&embedded);
         let of_shots = scores.chunks_exact_mut(views * count).zip(embedded.chunks_exact(views * length));
         for (viewed, (scores, embedded)) in some.iter().zip(of_shots) {
-            let fewer = with_fewer(model, (bank, projections), viewed);
+            let fewer = with_fewer(model, bank, projections, viewed);
             for (scores, embedded) in scores.chunks_exact_mut(count).zip(embedded.chunks_exact(length)) {
                 viewed.change.iter().for_each(|change| change.apply(scores, embedded));
                 let score = viewed.row.score(embedded);
@@ -64,7 +65,8 @@ pub(super) fn view_scores(
 /// The class of a shot without it and without each of the others in turn, with how much of the difference counts.
 fn with_fewer(
     model: &ScoringModel<'_>,
-    (bank, projections): (&Bank, &Projections),
+    bank: &Bank,
+    projections: &Projections,
     viewed: &ViewedShot,
 ) -> Vec<(ClassRow, f32)> {
     let ViewedShot { shot, others, change, .. } = viewed;

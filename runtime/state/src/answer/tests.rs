@@ -223,7 +223,7 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
             (bank.digest_of(exemplar), model.embedder.embed_stored(bank, &[exemplar], &model.projections));
         let change = model.scatter_changes([(shot, &digest, &embedded[..])].into_iter()).remove(0).unwrap();
         let viewed = left_out::ViewedShot { shot, row: row.changed(Some(&change)), others, change: Some(change) };
-        left_out::view_scores(&model, (bank, &model.projections), &[viewed]).remove(0)
+        left_out::view_scores(&model, bank, &model.projections, &[viewed]).remove(0)
     };
     let shots = (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] as usize >= base);
     let scores: Vec<f32> = shots.flat_map(of_shot).collect();

@@ -530,7 +530,7 @@ impl<'a> ValidationSamples<'a> {
             scored.push(SampleScores { number, scores: scores.to_vec(), has_class, is_excluded, views: Vec::new() });
         }
         let (places, viewed): (Vec<usize>, Vec<ViewedShot>) = viewed.into_iter().unzip();
-        let views = view_scores(model, (&self.state.exemplars, projections), &viewed);
+        let views = view_scores(model, &self.state.exemplars, projections, &viewed);
         places.into_iter().zip(views).for_each(|(place, views)| scored[place].views = views);
         scored
     }

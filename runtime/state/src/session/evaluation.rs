@@ -40,14 +40,15 @@ struct Answers {
 /// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
 /// how new classes are recognised at first.
 pub(super) fn calibrate_and_report(
-    (base_model, config): (&BaseModel, &MethodConfig),
+    base_model: &BaseModel,
+    config: &MethodConfig,
     before: &State,
     after: &mut State,
     losses: Vec<LossTerms>,
     work: &mut ScoringWork<'_>,
 ) -> ChangeReport {
     let answers = match base_model.scoring(config) {
-        Some(scoring) => by_all((base_model, scoring), before, after, work),
+        Some(scoring) => by_all(base_model, scoring, before, after, work),
         None => by_targets(base_model, before, after, config),
     };
     note_first_recognitions(base_model, before, after, &answers);
@@ -151,7 +152,8 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Me
 
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
 fn by_all(
-    (base_model, scoring): (&BaseModel, Scoring<'_>),
+    base_model: &BaseModel,
+    scoring: Scoring<'_>,
     before: &State,
     after: &mut State,
     work: &mut ScoringWork<'_>,

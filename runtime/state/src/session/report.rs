@@ -84,19 +84,17 @@ impl ExpectedAccuracy {
     pub fn of(base_model: &BaseModel, state: &State) -> Option<Self> {
         let judged = judgeable_samples(base_model, state)?;
         let independence = of_judged(base_model, state, &judged);
-        Some(Self::promised(
-            state.calibration?.border,
-            judged.split_at(base_model.classes.len()),
-            independence.as_deref(),
-        ))
+        Some(Self::promised(state.calibration?.border, &judged, base_model.classes.len(), independence.as_deref()))
     }
 
-    /// What a border promises by so many samples of each base class and each learned one.
+    /// What a border promises by so many samples of each class, of which the first `base_classes` came with the bundle.
     fn promised(
         border: Border,
-        (base, learned): (&[usize], &[usize]),
+        samples: &[usize],
+        base_classes: usize,
         independence: Option<&[ShotIndependence]>,
     ) -> Self {
+        let (base, learned) = samples.split_at(base_classes);
         let [base, learned] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
         Self {
             base: base.then_some(border.base),
@@ -285,8 +283,7 @@ impl ChangeReport {
         let repeated = samples.repeated.iter().map(|&(class, shots)| RepeatedShots { label: label(class), shots });
         Self {
             expected: border.zip(judged.as_ref()).map(|(border, judged)| {
-                let sides = judged.split_at(base_model.classes.len());
-                ExpectedAccuracy::promised(border, sides, independence.as_deref())
+                ExpectedAccuracy::promised(border, judged, base_model.classes.len(), independence.as_deref())
             }),
             losses,
             samples: samples.classes.len(),

@@ -318,7 +318,7 @@ fn losses_are_counted_from_the_bundle_on() {
 }
 
 fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &MethodConfig) -> ChangeReport {
-    super::evaluation::calibrate_and_report((base_model, config), before, after, Vec::new(), &mut ScoringWork::alone())
+    super::evaluation::calibrate_and_report(base_model, config, before, after, Vec::new(), &mut ScoringWork::alone())
 }
 
 #[test]

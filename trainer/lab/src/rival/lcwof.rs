@@ -108,7 +108,8 @@ impl<'a> Lcwof<'a> {
     fn train(
         &mut self,
         phase: &SessionPhase,
-        (samples, first): (&[(usize, i64)], i64),
+        samples: &[(usize, i64)],
+        first: i64,
         before: &[Tensor],
         progress: &mut PhaseProgress,
     ) -> Result<()> {
@@ -189,8 +190,8 @@ impl SessionLearner for Lcwof<'_> {
         let total = steps(&LEARNING, shots.len()) + steps(&CALIBRATION, all.len());
         let mut progress = PhaseProgress::counting("session", "steps", total, 0);
         let before = self.stage();
-        self.train(&LEARNING, (&shots, known), &before, &mut progress)?;
-        self.train(&CALIBRATION, (&all, 0), &before, &mut progress)?;
+        self.train(&LEARNING, &shots, known, &before, &mut progress)?;
+        self.train(&CALIBRATION, &all, 0, &before, &mut progress)?;
         progress.finish();
         let of_class = |class: i64| shots[class as usize * SHOTS + permuted(SHOTS)[0]];
         self.exemplars.extend((0..new).map(of_class));
@@ -261,7 +262,7 @@ mod tests {
             let mut progress = PhaseProgress::counting("session", "steps", 1, 0);
             lcwof.rows = Tensor::cat(&[&lcwof.base, &lcwof.base.narrow(0, 0, 2)], 0);
             let before = lcwof.stage();
-            lcwof.train(&LEARNING, (&labelled(&shots, 6), 6), &before, &mut progress).unwrap();
+            lcwof.train(&LEARNING, &labelled(&shots, 6), 6, &before, &mut progress).unwrap();
             assert_eq!(values(&lcwof.rows.narrow(0, 0, 6)), values(&lcwof.base), "rows of classes before stay");
             assert_ne!(values(&lcwof.rows.narrow(0, 6, 2)), values(&lcwof.base.narrow(0, 0, 2)));
             assert_ne!(weights(), start);

@@ -13,6 +13,6 @@ mod parts;
 mod pixels;
 mod truncate;
 
-pub(super) use adapt::{Adaptation, Adapted, adapt, names};
+pub(super) use adapt::{Adaptation, AdaptedModel, adapt, names};
 pub(super) use fold::without_constant_nodes;
 pub(super) use pixels::{BYTE_CHANNELS, are_byte_channels};

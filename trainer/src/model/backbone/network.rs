@@ -144,7 +144,7 @@ impl Builder for ForwardPass<'_> {
         if let (true, Some(group)) =
             (self.is_training(), self.network.norm_group.as_ref().filter(|group| group.size() > 1))
         {
-            return synchronised(&y, tensors, (NORM_MOMENTUM, epsilon), group).to_kind(x.kind());
+            return synchronised(&y, tensors, NORM_MOMENTUM, epsilon, group).to_kind(x.kind());
         }
         y.to_kind(x.kind()).batch_norm(
             Some(&tensors.scale),

@@ -19,7 +19,8 @@ use crate::platform::distributed::RankGroup;
 pub(super) fn synchronised(
     x: &Tensor,
     tensors: &ConvNormTensors,
-    (momentum, epsilon): (f64, f64),
+    momentum: f64,
+    epsilon: f64,
     group: &RankGroup,
 ) -> Tensor {
     let kind = if x.kind() == Kind::Double { Kind::Double } else { Kind::Float };

@@ -1,4 +1,4 @@
-//! Tries a model that the user brought as devices will run it: a few images of noise through ONNX Runtime, together and
+//! Tries an imported model as devices will run it: a few images of noise through ONNX Runtime, together and
 //! alone, and through rten.
 
 use half::f16;

@@ -53,7 +53,6 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, PthError> {
     machine.run()?;
     let Value::Dictionary(entries) = machine.run()? else { return Err(unknown("no dictionary")) };
     let Value::List(keys) = machine.run()? else { return Err(unknown("no list of storages")) };
-    let mut lengths = BTreeMap::new();
     let tensors: Vec<(String, TensorValue)> = entries
         .into_iter()
         .filter_map(|(name, value)| match (name, value) {
@@ -61,14 +60,13 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, PthError> {
             _ => None,
         })
         .collect();
-    tensors.iter().for_each(|(_, tensor)| {
-        lengths.insert(tensor.storage.key.clone(), tensor.storage.clone());
-    });
+    let declared: BTreeMap<&str, &Storage> =
+        tensors.iter().map(|(_, TensorValue { storage, .. })| (storage.key.as_str(), storage)).collect();
     let mut storages = HashMap::new();
     for key in keys {
         let Value::Text(key) = key else { return Err(unknown("a storage without a name")) };
         let count = u64::from_le_bytes(machine.take(8)?.try_into().expect("eight bytes"));
-        let storage = lengths.get(&key).ok_or_else(|| unknown("a storage that no tensor has"))?;
+        let storage = declared.get(key.as_str()).ok_or_else(|| unknown("a storage that no tensor has"))?;
         if count != storage.count as u64 {
             return Err(PthError::CutOff);
         }

@@ -13,7 +13,7 @@ use prost::Message;
 use tch::{Kind, Tensor};
 
 use super::imported_onnx::{
-    Adaptation, Adapted, BYTE_CHANNELS, adapt, are_byte_channels, names, without_constant_nodes,
+    Adaptation, AdaptedModel, BYTE_CHANNELS, adapt, are_byte_channels, names, without_constant_nodes,
 };
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
@@ -32,7 +32,7 @@ pub trait FeatureSource {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError>;
 }
 
-/// Why a model that the user brought cannot be the backbone.
+/// Why an imported model cannot be the backbone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnnxBackboneError {
@@ -117,7 +117,7 @@ impl OnnxBackbone {
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
-        let Adapted { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
+        let AdaptedModel { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
         // What is wrong with the input is clearer before constants are folded than by what folding stumbles over. So is
         // which outputs there are: folding may stumble over one that nobody wants.
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
@@ -153,18 +153,18 @@ impl OnnxBackbone {
     ///
     /// # Errors
     /// [`EncodeError`] if ONNX Runtime is missing.
-    pub fn start(&self) -> Result<GivenBackbone<'_>, EncodeError> {
-        Ok(GivenBackbone { team: Onnx::pool(&self.bytes, &self.input)?, onnx: self })
+    pub fn start(&self) -> Result<ImportedBackbone<'_>, EncodeError> {
+        Ok(ImportedBackbone { team: Onnx::pool(&self.bytes, &self.input)?, onnx: self })
     }
 }
 
-/// A model of the user's in ONNX Runtime.
-pub struct GivenBackbone<'a> {
+/// An imported model in ONNX Runtime.
+pub struct ImportedBackbone<'a> {
     team: EncoderPool,
     onnx: &'a OnnxBackbone,
 }
 
-impl GivenBackbone<'_> {
+impl ImportedBackbone<'_> {
     /// Computes features of batches of images, f32 `[k, 3, h, w]` in 0..1, while the caller's thread makes the next
     /// ones; `each` is told of the features, f32 `[k, features]` on the processor, some images after the other.
     ///
@@ -197,7 +197,7 @@ impl GivenBackbone<'_> {
     }
 }
 
-impl FeatureSource for GivenBackbone<'_> {
+impl FeatureSource for ImportedBackbone<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         let mut all = Vec::new();
         self.stream(std::iter::once(images.shallow_clone()), |rows| {

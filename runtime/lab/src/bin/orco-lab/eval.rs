@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
-use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
+use orco_benchmark::{EvaluateError, Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
 use orco_lab::format::{print, say_of_draws, session_table, shell_quoted};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
@@ -304,16 +304,24 @@ fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary
 
 /// How well our answers know what they do not know: means over the draws.
 fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<UnknownRow>> {
-    let draw = |draw| Ok(measurement.unknown_rows(draw, false_alarms)?);
-    let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    Ok(mean_unknown_rows(&draws.with_context(|| nothing_unknown(measurement))?))
+    let rows = rows_of_draws(measurement, draws, |draw| measurement.unknown_rows(draw, false_alarms))?;
+    Ok(mean_unknown_rows(&rows))
 }
 
 /// Whether estimates come true: means over the draws.
 fn estimate_errors(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<EstimateRow>> {
-    let draw = |draw| Ok(measurement.estimate_rows(draw, false_alarms)?);
-    let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    Ok(mean_estimate_rows(&draws.with_context(|| nothing_unknown(measurement))?))
+    let rows = rows_of_draws(measurement, draws, |draw| measurement.estimate_rows(draw, false_alarms))?;
+    Ok(mean_estimate_rows(&rows))
+}
+
+/// The rows of each draw. Refuses settings by which nothing is unknown: they give none.
+fn rows_of_draws<T>(
+    measurement: &Measurement<'_>,
+    draws: u32,
+    rows: impl Fn(usize) -> Result<Option<Vec<T>>, EvaluateError>,
+) -> Result<Vec<Vec<T>>> {
+    let rows = (0..draws as usize).map(rows).collect::<Result<Option<Vec<_>>, _>>()?;
+    rows.with_context(|| nothing_unknown(measurement))
 }
 
 /// Why no picture is unknown to a device.

@@ -15,11 +15,11 @@ use clap::{Args, Parser, Subcommand};
 use orco_benchmark::Metric;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
-use orco_lab::format::{heading, line, print, say_of_draws, shell_word};
+use orco_lab::format::{print, say_of_draws, shell_word};
 use orco_lab::geometry::SessionGeometry;
-use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, QUESTIONS, VariantGeometry};
-use orco_lab::published::{self, PaperReading};
-use orco_lab::question::Question;
+use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, Phase3Settings, QUESTIONS, VariantGeometry};
+use orco_lab::published::{self, PaperReading, VARIANT_WIDTH, ablation_heading, ablation_line};
+use orco_lab::question::{AblationVariant, Question};
 use orco_lab::report::figures::{self, paper_figures};
 use orco_lab::report::{self, BundleReport, ReportPlan, collect};
 use orco_lab::results::{self, MeasuredSystem, Results};
@@ -336,9 +336,6 @@ fn write_results_pages(arguments: &ResultsPagesArguments) -> Result<()> {
     Ok(print(format!("{} pages are written to {}", pages.len(), output.display()))?)
 }
 
-/// Columns of a variant's name.
-const WIDTH: usize = 28;
-
 fn ablate(arguments: &AblateArguments) -> Result<()> {
     let AblateArguments { question, bundle, draws: asked, seed, reading, geometry, output, cache } = arguments;
     let question = Question::named(question).context("no such question")?;
@@ -361,35 +358,46 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let draws = benchmark.distinct_draws(*asked as usize);
     print(format!("{} on {}, draws: {draws}; {settings}", question.name(), benchmark.source))?;
     say_of_draws(draws, *asked as usize)?;
-    print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
+    print(ablation_heading())?;
     let results = Results::new(&bundle.manifest.name, &benchmark.source, draws);
     let mut results = Results { seed: *seed, ..results };
     for variant in ablations.of(question, *reading) {
         let summary = ablations.measure(&variant, draws, &threads, &|| ControlFlow::Continue(()))?;
+        print(ablation_line(question, &summary))?;
         let published = published::figures(question, &variant.name);
-        print(line(WIDTH, &variant.name, &summary, &published::listed(&published)))?;
         results.systems.push(MeasuredSystem::from(summary).beside(published));
     }
-    let mut geometries = Vec::new();
-    if *geometry {
-        print(format!("\n{:<WIDTH$} {}", "", SessionGeometry::HEADING))?;
-        for variant in ablations.of(question, *reading) {
-            let found = ablations.geometry(&variant, &threads, &|| ControlFlow::Continue(()))?;
-            if let Some(found) = &found {
-                print(format!("{:<WIDTH$} {}", variant.name, found.line()))?;
-            }
-            geometries.push(VariantGeometry { system: variant.name, geometry: found });
-        }
-    }
+    let variants = if *geometry { ablations.of(question, *reading) } else { Vec::new() };
+    let geometry = measure_geometry(&ablations, variants, &threads)?;
     if let Some(output) = output {
         let csv = csv(results.summaries());
         let command = ablation_command(arguments, folder, output);
         let reading = *reading;
-        let ablation = AblationResults { results, command, question, settings, reading, geometry: geometries };
+        let ablation = AblationResults { results, command, question, settings, reading, geometry };
         write_results(output, &file, &ablation, &csv)?;
         print(format!("all numbers are in {}", output.display()))?;
     }
     Ok(())
+}
+
+/// Measures the geometry of each variant, and prints it under a heading.
+fn measure_geometry(
+    ablations: &Phase3Ablations<'_>,
+    variants: Vec<AblationVariant<Phase3Settings>>,
+    threads: &Threads,
+) -> Result<Vec<VariantGeometry>> {
+    if !variants.is_empty() {
+        print(format!("\n{:<VARIANT_WIDTH$} {}", "", SessionGeometry::HEADING))?;
+    }
+    let mut measured = Vec::with_capacity(variants.len());
+    for variant in variants {
+        let geometry = ablations.geometry(&variant, threads, &|| ControlFlow::Continue(()))?;
+        if let Some(found) = &geometry {
+            print(format!("{:<VARIANT_WIDTH$} {}", variant.name, found.line()))?;
+        }
+        measured.push(VariantGeometry { system: variant.name, geometry });
+    }
+    Ok(measured)
 }
 
 /// The command that measures an ablation so.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use orco_benchmark::benchmark::distinct_draws;
 use orco_lab::format::{print, say_of_draws};
 use orco_lab::phase3_ablations::AblationResults;
-use orco_lab::published::{PaperReading, settings_for};
+use orco_lab::published::{PaperReading, ablation_heading, ablation_line, settings_for};
 use orco_lab::question::Question;
 use orco_lab::results::claim;
 use orco_trainer::config::SHOTS;
@@ -15,7 +15,7 @@ use orco_trainer::platform::interrupt;
 use orco_trainer::run::digest::session_digest;
 use orco_trainer::train::base_align::SharedFeatures;
 use orco_trainer::train::pretrain;
-use orco_trainer_lab::ablation::{heading, line, measure, phase_1, trains_the_recipe, variants, write};
+use orco_trainer_lab::ablation::{measure, phase_1, trains_the_recipe, variants, write};
 use orco_trainer_lab::measurements::Experiment;
 
 /// Trains and measures every variant. The images are read once; variants with the same phase 1 share it.
@@ -42,7 +42,7 @@ pub fn all(
     let draws = if question == Question::Frozen { asked } else { distinct_draws(asked, SHOTS, candidates) };
     print(format!("{name} on {recipe_name}, draws: {draws}; {reading} for {of}"))?;
     say_of_draws(draws, asked)?;
-    print(heading())?;
+    print(ablation_heading())?;
     let sessions = session_digest(&data)?;
     let mut features = SharedFeatures::default();
     let mut measured = Vec::new();
@@ -68,11 +68,11 @@ pub fn all(
         let summaries =
             catch_torch("learn.batch", || measure(question, reading, &variant, model, &targets, &experiment))?;
         for summary in summaries {
-            print(line(question, &summary))?;
+            print(ablation_line(question, &summary))?;
             measured.push(summary);
         }
         data = job.data;
-        write(&common.run, (question, reading), &measured, &recipe, data.test_seed, draws)?;
+        write(&common.run, question, reading, &measured, &recipe, data.test_seed, draws)?;
     }
     Ok(())
 }

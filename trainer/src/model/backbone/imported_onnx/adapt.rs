@@ -1,4 +1,4 @@
-//! Adapts a model that the user brought: it ends at the value that was chosen, half precision is widened and bytes become
+//! Adapts an imported model: it ends at the value that was chosen, half precision is widened and bytes become
 //! floats, operators that one engine lacks are decomposed, padding that engines put on different sides is written out,
 //! inputs that nothing reads are left out, images of any size get a fixed one, those whose colours come last get theirs
 //! first, and tokens or a feature map are pooled into one vector.
@@ -36,7 +36,7 @@ pub struct Adaptation<'a> {
 }
 
 /// An adapted model.
-pub struct Adapted {
+pub struct AdaptedModel {
     pub model: Vec<u8>,
     /// Whether its images are bytes, which it normalises itself.
     pub takes_bytes: bool,
@@ -48,12 +48,12 @@ pub struct Adapted {
 ///
 /// # Errors
 /// A sentence if there is no such value, or it cannot be pooled in this way, or the model computes of bytes.
-pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> {
+pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, String> {
     // Writing it anew would drop functions and other fields for which the audit refuses it. Operators and graphs inside
     // a node stay, unless no output needs them.
     let is_of_node = |error: &AuditError| matches!(error, AuditError::Operator { .. } | AuditError::Subgraph { .. });
     if audit_layers(&model).is_err_and(|error| !is_of_node(&error)) {
-        return Ok(Adapted { model, takes_bytes: false });
+        return Ok(AdaptedModel { model, takes_bytes: false });
     }
     let unreadable = |_| "its graph cannot be read".to_owned();
     // The weights of the parts lie in these bytes.
@@ -96,11 +96,11 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     if !is_changed {
         // Bytes that nothing else holds are not copied.
         drop(graph);
-        return Ok(Adapted { model: model.into(), takes_bytes });
+        return Ok(AdaptedModel { model: model.into(), takes_bytes });
     }
     drop(model);
     parts.graph = Some(graph);
-    Ok(Adapted { model: parts.encode_to_vec(), takes_bytes })
+    Ok(AdaptedModel { model: parts.encode_to_vec(), takes_bytes })
 }
 
 /// Colours and sides of the images that a value declares; none where it is no batch of images of floats.
