@@ -11,6 +11,7 @@ use orco_runtime::files;
 use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::learner::Learner;
 use orco_runtime::manifest::hexadecimal;
+use orco_runtime::scene::{KeptBackground, KeptRegions};
 
 use super::{Findings, size};
 use crate::advice;
@@ -62,6 +63,7 @@ pub fn state_folder(options: &Options, bundle: Option<&Bundle>, findings: &mut F
 pub fn state(options: &Options, folder: &Path, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
     if folder_of(folder, findings) {
         lock(folder, findings);
+        camera_files(folder, findings);
     }
     room(folder, findings);
     let bundle = bundle?;
@@ -219,6 +221,19 @@ fn lock(folder: &Path, findings: &mut Findings) {
             findings.wrong(SUBJECT, text);
         }
         Err(error) => findings.wrong(SUBJECT, format!("{}: {error}; remove it while no orco runs", path.display())),
+    }
+}
+
+/// Whether the empty place and the regions that are kept for a camera can be used.
+fn camera_files(folder: &Path, findings: &mut Findings) {
+    const PLACE: &str = "empty place";
+    match KeptBackground::of(folder).read() {
+        Ok(Some(_)) => findings.good(PLACE, "is kept"),
+        Ok(None) => {}
+        Err(error) => findings.failed(PLACE, error),
+    }
+    if let Err(error) = KeptRegions::of(folder).read() {
+        findings.failed("regions", error);
     }
 }
 

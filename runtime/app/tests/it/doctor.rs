@@ -78,6 +78,15 @@ fn what_is_broken_is_named_with_what_to_do() {
     assert_finds(&examined(&device, &[]), "knowledge", "wrong", "slot-a is left out");
     fs::write(&slot, &whole).unwrap();
 
+    for (name, subject, said) in
+        [("background", "empty place", "show it again"), ("regions", "regions", "draw them again")]
+    {
+        let path = device.state().join(name);
+        fs::write(&path, b"no such file\n").unwrap();
+        assert_finds(&examined(&device, &[]), subject, "wrong", said);
+        fs::remove_file(path).unwrap();
+    }
+
     fs::set_permissions(device.state(), Permissions::from_mode(0o777)).unwrap();
     assert_finds(&examined(&device, &[]), "state", "wrong", "chmod 700");
     fs::set_permissions(device.state(), Permissions::from_mode(0o700)).unwrap();
