@@ -5,6 +5,7 @@ use orco_runtime::manifest::{BENCHMARK, MANIFEST};
 use orco_runtime::method::exemplar::ExemplarPrecision;
 use orco_runtime::pack::PackOrigin;
 use orco_runtime::state::bank::Bank;
+use orco_runtime::state::sentence::with_causes;
 
 use super::*;
 use crate::merge::{MergeError, SameLabel};
@@ -494,7 +495,11 @@ fn a_lost_or_damaged_database_is_no_new_hub() {
     assert!(matches!(open(), HubError::NoDatabase));
     assert!(matches!(open(), HubError::NoDatabase), "the first attempt made none");
     std::fs::write(folder.join(DATABASE), [0x55; 8192]).unwrap();
-    assert!(matches!(open(), HubError::Database(_)));
+    let said = with_causes(&open());
+    assert_eq!(
+        said,
+        "the hub's database cannot be used: file is not a database; restore the hub's folder from a backup"
+    );
 }
 
 /// A device, or a code for one, knows the hub by its key, whether anything was pushed or not.

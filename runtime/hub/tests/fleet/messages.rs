@@ -121,6 +121,14 @@ fn an_answer_that_the_hub_did_not_sign_counts_for_nothing() {
     device.device().sync(&mut network, &mut ()).unwrap();
     let refused = device.device().sync(&mut network, &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
+    // A hub whose disk is full.
+    let fail = |_: &mut WireRequest, answer: Option<&mut WireAnswer>| {
+        if let Some(answer) = answer {
+            *answer = WireAnswer { status: 503, signature: None, body: Vec::new() };
+        }
+    };
+    let said = device.device().sync(&mut Changing(fleet.network(), fail), &mut ()).unwrap_err().to_string();
+    assert!(said.ends_with("failed with status 503; its log says why"), "{said}");
 }
 
 #[test]
