@@ -277,6 +277,27 @@ fn a_purged_class_is_not_learned_again() {
     assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
 }
 
+/// As where its key leaked: to the hub it is another device.
+#[test]
+fn a_device_with_a_new_key_goes_on_with_what_it_knows() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, [&taker]);
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+    for device in [&giver, &taker] {
+        let known = store.devices().unwrap().into_iter().find(|known| known.name == device.name).unwrap();
+        store.remove_device(&known.id).unwrap();
+        std::fs::remove_file(device.fleet().path().join("identity.json")).unwrap();
+        device.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+        let done = device.sync(&mut fleet.network());
+        assert!(done.imported.is_empty() && done.pushed.is_empty() && refusal(&done, 0).is_empty(), "{done:?}");
+    }
+    store.withdraw(store.releases().unwrap()[0].id).unwrap();
+    assert_eq!(taker.sync(&mut fleet.network()).forgotten, ["mug"]);
+    giver.sync(&mut fleet.network());
+    assert_eq!(giver.labels(), ["mug"]);
+}
+
 #[test]
 fn a_device_whose_number_got_lost_catches_up() {
     let fleet = Fleet::new();
