@@ -136,10 +136,11 @@ pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
     format!("{} cannot be written{text}", folder.display())
 }
 
-/// The innermost part of a path that is there; of a relative one at last the folder in which this runs.
+/// The innermost part of a path that is there, be it a link that leads nowhere; of a relative one at last the folder in
+/// which this runs.
 fn existing(path: &Path) -> Option<&Path> {
     let mut parts = path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part });
-    parts.find(|part| part.exists())
+    parts.find(|part| part.symlink_metadata().is_ok())
 }
 
 /// Why this user cannot make a file or folder that is not there, as the end of a sentence; none if that works.
@@ -267,5 +268,6 @@ fn room(folder: &Path, findings: &mut Findings) {
 /// Makes a file in a folder, for a moment: rights alone do not tell whether that works (a disk that is read-only,
 /// `/proc`).
 pub(super) fn try_write(folder: &Path) -> io::Result<()> {
+    files::check_links(folder)?;
     tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder).map(drop)
 }

@@ -122,6 +122,13 @@ fn a_state_that_cannot_be_made_is_named_and_nothing_is_left_where_it_can() {
         assert_finds(&found, "state", level, said);
         assert!(found.1.to_string().contains("\"disk\""), "how much room is left: {:#}", found.1);
     }
+    // Nothing is made behind a link to a disk that is not mounted.
+    let link = device.folder.path().join("link");
+    std::os::unix::fs::symlink("/no/disk/state", &link).unwrap();
+    for (option, subject) in [("--state", "state"), ("--sightings", "sightings")] {
+        let found = examined(&device, &[option, link.to_str().unwrap()]);
+        assert_finds(&found, subject, "wrong", "link is a link that leads nowhere");
+    }
     // Nor are a token and sightings made where nobody can make anything.
     for (option, subject) in [("--token-file", "token"), ("--sightings", "sightings")] {
         assert_finds(&examined(&device, &[option, "/proc/orco"]), subject, "wrong", "/proc/orco cannot be made");
