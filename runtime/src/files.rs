@@ -180,6 +180,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    check_links(path)?;
     let above: Vec<&Path> = missing_folders(path).skip(1).collect();
     builder.recursive(true).create(path)?;
     // The folder itself also where it was there: whoever made it may have been stopped before it was synced.
@@ -373,6 +374,20 @@ pub(crate) fn is_random_name(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Refuses a path through a link that leads nowhere, of which the system says that it is there already.
+///
+/// # Errors
+/// If a part of the path is such a link.
+pub fn check_links(path: &Path) -> io::Result<()> {
+    match path.ancestors().find(|part| part.is_symlink() && is_absent(part)) {
+        None => Ok(()),
+        Some(link) => {
+            let reason = "is a link that leads nowhere, as where its disk is not mounted";
+            Err(io::Error::new(io::ErrorKind::NotFound, format!("{} {reason}", link.display())))
+        }
+    }
+}
+
 /// Whether nothing lies at a path. What cannot be looked at may be there.
 pub fn is_absent(path: &Path) -> bool {
     fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -408,6 +423,23 @@ mod tests {
         for name in ["folder", "pipe"] {
             assert!(read(&path(name), 5).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn no_folder_is_made_behind_a_link_that_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path().join("disk/state"), &link).unwrap();
+        for path in [link.clone(), link.join("below")] {
+            let refused = create_folder(&path).unwrap_err().to_string();
+            assert_eq!(
+                refused,
+                format!("{} is a link that leads nowhere, as where its disk is not mounted", link.display())
+            );
+        }
+        fs::create_dir_all(folder.path().join("disk/state")).unwrap();
+        create_folder(&link.join("below")).unwrap();
     }
 
     /// As a folder of VirtualBox does, those of `/proc` refuse.

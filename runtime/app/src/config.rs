@@ -210,7 +210,8 @@ impl SettingsFile {
         let shown = path.display();
         let bytes =
             files::read(path, LARGEST).map_err(|error| anyhow!("cannot read the settings in {shown}: {error}"))?;
-        let text = String::from_utf8(bytes).map_err(|_| anyhow!("the settings in {shown} are no text"))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| anyhow!("the settings in {shown} are no text in UTF-8: save them in that encoding"))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             anyhow!("the settings in {shown}, line {line}: {}", error.message().replace('\n', ", "))

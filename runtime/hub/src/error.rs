@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use orco_runtime::bundle::OpenError;
 use orco_runtime::pack::OpenPackError;
 use orco_runtime::signature::SignError;
+use rusqlite::ErrorCode;
 
 use crate::merge::MergeError;
 use crate::protocol::{DeviceId, ObjectDigest, ReleaseId};
@@ -144,10 +145,18 @@ pub enum HubError {
     Threads(#[source] io::Error),
 }
 
-/// What the database says of itself.
+/// What the database says of itself, and what to do about it.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
+#[error("{0}{advice}", advice = advice(.0))]
 pub struct DatabaseError(rusqlite::Error);
+
+fn advice(error: &rusqlite::Error) -> &'static str {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "; restore the hub's folder from a backup",
+        Some(ErrorCode::DiskFull) => "; make room where the hub's folder lies",
+        _ => "",
+    }
+}
 
 /// For this crate alone: which database it is may change.
 #[doc(hidden)]

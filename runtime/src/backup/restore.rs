@@ -18,6 +18,7 @@ use crate::signature::PublicKey;
 use crate::store::kept_pictures::{self, MAX_PICTURE};
 use crate::store::picture_guard::PictureGuard;
 use crate::store::{BundleRecord, FormerState, MAX_BUNDLE_FILE, Store, StoreError, uncertainty};
+use crate::thumbnails::Thumbnails;
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
 ///
@@ -112,7 +113,10 @@ pub fn restore(
     floor.done();
     guard.release();
     // A power cut may still bring the old state back, with its pictures.
-    let uncertain = uncertain.or_else(|| locked.sweep(&saved).err());
+    let uncertain = uncertain.or_else(|| {
+        let pruned = Thumbnails::of(store).prune(&saved);
+        locked.sweep(&saved).and(pruned).err()
+    });
     let SavedState { state, .. } = saved;
     let report = BackupContents {
         bundle: owner,

@@ -13,8 +13,10 @@ use tempfile::{TempDir, tempdir, tempfile};
 use super::*;
 use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, Learner, LearnerSettings, Shots};
+use crate::manifest::hexadecimal;
 use crate::release::{RELEASES, Releases};
 use crate::store::{Store, StoreError};
+use crate::thumbnails::Thumbnails;
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
 
@@ -134,6 +136,22 @@ fn what_is_restored_is_what_was_backed_up() {
     let again = restored(&bytes, &learner, other.path(), RestoreOptions::default());
     assert!(matches!(again, Err(BackupError::Occupied { classes: 1, changes: 1, .. })));
     restored(&bytes, &learner, other.path(), RestoreOptions::default().replace(true)).unwrap().durable().unwrap();
+}
+
+#[test]
+fn small_pictures_of_what_is_replaced_go_with_it() {
+    let (_folder, learner) = device();
+    let (bytes, _) = written(&learner);
+    let folder = learner.store().folder();
+    let stays = learner.saved().exemplar_digests().into_iter().next().unwrap();
+    std::fs::create_dir(folder.join("thumbnails")).unwrap();
+    for digest in [stays, [7; 32]] {
+        std::fs::write(folder.join(format!("thumbnails/{}.jpg", hexadecimal(&digest))), b"small").unwrap();
+    }
+    let thumbnails = Thumbnails::of(learner.store());
+    assert_eq!(thumbnails.all().len(), 2);
+    restored(&bytes, &learner, folder, RestoreOptions::default().replace(true)).unwrap().durable().unwrap();
+    assert_eq!(thumbnails.all(), [stays].into());
 }
 
 #[test]

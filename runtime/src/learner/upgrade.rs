@@ -21,6 +21,7 @@ use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
 use crate::store::{BundleRecord, FormerState, LockedStore, Store, uncertainty};
 use crate::threads::Threads;
+use crate::thumbnails::Thumbnails;
 pub use check::ClassComparison;
 pub use error::UpgradeError;
 use plan::{ClassRole, PlannedClass, UpgradePlan};
@@ -160,14 +161,17 @@ pub fn undo_upgrade(
     Ok(ChangeOutcome { report: earlier, uncertain, unaligned: None })
 }
 
-/// Lets the state go that was kept aside, with its pictures: nothing brings it back. Says whether there was one.
+/// Lets the state go that was kept aside, with its pictures, the small ones too: nothing brings it back. Says whether
+/// there was one.
 ///
 /// # Errors
 /// [`UpgradeError`] if the state cannot be read or locked, or something of it cannot be removed.
 pub fn discard_former_state(store: &Store, settings: &LearnerSettings) -> Result<bool, UpgradeError> {
     let locked = store.lock(settings.wait)?;
     let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
-    Ok(locked.discard_others(&present.state.bundle_digest)?)
+    let discarded = locked.discard_others(&present.state.bundle_digest)?;
+    Thumbnails::of(store).prune(&present)?;
+    Ok(discarded)
 }
 
 fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<LockedStore, UpgradeError> {

@@ -84,7 +84,7 @@ pub enum DecodeError {
     #[error("it is not a file of this kind")]
     WrongKind,
     /// The file was written in another format version.
-    #[error("it has format version {actual}, but this program reads versions up to {expected}")]
+    #[error("it has format version {actual}, but this program reads {} {expected}", versions_read(*expected, *actual))]
     Version {
         /// Highest version that this program reads.
         expected: u16,
@@ -97,6 +97,11 @@ pub enum DecodeError {
     /// The content matches its checksum, but is no such value.
     #[error("its content makes no sense")]
     Body,
+}
+
+/// Which versions a program reads that does not read `actual`, as words before its own version.
+fn versions_read(own: u16, actual: u16) -> &'static str {
+    if actual > own { "versions up to" } else { "only version" }
 }
 
 /// Puts content, given in parts, into an envelope.

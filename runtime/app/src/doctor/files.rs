@@ -11,6 +11,7 @@ use orco_runtime::files;
 use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::learner::Learner;
 use orco_runtime::manifest::hexadecimal;
+use orco_runtime::scene::{KeptBackground, KeptRegions};
 
 use super::{Findings, size};
 use crate::advice;
@@ -62,6 +63,7 @@ pub fn state_folder(options: &Options, bundle: Option<&Bundle>, findings: &mut F
 pub fn state(options: &Options, folder: &Path, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
     if folder_of(folder, findings) {
         lock(folder, findings);
+        camera_files(folder, findings);
     }
     room(folder, findings);
     let bundle = bundle?;
@@ -134,10 +136,11 @@ pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
     format!("{} cannot be written{text}", folder.display())
 }
 
-/// The innermost part of a path that is there; of a relative one at last the folder in which this runs.
+/// The innermost part of a path that is there, be it a link that leads nowhere; of a relative one at last the folder in
+/// which this runs.
 fn existing(path: &Path) -> Option<&Path> {
     let mut parts = path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part });
-    parts.find(|part| part.exists())
+    parts.find(|part| part.symlink_metadata().is_ok())
 }
 
 /// Why this user cannot make a file or folder that is not there, as the end of a sentence; none if that works.
@@ -222,6 +225,19 @@ fn lock(folder: &Path, findings: &mut Findings) {
     }
 }
 
+/// Whether the empty place and the regions that are kept for a camera can be used.
+fn camera_files(folder: &Path, findings: &mut Findings) {
+    const PLACE: &str = "empty place";
+    match KeptBackground::of(folder).read() {
+        Ok(Some(_)) => findings.good(PLACE, "is kept"),
+        Ok(None) => {}
+        Err(error) => findings.failed(PLACE, error),
+    }
+    if let Err(error) = KeptRegions::of(folder).read() {
+        findings.failed("regions", error);
+    }
+}
+
 /// How much room is left.
 fn room(folder: &Path, findings: &mut Findings) {
     #[cfg(unix)]
@@ -252,5 +268,6 @@ fn room(folder: &Path, findings: &mut Findings) {
 /// Makes a file in a folder, for a moment: rights alone do not tell whether that works (a disk that is read-only,
 /// `/proc`).
 pub(super) fn try_write(folder: &Path) -> io::Result<()> {
+    files::check_links(folder)?;
     tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder).map(drop)
 }

@@ -163,7 +163,12 @@ fn what_is_not_understood_is_refused_with_what_to_do() {
         assert_refused(&output, expected);
         assert_refused(&output, path.to_str().unwrap());
     }
-    let (folder, _) = file("");
+    let (folder, path) = file("");
+    // As Windows writes "ü", and where it writes UTF-16.
+    for bytes in [&b"mqtt-name = \"T\xfcr\"\n"[..], b"\xff\xfea\0=\x001\0"] {
+        fs::write(&path, bytes).unwrap();
+        assert_refused(&orco(Some(&path), &["list"]).output().unwrap(), "no text in UTF-8: save them in that encoding");
+    }
     assert_refused(&orco(Some(folder.path()), &["list"]).output().unwrap(), "it is a folder");
     assert_refused(&orco(Some(&folder.path().join("none")), &["list"]).output().unwrap(), "cannot read the settings");
 }

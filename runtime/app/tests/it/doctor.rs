@@ -78,6 +78,15 @@ fn what_is_broken_is_named_with_what_to_do() {
     assert_finds(&examined(&device, &[]), "knowledge", "wrong", "slot-a is left out");
     fs::write(&slot, &whole).unwrap();
 
+    for (name, subject, said) in
+        [("background", "empty place", "show it again"), ("regions", "regions", "draw them again")]
+    {
+        let path = device.state().join(name);
+        fs::write(&path, b"no such file\n").unwrap();
+        assert_finds(&examined(&device, &[]), subject, "wrong", said);
+        fs::remove_file(path).unwrap();
+    }
+
     fs::set_permissions(device.state(), Permissions::from_mode(0o777)).unwrap();
     assert_finds(&examined(&device, &[]), "state", "wrong", "chmod 700");
     fs::set_permissions(device.state(), Permissions::from_mode(0o700)).unwrap();
@@ -112,6 +121,13 @@ fn a_state_that_cannot_be_made_is_named_and_nothing_is_left_where_it_can() {
         let found = (output.status.success(), serde_json::from_slice::<Value>(&output.stdout).unwrap());
         assert_finds(&found, "state", level, said);
         assert!(found.1.to_string().contains("\"disk\""), "how much room is left: {:#}", found.1);
+    }
+    // Nothing is made behind a link to a disk that is not mounted.
+    let link = device.folder.path().join("link");
+    std::os::unix::fs::symlink("/no/disk/state", &link).unwrap();
+    for (option, subject) in [("--state", "state"), ("--sightings", "sightings")] {
+        let found = examined(&device, &[option, link.to_str().unwrap()]);
+        assert_finds(&found, subject, "wrong", "link is a link that leads nowhere");
     }
     // Nor are a token and sightings made where nobody can make anything.
     for (option, subject) in [("--token-file", "token"), ("--sightings", "sightings")] {

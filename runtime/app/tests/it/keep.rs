@@ -270,8 +270,13 @@ fn a_state_that_was_kept_aside_without_pictures_is_discarded() {
         folders.filter(|folder| folder.join("state").exists()).count()
     };
     assert_eq!(aside(), 1);
+    // As the service keeps it of a shot.
+    let small = device.state().join(format!("thumbnails/{}.jpg", "5".repeat(64)));
+    fs::create_dir(small.parent().unwrap()).unwrap();
+    fs::write(&small, b"small").unwrap();
     assert_eq!(device.json(&["upgrade", "--discard-old"])["discarded"], true);
     assert_eq!(aside(), 0);
+    assert!(!small.exists(), "a small picture is left");
     assert_eq!(device.json(&["upgrade", "--discard-old"])["discarded"], false);
 }
 

@@ -230,6 +230,9 @@ impl<'a> HubConnection<'a> {
                         "status {status} leads elsewhere; the address of a hub with a certificate begins with https://"
                     ),
                 },
+                Ok(WireAnswer { status: status @ 500..600, .. }) => SyncError::Unreachable {
+                    reason: format!("it, or a proxy before it, failed with status {status}; its log says why"),
+                },
                 Ok(WireAnswer { status, .. }) => {
                     SyncError::Unreachable { reason: format!("an answer of status {status} is not signed by the hub") }
                 }

@@ -28,8 +28,6 @@ impl HubStore {
     /// [`HubError::Released`] if a channel still holds one of them, [`HubError::NoPack`] if there is none, or another if
     /// it cannot be deleted. The database is unchanged then.
     pub fn purge_packs(&self, packs: &[ObjectDigest]) -> Result<HubPurge, HubError> {
-        // What is deleted is to stay in no page of the database either.
-        self.connection().pragma_update(None, "secure_delete", "ON")?;
         // Each once, however often it was named.
         let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
         let purged = self.in_transaction(|transaction| {

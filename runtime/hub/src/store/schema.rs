@@ -45,12 +45,14 @@ const TABLES: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// Makes the tables where they are missing, and has every commit reach the disk before it returns.
+/// Makes the tables where they are missing, and has every commit reach the disk before it returns. What is deleted or
+/// replaced, such as a report that names a class which its device purged since, stays in no page.
 /// A hub that was in use has them: empty ones in their place would make every device a stranger, without a word.
 pub(super) fn prepare(connection: &mut Connection, was_in_use: bool) -> Result<(), HubError> {
     connection.busy_timeout(WAIT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "secure_delete", "ON")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     match found {

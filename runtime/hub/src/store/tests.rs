@@ -5,6 +5,7 @@ use orco_runtime::manifest::{BENCHMARK, MANIFEST};
 use orco_runtime::method::exemplar::ExemplarPrecision;
 use orco_runtime::pack::PackOrigin;
 use orco_runtime::state::bank::Bank;
+use orco_runtime::state::sentence::with_causes;
 
 use super::*;
 use crate::merge::{MergeError, SameLabel};
@@ -64,6 +65,18 @@ impl Caller {
         let answer = hub.receive_pack(&head, &bytes, NOW).unwrap().unwrap();
         assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
         ObjectDigest::of(&bytes)
+    }
+
+    /// Reports classes of one shot each.
+    fn report(&mut self, hub: &HubStore, labels: &[&str]) {
+        let classes = labels.iter().map(|label| ClassReport { label: (*label).into(), shots: 1 }).collect();
+        let report = DeviceReport { classes, ..DeviceReport::default() };
+        let (head, device) = (self.head(REPORT, b""), self.id());
+        let kept = hub.answer_once(&head, NOW, |transaction| {
+            HubStore::keep_report(transaction, &device, &report)?;
+            Ok(StoredAnswer::json(&labels))
+        });
+        assert_eq!(kept.unwrap().unwrap().status, 200);
     }
 }
 
@@ -409,14 +422,7 @@ fn a_shared_picture_has_the_label_by_which_its_device_knows_it_now() {
     assert_eq!(labels(), ["mug", "plate"]);
     share(&mut device, "cup", 3);
     assert_eq!(labels(), ["cup", "plate"], "the newest, while the device says nothing");
-    let classes = vec![ClassReport { label: "mug".into(), shots: 1 }];
-    let report = DeviceReport { classes, ..DeviceReport::default() };
-    let head = device.head(REPORT, b"");
-    let kept = hub.answer_once(&head, NOW, |transaction| {
-        HubStore::keep_report(transaction, &device.id(), &report)?;
-        Ok(StoredAnswer::json(&()))
-    });
-    assert_eq!(kept.unwrap().unwrap().status, 200);
+    device.report(&hub, &["mug"]);
     assert_eq!(labels(), ["mug", "plate"], "it has its first label again");
 }
 
@@ -435,6 +441,11 @@ fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
     let held = hub.purge_packs(&[anna]).unwrap_err();
     assert!(matches!(held, HubError::Released { release, .. } if release == id), "{held}");
     hub.withdraw(id).unwrap();
+    // Purged on the devices, which say so before it is purged here.
+    for device in [&mut three, &mut seven] {
+        device.report(&hub, &["anna"; 400]);
+        device.report(&hub, &[]);
+    }
     let purged = hub.purge_packs(&[anna, anna]).unwrap();
     assert_eq!(purged, HubPurge { packs: 1, pictures: 1, releases: 1 });
     let objects = [(anna, false), (merged, false), (other, true), (ObjectDigest::of(&bytes), true)];
@@ -484,7 +495,11 @@ fn a_lost_or_damaged_database_is_no_new_hub() {
     assert!(matches!(open(), HubError::NoDatabase));
     assert!(matches!(open(), HubError::NoDatabase), "the first attempt made none");
     std::fs::write(folder.join(DATABASE), [0x55; 8192]).unwrap();
-    assert!(matches!(open(), HubError::Database(_)));
+    let said = with_causes(&open());
+    assert_eq!(
+        said,
+        "the hub's database cannot be used: file is not a database; restore the hub's folder from a backup"
+    );
 }
 
 /// A device, or a code for one, knows the hub by its key, whether anything was pushed or not.

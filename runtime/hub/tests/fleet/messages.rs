@@ -121,6 +121,14 @@ fn an_answer_that_the_hub_did_not_sign_counts_for_nothing() {
     device.device().sync(&mut network, &mut ()).unwrap();
     let refused = device.device().sync(&mut network, &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
+    // A hub whose disk is full.
+    let fail = |_: &mut WireRequest, answer: Option<&mut WireAnswer>| {
+        if let Some(answer) = answer {
+            *answer = WireAnswer { status: 503, signature: None, body: Vec::new() };
+        }
+    };
+    let said = device.device().sync(&mut Changing(fleet.network(), fail), &mut ()).unwrap_err().to_string();
+    assert!(said.ends_with("failed with status 503; its log says why"), "{said}");
 }
 
 #[test]
@@ -267,6 +275,27 @@ fn a_purged_class_is_not_learned_again() {
     assert!(giver.sync(&mut fleet.network()).imported.is_empty());
     assert!(giver.labels().is_empty());
     assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+}
+
+/// As where its key leaked: to the hub it is another device.
+#[test]
+fn a_device_with_a_new_key_goes_on_with_what_it_knows() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, [&taker]);
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+    for device in [&giver, &taker] {
+        let known = store.devices().unwrap().into_iter().find(|known| known.name == device.name).unwrap();
+        store.remove_device(&known.id).unwrap();
+        std::fs::remove_file(device.fleet().path().join("identity.json")).unwrap();
+        device.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+        let done = device.sync(&mut fleet.network());
+        assert!(done.imported.is_empty() && done.pushed.is_empty() && refusal(&done, 0).is_empty(), "{done:?}");
+    }
+    store.withdraw(store.releases().unwrap()[0].id).unwrap();
+    assert_eq!(taker.sync(&mut fleet.network()).forgotten, ["mug"]);
+    giver.sync(&mut fleet.network());
+    assert_eq!(giver.labels(), ["mug"]);
 }
 
 #[test]
