@@ -12,6 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, SeqAccess, Vis
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
+use super::without_mark;
 use crate::error::Refusal;
 
 /// Most pictures of a request.
@@ -196,7 +197,7 @@ struct Parameters {
 /// # Errors
 /// [`Refusal`] if it is not understood, or is more than the model takes.
 pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<InferenceRequest, Refusal> {
-    let request = serde_json::from_slice(&body[..json]);
+    let request = serde_json::from_slice(without_mark(&body[..json]));
     let Request { id, inputs: input, outputs, parameters } =
         request.map_err(|error| Refusal::bad_request(format!("the request: {error}")))?;
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
@@ -563,6 +564,7 @@ mod tests {
         let outputs = r#"[{"name":"label","parameters":null}]"#;
         let request = format!(r#"{{"id":null,"inputs":[{empty}],"outputs":{outputs},"parameters":null}}"#);
         assert!(read(&request).is_ok(), "{:?}", read(&request).err());
+        assert!(read(&format!("\u{feff}{request}")).is_ok(), "a file of Windows");
         for (json, told) in [
             (format!(r#"{{"inputs":[{input},{input}]}}"#), "expected one input"),
             (r#"{"inputs":[]}"#.into(), "expected one input"),

@@ -228,7 +228,7 @@ fn the_inference_protocol_tells_configuration_and_index() {
     }
     assert_eq!((&config["input"][0]["data_type"], &config["max_batch_size"]), (&json!("TYPE_STRING"), &json!(0)));
     let listed = json!([{ "name": "cifar100-edge", "version": version, "state": "READY", "reason": "" }]);
-    for body in ["", "{}", "{\"ready\": true}"] {
+    for body in ["", "{}", "\u{feff}{}", "{\"ready\": true}"] {
         assert_eq!(service.ask("POST", "/v2/repository/index", &[], body.as_bytes()).ok(), listed, "{body}");
     }
     assert_eq!(service.ask("POST", "/v2/repository/index", &[], b"[").status, 400);
