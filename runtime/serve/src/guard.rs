@@ -90,15 +90,23 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
             response
         }
     };
-    let answered = RequestMetric { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
-    rules.service.metrics.requests.get_or_create(&answered).inc();
+    count(&rules.service, path.unwrap_or_default(), &response);
     response
 }
 
-/// Reads the body of a request that is refused for other reasons, as [`check`] does.
-pub fn discard_body_of(request: Request) {
+/// Refuses a request for an unknown path, and counts it.
+pub async fn no_such_path(State(service): State<Arc<Service>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     IncomingBody::of(&parts.headers, body).discard();
+    let sentence = "there is no such path: GET /api/v1/openapi.json lists all";
+    let response = Refusal::new(ErrorCode::UnknownPath, sentence).into_response();
+    count(&service, "none".into(), &response);
+    response
+}
+
+fn count(service: &Service, route: String, response: &Response) {
+    let answered = RequestMetric { route, status: response.status().as_u16() };
+    service.metrics.requests.get_or_create(&answered).inc();
 }
 
 /// A body as it comes.

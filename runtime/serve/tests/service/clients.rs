@@ -257,6 +257,16 @@ fn tritons_own_client_is_answered() {
 }
 
 #[test]
+fn requests_for_unknown_paths_are_counted() {
+    let (_state, service) = Running::fresh();
+    for path in ["/api/v1/clasify", "/favicon.png"] {
+        assert_eq!(service.ask("GET", path, &[], b"").status, 404);
+    }
+    let figures = service.ask("GET", "/metrics", &[], b"").text();
+    assert!(figures.contains("orco_requests_total{route=\"none\",status=\"404\"} 2"), "{figures}");
+}
+
+#[test]
 fn promtool_has_nothing_to_say_against_the_figures() {
     let here = Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !here {
