@@ -31,6 +31,11 @@ use crate::error::{ErrorCode, Refusal};
 /// Has a proxy such as nginx pass a stream on as it comes: it would hold back what does not fill its buffer.
 const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
 
+/// JSON without the byte order mark that Windows' programs begin their files with (RFC 8259, section 8.1).
+fn without_mark(json: &[u8]) -> &[u8] {
+    json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json)
+}
+
 /// A body of JSON; one that is not understood is refused in a sentence.
 pub struct Json<T>(pub T);
 
@@ -39,8 +44,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::broken_off())?;
-        // Windows' programs begin their files with it (RFC 8259, section 8.1).
-        let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
+        let text = without_mark(&bytes);
         // The decoder would name a type of ours.
         if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(Refusal::bad_request("the request must be a JSON object: {...}"));

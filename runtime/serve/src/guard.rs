@@ -73,13 +73,12 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let rules = &guard.0;
     let (parts, body) = request.into_parts();
-    let is_held_back = is_held_back(&parts.headers);
-    let mut body = body.into_data_stream();
+    let mut body = IncomingBody::of(&parts.headers, body);
     let response = match rules.admit(path.as_deref(), parts, &mut body).await {
         Ok(request) => next.run(request).await,
         Err(refusal) => {
-            if !is_held_back && refusal.code != ErrorCode::BodyTimeout {
-                task::spawn(discard(body));
+            if refusal.code != ErrorCode::BodyTimeout {
+                body.discard();
             }
             let is_wrong_method = refusal.code == ErrorCode::MethodNotAllowed;
             let mut response = refusal.into_response();
@@ -91,21 +90,49 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
             response
         }
     };
-    let answered = RequestMetric { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
-    rules.service.metrics.requests.get_or_create(&answered).inc();
+    count(&rules.service, path.unwrap_or_default(), &response);
     response
 }
 
-/// Reads the body of a request that is refused for other reasons, as [`check`] does.
-pub fn discard_body_of(request: Request) {
-    if !is_held_back(request.headers()) {
-        task::spawn(discard(request.into_body().into_data_stream()));
-    }
+/// Refuses a request for an unknown path, and counts it.
+pub async fn no_such_path(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    IncomingBody::of(&parts.headers, body).discard();
+    let sentence = "there is no such path: GET /api/v1/openapi.json lists all";
+    let response = Refusal::new(ErrorCode::UnknownPath, sentence).into_response();
+    count(&service, "none".into(), &response);
+    response
 }
 
-/// Whether the sender asks first whether the body is wanted, and has not sent it.
-fn is_held_back(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::EXPECT)
+fn count(service: &Service, route: String, response: &Response) {
+    let answered = RequestMetric { route, status: response.status().as_u16() };
+    service.metrics.requests.get_or_create(&answered).inc();
+}
+
+/// A body as it comes.
+struct IncomingBody {
+    stream: BodyDataStream,
+    /// Whether the sender asks first whether the body is wanted, and has not sent it: the first look at it says yes.
+    is_held_back: bool,
+}
+
+impl IncomingBody {
+    fn of(headers: &HeaderMap, body: Stream) -> Self {
+        Self { stream: body.into_data_stream(), is_held_back: headers.contains_key(header::EXPECT) }
+    }
+
+    /// Its next piece.
+    async fn next(&mut self) -> Option<Result<Bytes, Refusal>> {
+        self.is_held_back = false;
+        Some(self.stream.next().await?.map_err(|_| Refusal::broken_off()))
+    }
+
+    /// Reads what is left of it, if its sender sends that.
+    fn discard(self) {
+        if !self.is_held_back {
+            task::spawn(discard(self.stream));
+        }
+    }
 }
 
 /// Reads what is left of a refused body and keeps nothing of it: were the connection closed meanwhile, most clients would
@@ -125,7 +152,7 @@ async fn discard(mut body: BodyDataStream) {
 }
 
 impl GuardRules {
-    async fn admit(&self, path: Option<&str>, parts: Parts, body: &mut BodyDataStream) -> Result<Request, Refusal> {
+    async fn admit(&self, path: Option<&str>, parts: Parts, body: &mut IncomingBody) -> Result<Request, Refusal> {
         let headers = &parts.headers;
         let host = self.host(parts.version, headers)?;
         check_origin(headers, host.as_ref())?;
@@ -299,21 +326,20 @@ fn no_body(limit: usize) -> Refusal {
 
 /// Reads a body that the path does not take, and keeps nothing of it: it may be an empty object, which some clients send
 /// with every request.
-async fn drop_all(body: &mut BodyDataStream, limit: usize) -> Result<(), Refusal> {
+async fn drop_all(body: &mut IncomingBody, limit: usize) -> Result<(), Refusal> {
     let mut left = limit;
     while let Some(chunk) = body.next().await {
-        let chunk = chunk.map_err(|_| Refusal::broken_off())?;
-        left = left.checked_sub(chunk.len()).ok_or_else(|| no_body(limit))?;
+        left = left.checked_sub(chunk?.len()).ok_or_else(|| no_body(limit))?;
     }
     Ok(())
 }
 
 /// A body of at most so many bytes. It takes room as it comes, so that who announces much and sends little keeps nobody
 /// out.
-async fn read(body: &mut BodyDataStream, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
+async fn read(body: &mut IncomingBody, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
     let mut bytes = Vec::new();
     while let Some(chunk) = body.next().await {
-        let chunk = chunk.map_err(|_| Refusal::broken_off())?;
+        let chunk = chunk?;
         let wanted = bytes.len() + chunk.len();
         if wanted > most {
             return Err(Refusal::too_large(most));

@@ -3,14 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 
 use crate::api::{
     camera, changes, classes, classify, events_and_metrics, inbox, inference, model, shots, sightings, status,
     stored_shots, transfer,
 };
-use crate::error::{ErrorCode, Refusal};
 use crate::guard::{self, Guard};
 use crate::page;
 use crate::route::{Body, Route};
@@ -86,18 +85,13 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     .collect()
 });
 
-async fn no_such_path(request: Request) -> Refusal {
-    guard::discard_body_of(request);
-    Refusal::new(ErrorCode::UnknownPath, "there is no such path: GET /api/v1/openapi.json lists all")
-}
-
 /// The router behind the guard.
 pub fn router(guard: Guard) -> Router {
     let service = Arc::clone(guard.service());
     let routes = ROUTES.iter();
     routes
         .fold(Router::new(), |router, route| router.route(route.path, route.handler.clone()))
-        .fallback(no_such_path)
+        .fallback(guard::no_such_path)
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
         // The guard has a limit for each route; axum's own would cut pictures off at 2 MB.
         .layer(DefaultBodyLimit::disable())

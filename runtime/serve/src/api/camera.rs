@@ -24,6 +24,9 @@ use crate::service::Service;
 
 /// How long a newer frame is waited for.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
+/// After so long without a newer frame a stream shows the last one again: browsers show a picture when the next one
+/// begins, and proxies end a connection on which nothing comes.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Says a picture's frame.
 const FRAME: HeaderName = HeaderName::from_static("orco-frame");
 
@@ -89,7 +92,9 @@ pub async fn stream(State(service): State<Arc<Service>>) -> Result<impl IntoResp
     let parts = stream::unfold((service, newest, 0), |(service, mut newest, last)| async move {
         loop {
             // Ends with the thread that looks.
-            newest.wait_for(|newest| *newest > last).await.ok()?;
+            if let Ok(newer) = tokio::time::timeout(REPEAT_INTERVAL, newest.wait_for(|newest| *newest > last)).await {
+                newer.ok()?;
+            }
             let Ok(seen) = live(&service).and_then(LiveCamera::latest_frame) else {
                 newest.changed().await.ok()?;
                 continue;

@@ -9,8 +9,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Path;
 use super::tensor::OUTPUTS;
+use super::{Path, without_mark};
 use crate::error::{ErrorCode, Refusal};
 use crate::service::Service;
 
@@ -178,7 +178,7 @@ pub struct IndexRequest {
 /// # Errors
 /// [`Refusal`] if the body is neither empty nor understood.
 pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<Json<Value>, Refusal> {
-    let request: IndexRequest = match body.trim_ascii() {
+    let request: IndexRequest = match without_mark(&body).trim_ascii() {
         b"" => IndexRequest::default(),
         text => serde_json::from_slice(text).map_err(|error| Refusal::bad_request(format!("the request: {error}")))?,
     };

@@ -17,6 +17,7 @@ use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use self::elements::{ElementSink, read_list};
+use super::without_mark;
 use crate::error::Refusal;
 
 /// Most pictures of a request.
@@ -201,7 +202,7 @@ struct Parameters {
 /// # Errors
 /// [`Refusal`] if it is not understood, or is more than the model takes.
 pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<InferenceRequest, Refusal> {
-    let request = serde_json::from_slice(&body[..json]);
+    let request = serde_json::from_slice(without_mark(&body[..json]));
     let Request { id, inputs: input, outputs, parameters } =
         request.map_err(|error| Refusal::bad_request(format!("the request: {error}")))?;
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {

@@ -1,11 +1,11 @@
 //! One connection to the broker: how it is opened, and why it ended.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use rumqttc::{
     AsyncClient, Broker, ConnectReturnCode, ConnectionError, EventLoop, LastWill, MqttOptions, PublishOptions, QoS,
-    StateError,
+    StateError, mqttbytes,
 };
 use tokio_rustls::TlsConnector;
 
@@ -55,6 +55,17 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
              larger messages, or leave --mqtt-pictures out"
         );
     }
+    if was_connected_for.is_none() && is_closed_by_broker(error) {
+        return "it closed the connection before it answered; if that goes on, check the port, and whether it speaks TLS \
+                (mqtts://) there"
+            .into();
+    }
+    if was_connected_for.is_none() && is_no_packet(error) {
+        return "what it answers is no MQTT 3.1.1: check the port".into();
+    }
+    if let Some(error) = io_error(error) {
+        return error.to_string();
+    }
     match error {
         ConnectionError::ConnectionRefused(code) => match code {
             ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
@@ -65,7 +76,6 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
             _ => "it is not ready".into(),
         },
         ConnectionError::NetworkTimeout | ConnectionError::FlushTimeout => "it does not answer in time".into(),
-        ConnectionError::Io(error) | ConnectionError::MqttState(StateError::Io(error)) => error.to_string(),
         ConnectionError::MqttState(StateError::AwaitPingResp) => "it does not answer any more".into(),
         ConnectionError::MqttState(StateError::ConnectionAborted) => match was_connected_for {
             // A broker sends a client away when another one of its name comes.
@@ -81,12 +91,31 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
 /// Whether the other side ended the connection: in an orderly way, or while it was still being written to.
 fn is_closed_by_broker(error: &ConnectionError) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let closes =
+        |error: &io::Error| matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof);
+    matches!(error, ConnectionError::MqttState(StateError::ConnectionAborted)) || io_error(error).is_some_and(closes)
+}
+
+/// Whether something else came than an answer of the protocol.
+fn is_no_packet(error: &ConnectionError) -> bool {
     match error {
-        ConnectionError::MqttState(StateError::ConnectionAborted) => true,
-        ConnectionError::Io(error) | ConnectionError::MqttState(StateError::Io(error)) => {
-            matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+        // It ended within what would be a packet, such as the answer of a web server.
+        ConnectionError::MqttState(StateError::Deserialization(mqttbytes::Error::Io(error))) => {
+            error.kind() == ErrorKind::Other
         }
+        ConnectionError::MqttState(StateError::Deserialization(_)) | ConnectionError::NotConnAck(_) => true,
         _ => false,
+    }
+}
+
+/// What the system said. The client takes what went wrong while it read or wrote a packet for an error in that packet.
+fn io_error(error: &ConnectionError) -> Option<&io::Error> {
+    match error {
+        ConnectionError::Io(error)
+        | ConnectionError::MqttState(
+            StateError::Io(error) | StateError::Deserialization(mqttbytes::Error::Io(error)),
+        ) => Some(error),
+        _ => None,
     }
 }
 
@@ -104,6 +133,31 @@ mod tests {
         assert!(of_picture(&aborted()) && !of_picture(&ConnectionError::NetworkTimeout));
         assert!(of_picture(&ConnectionError::Io(ErrorKind::ConnectionReset.into())));
         assert!(of_picture(&ConnectionError::MqttState(StateError::Io(ErrorKind::BrokenPipe.into()))));
+        // So mosquitto does it.
+        assert!(of_picture(&reset_in_packet()));
         assert!(reason(&aborted(), soon, None).contains("another device"));
+        assert!(!reason(&reset_in_packet(), soon, None).contains("Mqtt"), "{}", reason(&reset_in_packet(), soon, None));
+    }
+
+    /// The client's error where the connection is reset while it reads.
+    fn reset_in_packet() -> ConnectionError {
+        in_packet(mqttbytes::Error::Io(ErrorKind::ConnectionReset.into()))
+    }
+
+    fn in_packet(error: mqttbytes::Error) -> ConnectionError {
+        ConnectionError::MqttState(StateError::Deserialization(error))
+    }
+
+    #[test]
+    fn at_the_port_of_another_service_the_port_is_doubted() {
+        let no_packet = in_packet(mqttbytes::Error::MalformedPacket);
+        let no_end = in_packet(mqttbytes::Error::Io(io::Error::other("bytes remaining on stream")));
+        let closed = ConnectionError::MqttState(StateError::ConnectionAborted);
+        for error in [no_packet, no_end, closed, reset_in_packet()] {
+            let said = reason(&error, None, None);
+            assert!(said.contains("check the port"), "{said}");
+        }
+        let nobody = ConnectionError::Io(ErrorKind::ConnectionRefused.into());
+        assert!(!reason(&nobody, None, None).contains("check the port"));
     }
 }

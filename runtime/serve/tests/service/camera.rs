@@ -215,18 +215,38 @@ fn the_live_stream_needs_the_token_and_plays_on() {
     write!(stream, "GET /api/v1/camera.mjpg HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
         .unwrap();
     let mut parts = BufReader::new(stream);
-    let (mut line, mut pictures) = (String::new(), 0);
-    while pictures < 3 {
+    for _ in 0..3 {
+        assert!(image::decode(&next_picture(&mut parts)).unwrap().width() <= 640);
+    }
+}
+
+/// The next picture of a stream.
+fn next_picture(parts: &mut impl BufRead) -> Vec<u8> {
+    let mut line = String::new();
+    loop {
         line.clear();
         assert!(parts.read_line(&mut line).unwrap() > 0);
         if let Some(length) = line.to_lowercase().strip_prefix("content-length: ") {
             parts.read_line(&mut line).unwrap();
             let mut picture = vec![0; length.trim().parse().unwrap()];
             parts.read_exact(&mut picture).unwrap();
-            assert!(image::decode(&picture).unwrap().width() <= 640);
-            pictures += 1;
+            return picture;
         }
     }
+}
+
+/// A browser shows the only picture of a folder once another part begins, and nginx ends what is silent for a minute.
+#[test]
+fn the_live_stream_shows_a_picture_again_that_no_other_one_follows() {
+    let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
+    assert_eq!(service.ask("GET", "/api/v1/camera.jpg", &[], b"").status, 503);
+    std::fs::write(place.path().join("mug.jpg"), sample("learn", "mug", 1)).unwrap();
+    until("it is seen", || service.ask("GET", "/api/v1/camera.jpg", &[], b"").status == 200);
+    let mut stream = service.connect();
+    write!(stream, "GET /api/v1/camera.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut parts = BufReader::new(stream);
+    assert_eq!(next_picture(&mut parts), next_picture(&mut parts));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Programs of others that ask the service: Triton's client of the Open Inference Protocol, and Prometheus's
 //! `promtool`.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -83,6 +83,24 @@ fn whoever_sends_a_body_that_is_refused_can_send_all_of_it_and_sees_why() {
         let answer = send(path, kind);
         assert_eq!((answer.status, answer.error().is_empty()), (status, false), "{path}: {}", answer.text());
     }
+}
+
+/// curl asks before it sends what it does not know the length of, and then sends all of it.
+#[test]
+fn whoever_asked_first_and_is_refused_on_the_way_can_send_all_of_it_and_sees_why() {
+    let (_state, service) = Running::fresh();
+    let mut stream = service.connect();
+    let head = "POST /api/v1/learn HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: \
+                application/json\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut wanted = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut wanted).unwrap();
+    assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let chunk = [&b"10000\r\n"[..], &[b' '; 64 << 10], b"\r\n"].concat();
+    (0..256).for_each(|_| stream.write_all(&chunk).unwrap());
+    stream.write_all(b"0\r\n\r\n").unwrap();
+    let refused = Answer::read(stream);
+    assert_eq!((refused.status, &*refused.code()), (413, "body_too_large"), "{}", refused.text());
 }
 
 #[test]
@@ -210,7 +228,7 @@ fn the_inference_protocol_tells_configuration_and_index() {
     }
     assert_eq!((&config["input"][0]["data_type"], &config["max_batch_size"]), (&json!("TYPE_STRING"), &json!(0)));
     let listed = json!([{ "name": "cifar100-edge", "version": version, "state": "READY", "reason": "" }]);
-    for body in ["", "{}", "{\"ready\": true}"] {
+    for body in ["", "{}", "\u{feff}{}", "{\"ready\": true}"] {
         assert_eq!(service.ask("POST", "/v2/repository/index", &[], body.as_bytes()).ok(), listed, "{body}");
     }
     assert_eq!(service.ask("POST", "/v2/repository/index", &[], b"[").status, 400);
@@ -236,6 +254,16 @@ fn tritons_own_client_is_answered() {
     for (how, answered) in labels.as_object().unwrap() {
         assert_eq!(*answered, json!(expected), "{how}");
     }
+}
+
+#[test]
+fn requests_for_unknown_paths_are_counted() {
+    let (_state, service) = Running::fresh();
+    for path in ["/api/v1/clasify", "/favicon.png"] {
+        assert_eq!(service.ask("GET", path, &[], b"").status, 404);
+    }
+    let figures = service.ask("GET", "/metrics", &[], b"").text();
+    assert!(figures.contains("orco_requests_total{route=\"none\",status=\"404\"} 2"), "{figures}");
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn one_input_is_taken_and_a_short_identifier() {
     let outputs = r#"[{"name":"label","parameters":null}]"#;
     let request = format!(r#"{{"id":null,"inputs":[{empty}],"outputs":{outputs},"parameters":null}}"#);
     assert!(read(&request).is_ok(), "{:?}", read(&request).err());
+    assert!(read(&format!("\u{feff}{request}")).is_ok(), "a file of Windows");
     for (json, told) in [
         (format!(r#"{{"inputs":[{input},{input}]}}"#), "expected one input"),
         (r#"{"inputs":[]}"#.into(), "expected one input"),
