@@ -3,7 +3,7 @@
 #[path = "../../../camera/tests/support/mod.rs"]
 pub(crate) mod fake;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
