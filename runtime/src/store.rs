@@ -413,7 +413,6 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`].
     pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
-        self.check_sound(base_model, saved)?;
         let newest = self.write(|files, from| slots::save(files, base_model, saved, from))?;
         self.note(newest.generation, Some(newest.slot));
         Ok(())
@@ -425,19 +424,15 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
-        self.check_sound(&bundle.base_model, saved)?;
         let newest = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
         self.note(newest.generation, Some(newest.slot));
         Ok(())
     }
 
-    /// A state that would not be read again must not take the place of one that is.
-    pub(crate) fn check_sound(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
-        if saved.is_sound(base_model) {
-            return Ok(());
-        }
+    /// The error of a state that would not be read again.
+    pub(crate) fn unsound(&self) -> StoreError {
         let source = io::Error::new(io::ErrorKind::InvalidData, "its content makes no sense");
-        Err(StoreError::Write { path: self.store.folder.clone(), source })
+        StoreError::Write { path: self.store.folder.clone(), source }
     }
 
     /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.
@@ -462,6 +457,7 @@ impl LockedStore {
         let _save = self.hold_for_save(slot)?;
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
         write(&mut self.store.files(), from).map_err(|error| match error {
+            SaveError::Unsound => self.unsound(),
             SaveError::Occupied(error) => self.store.not_loaded(error),
             SaveError::Overtaken { .. } => overtaken(),
             SaveError::Medium { holds: MediumState::Old, .. } if !self.lock.is_in_place() => overtaken(),

@@ -114,7 +114,9 @@ pub fn upgrade(
     let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(seconds_if_set());
     keeping.check()?;
     let next = SavedState::initial(next, &change);
-    locked.check_sound(&bundle.base_model, &next)?;
+    if !next.is_sound(&bundle.base_model) {
+        return Err(locked.unsound().into());
+    }
     let uncertain = switch_bundle(&locked, &old, &next)?;
     keeping.done();
     use_release(bundle, &locked, settings);

@@ -73,14 +73,15 @@ pub fn load_to_change<M: Medium>(
 /// cut; until then the old one holds.
 ///
 /// # Errors
-/// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium
-/// refused.
+/// [`SaveError`] if the state would not be read again, what is there may not be replaced, cannot be read or is of another
+/// generation, or the medium refused.
 pub fn save<M: Medium>(
     medium: &mut M,
     base_model: &BaseModel,
     saved: &SavedState,
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
+    check_sound(base_model, saved)?;
     with_rules(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, &encode(saved)))
 }
 
@@ -95,6 +96,7 @@ pub fn purge<M: Medium>(
     saved: &SavedState,
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
+    check_sound(base_model, saved)?;
     with_rules(base_model, saved.state.bundle_digest, |rules| rules.replace_all(medium, from, &encode(saved)))
 }
 
@@ -131,6 +133,11 @@ pub fn switch<M: Medium>(
 pub fn read(slot: &[u8]) -> Option<SavedState> {
     let SlotFrame { version, bundle_digest, body, .. } = SlotFrame::decode(slot).ok()?;
     decode(version, body).filter(|saved| saved.is_consistent() && saved.state.bundle_digest == bundle_digest)
+}
+
+/// A state that would not be read again must not take the place of one that is.
+fn check_sound<E>(base_model: &BaseModel, saved: &SavedState) -> Result<(), SaveError<E>> {
+    if saved.is_sound(base_model) { Ok(()) } else { Err(SaveError::Unsound) }
 }
 
 /// What was found.

@@ -109,6 +109,18 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
 }
 
 #[test]
+fn what_could_not_be_read_again_takes_no_slot() {
+    let saves = saves(&base_model(), 2, 1);
+    let mut medium = medium_with(&saves[..1]);
+    let mut unsound = saves[1].clone();
+    unsound.state.classes[0].target = u32::MAX;
+    let before = medium.clone();
+    assert_eq!(slots::save(&mut medium, &base_model(), &unsound, 2), Err(SaveError::Unsound));
+    assert_eq!(slots::purge(&mut medium, &base_model(), &unsound, 2), Err(SaveError::Unsound));
+    assert_eq!((medium.slots, medium.written), (before.slots, before.written));
+}
+
+#[test]
 fn an_unreadable_slot_is_not_a_damaged_one() {
     let saves = saves(&base_model(), 3, 1);
     let mut medium = medium_with(&saves[..2]);

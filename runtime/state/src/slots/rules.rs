@@ -85,6 +85,8 @@ pub enum LoadError<E> {
 /// Why something could not be saved. All reasons are listed: whoever keeps states must answer each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveError<E> {
+    /// The state makes no sense, and would not be read again.
+    Unsound,
     /// What is there already may not be replaced.
     Occupied(LoadError<E>),
     /// What is there is not what the change started from: another process has saved meanwhile.
