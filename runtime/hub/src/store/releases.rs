@@ -337,20 +337,17 @@ impl HubStore {
         let own = || report.bundle.as_ref().map(|bundle| bundle.bundle_digest);
         let bundle_digest =
             bundle.filter(|release| !refused(release)).map(|release| release.bundle_digest).or_else(own);
-        let (mut labels, mut covered) = (BTreeSet::new(), BTreeSet::new());
-        let mut packs = Vec::new();
-        for release in releases.iter().filter(|release| release.kind == ReleaseKind::Pack) {
-            if Some(release.bundle_digest) == bundle_digest
-                && labels.insert(label::normal(&release.name))
-                && packs.len() < MAX_RELEASES
-            {
-                let made_of = sources(connection, release.id)?;
-                // Where newer ones hold the same classes, merged or kept apart, two of one look would be guessed at.
-                if !is_superseded(&made_of, &covered) {
-                    packs.push(pack_target(connection, release)?);
-                }
-                covered.extend(made_of);
+        let (mut covered, mut packs) = (BTreeSet::new(), Vec::new());
+        for release in bundle_digest.into_iter().flat_map(|digest| newest_packs(&releases, digest)) {
+            if packs.len() == MAX_RELEASES {
+                break;
             }
+            let made_of = sources(connection, release.id)?;
+            // Where newer ones hold the same classes, merged or kept apart, two of one look would be guessed at.
+            if !is_superseded(&made_of, &covered) {
+                packs.push(pack_target(connection, release)?);
+            }
+            covered.extend(made_of);
         }
         // In the order of release: devices learn them so.
         packs.reverse();
@@ -417,13 +414,19 @@ fn repeated<'a>(
 
 /// Whether newer releases, merged or kept apart, have taken the place of one of a pack.
 fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &ReleaseRecord) -> Result<bool, HubError> {
-    let is_on_bundle =
-        |other: &&ReleaseRecord| other.kind == ReleaseKind::Pack && other.bundle_digest == release.bundle_digest;
     let mut covered = BTreeSet::new();
-    for newer in present.iter().take_while(|newer| newer.id != release.id).filter(is_on_bundle) {
+    for newer in newest_packs(present, release.bundle_digest).take_while(|newer| newer.id != release.id) {
         covered.extend(sources(connection, newer.id)?);
     }
     Ok(is_superseded(&sources(connection, release.id)?, &covered))
+}
+
+/// Of releases, the newest first, the newest pack of each label for a bundle: those of which devices learn.
+fn newest_packs(releases: &[ReleaseRecord], bundle: ObjectDigest) -> impl Iterator<Item = &ReleaseRecord> {
+    let mut labels = BTreeSet::new();
+    let packs =
+        releases.iter().filter(move |release| release.kind == ReleaseKind::Pack && release.bundle_digest == bundle);
+    packs.filter(move |release| labels.insert(label::normal(&release.name)))
 }
 
 /// Whether newer releases hold all classes that a release was made of.

@@ -249,6 +249,20 @@ fn packs_that_are_kept_apart_take_the_place_of_the_release_that_they_were_part_o
     assert_eq!(labels(), ["cup", "mug"], "taken back, they leave it its place");
 }
 
+/// What covers a release may itself lose its place.
+#[test]
+fn a_release_that_devices_get_again_is_not_made_twice() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
+    let first = release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
+    release(&hub, &packs, SameLabel::Apart).unwrap();
+    let own = three.push(&hub, "mug (door 3)", 9.0);
+    release(&hub, &[own], SameLabel::Refuse).unwrap();
+    assert!(target(&hub, &seven.id()).packs.iter().any(|pack| first.contains(&pack.release)));
+    assert_eq!(release(&hub, &packs[..1], SameLabel::Refuse).unwrap(), first);
+}
+
 #[test]
 fn two_people_who_release_one_label_at_the_same_moment_merge_with_each_other() {
     for _ in 0..8 {
