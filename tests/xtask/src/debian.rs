@@ -17,7 +17,7 @@ pub struct TestPackages {
 }
 
 /// All that tests of the workspace need.
-pub const TEST_PACKAGES: [TestPackages; 5] = [
+const TEST_PACKAGES: [TestPackages; 5] = [
     TestPackages {
         tried: "the web page",
         variable: "ORCO_BROWSER",
@@ -108,6 +108,15 @@ impl TestPackages {
             status.is_ok_and(|status| !self.succeed || status.success())
         })
     }
+}
+
+/// Installs all that tests of the workspace need and returns the variables that say so; warns of what cannot be had.
+pub fn install_test_packages() -> Vec<&'static str> {
+    let is_there = |wanted: &&TestPackages| {
+        let installed = wanted.install();
+        installed.inspect_err(|error| eprintln!("warning: left out: {}: {error}", wanted.tried)).is_ok()
+    };
+    TEST_PACKAGES.iter().filter(is_there).map(|wanted| wanted.variable).collect()
 }
 
 fn apt(arguments: &[&str]) -> bool {

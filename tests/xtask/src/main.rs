@@ -82,6 +82,7 @@ mod wheel;
 use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::thread;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -385,26 +386,31 @@ fn both_libraries() -> Result<Environment, Box<dyn Error>> {
 }
 
 fn everything() -> Result<Environment, Box<dyn Error>> {
-    Ok(both_libraries()?
-        .with_onnx_checker(ONNX_CHECKER.locate()?)
-        .with_axe(AXE.locate()?)
-        .with_triton_client(TRITON_CLIENT.locate()?)
-        .with_program(&CARGO_DENY.locate()?)
-        .with_program(&CARGO_NEXTEST.locate()?)
-        .with_program(&MDBOOK.locate()?)
-        .with_program(&ZIZMOR.locate()?))
+    thread::scope(|scope| {
+        // The largest, while the others are fetched.
+        let libtorch = scope.spawn(|| LIBTORCH.locate());
+        let environment = Environment::default()
+            .with_onnx_runtime(ONNX_RUNTIME.locate()?)
+            .with_onnx_checker(ONNX_CHECKER.locate()?)
+            .with_axe(AXE.locate()?)
+            .with_triton_client(TRITON_CLIENT.locate()?)
+            .with_program(&CARGO_DENY.locate()?)
+            .with_program(&CARGO_NEXTEST.locate()?)
+            .with_program(&MDBOOK.locate()?)
+            .with_program(&ZIZMOR.locate()?);
+        let libtorch = libtorch.join().map_err(|_| "fetching libtorch panicked")?;
+        Ok(environment.with_libtorch(libtorch?))
+    })
 }
 
-/// As `everything`, and what some tests need of Debian, where it can be had.
+/// As `everything`, and what some tests need of Debian, where it can be had: both wait for the network.
 fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
-    let mut environment = everything()?;
-    for wanted in &debian::TEST_PACKAGES {
-        match wanted.install() {
-            Ok(()) => environment = environment.with_package(wanted.variable),
-            Err(error) => eprintln!("warning: left out: {}: {error}", wanted.tried),
-        }
-    }
-    Ok(environment)
+    thread::scope(|scope| {
+        let packages = scope.spawn(debian::install_test_packages);
+        let environment = everything()?;
+        let installed = packages.join().map_err(|_| "installing packages panicked")?;
+        Ok(installed.into_iter().fold(environment, Environment::with_package))
+    })
 }
 
 /// Home Assistant with a broker, which must both be there: the tests would skip otherwise.
