@@ -2,7 +2,7 @@
 import { showError, sleep } from "./dom.js";
 import { message } from "./language.js";
 import { refreshAll, refreshClasses, refreshInbox, refreshShots, refreshSightings } from "./refresh.js";
-import { isUnfinished } from "./selectors.js";
+import { isUnfinished, shownJob } from "./selectors.js";
 import { api, call, get } from "./service.js";
 import { NO_ANSWER, store } from "./store.js";
 
@@ -136,7 +136,7 @@ export async function resume({ label, shots, history }) {
 
 function handle({ kind, data }) {
   if (kind === "live") store.update({ deviceCamera: JSON.parse(data) });
-  if (kind === "job") store.update({ job: JSON.parse(data) });
+  if (kind === "job") store.update({ job: shownJob(store.state.job, JSON.parse(data)) });
   if (kind === "lagged") catchUp().catch(() => {});
   if (kind === "changed") refreshClasses().catch(() => {});
   if (kind === "changed" || kind === "shots") refreshShots().catch(() => {});
