@@ -21,7 +21,7 @@ export async function refreshClasses() {
   const isNewest = classesRequest(), { job, deviceCamera } = store.state;
   const [status, { classes }, { entries, present, earlier }] = await Promise.all([get("status"), get("classes"), get("history")]);
   if (!isNewest()) return;
-  releaseStored();
+  releaseStored(classes);
   store.update({
     status,
     classes,
