@@ -108,4 +108,6 @@ function showExplanation({ explanation }) {
   $("why-list").replaceChildren(...(explanation ?? []).map(({ label, similarity, shot, thumbnail }) =>
     element("li", {}, thumbnail ? storedPicture(label, { id: shot }) : noPicture(),
       small(message("alike", { label, percent: percent(Math.max(0, similarity)) })))));
+  // Where there is little room, it begins below what is seen.
+  $("why-list").firstElementChild?.scrollIntoView({ block: "nearest" });
 }

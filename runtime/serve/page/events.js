@@ -2,7 +2,7 @@
 import { showError, sleep } from "./dom.js";
 import { message } from "./language.js";
 import { refreshAll, refreshClasses, refreshInbox, refreshShots, refreshSightings } from "./refresh.js";
-import { isUnfinished } from "./selectors.js";
+import { isUnfinished, shownJob } from "./selectors.js";
 import { api, call, get } from "./service.js";
 import { NO_ANSWER, store } from "./store.js";
 
@@ -38,8 +38,8 @@ export async function listen() {
       isReleased = releaseWhenHidden(reader);
       await receive(reader);
     } catch { /* The next attempt follows. */ }
-    const { label, shots, history } = store.state;
-    interrupted ??= { label, shots, history };
+    const { shots, waiting, history } = store.state;
+    interrupted ??= { shots, waiting, history };
     const wasReleased = isReleased();
     // An old answer would be taken for a new one, and a service that was started anew numbers things from the start.
     store.update({ connected: wasReleased, answer: NO_ANSWER, chosenThing: null });
@@ -125,18 +125,19 @@ async function refreshJob() {
 }
 
 // Finds out what became of shots and of a job that were there before the connection was lost. Where something was
-// changed meanwhile, as in another tab, shots that are gone may have been learned; where other shots wait, they may be
-// these under another name, and the service was not started anew.
-export async function resume({ label, shots, history }) {
+// changed meanwhile, as in another tab, shots that are gone may have been learned; where there are other shots, they may
+// be these under another name, and the service was not started anew.
+export async function resume({ shots, waiting, history }) {
   const hadJob = isUnfinished(store.state.job), isJobLost = await refreshJob();
-  const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id || store.state.waiting.length > 0;
-  const areShotsLost = !hadJob && !isChanged && label === store.state.label && shots.length && !store.state.shots.length;
+  const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id;
+  const areThere = (state) => state.shots.length + state.waiting.length > 0;
+  const areShotsLost = !hadJob && !isChanged && areThere({ shots, waiting }) && !areThere(store.state);
   if (isJobLost || areShotsLost) showError(message("startedAnew"));
 }
 
 function handle({ kind, data }) {
   if (kind === "live") store.update({ deviceCamera: JSON.parse(data) });
-  if (kind === "job") store.update({ job: JSON.parse(data) });
+  if (kind === "job") store.update({ job: shownJob(store.state.job, JSON.parse(data)) });
   if (kind === "lagged") catchUp().catch(() => {});
   if (kind === "changed") refreshClasses().catch(() => {});
   if (kind === "changed" || kind === "shots") refreshShots().catch(() => {});

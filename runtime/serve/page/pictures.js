@@ -3,7 +3,7 @@ import { element } from "./dom.js";
 import { message } from "./language.js";
 import { api, call, classPath } from "./service.js";
 
-const MAX_KEPT = 256;
+const MAX_KEPT = 1024;
 // Pictures by path, in the order of fetching: the address of a blob, and how many images have not loaded it yet.
 const kept = new Map();
 
@@ -43,9 +43,6 @@ export function releasePictures(isObsolete) {
   [...kept.keys()].filter(isObsolete).forEach(release);
 }
 
-// Whether a stored shot still belongs to a class changes with every change of classes.
-export const releaseStored = () => releasePictures((path) => path.startsWith(api("classes/")));
-
 export function picture(path, alt = "") {
   const image = element("img", { alt });
   const fetched = fetchOnce(path);
@@ -68,5 +65,13 @@ export const noPicture = () => element("span", { className: "no-picture", textCo
 // Stored shots of a class that have a picture.
 export const picturedShots = (known) => (known?.stored ?? []).filter(({ thumbnail }) => thumbnail);
 
+const storedPath = (label, { id }) => api(`${classPath(label)}/shots/${id}.jpg`);
+
 // The picture of a stored shot.
-export const storedPicture = (label, { id }) => picture(api(`${classPath(label)}/shots/${id}.jpg`));
+export const storedPicture = (label, shot) => picture(storedPath(label, shot));
+
+// Lets go of those that belong to no class any more. The others, whose ids are digests, are not fetched again.
+export function releaseStored(classes) {
+  const stored = new Set(classes.flatMap((known) => picturedShots(known).map((shot) => storedPath(known.label, shot))));
+  releasePictures((path) => path.startsWith(api("classes/")) && !stored.has(path));
+}

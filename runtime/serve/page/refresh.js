@@ -1,5 +1,6 @@
 // Reads from the service into the store.
 import { releaseStored } from "./pictures.js";
+import { shownJob } from "./selectors.js";
 import { get, shotsPath } from "./service.js";
 import { store } from "./store.js";
 
@@ -20,7 +21,7 @@ export async function refreshClasses() {
   const isNewest = classesRequest(), { job, deviceCamera } = store.state;
   const [status, { classes }, { entries, present, earlier }] = await Promise.all([get("status"), get("classes"), get("history")]);
   if (!isNewest()) return;
-  releaseStored();
+  releaseStored(classes);
   store.update({
     status,
     classes,
@@ -28,7 +29,7 @@ export async function refreshClasses() {
     present: present ?? 0,
     earlier: earlier ?? [],
     // What events brought meanwhile is newer than the status.
-    job: store.state.job === job ? status.jobs[0] ?? job : store.state.job,
+    job: store.state.job === job ? shownJob(job, status.jobs[0] ?? job) : store.state.job,
     regions: status.regions ?? [],
     // A service that was started anew may have no camera any more.
     deviceCamera: status.camera && store.state.deviceCamera !== deviceCamera ? store.state.deviceCamera : status.camera ?? null,

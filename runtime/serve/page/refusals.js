@@ -89,7 +89,7 @@ export const refusals = {
     de: "Die Datei stammt von einer anderen Version von OrCo." },
   pack_too_many_shots: {
     en: "The file holds {shots} shots, more than a thing may have.",
-    de: "Die Datei enthält {shots} Aufnahmen, mehr als eine Klasse haben darf." },
+    de: "Die Datei enthält {shots} Aufnahmen, mehr als ein Ding haben darf." },
   pack_unsigned: {
     en: "This device takes only signed files.",
     de: "Dieses Gerät nimmt nur signierte Dateien." },

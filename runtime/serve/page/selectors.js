@@ -31,6 +31,10 @@ export const hasSource = ({ stream, files, deviceChosen }) => Boolean(stream || 
 
 export const isUnfinished = (job) => job?.state === "queued" || job?.state === "running";
 
+// The change that is shown once `newest` is told of: one that waits or is made is shown until it ends, whoever asked for
+// another one meanwhile.
+export const shownJob = (job, newest) => (isUnfinished(job) && job.id !== newest.id ? job : newest);
+
 // Whether a change was made that people have not seen the report of.
 export function isNewReport({ job, tab, reportSeen }) {
   if (!job || isUnfinished(job) || tab === "teach" || job.id === reportSeen) return false;

@@ -71,7 +71,8 @@ export async function call(method, path, body, { quiet = false, name, signal } =
   const token = storedToken();
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const isFile = body instanceof Blob;
-  if (body !== undefined) headers["Content-Type"] = isFile ? body.type : "application/json";
+  // What a file is, the service sees; browsers go by its name, and know less.
+  if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
   const sent = body === undefined || isFile ? body : JSON.stringify(body);
   const response = await answered(fetch(path, { method, headers, body: sent, signal }), quiet);
   if (response.status === 401) {

@@ -238,7 +238,10 @@ async function learn(byKey) {
 
 // Shots of the next thing must not go to the one that was just learned.
 function startAnew({ job, label, shots }) {
-  if (!requested || job?.id !== requested.id || job.state !== "done" || shots.length) return;
+  if (!requested) return;
+  // The next change, of somebody else, may be shown before the shots are gone.
+  requested.isDone ||= job?.id === requested.id && job.state === "done";
+  if (!requested.isDone || shots.length) return;
   if (label === requested.label) chooseLabel("");
   requested = null;
 }

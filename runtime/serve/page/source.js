@@ -24,7 +24,13 @@ export function frame(side) {
 
 export function startSource() {
   $("camera").onclick = toggleCamera;
-  $("file").onchange = chooseFiles;
+  $("file").onchange = () => {
+    const files = [...$("file").files];
+    // So that the same file can be chosen again.
+    $("file").value = "";
+    chooseFiles(files);
+  };
+  listenToFiles();
   // One that cannot be read would be drawn as a broken one.
   $("still").onerror = () => { $("still").hidden = true; };
   radio("device").onchange = () => choose({ deviceChosen: true });
@@ -85,10 +91,32 @@ const CAMERA_ERRORS = { NotAllowedError: "cameraDenied", NotFoundError: "cameraN
 
 export const cameraProblem = ({ name, message: reason }) => message(CAMERA_ERRORS[name] ?? "cameraFailed", { reason });
 
-function chooseFiles() {
-  const files = [...$("file").files];
-  // So that the same file can be chosen again.
-  $("file").value = "";
+// Pictures may be dropped on the page, or pasted.
+function listenToFiles() {
+  const holdsFiles = ({ types }) => types.includes("Files");
+  const chooseGiven = (event, given) => {
+    event.preventDefault();
+    const files = filesOf(given);
+    if (files.length) chooseFiles(files);
+  };
+  // Without this, a browser leaves the page to show what is dropped on it.
+  document.addEventListener("dragover", (event) => { if (holdsFiles(event.dataTransfer)) event.preventDefault(); });
+  document.addEventListener("drop", (event) => { if (holdsFiles(event.dataTransfer)) chooseGiven(event, event.dataTransfer); });
+  // One of the page's own pictures would come as a file.
+  document.addEventListener("dragstart", (event) => { if (event.target.nodeName === "IMG") event.preventDefault(); });
+  document.addEventListener("paste", (event) => {
+    const { clipboardData: given } = event;
+    // Copied text may bring a picture of itself.
+    if (holdsFiles(given) && !given.types.includes("text/plain")) chooseGiven(event, given);
+  });
+}
+
+// The files of what was dropped or pasted, without folders, which cannot be sent.
+export const filesOf = ({ items }) =>
+  [...items].filter(({ kind }) => kind === "file").filter((item) => !item.webkitGetAsEntry()?.isDirectory)
+    .map((item) => item.getAsFile());
+
+function chooseFiles(files) {
   showError();
   // The answer belongs to another picture.
   update({ answer: NO_ANSWER });

@@ -444,7 +444,7 @@ export const texts = {
     back: "Hierher zurück",
     backOf: "Hierher zurück, Eintrag {entry}",
     backAsk: "Zu dem zurück, was es damals kannte? Seither Gelerntes ist dann weg, bis der Verlauf es zurückholt.",
-    past: { start: "begonnen", learn: "gelernt:", add: "mehr Aufnahmen für", forget: "vergessen:", rename: "umbenannt:", import: "übernommen:", upgrade: "auf einem anderen Bundle neu gelernt:", undo: "zurück zu Eintrag {to}", purge: "etwas endgültig vergessen", balance: "Regler auf „{balance}“ gestellt", move: "Aufnahme verschoben:", remove: "eine Aufnahme entfernt:" },
+    past: { start: "begonnen", learn: "gelernt:", add: "mehr Aufnahmen für", forget: "vergessen:", rename: "umbenannt:", import: "übernommen:", upgrade: "auf einem anderen Bündel neu gelernt:", undo: "zurück zu Eintrag {to}", purge: "etwas endgültig vergessen", balance: "Regler auf „{balance}“ gestellt", move: "Aufnahme verschoben:", remove: "eine Aufnahme entfernt:" },
     removeStored: "Entfernen",
     close: "Schließen",
     notReached: "Der Dienst ist nicht erreichbar; nichts ist geschehen. Läuft er?",

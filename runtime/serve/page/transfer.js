@@ -42,10 +42,9 @@ export const attachedName = (disposition) => /filename="([^"]+)"(?!; filename\*)
 export async function importFile(file, label) {
   // The service would break the connection off.
   if (file.size > store.state.status?.pack_bytes_most) return message("importTooLarge");
-  const body = file.slice(0, file.size, "application/octet-stream");
   const path = api(label === undefined ? "import" : `import?label=${encodeURIComponent(label)}`);
   try {
-    const response = await call("POST", path, body, { quiet: true });
+    const response = await call("POST", path, file, { quiet: true });
     return message("imported", await response.json());
   } catch (error) {
     const known = knownLabel(error);

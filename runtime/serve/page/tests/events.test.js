@@ -105,15 +105,20 @@ test("a page that waits for its stream to be opened again does not say that it i
 test("shots that are gone are told as lost unless another tab may have renamed or learned them", async () => {
   const elements = {};
   globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
-  const before = { label: "mug", shots: [{ id: "1" }], history: [{ id: 1 }] };
-  const said = async (state) => {
+  const before = { shots: [{ id: "1" }], waiting: [], history: [{ id: 1 }] };
+  const said = async (state, earlier = before) => {
     store.update({ label: "mug", shots: [], job: null, history: before.history, waiting: [], ...state });
-    await resume(before);
+    await resume(earlier);
     const sentence = elements.error?.textContent ?? "";
     showError();
     return sentence;
   };
   assert.match(await said({}), /started anew/);
   assert.equal(await said({ history: [{ id: 1 }, { id: 2 }] }), "");
-  assert.equal(await said({ waiting: [{ label: "cup", shots: 1 }] }), "");
+  const cup = { waiting: [{ label: "cup", shots: 1 }] };
+  assert.equal(await said(cup), "");
+  const cupAlone = { ...before, ...cup, shots: [] };
+  assert.match(await said({ label: "" }, cupAlone), /started anew/);
+  assert.equal(await said({ label: "cup", shots: [{ id: "1" }] }, cupAlone), "");
+  assert.equal(await said({}, { ...before, shots: [] }), "");
 });

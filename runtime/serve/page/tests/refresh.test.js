@@ -38,6 +38,15 @@ test("without an event meanwhile, the status tells of the job", async () => {
   assert.equal(store.state.job.id, "2-1");
 });
 
+test("a change that is shown is shown until it ends, whoever asks for another one", async () => {
+  const requests = held();
+  store.update({ job: { id: "2-2", state: "running" } });
+  const refreshed = refreshClasses();
+  answer(requests, { job: { id: "2-1", state: "running" }, label: "mug" });
+  await refreshed;
+  assert.equal(store.state.job.id, "2-2");
+});
+
 test("the camera is as the status says, unless an event told of it meanwhile", async () => {
   const requests = held();
   store.update({ deviceCamera: { state: "running" } });

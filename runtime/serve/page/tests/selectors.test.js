@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { readable } from "../language.js";
-import { canLearn, canShoot, classOf, hasSource, hints, historyLines, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, knownLabelFor, stay } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, historyLines, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, knownLabelFor, shownJob, stay } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -59,6 +59,14 @@ test("hints lead from a label over shots to learning", () => {
   const classes = [{ label: "mug", learned: true }, { label: "cup", learned: false }];
   assert.deepEqual(keys({ label: "mug", classes }), ["hintSource", "hintLearned"]);
   assert.deepEqual(keys({ label: "cup", classes, shots: shots(1) }), ["hintMore", "hintBase"]);
+});
+
+test("a change that waits or is made is shown until it ends, then the next one", () => {
+  const [own, other] = ["1-2", "1-3"].map((id) => ({ id, state: "running" })), ended = { ...own, state: "done" };
+  assert.equal(shownJob(null, own), own);
+  assert.equal(shownJob(own, other), own);
+  assert.equal(shownJob(own, ended), ended);
+  assert.equal(shownJob(ended, other), other);
 });
 
 test("jobs of one run of the service follow one another", () => {

@@ -37,6 +37,13 @@ test("a service that is not there is said at once, unless the request is quiet",
   assert.equal(shown(), message("notReached"));
 });
 
+test("what kind a file is, the service sees, not the browser", async () => {
+  const types = [];
+  globalThis.fetch = async (path, { headers }) => { types.push(headers["Content-Type"]); return { ok: true }; };
+  for (const type of ["", "image/pjpeg", "image/heic"]) await call("POST", "/api/v1/classify", new Blob(["a picture"], { type }));
+  assert.deepEqual(new Set(types), new Set(["application/octet-stream"]));
+});
+
 test("that no answer comes is said after two seconds, and taken back when one does", async () => {
   mock.timers.enable({ apis: ["setTimeout"] });
   let answer;

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use axum::response::sse::{self, KeepAlive, Sse};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
@@ -28,7 +28,9 @@ pub async fn events(State(service): State<Arc<Service>>) -> impl IntoResponse {
         };
         Ok::<_, Infallible>(sse::Event::default().event(name).data(data))
     });
-    ([UNBUFFERED], Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+    // Firefox hands a page no answer before something of its body has come.
+    let beginning = stream::iter([Ok(sse::Event::default().comment("connected"))]);
+    ([UNBUFFERED], Sse::new(beginning.chain(events)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
 /// `GET /metrics`: for Prometheus, in OpenMetrics where that is asked for, else in its classic text.

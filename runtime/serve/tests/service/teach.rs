@@ -228,6 +228,10 @@ fn a_class_answers_while_it_is_learned_and_shots_that_look_like_it_are_named() {
     write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut lines = BufReader::new(events).lines();
     assert!(lines.next().unwrap().unwrap().contains("200"));
+    // Some of the body comes at once: Firefox hands a page no answer before.
+    let asked = Instant::now();
+    assert!(lines.by_ref().map(Result::unwrap).any(|line| line.starts_with(':')));
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     for number in 1..=5 {
         service.picture("/api/v1/shots/duck", &sample("learn", "rubber-duck", number)).ok();
     }

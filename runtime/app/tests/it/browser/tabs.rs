@@ -74,6 +74,33 @@ fn a_phone_on_its_side_shows_more_than_the_picture() {
 }
 
 #[test]
+fn long_names_and_large_letters_leave_a_phone_all_its_tabs() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, ViewOptions { language: "de", ..PHONE }).await?;
+        for id in ["answer", "shot-note", "transfer-state"] {
+            browser.value(&format!("(document.getElementById('{id}').textContent = 'W'.repeat(64))")).await?;
+        }
+        for size in ["16px", "24px"] {
+            browser.value(&format!("(document.documentElement.style.fontSize = '{size}')")).await?;
+            for tab in ["teach", "settings"] {
+                browser.show_tab(tab).await?;
+                let width = browser.value("document.documentElement.scrollWidth").await?;
+                assert_eq!(width, PHONE.size.0, "{tab} in letters of {size}");
+            }
+            let shown = "document.querySelector('.look').offsetHeight / innerHeight";
+            assert!(browser.value(shown).await?.as_f64().unwrap() < 0.71, "letters of {size}");
+            let wide = "[...document.querySelectorAll('#tabs button')]\
+                .filter(tab => tab.scrollWidth > tab.clientWidth + 1).length";
+            assert_eq!(browser.value(wide).await?, 0, "letters of {size}");
+        }
+        browser.close().await
+    });
+}
+
+#[test]
 fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();

@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { chooseLabel, startShots } from "../shots.js";
+import { store } from "../store.js";
+
+const node = () => ({
+  value: "", textContent: "", children: [], classList: { toggle: () => {} },
+  append: () => {}, replaceChildren: () => {}, addEventListener: () => {}, setAttribute: () => {},
+  dispatchEvent() { this.oninput(); },
+});
+const elements = {};
+globalThis.document = { getElementById: (id) => (elements[id] ??= node()), querySelectorAll: () => [], createElement: node };
+globalThis.window = { addEventListener: () => {} };
+globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+
+test("the next thing begins with an empty name though another change follows at once", async () => {
+  const job = { id: "1-1", change: "learn", label: "mug", state: "queued" };
+  let areLearned = false;
+  const shots = () => (areLearned ? [] : [{ id: "1" }]);
+  globalThis.fetch = async (path) => {
+    if (path.endsWith("sufficiency")) throw new TypeError("the service is busy");
+    const json = async () => (path.endsWith("learn") ? job : { shots: shots(), labels: [] });
+    return { ok: true, blob: async () => new Blob([]), json };
+  };
+  const everythingRead = () => new Promise((done) => setTimeout(done));
+  startShots();
+  chooseLabel("mug");
+  await everythingRead();
+  assert.equal(store.state.shots.length, 1);
+  elements.learn.onclick({ detail: 1 });
+  await everythingRead();
+  assert.equal(store.state.job, job);
+  store.update({ job: { ...job, state: "done" } });
+  store.update({ job: { ...job, id: "1-2", label: "cup", state: "running" } });
+  assert.equal(elements.label.value, "mug", "its shots are still there");
+  areLearned = true;
+  store.update({ shots: shots() });
+  assert.equal(elements.label.value, "");
+});
