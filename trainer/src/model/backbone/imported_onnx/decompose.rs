@@ -327,3 +327,29 @@ fn norm_without_mean(own: &NodeProto, values: &Values) -> Option<Pieces> {
     pieces.node("Mul", &[&normed, scale], vec![]);
     Some(pieces.giving(output))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_norm_of_a_weight_becomes_one_of_an_instance() {
+        let decomposed = |dims: &[i64], training: i64| {
+            let weight = TensorProto { dims: dims.to_vec(), data_type: FLOAT, name: "w".into(), raw_data: vec![] };
+            let inputs = ["w", "scale", "shift", "mean", "variance"].map(str::to_owned).to_vec();
+            let norm = node("BatchNormalization", inputs, "y", vec![int("training_mode", training)]);
+            let mut graph = GraphParts {
+                node: vec![norm.encode_to_vec()],
+                initializer: vec![weight.encode_to_vec().into()],
+                ..GraphParts::default()
+            };
+            graph.decompose().unwrap().then(|| graph.nodes().unwrap())
+        };
+        let [instance] = &decomposed(&[1, 8, 27], 1).unwrap()[..] else { panic!("one node") };
+        assert_eq!((&*instance.op_type, &*instance.output[0]), ("InstanceNormalization", "y"));
+        assert_eq!(instance.input, ["w", "scale", "shift"]);
+        for (dims, training) in [(&[2, 8, 27][..], 1), (&[1, 8][..], 1), (&[1, 8, 27][..], 0)] {
+            assert_eq!(decomposed(dims, training), None, "{dims:?} {training}");
+        }
+    }
+}
