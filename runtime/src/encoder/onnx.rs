@@ -22,6 +22,12 @@ use crate::threads::{self, Process, usable_threads};
 /// of two products. Weights of 7 bits are as fast as ever.
 const EXACT_INT8: &str = "session.x64quantprecision";
 
+/// Optimisers that are left out.
+const LEFT_OUT: &str = "optimization.disable_specified_optimizers";
+/// Up to 1.31, it lets pooling pad where zeros were padded before, and pooling takes the largest number without its padding:
+/// another one at the edges of maps below 0, such as the first of BiT and of Keras's ResNet50V2.
+const PAD_FUSION: &str = "Pad_Fusion";
+
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
     session: Session,
@@ -91,7 +97,7 @@ fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: usize) -> Resu
     let model = Arc::clone(model);
     let commit = move |cancel: &opening::Cancel| -> ort::Result<Session> {
         let builder = Session::builder(&runtime.environment)?.with_intra_threads(threads)?;
-        let mut builder = builder.with_config_entry(EXACT_INT8, "1")?;
+        let mut builder = builder.with_config_entry(EXACT_INT8, "1")?.with_config_entry(LEFT_OUT, PAD_FUSION)?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));
         builder.commit_from_memory(&model)
@@ -117,6 +123,7 @@ pub fn fold_constants(model: &[u8]) -> Result<Vec<u8>, EncodeError> {
     let fold = move |cancel: &opening::Cancel| -> ort::Result<()> {
         let builder = Session::builder(&runtime.environment)?.with_intra_threads(1)?.with_prepacking(false)?;
         let builder = builder.with_optimization_level(GraphOptimizationLevel::Level1)?;
+        let builder = builder.with_config_entry(LEFT_OUT, PAD_FUSION)?;
         let mut builder = builder.with_optimized_model_path(&target)?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));

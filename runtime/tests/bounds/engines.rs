@@ -213,6 +213,16 @@ fn engines_give_what_was_inferred() {
     assert!(compared[0] as u64 > graphs, "too few graphs ran");
 }
 
+/// Checks a model in both engines.
+fn in_both_engines(model: &Model, check: impl Fn(&mut dyn Encoder)) {
+    let bytes = model.encode();
+    check(&mut Rten::open(&bytes, &input(8)).unwrap());
+    match Onnx::open(&bytes, &input(8)) {
+        Err(EncodeError::Start(reason)) => orco_trials::skipped(&format!("ONNX Runtime ({reason})")),
+        opened => check(&mut opened.unwrap()),
+    }
+}
+
 /// jax2onnx writes flax's norms with sums of squares.
 #[test]
 fn both_engines_reduce_alike() {
@@ -230,16 +240,28 @@ fn both_engines_reduce_alike() {
         model.list("axes", &[-1]).node(operator, &["x", "axes"], "r", &[Int("keepdims", 0)]);
         model.node("Flatten", &["r"], "y", &[]);
         model.version = 18;
-        let bytes = model.encode();
-        let check = |encoder: &mut dyn Encoder| {
+        in_both_engines(&model, |encoder| {
             let found = encoder.encode(images.view()).unwrap();
             let is_near = found.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5);
             assert!(found.dim() == (2, 24) && is_near, "{operator} in {}: {found} {expected}", encoder.engine());
-        };
-        check(&mut Rten::open(&bytes, &input(8)).unwrap());
-        match Onnx::open(&bytes, &input(8)) {
-            Err(EncodeError::Start(reason)) => orco_trials::skipped(&format!("ONNX Runtime ({reason})")),
-            opened => check(&mut opened.unwrap()),
-        }
+        });
     }
+}
+
+/// ONNX Runtime would let the pooling pad, and pass the zeros over.
+#[test]
+fn both_engines_pad_with_zeros_before_they_pool() {
+    let images = Array4::from_elem((2, 3, 8, 8), 0.5);
+    let mut model = Model::new();
+    model.numbers("two", &[2.0]).list("pads", &[0, 0, 1, 1, 0, 0, 1, 1]);
+    model.node("Sub", &["x", "two"], "below zero", &[]).node("Pad", &["below zero", "pads"], "padded", &[]);
+    model.node("MaxPool", &["padded"], "pooled", &[Ints("kernel_shape", &[3, 3]), Ints("strides", &[2, 2])]);
+    model.node("Flatten", &["pooled"], "y", &[]);
+    // Of four windows by four, those of the first row and column reach zeros.
+    let expected = |place: usize| if place % 16 < 4 || place % 4 == 0 { 0.0 } else { -1.5 };
+    in_both_engines(&model, |encoder| {
+        let found = encoder.encode(images.view()).unwrap();
+        let is_right = found.indexed_iter().all(|((_, place), &found)| found == expected(place));
+        assert!(found.dim() == (2, 48) && is_right, "{}: {found}", encoder.engine());
+    });
 }

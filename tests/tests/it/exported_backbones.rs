@@ -230,3 +230,15 @@ fn a_window_larger_than_its_map_pools_over_the_map() {
         compute_what_is_expected(&backbone, &expected["large-window"], &name);
     }
 }
+
+/// BiT in small: its weights are standardised, and its first maps are below 0, padded with zeros and pooled.
+#[test]
+fn standardised_weights_and_padded_pools_compute_what_pytorch_computes() {
+    let _turn = torch_generator();
+    let expected = features_of("forms.json");
+    for exporter in EXPORTERS {
+        let name = format!("form-standardised-{exporter}.onnx");
+        let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
+        compute_what_is_expected(&backbone, &expected["standardised"], &name);
+    }
+}

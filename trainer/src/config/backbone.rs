@@ -175,9 +175,14 @@ impl BackboneConfig {
             chosen,
             "left out, pool too, unless backbone.onnx or --backbone names a model",
         )?;
-        let finite = self.mean.iter().chain(&self.deviation).flatten().all(|value| value.is_finite());
-        demand("backbone.mean", "not finite", finite, "three numbers, as backbone.deviation")?;
-        let above = self.deviation.iter().flatten().all(|&value| value > 0.0);
-        demand("backbone.deviation", "not above 0", above, "three numbers above 0")
+        for mean in self.mean.iter().flatten() {
+            let expected = "three numbers from 0 to 1, as pixels are: divide those of bytes by 255";
+            demand("backbone.mean", mean, (0.0..=1.0).contains(mean), expected)?;
+        }
+        for deviation in self.deviation.iter().flatten() {
+            let sound = *deviation > 0.0 && *deviation <= 1.0;
+            demand("backbone.deviation", deviation, sound, "three numbers above 0 and up to 1")?;
+        }
+        Ok(())
     }
 }

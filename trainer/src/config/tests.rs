@@ -120,6 +120,11 @@ fn a_wrong_value_is_named() {
     assert!(mean_alone.contains("backbone.mean is given alone"), "{mean_alone}");
     let deviation_alone = refused("width = 16", "onnx = \"a.onnx\"\ndeviation = [0.1, 0.2, 0.3]");
     assert!(deviation_alone.contains("backbone.deviation is given alone"), "{deviation_alone}");
+    let of_bytes =
+        refused("width = 16", "onnx = \"a.onnx\"\nmean = [123.7, 116.3, 103.5]\ndeviation = [58.4, 57.1, 57.4]");
+    assert!(of_bytes.contains("backbone.mean is 123.7, but must be three numbers from 0 to 1"), "{of_bytes}");
+    let twice = refused("width = 16", "onnx = \"a.onnx\"\nmean = [0, 0, 0]\ndeviation = [1, 1, 255]");
+    assert!(twice.contains("backbone.deviation is 255, but must be three numbers above 0"), "{twice}");
     assert!(refused("width = 16", "").contains("backbone.width is 0"));
     let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";
     assert!(refused("architecture = \"resnet18\"", stem).contains("backbone.stem is imagenet"));

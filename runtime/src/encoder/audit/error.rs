@@ -42,7 +42,10 @@ pub enum AuditError {
         operator: String,
     },
     /// A node carries a graph of its own.
-    #[error("the node {node:?} carries a graph of its own, as control flow does")]
+    #[error(
+        "the node {node:?} carries a graph of its own, as control flow does; where its condition is known beforehand, \
+         export the model by dynamo=True, or write it anew with onnxslim"
+    )]
     Subgraph {
         /// Name of the node.
         node: String,

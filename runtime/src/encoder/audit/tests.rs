@@ -95,6 +95,11 @@ fn what_a_backbone_has_no_need_of_is_refused() {
         ("two operators", plus(&node_of("Conv", &bytes(4, b"Loop"))), "the operator \"Loop\""),
         ("no operator", plus(&bytes(1, &bytes(3, b"x"))), "its node cannot be read"),
         ("control flow", plus(&node_of("If", &bytes(5, &inner))), "the node \"added\" carries a graph of its own"),
+        (
+            "a known condition",
+            plus(&node_of("If", &bytes(5, &inner))),
+            "by dynamo=True, or write it anew with onnxslim",
+        ),
         ("hidden graph", plus(&node_of("Conv", &bytes(5, &bytes(11, b"")))), "carries a graph of its own"),
         ("function", [shipped(), bytes(25, b"")].concat(), "it brings functions"),
         (

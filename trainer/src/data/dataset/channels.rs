@@ -33,10 +33,10 @@ impl Channels {
         crate::data::augment::normalise(images, self.mean, self.deviation)
     }
 
-    /// Whether images can be normalised by them.
+    /// Whether pixels from 0 to 1 can be normalised by them.
     pub fn is_sound(&self) -> bool {
-        let finite = self.mean.iter().chain(&self.deviation).all(|value| value.is_finite());
-        finite && self.deviation.iter().all(|&value| value > 0.0)
+        let is_share = |value: &f32| (0.0..=1.0).contains(value);
+        self.mean.iter().chain(&self.deviation).all(is_share) && self.deviation.iter().all(|&value| value > 0.0)
     }
 
     /// What the backbone's weights were trained with, or what is [known](Self::known) of the data.

@@ -11,7 +11,7 @@ use crate::config::Recipe;
 /// reads too.
 pub(super) fn front_matter(text: &mut String, recipe: &Recipe, source: &str, ours: &Summary) -> Result<()> {
     let tag = recipe.data.kind.tag();
-    let license = license(recipe.export.license.as_deref().unwrap_or(env!("CARGO_PKG_LICENSE")));
+    let license = license(license_name(recipe));
     let (name, source) = (serde_json::to_string(&recipe.name)?, serde_json::to_string(source)?);
     writeln!(
         text,
@@ -30,7 +30,7 @@ pub(super) fn front_matter(text: &mut String, recipe: &Recipe, source: &str, our
 }
 
 /// Licenses that Hugging Face knows, of those that weights are given out under; by their SPDX names in small letters.
-const LICENSES: [&str; 18] = [
+const LICENSES: [&str; 19] = [
     "mit",
     "apache-2.0",
     "bsd-2-clause",
@@ -49,7 +49,14 @@ const LICENSES: [&str; 18] = [
     "lgpl-3.0",
     "agpl-3.0",
     "openrail",
+    "unknown",
 ];
+
+/// The license that the recipe names, else this program's; only its maker knows that of an imported backbone.
+fn license_name(recipe: &Recipe) -> &str {
+    let default = if recipe.backbone.is_imported() { "unknown" } else { env!("CARGO_PKG_LICENSE") };
+    recipe.export.license.as_deref().unwrap_or(default)
+}
 
 /// The front matter's lines for a license: the names that Hugging Face knows, else `other` and what the recipe says.
 fn license(name: &str) -> String {
@@ -72,5 +79,11 @@ mod tests {
         assert_eq!(license("MIT OR Apache-2.0"), "license: [\"mit\", \"apache-2.0\"]");
         assert_eq!(license("CC-BY-NC-4.0"), "license: \"cc-by-nc-4.0\"");
         assert_eq!(license("ours: \"ask\""), "license: other\nlicense_name: \"ours: \\\"ask\\\"\"");
+        let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/synthetic-tiny.toml")).unwrap();
+        assert_eq!(license_name(&recipe), env!("CARGO_PKG_LICENSE"));
+        recipe.backbone.onnx = Some("imported.onnx".into());
+        assert_eq!(license(license_name(&recipe)), "license: \"unknown\"");
+        recipe.export.license = Some("MIT".into());
+        assert_eq!(license_name(&recipe), "MIT");
     }
 }

@@ -269,7 +269,7 @@ fn middle(images: &Tensor, [wanted_height, wanted_width]: [i64; 2]) -> Tensor {
 
 /// What stands in the metadata of a model whose mean and deviation are useless.
 pub(crate) const UNSOUND_METADATA: &str =
-    "its metadata orco.mean and orco.deviation are no numbers to normalise images by";
+    "its metadata orco.mean and orco.deviation are no numbers to normalise pixels from 0 to 1 by";
 
 /// What is said where a mean and a deviation are given for a model that has its own.
 const NORMALISES_ITSELF: &str =
@@ -414,7 +414,7 @@ mod tests {
     fn what_is_wrong_with_the_input_is_named() {
         let channels = |deviation| Channels { mean: [0.5; 3], deviation: [0.2, deviation, 0.2] };
         assert_eq!(input_of([24, 16], channels(0.2)).map(|input| [input.width, input.height]), Ok([24, 16]));
-        for deviation in [0.0, -0.2, f32::INFINITY] {
+        for deviation in [0.0, -0.2, 58.4, f32::INFINITY] {
             assert_eq!(input_of([24, 16], channels(deviation)), Err(UNSOUND_METADATA.to_owned()), "{deviation}");
         }
         let refused = input_of([24, 1025], channels(0.2)).unwrap_err();

@@ -72,7 +72,11 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     is_changed |= graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     is_changed |= takes_bytes;
-    is_changed |= graph.decompose().map_err(unreadable)?;
+    if graph.decompose().map_err(unreadable)? {
+        // A norm of a weight read statistics that the one in its place computes itself.
+        graph.drop_unread().map_err(unreadable)?;
+        is_changed = true;
+    }
     is_changed |= graph.write_defaults().map_err(unreadable)?;
     is_changed |= graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;

@@ -1,5 +1,5 @@
 //! Writes operators that an engine lacks, or computes in another way, as several that both have: attention and the norm without
-//! a mean of ONNX's operators of version 23, and windows of pooling that are larger than their map.
+//! a mean of ONNX's operators of version 23, norms of weights, and windows of pooling that are larger than their map.
 
 use std::collections::{HashMap, HashSet};
 
@@ -65,27 +65,32 @@ impl Pieces {
 struct Values {
     types: HashMap<String, i32>,
     ranks: HashMap<String, usize>,
+    /// Weights of three axes and more, the first of which is of length 1.
+    single: HashSet<String>,
 }
 
 impl Values {
     fn of(graph: &GraphParts) -> Result<Self, DecodeError> {
-        let (mut types, mut ranks) = (HashMap::new(), HashMap::new());
+        let (mut types, mut ranks, mut single) = (HashMap::new(), HashMap::new(), HashSet::new());
         for value in graph.values()? {
             let Some(tensor) = value.r#type.and_then(|kind| kind.tensor_type) else { continue };
             ranks.extend(tensor.shape.map(|shape| (value.name.clone(), shape.dim.len())));
             types.insert(value.name, tensor.elem_type);
         }
         for bytes in &graph.initializer {
-            let weight = TensorHeader::decode(&bytes[..])?;
-            types.insert(weight.name, weight.data_type);
+            let TensorHeader { dims, data_type, name } = TensorHeader::decode(&bytes[..])?;
+            if matches!(dims[..], [1, _, _, ..]) {
+                single.insert(name.clone());
+            }
+            types.insert(name, data_type);
         }
-        Ok(Self { types, ranks })
+        Ok(Self { types, ranks, single })
     }
 }
 
 impl GraphParts {
     /// Writes attention and norms without a mean as the operators that they are made of, where they have no memory of
-    /// earlier calls and hide nothing of what comes later. Whether there was one.
+    /// earlier calls and hide nothing of what comes later, and norms of weights as norms of instances. Whether there was one.
     pub(super) fn decompose(&mut self) -> Result<bool, DecodeError> {
         let mut values = None;
         let mut is_decomposed = false;
@@ -93,6 +98,7 @@ impl GraphParts {
             let own = NodeProto::decode(bytes.as_slice())?;
             let rule = match own.op_type.as_str() {
                 "Attention" if is_onnx_domain(&own.domain) => attention,
+                "BatchNormalization" if is_onnx_domain(&own.domain) => norm_of_weight,
                 "RMSNormalization" if is_onnx_domain(&own.domain) => norm_without_mean,
                 _ => {
                     self.node.push(bytes);
@@ -284,6 +290,21 @@ fn scaled(pieces: &mut Pieces, query: &str, scale: Option<f32>) -> String {
     pieces.node("Div", &[query, &root], vec![])
 }
 
+/// `BatchNormalization` as in training, of a weight: so PyTorch's older exporter writes convolutions with standardised weights,
+/// which BiT and NFNets have. The statistics of a batch of one are those of its only instance. None where it norms anything else.
+fn norm_of_weight(own: &NodeProto, values: &Values) -> Option<Pieces> {
+    let [weight, scale, shift, ..] = &own.input[..] else { return None };
+    let is_as_in_training = number(own, "training_mode") != 0 || own.output.len() > 1;
+    if !is_as_in_training || !values.single.contains(weight) {
+        return None;
+    }
+    let output = own.output.first()?;
+    let mut pieces = Pieces::of(output);
+    let epsilon = own.named("epsilon").cloned();
+    pieces.node("InstanceNormalization", &[weight, scale, shift], epsilon.into_iter().collect());
+    Some(pieces.giving(output))
+}
+
 /// `RMSNormalization`: x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the last axes. None where nothing says which
 /// these are.
 fn norm_without_mean(own: &NodeProto, values: &Values) -> Option<Pieces> {
@@ -305,4 +326,30 @@ fn norm_without_mean(own: &NodeProto, values: &Values) -> Option<Pieces> {
     let normed = pieces.node("Div", &[x, &root], vec![]);
     pieces.node("Mul", &[&normed, scale], vec![]);
     Some(pieces.giving(output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_norm_of_a_weight_becomes_one_of_an_instance() {
+        let decomposed = |dims: &[i64], training: i64| {
+            let weight = TensorProto { dims: dims.to_vec(), data_type: FLOAT, name: "w".into(), raw_data: vec![] };
+            let inputs = ["w", "scale", "shift", "mean", "variance"].map(str::to_owned).to_vec();
+            let norm = node("BatchNormalization", inputs, "y", vec![int("training_mode", training)]);
+            let mut graph = GraphParts {
+                node: vec![norm.encode_to_vec()],
+                initializer: vec![weight.encode_to_vec().into()],
+                ..GraphParts::default()
+            };
+            graph.decompose().unwrap().then(|| graph.nodes().unwrap())
+        };
+        let [instance] = &decomposed(&[1, 8, 27], 1).unwrap()[..] else { panic!("one node") };
+        assert_eq!((&*instance.op_type, &*instance.output[0]), ("InstanceNormalization", "y"));
+        assert_eq!(instance.input, ["w", "scale", "shift"]);
+        for (dims, training) in [(&[2, 8, 27][..], 1), (&[1, 8][..], 1), (&[1, 8, 27][..], 0)] {
+            assert_eq!(decomposed(dims, training), None, "{dims:?} {training}");
+        }
+    }
 }
