@@ -179,7 +179,7 @@ impl Background {
     }
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
-        let difference = Difference::of(self, small);
+        let difference = Difference::in_colour(self, small);
         if difference.lost > LOST {
             return Err(BackgroundError::Moved { view });
         }
@@ -220,6 +220,14 @@ impl Background {
             difference.accept_as_light(&Difference::of(shown, small));
         }
         difference
+    }
+
+    /// As a camera sees it that gives no colours.
+    pub(super) fn in_grey(&self) -> Self {
+        // As cameras weigh colours (ITU-R BT.601).
+        let grey = |[red, green, blue]: &[f32; 3]| [0.299 * red + 0.587 * green + 0.114 * blue; 3];
+        let colours = self.colours.iter().map(grey).collect();
+        Self { colours, variances: self.variances.clone(), slopes: Vec::new(), shown: None, ..*self }.with_slopes()
     }
 
     /// A frame at the size of the background.

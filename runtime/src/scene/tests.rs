@@ -357,6 +357,29 @@ fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on(
     assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
 }
 
+/// Cameras that light the night with infra-red give no colours then.
+#[test]
+fn a_night_without_colours_is_compared_by_brightness_and_does_not_become_the_place() {
+    let place = Painting::place(WIDE);
+    let at_night = |painting: &Painting, seed: u64| {
+        let mut frame = painting.taken(seed);
+        for pixel in frame.pixels_mut() {
+            let [red, green, blue] = pixel.0.map(f32::from);
+            *pixel = Rgb([(0.3 * red + 0.59 * green + 0.11 * blue) as u8; 3]);
+        }
+        frame
+    };
+    let mut watch = SceneWatch::new(background(WIDE));
+    let mut see = |frame: RgbImage, second: u64| watch.see(&frame, &[], Duration::from_secs(second)).unwrap();
+    for second in (0..120).step_by(6) {
+        assert!(matches!(see(at_night(&place, 700 + second), second), FrameContent::Empty), "after {second} s");
+    }
+    let ball = place.clone().with_ball([300.0, 180.0], 60.0);
+    let FrameContent::Things(found) = see(at_night(&ball, 900), 121) else { panic!("the ball is missed") };
+    assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+    assert!(matches!(see(place.taken(901), 122), FrameContent::Empty), "by day");
+}
+
 #[test]
 fn restarts_take_a_place_no_further_into_the_night() {
     let lit = |share: f32| Painting::place(WIDE).map(|_, _, pixel| pixel.map(|value| value * share));

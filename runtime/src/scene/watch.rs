@@ -116,7 +116,8 @@ impl SceneWatch {
 
     fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: Option<&[bool]>, at: Duration) {
         let ratio = mean_light(&small.pixels) / self.background.light.max(1.0);
-        if !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
+        // A place that was followed into a night without colours would be lost by day.
+        if difference.is_grey || !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
             return;
         }
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
