@@ -36,7 +36,7 @@
 //! components, both of `imageproc`, tell the things in what is left apart.
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
-//! compares the frames of a running camera: it follows slow changes of light while the place is empty, and notices when
+//! compares the frames of a running camera: it follows slow changes of light where it sees the place, and notices when
 //! the camera was moved. [`KeptBackground`] and [`KeptRegions`] keep both beside a device's state.
 
 mod background;

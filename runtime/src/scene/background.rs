@@ -277,33 +277,33 @@ impl Background {
             && mean_of(deviations.map(|(one, other)| (libm::sqrtf(*one) - libm::sqrtf(*other)).abs())) < NOTICEABLE
     }
 
-    /// Follows an empty frame: `share` of it counts, 0..1. Colours follow the frame as it is, so that a slow change of
-    /// light becomes part of the place; noise is what is left when its exposure is brought to that of the background.
-    /// What a shadow leaves is none: a place that took it for noise would overlook things.
+    /// Follows the light of a frame: `share` of it counts, 0..1. Where the frame shows the place, colours follow it as it
+    /// is, so that a slow change of light becomes part of the place; noise is what is left when its exposure is brought
+    /// to that of the background. What a shadow leaves is none: a place that took it for noise would overlook things.
     ///
-    /// What is not looked at need not be empty: there only pixels count that show the place. They are not left out
-    /// altogether, because exposure is told by all of the frame.
+    /// What is hidden becomes as much brighter or darker as what is seen: it is to be found again once nothing hides it.
     pub(super) fn follow(
         &mut self,
         small: &SmallFrame,
         difference: &Difference,
-        looked_at: Option<&[bool]>,
+        shows_place: impl Fn(usize) -> bool,
         share: f32,
     ) {
         if self.shown.is_none() {
             self.shown = Some(Arc::new(self.clone()));
         }
-        for (place, pixel) in small.pixels.iter().enumerate() {
-            let is_looked_at = looked_at.is_none_or(|looked_at| looked_at[place]);
-            if !is_looked_at && difference.changes[place].may_be_thing() {
-                continue;
-            }
-            let colour = &mut self.colours[place];
+        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..small.pixels.len()).partition(|place| shows_place(*place));
+        // f64: over hours what sums lose would add up.
+        let (mut before, mut after) = ([0.0f64; 3], [0.0f64; 3]);
+        for place in seen {
+            let (pixel, colour) = (small.pixels[place], &mut self.colours[place]);
             let mut squares = 0.0;
             for channel in 0..3 {
                 let off = pixel[channel] / difference.gains[channel] - colour[channel];
                 squares += off * off / 3.0;
+                before[channel] += f64::from(colour[channel]);
                 colour[channel] += share * (pixel[channel] - colour[channel]);
+                after[channel] += f64::from(colour[channel]);
             }
             if difference.changes[place] == Change::Light {
                 continue;
@@ -311,6 +311,11 @@ impl Background {
             let variance = &mut self.variances[place];
             *variance += share * (squares - *variance);
             *variance = variance.clamp(NOISE[0] * NOISE[0], NOISE[1] * NOISE[1]);
+        }
+        let exposure = [0, 1, 2].map(|channel| (after[channel].max(1.0) / before[channel].max(1.0)) as f32);
+        for place in hidden {
+            let colour = self.colours[place];
+            self.colours[place] = [0, 1, 2].map(|channel| colour[channel] * exposure[channel]);
         }
         self.slopes = slopes(&self.colours, self.width);
     }

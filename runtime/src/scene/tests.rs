@@ -287,6 +287,20 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     }
 }
 
+#[test]
+fn the_light_is_followed_beside_a_thing_that_stays_for_hours() {
+    let (mut watch, middle) = (SceneWatch::new(background(WIDE)), [300.0, 180.0]);
+    for step in 0..60 {
+        let frame = evening(step as f32 / 60.0).with_ball(middle, 60.0).taken(200 + step);
+        let seen = watch.see(&frame, &[], Duration::from_secs(120 * step)).unwrap();
+        let FrameContent::Things(found) = seen else { panic!("step {step}: the ball is missed") };
+        let [ball] = found[0].things() else { panic!("step {step}: {:?}", found[0].things()) };
+        assert_ball(ball.bounds, middle, 60.0, 8.0);
+    }
+    let seen = watch.see(&evening(1.0).taken(300), &[], Duration::from_secs(7201)).unwrap();
+    assert!(matches!(seen, FrameContent::Empty), "the ball was taken away: {seen:?}");
+}
+
 /// Somebody sits beside the table for a while, and leaves.
 #[test]
 fn neither_a_shadow_that_stays_nor_one_that_goes_hides_a_thing_or_looks_like_one() {
