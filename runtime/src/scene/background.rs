@@ -29,6 +29,11 @@ const FLAT: f32 = 1.0;
 const USUAL_NOISE: f32 = 2.5;
 /// Least and most noise: of the quietest camera, and of the least quiet place.
 pub(super) const NOISE: [f32; 2] = [1.2, 40.0];
+/// Radius of the square around a hidden pixel by which its light is told, in pixels of the small frame: wider than what
+/// may hide the place while it is followed.
+const AROUND: usize = 80;
+/// Mean brightness of that square from which it tells anything.
+const DIM: f32 = 0.1;
 /// Scales at which frames are decoded, as divisors.
 const SCALES: [u32; 4] = [1, 2, 4, 8];
 /// Share of the frame that may differ between two views of one empty place.
@@ -281,7 +286,8 @@ impl Background {
     /// is, so that a slow change of light becomes part of the place; noise is what is left when its exposure is brought
     /// to that of the background. What a shadow leaves is none: a place that took it for noise would overlook things.
     ///
-    /// What is hidden becomes as much brighter or darker as what is seen: it is to be found again once nothing hides it.
+    /// What is hidden becomes as much brighter or darker as what is seen around it: it is to be found again once nothing
+    /// hides it.
     pub(super) fn follow(
         &mut self,
         small: &SmallFrame,
@@ -292,18 +298,15 @@ impl Background {
         if self.shown.is_none() {
             self.shown = Some(Arc::new(self.clone()));
         }
-        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..small.pixels.len()).partition(|place| shows_place(*place));
-        // f64: over hours what sums lose would add up.
-        let (mut before, mut after) = ([0.0f64; 3], [0.0f64; 3]);
-        for place in seen {
+        let before = self.colours.clone();
+        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..before.len()).partition(|place| shows_place(*place));
+        for &place in &seen {
             let (pixel, colour) = (small.pixels[place], &mut self.colours[place]);
             let mut squares = 0.0;
             for channel in 0..3 {
                 let off = pixel[channel] / difference.gains[channel] - colour[channel];
                 squares += off * off / 3.0;
-                before[channel] += f64::from(colour[channel]);
                 colour[channel] += share * (pixel[channel] - colour[channel]);
-                after[channel] += f64::from(colour[channel]);
             }
             if difference.changes[place] == Change::Light {
                 continue;
@@ -312,12 +315,25 @@ impl Background {
             *variance += share * (squares - *variance);
             *variance = variance.clamp(NOISE[0] * NOISE[0], NOISE[1] * NOISE[1]);
         }
-        let exposure = [0, 1, 2].map(|channel| (after[channel].max(1.0) / before[channel].max(1.0)) as f32);
-        for place in hidden {
-            let colour = self.colours[place];
-            self.colours[place] = [0, 1, 2].map(|channel| colour[channel] * exposure[channel]);
+        if !hidden.is_empty() {
+            self.brighten(&hidden, &before, &seen);
         }
         self.slopes = slopes(&self.colours, self.width);
+    }
+
+    /// Makes hidden pixels as much brighter or darker as those that are seen around them have become since `before`.
+    fn brighten(&mut self, hidden: &[usize], before: &[[f32; 3]], seen: &[usize]) {
+        for channel in 0..3 {
+            let around = |colours: &[[f32; 3]]| {
+                let mut plane = vec![0.0; colours.len()];
+                seen.iter().for_each(|&place| plane[place] = colours[place][channel]);
+                box_mean(&plane, self.width, AROUND)
+            };
+            let (then, now) = (around(before), around(&self.colours));
+            for &place in hidden {
+                self.colours[place][channel] *= now[place].max(DIM) / then[place].max(DIM);
+            }
+        }
     }
 }
 
