@@ -29,6 +29,11 @@ const FLAT: f32 = 1.0;
 const USUAL_NOISE: f32 = 2.5;
 /// Least and most noise: of the quietest camera, and of the least quiet place.
 pub(super) const NOISE: [f32; 2] = [1.2, 40.0];
+/// Radius of the square around a hidden pixel by which its light is told, in pixels of the small frame: wider than what
+/// may hide the place while it is followed.
+const AROUND: usize = 80;
+/// Mean brightness of that square from which it tells anything.
+const DIM: f32 = 0.1;
 /// Scales at which frames are decoded, as divisors.
 const SCALES: [u32; 4] = [1, 2, 4, 8];
 /// Share of the frame that may differ between two views of one empty place.
@@ -179,7 +184,7 @@ impl Background {
     }
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
-        let difference = Difference::of(self, small);
+        let difference = Difference::in_colour(self, small);
         if difference.lost > LOST {
             return Err(BackgroundError::Moved { view });
         }
@@ -220,6 +225,14 @@ impl Background {
             difference.accept_as_light(&Difference::of(shown, small));
         }
         difference
+    }
+
+    /// As a camera sees it that gives no colours.
+    pub(super) fn in_grey(&self) -> Self {
+        // As cameras weigh colours (ITU-R BT.601).
+        let grey = |[red, green, blue]: &[f32; 3]| [0.299 * red + 0.587 * green + 0.114 * blue; 3];
+        let colours = self.colours.iter().map(grey).collect();
+        Self { colours, variances: self.variances.clone(), slopes: Vec::new(), shown: None, ..*self }.with_slopes()
     }
 
     /// A frame at the size of the background.
@@ -269,28 +282,26 @@ impl Background {
             && mean_of(deviations.map(|(one, other)| (libm::sqrtf(*one) - libm::sqrtf(*other)).abs())) < NOTICEABLE
     }
 
-    /// Follows an empty frame: `share` of it counts, 0..1. Colours follow the frame as it is, so that a slow change of
-    /// light becomes part of the place; noise is what is left when its exposure is brought to that of the background.
-    /// What a shadow leaves is none: a place that took it for noise would overlook things.
+    /// Follows the light of a frame: `share` of it counts, 0..1. Where the frame shows the place, colours follow it as it
+    /// is, so that a slow change of light becomes part of the place; noise is what is left when its exposure is brought
+    /// to that of the background. What a shadow leaves is none: a place that took it for noise would overlook things.
     ///
-    /// What is not looked at need not be empty: there only pixels count that show the place. They are not left out
-    /// altogether, because exposure is told by all of the frame.
+    /// What is hidden becomes as much brighter or darker as what is seen around it: it is to be found again once nothing
+    /// hides it.
     pub(super) fn follow(
         &mut self,
         small: &SmallFrame,
         difference: &Difference,
-        looked_at: Option<&[bool]>,
+        shows_place: impl Fn(usize) -> bool,
         share: f32,
     ) {
         if self.shown.is_none() {
             self.shown = Some(Arc::new(self.clone()));
         }
-        for (place, pixel) in small.pixels.iter().enumerate() {
-            let is_looked_at = looked_at.is_none_or(|looked_at| looked_at[place]);
-            if !is_looked_at && difference.changes[place].may_be_thing() {
-                continue;
-            }
-            let colour = &mut self.colours[place];
+        let before = self.colours.clone();
+        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..before.len()).partition(|place| shows_place(*place));
+        for &place in &seen {
+            let (pixel, colour) = (small.pixels[place], &mut self.colours[place]);
             let mut squares = 0.0;
             for channel in 0..3 {
                 let off = pixel[channel] / difference.gains[channel] - colour[channel];
@@ -304,7 +315,25 @@ impl Background {
             *variance += share * (squares - *variance);
             *variance = variance.clamp(NOISE[0] * NOISE[0], NOISE[1] * NOISE[1]);
         }
+        if !hidden.is_empty() {
+            self.brighten(&hidden, &before, &seen);
+        }
         self.slopes = slopes(&self.colours, self.width);
+    }
+
+    /// Makes hidden pixels as much brighter or darker as those that are seen around them have become since `before`.
+    fn brighten(&mut self, hidden: &[usize], before: &[[f32; 3]], seen: &[usize]) {
+        for channel in 0..3 {
+            let around = |colours: &[[f32; 3]]| {
+                let mut plane = vec![0.0; colours.len()];
+                seen.iter().for_each(|&place| plane[place] = colours[place][channel]);
+                box_mean(&plane, self.width, AROUND)
+            };
+            let (then, now) = (around(before), around(&self.colours));
+            for &place in hidden {
+                self.colours[place][channel] *= now[place].max(DIM) / then[place].max(DIM);
+            }
+        }
     }
 }
 

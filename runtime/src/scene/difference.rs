@@ -34,6 +34,12 @@ const CERTAIN: f32 = 0.25;
 const CERTAIN_DEVIATIONS: f32 = 0.3186;
 /// Every so many pixels one counts for that.
 const STEP: usize = 5;
+/// Steps between a pixel's channels up to which it may be grey, and from which it certainly has a colour.
+const GREY: f32 = 4.0;
+const COLOURED: f32 = 16.0;
+/// Most pixels with a colour, as a share, of a frame without colours, and least of a place that has some.
+const STRAY: f32 = 0.01;
+const COLOURFUL: f32 = 0.02;
 
 /// How much a pixel differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,14 +71,27 @@ pub(super) struct Difference {
     even: Vec<bool>,
     /// How much brighter the frame is, channel by channel.
     pub gains: [f32; 3],
+    /// Whether the frame has no colours, and the place does: brightness alone was compared.
+    pub is_grey: bool,
     /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
     /// more. A moved camera shows every edge elsewhere.
     pub lost: f32,
 }
 
 impl Difference {
-    /// Compares a frame with the background, which has its size.
+    /// Compares a frame with the background, which has its size. That of a camera that gives no colours at night is
+    /// compared by brightness alone.
     pub fn of(background: &Background, small: &SmallFrame) -> Self {
+        let is_grey =
+            coloured_share(&small.pixels, GREY) <= STRAY && coloured_share(&background.colours, COLOURED) >= COLOURFUL;
+        if is_grey {
+            return Self { is_grey, ..Self::in_colour(&background.in_grey(), small) };
+        }
+        Self::in_colour(background, small)
+    }
+
+    /// As [`Difference::of`], whatever colours they have.
+    pub fn in_colour(background: &Background, small: &SmallFrame) -> Self {
         let gains = gains(&small.pixels, &background.colours);
         let aligned: Vec<[f32; 3]> =
             small.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect();
@@ -91,7 +110,7 @@ impl Difference {
         };
         let changes = deviations.iter().enumerate().map(change).collect();
         let edges = background.slopes.iter().map(|slope| *slope > EDGE + background.noise).collect();
-        let mut difference = Self { changes, edges, even, gains, lost: 0.0 };
+        let mut difference = Self { changes, edges, even, gains, is_grey: false, lost: 0.0 };
         difference.lost = difference.lost_where(|_| true);
         difference
     }
@@ -121,6 +140,12 @@ impl Difference {
         let has_edges = edges.all as f32 >= MIN_EDGES * surface.all as f32;
         if has_edges { surface.share().max(edges.share()) } else { surface.share() }
     }
+}
+
+/// The share of pixels whose channels are more than so many steps apart.
+fn coloured_share(pixels: &[[f32; 3]], steps: f32) -> f32 {
+    let is_coloured = |[red, green, blue]: &&[f32; 3]| red.max(*green).max(*blue) - red.min(*green).min(*blue) > steps;
+    pixels.iter().filter(is_coloured).count() as f32 / pixels.len().max(1) as f32
 }
 
 /// How many pixels have changed.

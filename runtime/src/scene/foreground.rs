@@ -97,6 +97,11 @@ impl Foreground {
         &self.things
     }
 
+    /// Whether a thing covers a pixel of the small frame.
+    pub(super) fn covers(&self, place: usize) -> bool {
+        self.marks.as_raw()[place] != 0
+    }
+
     /// The thing in the middle of the frame, or the one that is nearest to it: the one that shots of whole frames are
     /// taken of. Those of a region are of the thing [at](Self::at) its middle.
     pub fn central(&self) -> Option<&Thing> {

@@ -287,6 +287,20 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     }
 }
 
+#[test]
+fn the_light_is_followed_beside_a_thing_that_stays_for_hours() {
+    let (mut watch, middle) = (SceneWatch::new(background(WIDE)), [300.0, 180.0]);
+    for step in 0..60 {
+        let frame = evening(step as f32 / 60.0).with_ball(middle, 60.0).taken(200 + step);
+        let seen = watch.see(&frame, &[], Duration::from_secs(120 * step)).unwrap();
+        let FrameContent::Things(found) = seen else { panic!("step {step}: the ball is missed") };
+        let [ball] = found[0].things() else { panic!("step {step}: {:?}", found[0].things()) };
+        assert_ball(ball.bounds, middle, 60.0, 8.0);
+    }
+    let seen = watch.see(&evening(1.0).taken(300), &[], Duration::from_secs(7201)).unwrap();
+    assert!(matches!(seen, FrameContent::Empty), "the ball was taken away: {seen:?}");
+}
+
 /// Somebody sits beside the table for a while, and leaves.
 #[test]
 fn neither_a_shadow_that_stays_nor_one_that_goes_hides_a_thing_or_looks_like_one() {
@@ -355,6 +369,29 @@ fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on(
     let ball = lit(1.0).with_ball([300.0, 180.0], 60.0);
     let FrameContent::Things(found) = see(&ball, 10) else { panic!("the ball is missed") };
     assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+}
+
+/// Cameras that light the night with infra-red give no colours then.
+#[test]
+fn a_night_without_colours_is_compared_by_brightness_and_does_not_become_the_place() {
+    let place = Painting::place(WIDE);
+    let at_night = |painting: &Painting, seed: u64| {
+        let mut frame = painting.taken(seed);
+        for pixel in frame.pixels_mut() {
+            let [red, green, blue] = pixel.0.map(f32::from);
+            *pixel = Rgb([(0.3 * red + 0.59 * green + 0.11 * blue) as u8; 3]);
+        }
+        frame
+    };
+    let mut watch = SceneWatch::new(background(WIDE));
+    let mut see = |frame: RgbImage, second: u64| watch.see(&frame, &[], Duration::from_secs(second)).unwrap();
+    for second in (0..120).step_by(6) {
+        assert!(matches!(see(at_night(&place, 700 + second), second), FrameContent::Empty), "after {second} s");
+    }
+    let ball = place.clone().with_ball([300.0, 180.0], 60.0);
+    let FrameContent::Things(found) = see(at_night(&ball, 900), 121) else { panic!("the ball is missed") };
+    assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+    assert!(matches!(see(place.taken(901), 122), FrameContent::Empty), "by day");
 }
 
 #[test]

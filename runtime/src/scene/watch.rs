@@ -6,12 +6,13 @@ use std::time::Duration;
 use ::image::RgbImage;
 
 use super::background::{Background, FrameSizeError, mean_light};
-use super::difference::{Difference, MOVED};
+use super::difference::{Change, Difference, MOVED};
 use super::foreground::Foreground;
 use super::region::PixelRect;
 use super::small_frame::SmallFrame;
 
-/// Share below which the place is found again.
+/// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
+/// things.
 const FOUND: f32 = 0.4;
 /// How long it takes until that is believed: a hand before the lens is gone by then.
 const MOVED_AFTER: Duration = Duration::from_secs(4);
@@ -39,8 +40,8 @@ pub enum FrameContent {
     Moved,
 }
 
-/// Compares the frames of a running camera with its empty place. It follows slow changes of light while the place is
-/// empty, and notices when the camera was moved. What lies outside of all regions hinders neither.
+/// Compares the frames of a running camera with its empty place. It follows slow changes of light where it sees the
+/// place, and notices when the camera was moved. What lies outside of all regions hinders neither.
 #[derive(Clone, Debug)]
 pub struct SceneWatch {
     background: Arc<Background>,
@@ -84,18 +85,27 @@ impl SceneWatch {
         // A thing may fill all regions, and a person outside of them most of the frame: a moved camera has lost both.
         let lost_in_regions =
             looked_at.as_ref().map_or(lost, |looked_at| difference.lost_where(|place| looked_at[place]));
-        self.judge(lost.min(lost_in_regions), at);
+        let lost = lost.min(lost_in_regions);
+        self.judge(lost, at);
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
         let of = |region| Foreground::of(self.background.width, &difference, size, region);
         let foregrounds: Vec<Foreground> =
             if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
-        if foregrounds.iter().any(|foreground| !foreground.things().is_empty()) {
-            return Ok(FrameContent::Things(foregrounds));
+        if foregrounds.iter().all(|foreground| foreground.things().is_empty()) {
+            let is_looked_at = |place: usize| looked_at.as_ref().is_none_or(|looked_at| looked_at[place]);
+            let shows_place = |place: usize| is_looked_at(place) || !difference.changes[place].may_be_thing();
+            self.follow(&small, &difference, shows_place, at);
+            return Ok(FrameContent::Empty);
         }
-        self.follow(&small, &difference, looked_at.as_deref(), at);
-        Ok(FrameContent::Empty)
+        if lost < FOUND {
+            // What looks like a shadow may be a part of a thing here.
+            let is_plain = |place: usize| difference.changes[place] == Change::None;
+            let is_covered = |place: usize| foregrounds.iter().any(|foreground| foreground.covers(place));
+            self.follow(&small, &difference, |place| is_plain(place) && !is_covered(place), at);
+        }
+        Ok(FrameContent::Things(foregrounds))
     }
 
     /// Whether the camera was moved, or is back.
@@ -114,15 +124,22 @@ impl SceneWatch {
         }
     }
 
-    fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: Option<&[bool]>, at: Duration) {
+    fn follow(
+        &mut self,
+        small: &SmallFrame,
+        difference: &Difference,
+        shows_place: impl Fn(usize) -> bool,
+        at: Duration,
+    ) {
         let ratio = mean_light(&small.pixels) / self.background.light.max(1.0);
-        if !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
+        // A place that was followed into a night without colours would be lost by day.
+        if difference.is_grey || !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
             return;
         }
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
         if passed >= STEP {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
-            Arc::make_mut(&mut self.background).follow(small, difference, looked_at, share.min(MAX_RATE));
+            Arc::make_mut(&mut self.background).follow(small, difference, shows_place, share.min(MAX_RATE));
             self.followed = Some(at);
         }
     }
