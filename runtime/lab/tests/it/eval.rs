@@ -7,11 +7,12 @@ use std::process::{Command, Output, Stdio};
 use orco_benchmark::benchmark::Benchmark;
 use orco_lab::System;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::manifest::hexadecimal;
 use orco_state::codec::{self, FileKind};
 use orco_trials::{heavy, skipped};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::{replace, shorten};
 
 fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
@@ -42,16 +43,6 @@ impl Eval {
         }
         own.bundle = copy;
         own
-    }
-
-    /// Puts another file into the copy of a bundle, and its digest into the manifest.
-    fn replace(&self, name: &str, bytes: &[u8]) {
-        let digest = |bytes: &[u8]| hexadecimal(&codec::digest(bytes));
-        let (path, manifest) = (self.bundle.join(name), self.bundle.join("manifest.toml"));
-        let (before, text) = (digest(&fs::read(&path).unwrap()), fs::read_to_string(&manifest).unwrap());
-        assert!(text.contains(&before), "{text}");
-        fs::write(&path, bytes).unwrap();
-        fs::write(&manifest, text.replace(&before, &digest(bytes))).unwrap();
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -126,9 +117,25 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     let line = format!("device,{draws},,ahm,{},{}", device["ahm"], device["ahm_deviation"]);
     assert!(csv.lines().any(|found| found == line), "no \"{line}\" in {csv}");
     eval.refused(&["--preset", "closed-form", "--targets-alone"], "--targets-alone needs settings that align the head");
-    let draws = if heavy() { "3" } else { "1" };
-    let edge = eval.json(&["--draws", draws, "--preset", "edge", "--systems", "device"]);
-    let paper = eval.json(&["--draws", draws, "--preset", "edge", "--targets-alone", "--systems", "device,imprint"]);
+    eval.refused(&["--preset", "fast"], "there is no preset \"fast\"");
+    let unknown = eval.command(&["--systems", "device,knn"]).output().unwrap();
+    assert!(
+        unknown.status.code() == Some(2) && said(&unknown).contains("known are device; device, keep-base; "),
+        "{}",
+        said(&unknown)
+    );
+}
+
+/// Answers with class means and by targets alone, after phase 3 of preset `edge`.
+#[test]
+fn a_head_that_is_aligned_for_long_reaches_what_it_must_with_and_without_means() {
+    if !heavy() {
+        skipped("the preset edge on the benchmark file (heavy: `cargo xtask test full`)");
+        return;
+    }
+    let eval = Eval::new();
+    let edge = eval.json(&["--draws", "3", "--preset", "edge", "--systems", "device"]);
+    let paper = eval.json(&["--draws", "3", "--preset", "edge", "--targets-alone", "--systems", "device,imprint"]);
     assert_eq!((edge["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
     let [edge, device] = [&edge, &paper].map(|measured| &measured["systems"][0]);
     let with_means = edge["ahm"].as_f64().unwrap();
@@ -137,13 +144,6 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     // Imprinting answers by targets, too: before anything is learned both are the same.
     let imprint = paper["systems"].as_array().unwrap().iter().find(|system| system["name"] == "imprint").unwrap();
     assert_eq!(device["sessions"][0], imprint["sessions"][0]);
-    eval.refused(&["--preset", "fast"], "there is no preset \"fast\"");
-    let unknown = eval.command(&["--systems", "device,knn"]).output().unwrap();
-    assert!(
-        unknown.status.code() == Some(2) && said(&unknown).contains("known are device; device, keep-base; "),
-        "{}",
-        said(&unknown)
-    );
 }
 
 /// Preset `edge`: at most a fifth of the arithmetic of `published`, and an aHM at most 0.3 below.
@@ -227,7 +227,7 @@ fn a_bundle_without_samples_is_told_from_settings_without_statistics() {
     eval.refused(&["--unknown", "--preset", "edge"], "these settings answer without the bundle's statistics");
     let mut statistics = Bundle::open(&eval.bundle).unwrap().base_model.statistics.unwrap();
     statistics.set_aside = statistics.set_aside.empty_like();
-    eval.replace("statistics.postcard", &statistics.encode());
+    replace(&eval.bundle, "statistics.postcard", &statistics.encode());
     eval.refused(&["--unknown"], "the bundle has no samples set aside");
 }
 
@@ -239,7 +239,7 @@ fn draws_that_are_the_same_are_measured_once() {
         benchmark.candidates.by_class().into_values().flat_map(|of| of.into_iter().take(5)).collect();
     benchmark.candidate_sources = kept.iter().map(|&candidate| benchmark.candidate_sources[candidate]).collect();
     benchmark.candidates = benchmark.candidates.only(&kept);
-    eval.replace("benchmark.postcard", &codec::encode(FileKind::Benchmark, &benchmark));
+    replace(&eval.bundle, "benchmark.postcard", &codec::encode(FileKind::Benchmark, &benchmark));
     let measured = eval.json(&["--draws", "3", "--systems", "ncm"]);
     assert_eq!((&measured["draws"], &measured["systems"][0]["draws"]), (&1.into(), &1.into()));
     assert!(measured["systems"][0]["ahm_deviation"].is_null());
@@ -254,6 +254,7 @@ fn draws_that_are_the_same_are_measured_once() {
 #[test]
 fn a_result_replaces_results_alone() {
     let eval = Eval::on_copy_of("cifar100-micro");
+    shorten(&eval.bundle);
     let photograph = eval.folder.path().join("photograph.jpg");
     fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
     let manifest = eval.bundle.join("manifest.toml");
