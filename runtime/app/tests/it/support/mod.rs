@@ -22,7 +22,7 @@ use std::process::{Command, Output};
 
 use orco_core::config::MethodConfig;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::{GeneratedKey, SecretKey};
 use orco_runtime::store::Store;
 use orco_state::bank::Bank;
@@ -109,6 +109,27 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
     fs::write(folder.join(LEARNER), learner).unwrap();
     Bundle::open(&folder).unwrap()
+}
+
+/// A copy of the shipped bundle that is called "earlier", as if another training had made it: it knows an umbrella, and
+/// no apple.
+pub fn earlier_bundle(folder: &Path) -> PathBuf {
+    let folder = copied_bundle(folder);
+    let shipped = Bundle::open(&folder).unwrap();
+    let mut base_model = shipped.base_model.clone();
+    let mut labels = fs::read_to_string(folder.join(LABELS)).unwrap();
+    for (label, other) in [("apple", "arbour"), ("dinosaur", "umbrella")] {
+        base_model.classes.iter_mut().find(|class| class.label == label).unwrap().label = other.into();
+        labels = labels.replace(&format!("{label}\n"), &format!("{other}\n"));
+    }
+    let mut manifest = shipped.manifest.clone();
+    manifest.name = "earlier".into();
+    for (name, bytes) in [(LEARNER, codec::encode(FileKind::Learner, &base_model)), (LABELS, labels.into_bytes())] {
+        manifest.files.insert(name.into(), hexadecimal(&codec::digest(&bytes)));
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+    fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
+    folder
 }
 
 /// A key pair of minisign in files, made for one test.
@@ -255,6 +276,12 @@ impl Device {
     pub fn with_own_bundle() -> Self {
         let folder = TempDir::new().unwrap();
         Self { bundle: copied_bundle(folder.path()), folder, options: Vec::new() }
+    }
+
+    /// A device on [`earlier_bundle`].
+    pub fn with_earlier_bundle() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { bundle: earlier_bundle(folder.path()), folder, options: Vec::new() }
     }
 
     pub fn state(&self) -> PathBuf {
