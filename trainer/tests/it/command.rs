@@ -48,7 +48,7 @@ fn data() -> &'static Path {
     })
 }
 
-/// A folder with a recipe of a very small network on 20 images of each class.
+/// A folder with a recipe of a very small network on 8 images of each class.
 fn recipe(epochs: usize, views: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = include_str!("../../recipes/cifar100-edge-holdout.toml");
@@ -56,9 +56,16 @@ fn recipe(epochs: usize, views: usize) -> TempDir {
     let mut set = |table: &str, field: &str, value: toml::Value| {
         recipe[table].as_table_mut().unwrap().insert(field.into(), value);
     };
-    set("split", "holdout_per_class", 480.into());
+    set("split", "holdout_per_class", 492.into());
     set("backbone", "width", 2.into());
     set("head", "hidden", 128.into());
+    set("targets", "steps", 40.into());
+    set("align", "epochs", 1.into());
+    set("align", "batch", 64.into());
+    set("export", "candidates_per_class", 8.into());
+    // Several steps an epoch, so that a stop falls within one.
+    set("pretrain", "batch", 64.into());
+    set("pretrain", "learning_rate", 0.1.into());
     set("pretrain", "epochs", (epochs as i64).into());
     set("pretrain", "views", (views as i64).into());
     set("pretrain", "warmup_epochs", i64::from(epochs > 1).into());
@@ -114,7 +121,7 @@ fn steps(run: &Path) -> i64 {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
-    let folder = recipe(8, 1);
+    let folder = recipe(6, 1);
     let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
     // Not the recipe's seed.
     let arguments = |run| [arguments(folder.path(), run), vec!["--seed".to_owned(), "5".to_owned()]].concat();
@@ -136,7 +143,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
         assert_eq!(output.status.code(), Some(130), "{}", error_text(&output));
         let said = error_text(&output);
         assert!(said.contains("stopped by Ctrl-C or SIGTERM; phase 1 is saved up to its last step"), "{said}");
-        assert!((1..8).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
+        assert!((1..6).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
         within.push(steps(&stopped));
     }
     assert!(within.iter().any(|&steps| steps > 0), "never stopped within an epoch: {within:?}");
@@ -365,6 +372,7 @@ fn too_little_memory_is_one_sentence() {
     let path = folder.path().join("recipe.toml");
     let text = fs::read_to_string(&path).unwrap();
     let mut table: toml::Table = text.parse().unwrap();
+    table["split"].as_table_mut().unwrap().insert("holdout_per_class".into(), 480.into());
     table["backbone"].as_table_mut().unwrap().insert("width".into(), 128.into());
     table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 800.into());
     table["pretrain"].as_table_mut().unwrap().insert("views".into(), 8.into());
