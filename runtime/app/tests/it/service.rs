@@ -148,14 +148,14 @@ fn hostile_clients_keep_nobody_else_waiting() {
     assert!(!folder.path().join("state/etc").exists());
 }
 
-/// An hour of a camera that is looked at twice a second, in the full tier; ten minutes else. ORCO_LOAD_BUNDLE names
+/// An hour of a camera that is looked at twice a second, in the full tier; five minutes else. ORCO_LOAD_BUNDLE names
 /// another bundle of `models`.
 #[test]
 fn every_frame_is_answered_while_sessions_are_learned_and_memory_stays() {
     let folder = TempDir::new().unwrap();
     let bundle = std::env::var("ORCO_LOAD_BUNDLE").unwrap_or_else(|_| "cifar100-edge".into());
     let service = Service::start(&bundle, folder.path());
-    let frames = if heavy() { 7200 } else { 1200 };
+    let frames = if heavy() { 7200 } else { 600 };
     let film: Vec<Vec<u8>> = ["cactus", "mug", "rubber-duck", "traffic-cone"]
         .iter()
         .flat_map(|class| (1..=8).map(|number| fs::read(shots("try", class).join(format!("{number}.jpg"))).unwrap()))
