@@ -96,14 +96,11 @@ fn things_are_taught_recognised_undone_and_still_there_after_a_reload() {
         assert_eq!(browser.value("document.querySelectorAll('#history > li').length").await?, 3);
         browser.reload().await?;
         browser.until(&format!("{learned} === 'rubber-duck'")).await?;
-        browser.close().await
-    });
-    // The power goes, and comes back.
-    drop(service);
-    let service = Service::start("everyday", folder.path());
-    chromium::run(async {
-        let browser = Browser::open(&driver, &service, DESK).await?;
-        browser.until("document.getElementById('learned').innerText.includes('rubber-duck')").await?;
+        // The power goes, and comes back.
+        drop(service);
+        let service = Service::start("everyday", folder.path());
+        browser.visit(&service.url).await?;
+        browser.until(&format!("{learned} === 'rubber-duck'")).await?;
         browser.close().await
     });
 }
