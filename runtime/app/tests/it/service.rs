@@ -101,7 +101,7 @@ fn hostile_clients_keep_nobody_else_waiting() {
     let mut trial = orco_trials::trial!(9, "hostile connections");
     let folder = TempDir::new().unwrap();
     let service = Service::start("cifar100-edge", folder.path());
-    // 10,000 connections in full, some times as many as the service takes in short, or as many as this process may have.
+    // As many as this process may have; in short, some times as many as the service takes.
     let wanted = if heavy() { 10_000 } else { 3000 };
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
