@@ -82,6 +82,15 @@ fn arguments(folder: &Path, run: &str) -> Vec<String> {
     ["pretrain".to_owned(), recipe].into_iter().chain(common).collect()
 }
 
+/// A recipe of a very small network on few synthetic objects, which needs no data, and the command line that pretrains
+/// it.
+#[cfg(unix)]
+fn without_data(folder: &Path, run: &str) -> Vec<String> {
+    crate::support::recipe(folder, &[]);
+    let (recipe, run) = (folder.join("recipe.toml"), folder.join(run));
+    words(&[&"pretrain", &recipe, &"--run", &run, &"--threads", &"1", &"--device", &"cpu"])
+}
+
 fn program(arguments: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -306,9 +315,9 @@ fn a_second_ctrl_c_ends_at_once() {
 #[cfg(unix)]
 #[test]
 fn a_full_disk_keeps_the_last_checkpoint() {
-    let folder = recipe(2, 1);
+    let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
-    let arguments = arguments(folder.path(), "run");
+    let arguments = without_data(folder.path(), "run");
     succeeds(program(&arguments).args(["--until", "1"]));
     let checkpoint = run.join("pretrain.safetensors");
     let before = fs::read(&checkpoint).unwrap();
@@ -340,7 +349,7 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
         command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_orco-train")]);
         command
     };
-    let folder = recipe(2, 1);
+    let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
     if !alone("mount -t tmpfs tmpfs /mnt").output().is_ok_and(|output| output.status.success()) {
@@ -352,11 +361,11 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
         cp \"$run/pretrain.safetensors\" \"$run.before\"; \"$0\" \"$@\"; code=$?; \
         cmp \"$run/pretrain.safetensors\" \"$run.before\" || exit 8; exit $code";
     let size = {
-        succeeds(program(&arguments(folder.path(), "other")).args(["--until", "1"]));
+        succeeds(program(&without_data(folder.path(), "other")).args(["--until", "1"]));
         let bytes = fs::metadata(folder.path().join("other/pretrain.safetensors")).unwrap().len();
         (bytes + bytes / 2).to_string()
     };
-    let output = alone(script).arg(size).arg(&run).args(arguments(folder.path(), "run")).output().unwrap();
+    let output = alone(script).arg(size).arg(&run).args(without_data(folder.path(), "run")).output().unwrap();
     let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
