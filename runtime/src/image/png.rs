@@ -203,31 +203,47 @@ fn failed(error: ::png::DecodingError) -> ImageError {
 }
 
 /// Reads a row; `pixel` gets each pixel's colours with its number within the row.
-fn next_row<R: BufRead + Seek>(
-    reader: &mut Reader<R>,
-    mut pixel: impl FnMut([u8; 3], usize),
-) -> Result<(), ImageError> {
+fn next_row<R: BufRead + Seek>(reader: &mut Reader<R>, pixel: impl FnMut([u8; 3], usize)) -> Result<(), ImageError> {
     let (colours, depth) = reader.output_color_type();
     let cut_off = || ImageError::Damaged("rows of it are missing".into());
     let row = reader.next_row().map_err(failed)?.ok_or_else(cut_off)?;
-    let width = if depth == BitDepth::Sixteen { 2 } else { 1 };
-    let count = colours.samples();
-    // 65,535 of 16 bits is 255 of 8.
-    let byte = |sample: &[u8]| match *sample {
-        [high, low] => ((u32::from(u16::from_be_bytes([high, low])) + 128) / 257) as u8,
-        _ => sample[0],
-    };
-    for (column, samples) in row.data().chunks_exact(width * count).enumerate() {
-        let sample = |index: usize| byte(&samples[index * width..][..width]);
-        let rgb = match colours {
-            ColorType::Grayscale => [sample(0); 3],
-            ColorType::GrayscaleAlpha => [blend(sample(0), sample(1)); 3],
-            ColorType::Rgb | ColorType::Indexed => [0, 1, 2].map(sample),
-            ColorType::Rgba => [0, 1, 2].map(|index| blend(sample(index), sample(3))),
+    let row = row.data();
+    match (colours.samples(), depth == BitDepth::Sixteen) {
+        (1, false) => each_pixel::<1, 1>(row, pixel),
+        (1, true) => each_pixel::<1, 2>(row, pixel),
+        (2, false) => each_pixel::<2, 1>(row, pixel),
+        (2, true) => each_pixel::<2, 2>(row, pixel),
+        (3, false) => each_pixel::<3, 1>(row, pixel),
+        (3, true) => each_pixel::<3, 2>(row, pixel),
+        (_, false) => each_pixel::<4, 1>(row, pixel),
+        (_, true) => each_pixel::<4, 2>(row, pixel),
+    }
+    Ok(())
+}
+
+/// Gives each pixel of a row of `COUNT` samples (grey or colours, with transparency or without) of `WIDTH` bytes, both
+/// known to the compiler: a picture may have 100 million pixels.
+fn each_pixel<const COUNT: usize, const WIDTH: usize>(row: &[u8], mut pixel: impl FnMut([u8; 3], usize)) {
+    for (column, samples) in row.chunks_exact(WIDTH * COUNT).enumerate() {
+        // 65,535 of 16 bits is 255 of 8.
+        let sample = |index: usize| match WIDTH {
+            2 => {
+                let [high, low] = [samples[2 * index], samples[2 * index + 1]];
+                ((u32::from(u16::from_be_bytes([high, low])) + 128) / 257) as u8
+            }
+            _ => samples[index],
+        };
+        let rgb = match COUNT {
+            1 => [sample(0); 3],
+            2 => [blend(sample(0), sample(1)); 3],
+            3 => [sample(0), sample(1), sample(2)],
+            _ => {
+                let cover = sample(3);
+                [blend(sample(0), cover), blend(sample(1), cover), blend(sample(2), cover)]
+            }
         };
         pixel(rgb, column);
     }
-    Ok(())
 }
 
 /// Sums of squares of so many pixels a side fit into 16 bits.
@@ -269,7 +285,9 @@ impl Means {
             self.rgb[3 * (y * self.size[0] + x)..][..3].copy_from_slice(&rgb);
             return;
         }
-        let index = y / self.by * self.size[0].div_ceil(self.by) + x / self.by;
+        // Numbers of 32 bits are divided in less time.
+        let column = (x as u32 / self.by as u32) as usize;
+        let index = y / self.by * self.size[0].div_ceil(self.by) + column;
         let sums = &mut self.sums[3 * index..][..3];
         sums.iter_mut().zip(rgb).for_each(|(sum, value)| *sum += u16::from(value));
     }

@@ -1,5 +1,6 @@
 //! A painted place before a painted camera: shelves with boards and labels, things on them, light that changes.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::image::{Rgb, RgbImage};
@@ -21,8 +22,18 @@ struct Painting {
 }
 
 impl Painting {
-    /// Shelves: boards, labels of many colours, and a plain wall on the left.
+    /// Shelves: boards, labels of many colours, and a plain wall on the left. Painted once, as many frames show it.
     fn place(size: [u32; 2]) -> Self {
+        static PAINTED: Mutex<Vec<Painting>> = Mutex::new(Vec::new());
+        let mut painted = PAINTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = painted.iter().find(|known| known.size == size) {
+            return known.clone();
+        }
+        painted.push(Self::painted(size));
+        painted[painted.len() - 1].clone()
+    }
+
+    fn painted(size: [u32; 2]) -> Self {
         let paint = |x: u32, y: u32| {
             let (x, y) = (x as f32, y as f32);
             let wall = [150.0 + 0.05 * x, 160.0 + 0.03 * y, 170.0];
@@ -57,10 +68,13 @@ impl Painting {
         self.map(|x, y, pixel| {
             let (across, down) = (x - middle_x, y - middle_y);
             let squared = (across * across + down * down) / (radius * radius);
+            if squared >= 1.0 {
+                return pixel;
+            }
             let spot = libm::sinf(0.4 * across) * libm::sinf(0.4 * down) > 0.3;
             let shade = 1.0 - 0.5 * squared;
             let colour: [f32; 3] = if spot { [240.0, 230.0, 60.0] } else { [190.0, 30.0, 60.0] };
-            if squared < 1.0 { colour.map(|value| value * shade) } else { pixel }
+            colour.map(|value| value * shade)
         })
     }
 
@@ -82,7 +96,8 @@ impl Painting {
         let mut random = Random::new(seed, "camera");
         let mut noisy = |value: f32| {
             let noise: f32 = (0..4).map(|_| random.uniform(-1.0, 1.0)).sum();
-            (value + 3.0 * noise).round().clamp(0.0, 255.0) as u8
+            // Rounded without a call: this is done for every value of every frame.
+            (value + 3.0 * noise + 0.5).clamp(0.0, 255.0) as u8
         };
         let bytes = self.pixels.iter().flat_map(|pixel| pixel.map(&mut noisy)).collect();
         RgbImage::from_raw(self.size[0], self.size[1], bytes).unwrap()

@@ -16,7 +16,7 @@ use tch::{Device, Tensor};
 
 /// Names the run folder of the process that is killed.
 const CHILD: &str = "ORCO_TEST_KILLED_RUN";
-const KILLED_EPOCHS: usize = 40;
+const KILLED_EPOCHS: usize = 16;
 
 fn recipe(epochs: usize) -> Recipe {
     let mut recipe = tiny::recipe(epochs);

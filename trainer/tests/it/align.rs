@@ -30,6 +30,10 @@ fn recipe(folder: &Path, length: Length, train_backbone: bool) {
     };
     set(&["data", "train_per_class"], 12.into());
     set(&["data", "test_per_class"], 2.into());
+    // Few steps an epoch: stops need epochs, not images.
+    set(&["split", "base_classes"], 10.into());
+    set(&["split", "sessions"], 2.into());
+    set(&["split", "ways"], 2.into());
     set(&["backbone", "width"], 2.into());
     set(&["pretrain", "epochs"], 1.into());
     set(&["pretrain", "warmup_epochs"], 0.into());

@@ -48,7 +48,7 @@ fn data() -> &'static Path {
     })
 }
 
-/// A folder with a recipe of a very small network on 20 images of each class.
+/// A folder with a recipe of a very small network on 8 images of each class.
 fn recipe(epochs: usize, views: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = include_str!("../../recipes/cifar100-edge-holdout.toml");
@@ -56,9 +56,16 @@ fn recipe(epochs: usize, views: usize) -> TempDir {
     let mut set = |table: &str, field: &str, value: toml::Value| {
         recipe[table].as_table_mut().unwrap().insert(field.into(), value);
     };
-    set("split", "holdout_per_class", 480.into());
+    set("split", "holdout_per_class", 492.into());
     set("backbone", "width", 2.into());
     set("head", "hidden", 128.into());
+    set("targets", "steps", 40.into());
+    set("align", "epochs", 1.into());
+    set("align", "batch", 64.into());
+    set("export", "candidates_per_class", 8.into());
+    // Several steps an epoch, so that a stop falls within one.
+    set("pretrain", "batch", 64.into());
+    set("pretrain", "learning_rate", 0.1.into());
     set("pretrain", "epochs", (epochs as i64).into());
     set("pretrain", "views", (views as i64).into());
     set("pretrain", "warmup_epochs", i64::from(epochs > 1).into());
@@ -73,6 +80,15 @@ fn arguments(folder: &Path, run: &str) -> Vec<String> {
     let (recipe, run) = (path(&folder.join("recipe.toml")), path(&folder.join(run)));
     let common = ["--run", &run, "--data", &path(data()), "--threads", "1", "--device", "cpu"].map(str::to_owned);
     ["pretrain".to_owned(), recipe].into_iter().chain(common).collect()
+}
+
+/// A recipe of a very small network on few synthetic objects, which needs no data, and the command line that pretrains
+/// it.
+#[cfg(unix)]
+fn without_data(folder: &Path, run: &str) -> Vec<String> {
+    crate::support::recipe(folder, &[]);
+    let (recipe, run) = (folder.join("recipe.toml"), folder.join(run));
+    words(&[&"pretrain", &recipe, &"--run", &run, &"--threads", &"1", &"--device", &"cpu"])
 }
 
 fn program(arguments: &[String]) -> Command {
@@ -114,7 +130,7 @@ fn steps(run: &Path) -> i64 {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
-    let folder = recipe(8, 1);
+    let folder = recipe(6, 1);
     let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
     // Not the recipe's seed.
     let arguments = |run| [arguments(folder.path(), run), vec!["--seed".to_owned(), "5".to_owned()]].concat();
@@ -136,7 +152,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
         assert_eq!(output.status.code(), Some(130), "{}", error_text(&output));
         let said = error_text(&output);
         assert!(said.contains("stopped by Ctrl-C or SIGTERM; phase 1 is saved up to its last step"), "{said}");
-        assert!((1..8).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
+        assert!((1..6).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
         within.push(steps(&stopped));
     }
     assert!(within.iter().any(|&steps| steps > 0), "never stopped within an epoch: {within:?}");
@@ -299,9 +315,9 @@ fn a_second_ctrl_c_ends_at_once() {
 #[cfg(unix)]
 #[test]
 fn a_full_disk_keeps_the_last_checkpoint() {
-    let folder = recipe(2, 1);
+    let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
-    let arguments = arguments(folder.path(), "run");
+    let arguments = without_data(folder.path(), "run");
     succeeds(program(&arguments).args(["--until", "1"]));
     let checkpoint = run.join("pretrain.safetensors");
     let before = fs::read(&checkpoint).unwrap();
@@ -333,7 +349,7 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
         command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_orco-train")]);
         command
     };
-    let folder = recipe(2, 1);
+    let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
     if !alone("mount -t tmpfs tmpfs /mnt").output().is_ok_and(|output| output.status.success()) {
@@ -345,11 +361,11 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
         cp \"$run/pretrain.safetensors\" \"$run.before\"; \"$0\" \"$@\"; code=$?; \
         cmp \"$run/pretrain.safetensors\" \"$run.before\" || exit 8; exit $code";
     let size = {
-        succeeds(program(&arguments(folder.path(), "other")).args(["--until", "1"]));
+        succeeds(program(&without_data(folder.path(), "other")).args(["--until", "1"]));
         let bytes = fs::metadata(folder.path().join("other/pretrain.safetensors")).unwrap().len();
         (bytes + bytes / 2).to_string()
     };
-    let output = alone(script).arg(size).arg(&run).args(arguments(folder.path(), "run")).output().unwrap();
+    let output = alone(script).arg(size).arg(&run).args(without_data(folder.path(), "run")).output().unwrap();
     let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
@@ -365,6 +381,7 @@ fn too_little_memory_is_one_sentence() {
     let path = folder.path().join("recipe.toml");
     let text = fs::read_to_string(&path).unwrap();
     let mut table: toml::Table = text.parse().unwrap();
+    table["split"].as_table_mut().unwrap().insert("holdout_per_class".into(), 480.into());
     table["backbone"].as_table_mut().unwrap().insert("width".into(), 128.into());
     table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 800.into());
     table["pretrain"].as_table_mut().unwrap().insert("views".into(), 8.into());

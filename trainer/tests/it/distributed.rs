@@ -286,6 +286,9 @@ fn recipe(folder: &Path, epochs: i64, changes: &[(&str, &str, toml::Value)]) {
     let small = [
         ("data", "train_per_class", 12.into()),
         ("data", "test_per_class", 2.into()),
+        ("split", "base_classes", 10.into()),
+        ("split", "sessions", 2.into()),
+        ("split", "ways", 2.into()),
         ("backbone", "width", 2.into()),
         ("pretrain", "epochs", epochs.into()),
         ("pretrain", "warmup_epochs", 0.into()),
@@ -402,7 +405,7 @@ fn a_stop_of_one_rank_stops_both_and_they_go_on_exactly() {
             ("align", "train_backbone", train_backbone.into()),
             ("align", "batch", 32.into()),
         ];
-        recipe(folder, 8, &changes);
+        recipe(folder, 16, &changes);
         let finish = |run: &str| {
             for (rank, child) in ranks(folder, "align", run).into_iter().enumerate() {
                 let output = ended(child, Duration::from_secs(300));

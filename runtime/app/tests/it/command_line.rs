@@ -578,7 +578,7 @@ fn the_demonstration_learns_from_the_sample_pictures_and_says_what_it_is_sure_of
 
 #[test]
 fn a_demonstration_that_fails_late_says_that_the_state_was_changed() {
-    let device = Device::on(workspace().join("models/everyday"));
+    let device = Device::with_short_benchmark();
     let samples = device.folder.path().join("samples");
     copy_all(&shots("learn", "mug"), &samples.join("learn/mug"));
     fs::create_dir_all(samples.join("try/mug")).unwrap();
@@ -600,7 +600,7 @@ fn a_demonstration_that_fails_late_says_that_the_state_was_changed() {
 
 #[test]
 fn a_demonstration_says_what_answers_name_and_knows_labels_in_any_form() {
-    let device = Device::on(workspace().join("models/everyday"));
+    let device = Device::with_short_benchmark();
     let samples = device.folder.path().join("samples");
     // An accent of its own, as some systems name folders.
     for (class, label) in [("traffic-cone", "co\u{302}ne"), ("mug", "mug"), ("cactus", "cactus")] {
@@ -611,7 +611,7 @@ fn a_demonstration_says_what_answers_name_and_knows_labels_in_any_form() {
     let output = device.command(&["demo", "--shots", samples.to_str().unwrap()]).output().unwrap();
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(said.contains("on other pictures; answers name 3 of 108 classes:"), "{said}");
+    assert!(said.contains("on other pictures; answers name 3 of 63 classes:"), "{said}");
     let row = said.lines().find(|line| line.starts_with("co\u{302}ne ")).unwrap_or_else(|| panic!("{said}"));
     assert!(!row.contains(" 0 of 8 "), "{said}");
 }

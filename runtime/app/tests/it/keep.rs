@@ -12,10 +12,6 @@ use serde_json::Value;
 use crate::support::service::Service;
 use crate::support::{self, Device, argument, assert_refused, copy_folder, shots, text, workspace};
 
-fn everyday() -> PathBuf {
-    workspace().join("models/everyday")
-}
-
 /// Kept pictures with what is in them, by the name of their file, in all folders of them.
 fn pictures(device: &Device) -> BTreeMap<PathBuf, Vec<u8>> {
     let folders = fs::read_dir(device.state()).into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -144,15 +140,15 @@ fn a_refused_change_keeps_no_picture() {
 
 #[test]
 fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
-    let mut device = Device::on(everyday());
+    let mut device = Device::with_earlier_bundle();
     let two = [argument("mug", &shots("learn", "mug")), argument("duck", &shots("learn", "rubber-duck"))];
     device.json(&["learn", "--keep-shots", &two[0], &two[1]]);
     learn_and_keep(&device, "apple", "toy-brick");
     device.json(&["add", "--keep-shots", &argument("umbrella", &shots("learn", "cactus"))]);
     device.json(&["balance", "favour-new"]);
     let (before, kept_before) = (device.saved(), pictures(&device));
-    device.refused_keeping(&["upgrade"], "belongs to this bundle, everyday, already");
-    let bundles = [everyday(), support::shipped()];
+    device.refused_keeping(&["upgrade"], "belongs to this bundle, earlier, already");
+    let bundles = [device.bundle.clone(), support::shipped()];
     device.bundle.clone_from(&bundles[1]);
     device.refused_keeping(&["list"], "`orco upgrade` learns its classes again on this bundle");
 
@@ -163,7 +159,7 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     assert!(classes.iter().all(|class| class["pictures"] == 5 && class["shots"] == 5));
     assert_eq!(classes[0]["merged"], false);
     assert!(classes[0]["before"].is_number() && classes[0]["after"].is_number());
-    assert_eq!((&classes[2]["merged"], &upgraded["from"]), (&true.into(), &"everyday".into()));
+    assert_eq!((&classes[2]["merged"], &upgraded["from"]), (&true.into(), &"earlier".into()));
     let after = device.saved();
     let known: Vec<(&str, u32)> = after.state.classes.iter().map(|class| (&class.label[..], class.session)).collect();
     assert_eq!(known, [("mug", 1), ("duck", 1), ("umbrella", 2)]);
@@ -198,7 +194,7 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     assert_eq!(pictures(&device).len(), 15);
     assert!(!text(&all_bytes(&device.state())).contains("beaker"));
     device.bundle.clone_from(&bundles[0]);
-    device.refused_keeping(&["upgrade", "--undo"], "no state of this bundle, everyday, was kept aside");
+    device.refused_keeping(&["upgrade", "--undo"], "no state of this bundle, earlier, was kept aside");
 }
 
 /// All that the files below a folder hold.
@@ -209,7 +205,7 @@ fn all_bytes(folder: &Path) -> Vec<u8> {
 
 #[test]
 fn without_pictures_the_refusal_says_what_to_do() {
-    let mut device = Device::on(everyday());
+    let mut device = Device::with_earlier_bundle();
     device.learn(&[("mug", &shots("learn", "mug"))]);
     device.learn(&[("apple", &shots("learn", "toy-brick"))]);
     device.bundle = support::shipped();
@@ -221,7 +217,7 @@ fn without_pictures_the_refusal_says_what_to_do() {
 
 #[test]
 fn a_class_that_the_new_bundle_brings_needs_no_pictures() {
-    let mut device = Device::on(everyday());
+    let mut device = Device::with_earlier_bundle();
     learn_and_keep(&device, "mug", "mug");
     device.learn(&[("apple", &shots("learn", "toy-brick"))]);
     device.bundle = support::shipped();
@@ -235,7 +231,7 @@ fn a_class_that_the_new_bundle_brings_needs_no_pictures() {
 
 #[test]
 fn what_is_missing_or_damaged_is_a_warning_and_never_a_lost_state() {
-    let mut device = Device::on(everyday());
+    let mut device = Device::with_earlier_bundle();
     learn_and_keep(&device, "mug", "mug");
     device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     let names: Vec<PathBuf> = pictures(&device).into_keys().collect();
@@ -260,7 +256,7 @@ fn what_is_missing_or_damaged_is_a_warning_and_never_a_lost_state() {
 
 #[test]
 fn a_state_that_was_kept_aside_without_pictures_is_discarded() {
-    let mut device = Device::on(everyday());
+    let mut device = Device::with_earlier_bundle();
     device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     device.json(&["forget", "duck"]);
     device.bundle = support::shipped();
@@ -282,7 +278,7 @@ fn a_state_that_was_kept_aside_without_pictures_is_discarded() {
 
 #[test]
 fn a_bundle_that_recognises_clearly_worse_is_refused() {
-    let mut device = Device::on(everyday());
+    let mut device = Device::with_earlier_bundle();
     for class in ["mug", "cactus", "rubber-duck"] {
         learn_and_keep(&device, class, class);
     }
@@ -339,7 +335,8 @@ fn a_backup_moves_everything_to_another_device() {
     assert_eq!(other.saved(), device.saved());
     assert_eq!(names(&other), names(&device));
 
-    let third = Device::on(everyday());
+    // Another backbone, for pictures of another size.
+    let third = Device::on(workspace().join("models/everyday"));
     third.refused(&["restore", file], "it belongs to release");
     assert!(!third.state().exists(), "what was refused left a folder");
     third.json(&["restore", file, "--other-bundle"]);

@@ -309,6 +309,22 @@ fn with_margin(thing: PixelRect) -> PixelRect {
     PixelRect { x, y, width: width.min(thing.right() + space) - x, height: height.min(thing.bottom() + space) - y }
 }
 
+/// The share of each thing's shots that a device would refuse.
+fn refused_share(shots: &[Vec<RgbImage>]) -> f64 {
+    let (mut refused, mut count) = (0, 0);
+    let thresholds = Thresholds::default();
+    for shots in shots {
+        let qualities: Vec<Quality> = shots.iter().map(Quality::of).collect();
+        for (shot, quality) in qualities.iter().enumerate() {
+            let earlier = qualities[..shot].iter().map(|quality| EarlierShot { shot: 0, label: "thing", quality });
+            let candidate = ShotCandidate { label: "thing", quality, best: None };
+            count += 1;
+            refused += usize::from(!thresholds.objections(candidate, earlier).is_empty());
+        }
+    }
+    share(refused, count)
+}
+
 fn share(count: usize, of: usize) -> f64 {
     count as f64 / of.max(1) as f64
 }
@@ -320,6 +336,8 @@ struct SceneDevice {
     /// The class of the first thing.
     first: usize,
     fill: [u8; 3],
+    /// The share of shots that a device would refuse.
+    refused_shots: f64,
     /// Holds the state.
     _folder: tempfile::TempDir,
 }
@@ -345,8 +363,9 @@ impl SceneDevice {
         let learner = Learner::new(bundle.clone(), Store::new(folder.path()), settings)?;
         let first = learner.classes().count();
         let fill = bundle.manifest.preprocessing.mean_colour();
-        let mut device = Self { input, learner, first, fill, _folder: folder };
+        let mut device = Self { input, learner, first, fill, refused_shots: 0.0, _folder: folder };
         let shots: Vec<Vec<RgbImage>> = objects.iter().map(|object| device.shots(places, object)).collect();
+        device.refused_shots = refused_share(&shots);
         let labels: Vec<String> = (0..shots.len()).map(|number| format!("thing {}", number + 1)).collect();
         let classes: Vec<(&str, Shots<'_>)> =
             labels.iter().zip(&shots).map(|(label, shots)| (&**label, Shots::Pictures(shots))).collect();
@@ -405,24 +424,8 @@ impl SceneDevice {
             own_place: share(home, count),
             other_place: share(other, count),
             other_place_all_classes: share(all, count),
-            refused_shots: self.refused_shots(places, objects),
+            refused_shots: self.refused_shots,
         })
-    }
-
-    /// The share of shots that a device would refuse.
-    fn refused_shots(&self, places: &[Place], objects: &[ObjectSample]) -> f64 {
-        let (mut refused, mut count) = (0, 0);
-        let thresholds = Thresholds::default();
-        for object in objects {
-            let qualities: Vec<Quality> = self.shots(places, object).iter().map(Quality::of).collect();
-            for (shot, quality) in qualities.iter().enumerate() {
-                let earlier = qualities[..shot].iter().map(|quality| EarlierShot { shot: 0, label: "thing", quality });
-                let candidate = ShotCandidate { label: "thing", quality, best: None };
-                count += 1;
-                refused += usize::from(!thresholds.objections(candidate, earlier).is_empty());
-            }
-        }
-        share(refused, count)
     }
 
     /// The share of frames with two things of which both are answered right, each by what was found where it is.

@@ -6,3 +6,4 @@ mod looking;
 mod report;
 mod scenes;
 mod seeds;
+mod support;

@@ -114,7 +114,7 @@ fn ablations_of_the_answer_begin_with_the_numbers_of_the_report() {
 /// Those of large features take long, and are left to the long trials.
 #[test]
 fn cards_say_what_the_fields_fixed_draw_gives() {
-    const LARGE: usize = 256;
+    const LARGE: usize = 128;
     let mut told = 0;
     for report in shipped() {
         let folder = report.parent().unwrap();

@@ -9,6 +9,8 @@ use orco_lab::seeds::check;
 use orco_runtime::bundle::Bundle;
 use serde_json::Value;
 
+use crate::support::shorten;
+
 /// A copy of the smallest bundle that says it was trained with another seed.
 fn with_seed(folder: &Path, seed: u64) -> PathBuf {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-micro");
@@ -33,6 +35,7 @@ fn seeds(bundles: &[&Path], output: &Path) -> Output {
 fn trainings_are_taken_together() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (with_seed(folder.path(), 1), with_seed(folder.path(), 2));
+    [&first, &second].into_iter().for_each(|bundle| shorten(bundle));
     let output = folder.path().join("numbers");
     let done = seeds(&[&first, &second], &output);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -42,14 +45,14 @@ fn trainings_are_taken_together() {
     // The same training twice: seeds make no difference, draws make that of one.
     assert_eq!(ours["trainings"]["each"][0], ours["trainings"]["each"][1]);
     assert_eq!(
-        (number("/trainings/over_seeds/ahm_deviation"), number("/trainings/over_seeds/deviations/8/hm")),
+        (number("/trainings/over_seeds/ahm_deviation"), number("/trainings/over_seeds/deviations/2/hm")),
         (0.0, 0.0)
     );
     assert!((number("/ahm_deviation") - number("/trainings/each/0/ahm_deviation")).abs() < 1e-9);
     assert!(number("/ahm_deviation") > 0.0);
     let csv = fs::read_to_string(output.join("seeds.csv")).unwrap();
-    let line = csv.lines().find(|line| line.starts_with("device,8,hm,")).unwrap();
-    assert_eq!(line.split(',').nth(3).unwrap().parse::<f64>().unwrap(), number("/trainings/over_seeds/sessions/8/hm"));
+    let line = csv.lines().find(|line| line.starts_with("device,2,hm,")).unwrap();
+    assert_eq!(line.split(',').nth(3).unwrap().parse::<f64>().unwrap(), number("/trainings/over_seeds/sessions/2/hm"));
     let shown = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(shown.contains(&format!("{:.2} ± ", number("/trainings/over_seeds/ahm"))), "{shown}");
 }

@@ -154,11 +154,13 @@ impl Browser {
             capabilities.add_experimental_option("mobileEmulation", json!({ "deviceMetrics": metrics }))?;
         }
         let driver = start(driver, capabilities).await?;
+        // Chosen before the page is there, so that it need not be loaded twice.
+        let choose = format!("try {{ localStorage.language ??= '{}' }} catch {{}}", options.language);
+        let on_every_page = json!({ "source": choose });
+        driver.cdp().send_raw("Page.addScriptToEvaluateOnNewDocument", on_every_page).await?;
         driver.goto(&service.url).await?;
         let browser = Self { driver, _profile: profile };
         browser.connected().await?;
-        browser.execute("localStorage.setItem('language', arguments[0])", vec![options.language.into()]).await?;
-        browser.reload().await?;
         Ok(browser)
     }
 

@@ -46,7 +46,7 @@ fn learned(count: usize) -> String {
 fn picture_name_and_shutter_are_seen_together_on_a_small_phone_and_stay_where_they_are() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
-    let service = Service::start("everyday", folder.path());
+    let service = Service::start("cifar100-edge", folder.path());
     let film = Film::of(&shots("try", "mug"), folder.path());
     chromium::run(async {
         let small = ViewOptions { size: (390, 664), camera: Some(&film), language: "de", ..PHONE };
@@ -89,7 +89,7 @@ fn picture_name_and_shutter_are_seen_together_on_a_small_phone_and_stay_where_th
 fn a_service_that_is_gone_is_said_where_people_look() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
-    let service = Service::start("everyday", folder.path());
+    let service = Service::start("cifar100-edge", folder.path());
     for number in 1..=2 {
         let shot = fs::read(shots("learn", "mug").join(format!("{number}.jpg"))).unwrap();
         assert_eq!(service.ask("POST", "/api/v1/shots/mug?anyway=true", "image/jpeg", &shot).0, 200);
@@ -122,7 +122,7 @@ fn a_service_that_is_gone_is_said_where_people_look() {
         browser.click("undo").await?;
         browser.until("!document.getElementById('error-bar').hidden").await?;
         browser.value("document.getElementById('error-close').focus()").await?;
-        let bundle = workspace().join("models/everyday");
+        let bundle = workspace().join("models/cifar100-edge");
         let arguments = ["--engine", "rten", "serve", "--listen", &address];
         let _back = Service::of(orco(&bundle, &folder.path().join("state"), &arguments));
         browser.until("document.getElementById('error-bar').hidden").await?;
@@ -134,7 +134,7 @@ fn a_service_that_is_gone_is_said_where_people_look() {
 fn a_camera_that_is_gone_is_said_in_its_picture() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
-    let bundle = workspace().join("models/everyday");
+    let bundle = workspace().join("models/cifar100-edge");
     let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", "http://127.0.0.1:9/"];
     let service = Service::of(orco(&bundle, &folder.path().join("state"), &arguments));
     chromium::run(async {
@@ -157,7 +157,7 @@ fn a_camera_that_is_gone_is_said_in_its_picture() {
 fn the_next_thing_begins_with_an_empty_name_and_no_report_and_errors_are_german_on_a_german_page() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
-    let service = Service::start("everyday", folder.path());
+    let service = Service::start("cifar100-edge", folder.path());
     let film = Film::of(&shots("learn", "mug"), folder.path());
     chromium::run(async {
         let browser = Browser::open(&driver, &service, ViewOptions { camera: Some(&film), ..DESK }).await?;
@@ -206,7 +206,7 @@ fn the_next_thing_begins_with_an_empty_name_and_no_report_and_errors_are_german_
 fn what_changes_answers_is_told_over_the_picture_and_a_shot_of_something_else_can_be_removed() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
-    let service = Service::start("everyday", folder.path());
+    let service = Service::start("cifar100-edge", folder.path());
     ["rubber-duck", "cactus"].iter().for_each(|label| teach_elsewhere(&service, label));
     chromium::run(async {
         let small = ViewOptions { size: (390, 664), ..PHONE };

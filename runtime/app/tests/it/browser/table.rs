@@ -18,7 +18,8 @@ use crate::support::{orco, workspace};
 mod fake;
 use fake::FakeCamera;
 
-const EVERY: Duration = Duration::from_millis(100);
+/// Time between two frames: half as many as the service would look at.
+const EVERY: Duration = Duration::from_millis(200);
 /// Frames of a film, which is played over and over.
 const FRAMES: usize = 6;
 /// Left edges of things at the two sides of the table.
@@ -107,7 +108,7 @@ fn a_table_is_shown_taught_lit_and_pushed() {
 
         // A lamp is switched on and off: the table is still empty.
         let lamps = [0.8, 0.9, 1.0, 1.1, 1.2];
-        camera.play(lamps.iter().flat_map(|light| vec![jpeg(&table.take_in_light(&[], *light)); 4]).collect());
+        camera.play(lamps.iter().flat_map(|light| vec![jpeg(&table.take_in_light(&[], *light)); 2]).collect());
         browser.until(&answer("empty")).await?;
         for _ in 0..15 {
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -33,7 +33,7 @@ const WAITING: &str = "(parseInt(document.getElementById('badge-review').textCon
 fn tabs_follow_keys_and_outlast_a_reload_and_a_wide_screen_needs_fewer() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
-    let service = Service::start("everyday", folder.path());
+    let service = Service::start("cifar100-edge", folder.path());
     chromium::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         for (key, tab) in [(RIGHT, "review"), (END, "settings"), (RIGHT, "teach"), (LEFT, "settings"), (HOME, "teach")]
@@ -136,7 +136,7 @@ fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
 fn the_picture_stays_and_the_dial_says_what_it_would_recognise() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
-    let service = Service::start("everyday", folder.path());
+    let service = Service::start("cifar100-edge", folder.path());
     let film = Film::of(&shots("learn", "cactus"), folder.path());
     chromium::run(async {
         let small = ViewOptions { size: (390, 664), camera: Some(&film), ..PHONE };
