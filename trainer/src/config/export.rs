@@ -31,7 +31,7 @@ pub struct ExportConfig {
     /// Author, for the metadata of the ONNX files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
-    /// License of the weights, for card and metadata; by default this program's, and unknown of a backbone that is brought.
+    /// License of the weights, for card and metadata; by default this program's, and unknown of an imported backbone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
     /// Date, for the metadata; by default that of `SOURCE_DATE_EPOCH`, and none without it.
