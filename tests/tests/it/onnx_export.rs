@@ -140,6 +140,7 @@ fn settle(store: &VarStore, network: &Network, images: &Tensor) {
     let is_running = |name: &str| name.ends_with("norm_mean") || name.ends_with("norm_variance");
     let variables = store.variables().into_iter().filter(|(name, _)| is_running(name));
     let norms: Vec<(Tensor, Tensor)> = variables.map(|(_, norm)| (norm.copy(), norm)).collect();
+    assert!(!norms.is_empty(), "no norm has statistics");
     no_grad(|| {
         drop(network.forward(images, Arithmetic::F32, ForwardMode::Training));
         for (before, mut norm) in norms {

@@ -126,3 +126,14 @@ impl FromStr for Rivals {
         Ok(Self(rivals))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_rivals_have_one_word() {
+        let rivals = "all".parse::<Rivals>().unwrap().0;
+        assert_eq!(rivals.into_iter().map(Rival::name).collect::<Vec<_>>(), Rival::ALL.map(Rival::name));
+    }
+}
