@@ -5,6 +5,8 @@ pub mod bench;
 pub mod broker;
 #[cfg(target_os = "linux")]
 pub mod calls;
+#[path = "../../../../lab/tests/it/support.rs"]
+mod changed_bundle;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod fault;
 #[cfg(all(target_os = "linux", feature = "mqtt"))]
@@ -20,10 +22,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::MethodConfig;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::manifest::{BENCHMARK, LABELS, LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::{GeneratedKey, SecretKey};
 use orco_runtime::store::Store;
 use orco_state::bank::Bank;
@@ -110,35 +111,6 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
     fs::write(folder.join(LEARNER), learner).unwrap();
     Bundle::open(&folder).unwrap()
-}
-
-/// A copy of the shipped bundle whose benchmark has one session, so that its demonstration takes little time.
-pub fn bundle_with_short_benchmark(folder: &Path) -> PathBuf {
-    let folder = copied_bundle(folder);
-    let bundle = Bundle::open(&folder).unwrap();
-    let mut benchmark = Benchmark::of(&bundle).unwrap();
-    let new = benchmark.ways[0] as usize;
-    let classes = (bundle.base_model.classes.len() + new) as u32;
-    let known = |bank: &Bank| -> Vec<usize> {
-        bank.classes().iter().enumerate().filter(|(_, class)| **class < classes).map(|(index, _)| index).collect()
-    };
-    let (measured, candidates) = (known(&benchmark.measured), known(&benchmark.candidates));
-    let sources = |of: &[u32], kept: &[usize]| kept.iter().map(|&index| of[index]).collect::<Vec<u32>>();
-    let benchmark = Benchmark {
-        ways: vec![new as u32],
-        labels: benchmark.labels.drain(..new).collect(),
-        measured_sources: sources(&benchmark.measured_sources, &measured),
-        candidate_sources: sources(&benchmark.candidate_sources, &candidates),
-        measured: benchmark.measured.only(&measured),
-        candidates: benchmark.candidates.only(&candidates),
-        ..benchmark
-    };
-    let bytes = codec::encode(FileKind::Benchmark, &benchmark);
-    let mut manifest = bundle.manifest.clone();
-    manifest.files.insert(BENCHMARK.into(), hexadecimal(&codec::digest(&bytes)));
-    fs::write(folder.join(BENCHMARK), bytes).unwrap();
-    fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
-    folder
 }
 
 /// A copy of the shipped bundle that is called "earlier", as if another training had made it: it knows an umbrella, and
@@ -314,10 +286,11 @@ impl Device {
         Self { bundle: earlier_bundle(folder.path()), folder, options: Vec::new() }
     }
 
-    /// A device on [`bundle_with_short_benchmark`].
+    /// A device on a copy of the shipped bundle whose benchmark is short, so that its demonstration takes little time.
     pub fn with_short_benchmark() -> Self {
-        let folder = TempDir::new().unwrap();
-        Self { bundle: bundle_with_short_benchmark(folder.path()), folder, options: Vec::new() }
+        let device = Self::with_own_bundle();
+        changed_bundle::shorten(&device.bundle);
+        device
     }
 
     pub fn state(&self) -> PathBuf {
