@@ -395,6 +395,34 @@ mod tests {
     }
 
     #[test]
+    fn colours_that_are_named_transparent_are_white() {
+        use BitDepth::*;
+        const OTHERS: [u8; 3] = [40, 50, 60];
+        for (colours, depth, transparent, samples, other) in [
+            (ColorType::Grayscale, Two, &[0u8, 1][..], &[0b0110_0000u8][..], [170; 3]),
+            (ColorType::Grayscale, Eight, &[0, 7], &[7, 9], [9; 3]),
+            (ColorType::Grayscale, Sixteen, &[1, 2], &[1, 2, 0x80, 0x80], [128; 3]),
+            (ColorType::Rgb, Eight, &[0, 1, 0, 2, 0, 3], &[1, 2, 3, 40, 50, 60], OTHERS),
+            (ColorType::Rgb, Sixteen, &[0, 1, 0, 2, 0, 3], &[0, 1, 0, 2, 0, 3, 255, 255, 0, 0, 128, 0], [255, 0, 128]),
+            (ColorType::Indexed, One, &[0], &[0b0100_0000], OTHERS),
+            (ColorType::Indexed, Eight, &[0], &[0, 1], OTHERS),
+        ] {
+            let mut file = Vec::new();
+            let mut encoder = Encoder::new(&mut file, 2, 1);
+            encoder.set_color(colours);
+            encoder.set_depth(depth);
+            encoder.set_trns(transparent);
+            if colours == ColorType::Indexed {
+                encoder.set_palette(&[1u8, 2, 3, 40, 50, 60][..]);
+            }
+            encoder.write_header().unwrap().write_image_data(samples).unwrap();
+            let pixels = decoded(file);
+            let pixels = [0, 1].map(|x| pixels.get_pixel(x, 0).0);
+            assert_eq!(pixels, [[255; 3], other], "{colours:?}, {depth:?}");
+        }
+    }
+
+    #[test]
     fn opaque_pictures_are_as_another_decoder_reads_them() {
         use BitDepth::*;
         let mut random = orco_core::random::Random::new(1, "png");

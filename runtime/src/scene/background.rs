@@ -29,10 +29,10 @@ const FLAT: f32 = 1.0;
 const USUAL_NOISE: f32 = 2.5;
 /// Least and most noise: of the quietest camera, and of the least quiet place.
 pub(super) const NOISE: [f32; 2] = [1.2, 40.0];
-/// Radius of the square around a hidden pixel by which its light is told, in pixels of the small frame: wider than what
-/// may hide the place while it is followed.
+/// Radius of the square around a hidden pixel by which its light is told, in pixels of the small frame. Where a thing
+/// fills it, as a large one does at the frame's edge, the whole frame tells.
 const AROUND: usize = 80;
-/// Mean brightness of that square from which it tells anything.
+/// Mean brightness, hidden pixels counted as black, from which the square or the frame tells anything.
 const DIM: f32 = 0.1;
 /// Scales at which frames are decoded, as divisors.
 const SCALES: [u32; 4] = [1, 2, 4, 8];
@@ -323,15 +323,18 @@ impl Background {
 
     /// Makes hidden pixels as much brighter or darker as those that are seen around them have become since `before`.
     fn brighten(&mut self, hidden: &[usize], before: &[[f32; 3]], seen: &[usize]) {
+        let ratio = |now: f32, then: f32| (then > DIM).then(|| now / then);
         for channel in 0..3 {
-            let around = |colours: &[[f32; 3]]| {
-                let mut plane = vec![0.0; colours.len()];
+            let light = |colours: &[[f32; 3]]| {
+                let mut plane = vec![0.0f32; colours.len()];
                 seen.iter().for_each(|&place| plane[place] = colours[place][channel]);
-                box_mean(&plane, self.width, AROUND)
+                let sum: f64 = plane.iter().copied().map(f64::from).sum();
+                ((sum / plane.len() as f64) as f32, box_mean(&plane, self.width, AROUND))
             };
-            let (then, now) = (around(before), around(&self.colours));
+            let ((mean_then, then), (mean_now, now)) = (light(before), light(&self.colours));
+            let elsewhere = ratio(mean_now, mean_then).unwrap_or(1.0);
             for &place in hidden {
-                self.colours[place][channel] *= now[place].max(DIM) / then[place].max(DIM);
+                self.colours[place][channel] *= ratio(now[place], then[place]).unwrap_or(elsewhere);
             }
         }
     }

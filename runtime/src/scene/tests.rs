@@ -316,6 +316,24 @@ fn the_light_is_followed_beside_a_thing_that_stays_for_hours() {
     assert!(matches!(seen, FrameContent::Empty), "the ball was taken away: {seen:?}");
 }
 
+#[test]
+fn what_is_hidden_follows_the_light_also_far_from_all_that_is_seen() {
+    let before = background(WIDE);
+    let darker = Painting::place(WIDE).map(|_, _, pixel| pixel.map(|value| 0.7 * value)).taken(500);
+    let small = before.small(&darker).unwrap();
+    let mut followed = before.clone();
+    // The lower right quarter is hidden.
+    let (columns, rows) = (before.width, before.colours.len() / before.width);
+    let is_seen = |place: usize| place % columns < columns / 2 || place / columns < rows / 2;
+    followed.follow(&small, &before.difference(&small), is_seen, 0.2);
+    for place in (0..before.colours.len()).filter(|place| !is_seen(*place)) {
+        for channel in 0..3 {
+            let ratio = followed.colours[place][channel] / before.colours[place][channel];
+            assert!((ratio - 0.94).abs() < 0.02, "{ratio} at {place}");
+        }
+    }
+}
+
 /// Somebody sits beside the table for a while, and leaves.
 #[test]
 fn neither_a_shadow_that_stays_nor_one_that_goes_hides_a_thing_or_looks_like_one() {

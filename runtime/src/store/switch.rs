@@ -21,7 +21,7 @@ use super::{LockedStore, NewestState, Store, StoreError};
 pub enum FormerState {
     /// It is kept aside, and what was kept aside before is let go.
     KeptAside,
-    /// It goes, with its pictures.
+    /// It goes, with its pictures, and so does what was kept aside before.
     Discarded,
 }
 

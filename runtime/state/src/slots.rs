@@ -115,10 +115,11 @@ pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, L
 }
 
 /// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot.
-/// Until this returns, the old state holds.
+/// Until this returns, the old state holds. Its bundle is not at hand: whether it is
+/// [sound](SavedState::is_sound) is asked by the caller.
 ///
 /// # Errors
-/// As for [`save`].
+/// As for [`save`], [`SaveError::Unsound`] aside.
 pub fn switch<M: Medium>(
     medium: &mut M,
     owner: [u8; 32],
