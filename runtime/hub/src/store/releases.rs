@@ -392,10 +392,7 @@ fn newest_pack<'a>(
     name: &str,
     bundle_digest: &ObjectDigest,
 ) -> Option<&'a ReleaseRecord> {
-    let is_same = |release: &&ReleaseRecord| {
-        release.kind == ReleaseKind::Pack && release.bundle_digest == *bundle_digest && label::same(&release.name, name)
-    };
-    releases.iter().find(is_same)
+    newest_packs(releases, *bundle_digest).find(|release| label::same(&release.name, name))
 }
 
 /// The release that a new one of a pack would only repeat: withdrawing one of two alike would change nothing. One does
