@@ -53,7 +53,8 @@ pub fn tell_scope(
              --replace, or answer all classes with --answers all"
         ));
     }
-    let base = learner.base_model().classes.len();
+    let replaced = learner.state().replaced(learner.base_model());
+    let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
     let count = learner.state().classes.len();
     match (was_learned_only, learner.is_learned_only()) {
         (false, true) => say!(
@@ -77,8 +78,8 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
     join_first(entries, MAX_CLASSES, ", ")
 }
 
-/// Says what a session did.
-pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -> Result<()> {
+/// Says what a session did. `is_learned_only`: whether base classes are kept out of the answers after it.
+pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     if let Some(change) = report.old_accuracy() {
         say!(output, "{}", old_classes(change))?;
@@ -94,14 +95,13 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -
         say!(output, "new classes: {} of their shots recognised, each left out in turn", percent(accuracy))?;
     }
     if let Some(expected) = report.expected {
-        say!(output, "{}", expectation(expected))?;
+        // The border by which it is estimated lies between learned classes and base classes.
+        let scope = if is_learned_only { ", if answers named all classes" } else { "" };
+        say!(output, "expected accuracy on new pictures{scope}: {}", expectation(expected))?;
     }
     if !report.one_scene.is_empty() {
         let labels = join_first(report.one_scene.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
-        say!(
-            output,
-            "the shots of {labels} are much alike: add two that were taken elsewhere, or show the empty place with --empty"
-        )?;
+        say!(output, "the shots of {labels} are much alike: add two from other sides, or taken elsewhere")?;
     }
     if output.is_verbose() {
         print_details(output, report)?;
@@ -158,17 +158,19 @@ fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
 
 /// What is to be expected on new pictures: a range where it is known how much the shots say.
 fn expectation(ExpectedAccuracy { base, learned, learned_range, .. }: ExpectedAccuracy) -> String {
-    let of_learned = learned_range.map(|[low, high]| format!("{:.0} to {}", 100.0 * low, percent(high)));
-    match (base.map(percent), of_learned.or(learned.map(percent))) {
-        (Some(base), Some(learned)) => {
-            format!("expected accuracy on new pictures: base classes {base}, learned classes {learned}")
+    match (base.map(percent), learned_range.map(range).or(learned.map(percent))) {
+        (Some(base), Some(learned)) => format!("base classes {base}, learned classes {learned}"),
+        (Some(base), None) => {
+            format!("base classes {base}; learned classes need two different shots that no other class has")
         }
-        (Some(base), None) => format!(
-            "expected accuracy on new pictures: base classes {base}; learned classes need two different \
-             shots that no other class has"
-        ),
-        _ => "what is to be expected cannot be told: the bundle set no samples aside".to_owned(),
+        (None, _) => "it cannot be told, since the bundle set no samples aside".to_owned(),
     }
+}
+
+/// "80 to 95 %", or one number where people see no difference.
+fn range([low, high]: [f32; 2]) -> String {
+    let [least, most] = [low, high].map(percent);
+    if least == most { most } else { format!("{:.0} to {most}", 100.0 * low) }
 }
 
 /// Says what only experts need: losses, exact shares, what all sessions together have cost.
@@ -233,5 +235,6 @@ mod tests {
         assert_eq!(change(0.9, 0.82), "classes known before: 90 % recognised before, 82 % now");
         assert!(is_visible_loss([1.0, 0.6], 5) && !is_visible_loss([1.0, 0.8], 5));
         assert!(!is_visible_loss([0.163, 0.158], 1000), "16 to 16 %");
+        assert_eq!([[0.534, 0.99], [0.996, 1.0]].map(range), ["53 to 99 %", "100 %"]);
     }
 }
