@@ -97,7 +97,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
     if let Some(expected) = report.expected {
         // The border by which it is estimated lies between learned classes and base classes.
         let scope = if is_learned_only { ", if answers named all classes" } else { "" };
-        say!(output, "expected accuracy on new pictures{scope}: {}", expectation(expected))?;
+        say!(output, "expected accuracy on new pictures{scope}: {}", expectation(expected, is_learned_only))?;
     }
     if !report.one_scene.is_empty() {
         let labels = join_first(report.one_scene.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
@@ -157,11 +157,14 @@ fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
 }
 
 /// What is to be expected on new pictures: a range where it is known how much the shots say.
-fn expectation(ExpectedAccuracy { base, learned, learned_range, .. }: ExpectedAccuracy) -> String {
+fn expectation(expected: ExpectedAccuracy, is_learned_only: bool) -> String {
+    let ExpectedAccuracy { base, learned, learned_range, .. } = expected;
     match (base.map(percent), learned_range.map(range).or(learned.map(percent))) {
         (Some(base), Some(learned)) => format!("base classes {base}, learned classes {learned}"),
         (Some(base), None) => {
-            format!("base classes {base}; learned classes need two different shots that no other class has")
+            // Nothing tells how far a picture of them may be behind base classes.
+            let until = if is_learned_only { "; until then most pictures of them are unknown" } else { "" };
+            format!("base classes {base}; learned classes need two different shots that no other class has{until}")
         }
         (None, _) => "it cannot be told, since the bundle set no samples aside".to_owned(),
     }

@@ -56,6 +56,27 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
 }
 
 #[test]
+fn whoever_teaches_single_shots_is_told_that_most_pictures_stay_unknown() {
+    let device = Device::new();
+    let single = |class: &str| {
+        let folder = device.folder.path().join(class);
+        fs::create_dir(&folder).unwrap();
+        fs::copy(shots("learn", class).join("1.jpg"), folder.join("1.jpg")).unwrap();
+        argument(class, &folder)
+    };
+    let learned = |classes: &[String]| {
+        let output = device.command(&["learn"]).args(classes).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let told = "need two different shots that no other class has; until then most pictures of them are unknown";
+    let first = learned(&["mug"].map(single));
+    assert!(first.contains("need two different shots") && !first.contains(told), "{first}");
+    let third = learned(&["cactus", "dumbbell"].map(single));
+    assert!(third.contains(told), "{third}");
+}
+
+#[test]
 fn whoever_goes_back_below_three_classes_or_forth_is_told_what_answers_name() {
     let device = Device::new();
     let learned = ["mug", "cactus", "dumbbell"].map(|class| (class, shots("learn", class)));
