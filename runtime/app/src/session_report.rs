@@ -95,9 +95,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
         say!(output, "new classes: {} of their shots recognised, each left out in turn", percent(accuracy))?;
     }
     if let Some(expected) = report.expected {
-        // The border by which it is estimated lies between learned classes and base classes.
-        let scope = if is_learned_only { ", if answers named all classes" } else { "" };
-        say!(output, "expected accuracy on new pictures{scope}: {}", expectation(expected, is_learned_only))?;
+        print_expectation(output, report, expected, is_learned_only)?;
     }
     if !report.one_scene.is_empty() {
         let labels = join_first(report.one_scene.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
@@ -154,6 +152,26 @@ fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
     } else {
         format!("classes known before: {before} recognised before, {after} now")
     }
+}
+
+/// Says what is to be expected on new pictures, and of which new classes that says nothing.
+fn print_expectation(
+    output: &Output,
+    report: &ChangeReport,
+    expected: ExpectedAccuracy,
+    is_learned_only: bool,
+) -> Result<()> {
+    // The border by which it is estimated lies between learned classes and base classes.
+    let scope = if is_learned_only { ", if answers named all classes" } else { "" };
+    say!(output, "expected accuracy on new pictures{scope}: {}", expectation(expected, is_learned_only))?;
+    let is_unjudged = |class: &&ClassAccuracy| class.before.is_none() && class.samples == 0;
+    let unjudged: Vec<EscapedText<'_>> =
+        report.classes.iter().filter(is_unjudged).map(|class| EscapedText(&class.label)).collect();
+    if expected.learned.is_none() || unjudged.is_empty() {
+        return Ok(());
+    }
+    let labels = join_first(unjudged.into_iter(), MAX_LABELS, ", ");
+    say!(output, "that leaves out {labels}: two different shots that no other class has are needed to judge")
 }
 
 /// What is to be expected on new pictures: a range where it is known how much the shots say.

@@ -74,6 +74,8 @@ fn whoever_teaches_single_shots_is_told_that_most_pictures_stay_unknown() {
     assert!(first.contains("need two different shots") && !first.contains(told), "{first}");
     let third = learned(&["cactus", "dumbbell"].map(single));
     assert!(third.contains(told), "{third}");
+    let uneven = learned(&[argument("duck", &shots("learn", "rubber-duck")), single("traffic-cone")]);
+    assert!(uneven.contains("that leaves out traffic-cone: "), "{uneven}");
 }
 
 #[test]
