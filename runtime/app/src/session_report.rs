@@ -106,7 +106,11 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
     }
     for [one, other] in report.sharing_shots.iter().take(5) {
         let (one, other) = (EscapedText(one), EscapedText(other));
-        say!(output, "the same shot is stored as {one} and as {other}: such shots say nothing; forget the wrong one")?;
+        say!(
+            output,
+            "the same shot is stored as {one} and as {other}: such shots say nothing; forget the class that does not \
+             show it, and learn it again without"
+        )?;
     }
     for RepeatedShots { label, shots } in report.repeated.iter().take(5) {
         let (label, shots) = (EscapedText(label), counted(*shots, "shot"));
