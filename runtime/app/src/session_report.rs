@@ -53,7 +53,8 @@ pub fn tell_scope(
              --replace, or answer all classes with --answers all"
         ));
     }
-    let base = learner.base_model().classes.len();
+    let replaced = learner.state().replaced(learner.base_model());
+    let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
     let count = learner.state().classes.len();
     match (was_learned_only, learner.is_learned_only()) {
         (false, true) => say!(
@@ -77,8 +78,8 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
     join_first(entries, MAX_CLASSES, ", ")
 }
 
-/// Says what a session did.
-pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -> Result<()> {
+/// Says what a session did. `is_learned_only`: whether base classes are kept out of the answers after it.
+pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     if let Some(change) = report.old_accuracy() {
         say!(output, "{}", old_classes(change))?;
@@ -94,21 +95,22 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -
         say!(output, "new classes: {} of their shots recognised, each left out in turn", percent(accuracy))?;
     }
     if let Some(expected) = report.expected {
-        say!(output, "{}", expectation(expected))?;
+        print_expectation(output, report, expected, is_learned_only)?;
     }
     if !report.one_scene.is_empty() {
         let labels = join_first(report.one_scene.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
-        say!(
-            output,
-            "the shots of {labels} are much alike: add two that were taken elsewhere, or show the empty place with --empty"
-        )?;
+        say!(output, "the shots of {labels} are much alike: add two from other sides, or taken elsewhere")?;
     }
     if output.is_verbose() {
         print_details(output, report)?;
     }
     for [one, other] in report.sharing_shots.iter().take(5) {
         let (one, other) = (EscapedText(one), EscapedText(other));
-        say!(output, "the same shot is stored as {one} and as {other}: such shots say nothing; forget the wrong one")?;
+        say!(
+            output,
+            "the same shot is stored as {one} and as {other}: such shots say nothing; forget the class that does not \
+             show it, and learn it again without"
+        )?;
     }
     for RepeatedShots { label, shots } in report.repeated.iter().take(5) {
         let (label, shots) = (EscapedText(label), counted(*shots, "shot"));
@@ -156,19 +158,44 @@ fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
     }
 }
 
-/// What is to be expected on new pictures: a range where it is known how much the shots say.
-fn expectation(ExpectedAccuracy { base, learned, learned_range, .. }: ExpectedAccuracy) -> String {
-    let of_learned = learned_range.map(|[low, high]| format!("{:.0} to {}", 100.0 * low, percent(high)));
-    match (base.map(percent), of_learned.or(learned.map(percent))) {
-        (Some(base), Some(learned)) => {
-            format!("expected accuracy on new pictures: base classes {base}, learned classes {learned}")
-        }
-        (Some(base), None) => format!(
-            "expected accuracy on new pictures: base classes {base}; learned classes need two different \
-             shots that no other class has"
-        ),
-        _ => "what is to be expected cannot be told: the bundle set no samples aside".to_owned(),
+/// Says what is to be expected on new pictures, and of which new classes that says nothing.
+fn print_expectation(
+    output: &Output,
+    report: &ChangeReport,
+    expected: ExpectedAccuracy,
+    is_learned_only: bool,
+) -> Result<()> {
+    // The border by which it is estimated lies between learned classes and base classes.
+    let scope = if is_learned_only { ", if answers named all classes" } else { "" };
+    say!(output, "expected accuracy on new pictures{scope}: {}", expectation(expected, is_learned_only))?;
+    let is_unjudged = |class: &&ClassAccuracy| class.before.is_none() && class.samples == 0;
+    let unjudged: Vec<EscapedText<'_>> =
+        report.classes.iter().filter(is_unjudged).map(|class| EscapedText(&class.label)).collect();
+    if expected.learned.is_none() || unjudged.is_empty() {
+        return Ok(());
     }
+    let labels = join_first(unjudged.into_iter(), MAX_LABELS, ", ");
+    say!(output, "that leaves out {labels}: two different shots that no other class has are needed to judge")
+}
+
+/// What is to be expected on new pictures: a range where it is known how much the shots say.
+fn expectation(expected: ExpectedAccuracy, is_learned_only: bool) -> String {
+    let ExpectedAccuracy { base, learned, learned_range, .. } = expected;
+    match (base.map(percent), learned_range.map(range).or(learned.map(percent))) {
+        (Some(base), Some(learned)) => format!("base classes {base}, learned classes {learned}"),
+        (Some(base), None) => {
+            // Nothing tells how far a picture of them may be behind base classes.
+            let until = if is_learned_only { "; until then most pictures of them are unknown" } else { "" };
+            format!("base classes {base}; learned classes need two different shots that no other class has{until}")
+        }
+        (None, _) => "it cannot be told, since the bundle set no samples aside".to_owned(),
+    }
+}
+
+/// "80 to 95 %", or one number where people see no difference.
+fn range([low, high]: [f32; 2]) -> String {
+    let [least, most] = [low, high].map(percent);
+    if least == most { most } else { format!("{:.0} to {most}", 100.0 * low) }
 }
 
 /// Says what only experts need: losses, exact shares, what all sessions together have cost.
@@ -233,5 +260,6 @@ mod tests {
         assert_eq!(change(0.9, 0.82), "classes known before: 90 % recognised before, 82 % now");
         assert!(is_visible_loss([1.0, 0.6], 5) && !is_visible_loss([1.0, 0.8], 5));
         assert!(!is_visible_loss([0.163, 0.158], 1000), "16 to 16 %");
+        assert_eq!([[0.534, 0.99], [0.996, 1.0]].map(range), ["53 to 99 %", "100 %"]);
     }
 }

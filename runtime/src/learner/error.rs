@@ -174,8 +174,7 @@ pub enum ChangeError {
     Release(#[from] ReleaseError),
     /// Old classes would have lost more than the forgetting budget.
     #[error(
-        "old classes would have lost more than the forgetting budget of {} percentage points, over all sessions since \
-         the bundle: {}",
+        "old classes would have lost more than the forgetting budget of {}, over all sessions since the bundle: {}",
         in_points(*budget),
         excess_sentence(excess)
     )]
@@ -262,8 +261,10 @@ pub enum ExportError {
 }
 
 /// A share in percentage points, without the digits that come of its being stored as a share.
-fn in_points(share: f32) -> f64 {
-    (f64::from(share) * 1e6).round() / 1e4
+fn in_points(share: f32) -> String {
+    let points = ((f64::from(share) * 1e6).round() / 1e4).to_string();
+    let plural = if points == "1" { "" } else { "s" };
+    format!("{points} percentage point{plural}")
 }
 
 #[cfg(test)]
@@ -271,7 +272,8 @@ mod tests {
     #[test]
     fn a_budget_is_printed_as_it_was_given() {
         for (share, points) in [(0.0, "0"), (0.004, "0.4"), (0.025, "2.5"), (0.333, "33.3"), (1.0, "100")] {
-            assert_eq!(super::in_points(share).to_string(), points);
+            assert_eq!(super::in_points(share), format!("{points} percentage points"));
         }
+        assert_eq!(super::in_points(0.01), "1 percentage point");
     }
 }

@@ -1,7 +1,7 @@
 //! What a change cost old classes, in words.
 
 use orco_state::escape::EscapedText;
-use orco_state::sentence::join_first;
+use orco_state::sentence::{counted, join_first};
 use orco_state::session::{ClassAccuracy, ForgettingExcess, GroupLoss};
 
 /// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.
@@ -17,7 +17,8 @@ pub fn forgetting_sentence(forgotten: &[&ClassAccuracy]) -> String {
 /// "classes of the bundle together (80.0 to 72.5 % of 300 samples)".
 pub fn group_sentence(loss: &GroupLoss) -> String {
     let GroupLoss { group, since, .. } = loss;
-    format!("{group} together ({:.1} to {:.1} % of {} samples)", 100.0 * since.first, 100.0 * since.now, since.samples)
+    let samples = counted(since.samples as usize, "sample");
+    format!("{group} together ({:.1} to {:.1} % of {samples})", 100.0 * since.first, 100.0 * since.now)
 }
 
 /// What is beyond a budget: groups, then the first few of the classes, with the samples that each is judged by.
@@ -27,12 +28,12 @@ pub fn excess_sentence(excess: &ForgettingExcess) -> String {
         let mut samples: Vec<u32> = excess.classes.iter().filter_map(|class| Some(class.since?.samples)).collect();
         samples.sort_unstable();
         let each = match samples[..] {
-            [least, .., most] if least < most => format!("{least} to {most}"),
-            [any, ..] => any.to_string(),
-            [] => "no".into(),
+            [least, .., most] if least < most => format!("{least} to {most} samples"),
+            [any, ..] => counted(any as usize, "sample"),
+            [] => "no samples".into(),
         };
         let classes: Vec<&ClassAccuracy> = excess.classes.iter().collect();
-        all.push(format!("{}, by {each} samples each", forgetting_sentence(&classes)));
+        all.push(format!("{}, by {each} each", forgetting_sentence(&classes)));
     }
     all.join("; ")
 }

@@ -139,6 +139,21 @@ fn a_sharp_picture_that_was_enlarged_is_not_blurred_and_a_blurred_one_still_is()
 }
 
 #[test]
+fn a_small_picture_is_judged_at_its_own_size() {
+    let pictures = samples();
+    for side in [32, 48, 64, 96] {
+        let called = |pixels: f32| {
+            share(&pictures, Flaw::Blurred, |picture| {
+                let small = square(picture, side);
+                if pixels > 0.0 { imageops::blur(&small, pixels) } else { small }
+            })
+        };
+        let (sharp, blurred) = (called(0.0), called(3.0));
+        assert!(sharp < 0.05 && blurred > 0.9, "{side} pixels: {sharp} of sharp ones, {blurred} of blurred ones");
+    }
+}
+
+#[test]
 fn a_blank_picture_is_blurred_and_its_size_does_not_matter() {
     let flaws = |picture: &RgbImage| Thresholds::default().flaws(&Quality::of(picture));
     for (light, expected) in [(0, Flaw::TooDark), (128, Flaw::Blurred), (255, Flaw::TooBright)] {
@@ -156,7 +171,7 @@ fn noise(width: u32, height: u32) -> RgbImage {
 
 #[test]
 fn noise_is_no_shot_at_any_resolution_that_cameras_have() {
-    for (width, height) in [(96, 96), (128, 128), (224, 224), (640, 480), (1920, 1080)] {
+    for (width, height) in [(32, 32), (96, 96), (128, 128), (224, 224), (640, 480), (1920, 1080)] {
         let flaws = Thresholds::default().flaws(&Quality::of(&noise(width, height)));
         assert_eq!(flaws, [Flaw::Noise], "{width} x {height}");
     }

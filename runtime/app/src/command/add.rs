@@ -39,7 +39,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let report = session_report::unwrap_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
-    session_report::print(output, &report, &format!("added to {}", session_report::list_classes(&classes)), seconds)?;
-    session_report::tell_scope(output, &learner, &classes, learner.is_learned_only())?;
+    let what = format!("added to {}", session_report::list_classes(&classes));
+    let is_learned_only = learner.is_learned_only();
+    session_report::print(output, &report, &what, seconds, is_learned_only)?;
+    session_report::tell_scope(output, &learner, &classes, is_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

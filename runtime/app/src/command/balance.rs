@@ -46,8 +46,12 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let before = learner.state().calibration;
     let report = session_report::unwrap_outcome(output, learner.set_balance(balance, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
-    session_report::print(output, &report, &format!("set the balance to {}", balance.name()), seconds)?;
-    if before.is_some_and(|before| Some(before.border) == learner.state().calibration.map(|after| after.border)) {
+    let what = format!("set the balance to {}", balance.name());
+    session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;
+    if learner.is_learned_only() {
+        say!(output, "the balance makes no difference while answers name only what was learned")?;
+    } else if before.is_some_and(|before| Some(before.border) == learner.state().calibration.map(|after| after.border))
+    {
         say!(output, "the border stays where it is: by the stored samples it is the best one for this balance too")?;
     }
     let mut result = session_report::to_json(output, &report, seconds);

@@ -149,7 +149,7 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: 
     let outcome = learner.learn_many(&new, &mut ProgressBars::default())?;
     let report = if is_kept { session_report::unwrap_outcome(output, outcome) } else { outcome.report };
     let what = format!("learned {}", session_report::list_classes(&new));
-    session_report::print(output, &report, &what, started.elapsed().as_secs_f64())?;
+    session_report::print(output, &report, &what, started.elapsed().as_secs_f64(), learner.is_learned_only())?;
     let mut learner = device::open(options, output)?;
     let probable = learner.base_model().scoring(&learner.base_model().config).is_some();
     let known = learner.classes().count();

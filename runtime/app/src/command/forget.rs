@@ -54,7 +54,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "purged {label} from the history; what is known is unchanged")?;
         return Ok(json!({ "seconds": seconds }));
     };
-    session_report::print(output, &report, &format!("{what} {label}"), seconds)?;
+    session_report::print(output, &report, &format!("{what} {label}"), seconds, learner.is_learned_only())?;
     session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

@@ -58,7 +58,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let seconds = started.elapsed().as_secs_f64();
     let named = packs.iter().map(|LabelledPack { pack, label }| describe(label, pack));
     let named = join_first(named, session_report::MAX_CLASSES, ", ");
-    session_report::print(output, &report, &format!("imported {named}"), seconds)?;
+    session_report::print(output, &report, &format!("imported {named}"), seconds, learner.is_learned_only())?;
     session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for LabelledPack { pack, label } in &packs {

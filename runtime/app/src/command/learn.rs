@@ -11,7 +11,7 @@ use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
 use crate::folder_shots::{folder_shots, folders_or_files};
 use crate::options::Options;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::progress::ProgressBars;
 use crate::scene_options::SceneOptions;
 use crate::session_report;
@@ -68,7 +68,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let report = session_report::unwrap_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
-    session_report::print(output, &report, &format!("{past} {}", session_report::list_classes(&classes)), seconds)?;
+    let what = format!("{past} {}", session_report::list_classes(&classes));
+    session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;
+    if !report.one_scene.is_empty() && viewfinder.background.is_none() {
+        say!(output, "if the camera stands still, show the empty place with --empty: then things are cut out of it")?;
+    }
     session_report::tell_scope(output, &learner, &classes, was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use orco_runtime::state::Class;
 use orco_runtime::state::escape::EscapedText;
+use orco_runtime::state::sentence::counted;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         say!(output, "{index:>5}  {:24} {session:>9} {:>9}", EscapedText(&class.label).to_string(), stored(index))?;
     }
     if learner.is_learned_only() {
-        say!(output, "answers name only the {} that were learned", known.len() - base)?;
+        say!(output, "answers name only what was learned: {}", counted(known.len() - base, "class"))?;
     }
     let listed = known.iter().enumerate().map(|(index, class)| ListedClass {
         class: index,

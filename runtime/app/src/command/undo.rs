@@ -53,7 +53,8 @@ pub(super) fn restore(
     let seconds = started.elapsed().as_secs_f64();
     // With few changes to remember, the entry may be forgotten by now.
     let what = learner.history().entry(entry).map(|entry| format!(" ({})", history::describe(entry)));
-    session_report::print(output, &report, &format!("{went} entry {entry}{}", what.unwrap_or_default()), seconds)?;
+    let what = format!("{went} entry {entry}{}", what.unwrap_or_default());
+    session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;
     match exact {
         Some(true) => say!(output, "the state is that of then, to the bit")?,
         Some(false) if learner.awaits_alignment() => {

@@ -67,7 +67,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));
     let count = counted(classes.len(), "class");
-    session_report::print(output, &report, &format!("upgraded {count} from {} to {name}", shown(&from.name)), seconds)?;
+    let what = format!("upgraded {count} from {} to {name}", shown(&from.name));
+    let learned = classes.iter().filter(|class| !class.merged).count();
+    session_report::print(output, &report, &what, seconds, settings.scope.is_learned_only(learned))?;
     for class in &classes {
         say!(output, "{}", described(class))?;
     }

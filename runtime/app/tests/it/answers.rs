@@ -16,9 +16,19 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
         text(&output.stdout)
     };
     let turned_on = "from now on answers name only the 3 classes that you taught";
-    assert!(!learn("duck", "rubber-duck", &[]).contains("from now on"));
+    let list = |more: &[&str]| text(&device.command(&[&["list"], more].concat()).output().unwrap().stdout);
+    assert!(list(&["--answers", "learned"]).ends_with("answers name only what was learned: 0 classes\n"));
+    let first = learn("duck", "rubber-duck", &[]);
+    assert!(!first.contains("from now on") && first.contains("expected accuracy on new pictures: base "), "{first}");
     assert!(!learn("cone", "traffic-cone", &[]).contains("from now on"));
-    assert!(learn("mug", "mug", &[]).contains(turned_on));
+    let third = learn("mug", "mug", &[]);
+    let expected = "expected accuracy on new pictures, if answers named all classes: base ";
+    assert!(third.contains(turned_on) && third.contains(expected), "{third}");
+    for (answers, is_idle) in [("auto", true), ("all", false)] {
+        let output = device.command(&["balance", "balanced", "--answers", answers]).output().unwrap();
+        let said = text(&output.stdout);
+        assert_eq!(said.contains("makes no difference while answers name only what was learned"), is_idle, "{said}");
+    }
     assert!(!learn("brick", "toy-brick", &[]).contains("from now on"), "it is on already");
     // A class that comes in a pack counts like one that was taught here.
     let other = Device::new();
@@ -39,10 +49,35 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
     assert_eq!(count(&["--answers", "learned"]), (4, true));
     fs::write(device.state().join("answers"), "some").unwrap();
     assert_eq!(count(&[]), (4, true), "what cannot be read stops nobody");
-    let listed = text(&device.command(&["list"]).output().unwrap().stdout);
+    let listed = list(&[]);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines[1].contains("duck") && lines[5].contains("apple"), "{listed}");
-    assert!(listed.ends_with("answers name only the 4 that were learned\n"), "{listed}");
+    assert!(listed.ends_with("answers name only what was learned: 4 classes\n"), "{listed}");
+}
+
+#[test]
+fn whoever_teaches_single_shots_is_told_that_most_pictures_stay_unknown() {
+    let device = Device::new();
+    let single = |class: &str| {
+        let folder = device.folder.path().join(class);
+        fs::create_dir(&folder).unwrap();
+        fs::copy(shots("learn", class).join("1.jpg"), folder.join("1.jpg")).unwrap();
+        argument(class, &folder)
+    };
+    let learned = |classes: &[String]| {
+        let output = device.command(&["learn", "--align", "never"]).args(classes).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let told = "need two different shots that no other class has; until then most pictures of them are unknown";
+    let first = learned(&["mug"].map(single));
+    assert!(first.contains("need two different shots") && !first.contains(told), "{first}");
+    let third = learned(&["cactus", "dumbbell"].map(single));
+    assert!(third.contains(told), "{third}");
+    let uneven = learned(&[argument("duck", &shots("learn", "rubber-duck")), single("traffic-cone")]);
+    assert!(uneven.contains("that leaves out traffic-cone: "), "{uneven}");
+    let twin = learned(&[argument("twin", &device.folder.path().join("mug"))]);
+    assert!(twin.contains("the same shot is stored as mug and as twin: ") && twin.contains("learn it again"), "{twin}");
 }
 
 #[test]
@@ -94,8 +129,10 @@ fn a_label_of_the_bundle_gets_shots_or_is_replaced() {
     let picture = shots("try", "rubber-duck").join("1.jpg");
     let found = device.json(&["classify", picture.to_str().unwrap()]);
     assert_eq!(found["images"][0]["matches"][0]["label"], "apple", "{found}");
+    let [mug, cactus] = ["mug", "cactus"].map(|class| argument(class, &shots("learn", class)));
+    let learned = text(&device.command(&["learn", &mug, &cactus]).output().unwrap().stdout);
+    assert!(learned.contains("--answers all names the 59 that came with the bundle, too"), "{learned}");
     device.json(&["forget", "apple"]);
     assert_eq!(apples(), [(0, false, with_shots - 5)]);
-    let mug = argument("mug", &shots("learn", "mug"));
     device.refused(&["learn", &apple, &mug, "--add-to-base"], "--add-to-base takes one class");
 }

@@ -178,6 +178,29 @@ fn a_camera_that_was_moved_is_told() {
 }
 
 #[test]
+fn the_empty_place_is_advised_to_those_alone_who_have_not_shown_it() {
+    let device = Device::new();
+    let root = device.folder.path();
+    let mut table = Camera::over_tablecloth();
+    let empty = table.empty(&root.join("empty"));
+    let mug = &things(Class::Mug, 1)[0];
+    let shots = root.join("mug");
+    for number in 0..3 {
+        saved(&shots, &format!("{number}.png"), &table.take(&[(mug, 150 + 10 * number)]));
+    }
+    let mug = argument("mug", &shots);
+    let is_advised = |more: &[&str]| {
+        let output = device.command(&[&["learn", &mug, "--take-anyway"], more].concat()).output().unwrap();
+        let said = text(&output.stdout);
+        assert!(said.contains("the shots of mug are much alike: add two from other sides"), "{said}");
+        said.contains("--empty")
+    };
+    assert!(is_advised(&[]));
+    device.json(&["undo"]);
+    assert!(!is_advised(&["--empty", empty.to_str().unwrap()]));
+}
+
+#[test]
 fn a_region_is_looked_at_alone() {
     let device = Device::new();
     let root = device.folder.path();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_core::align::AlignError;
-use orco_state::sentence::join_first;
+use orco_state::sentence::{counted, join_first};
 use orco_state::session::LearnError;
 
 use super::super::ShotsError;
@@ -117,7 +117,8 @@ fn listed(classes: &[ClassComparison]) -> String {
     let entries = classes.iter().map(|class| {
         let name = if class.label.is_empty() { "all classes together".into() } else { format!("\"{}\"", class.label) };
         let (before, after) = (class.before.unwrap_or_default(), class.after.unwrap_or_default());
-        format!("{name} {:.0} % of {} shots, not {:.0} %", 100.0 * after, class.pictures, 100.0 * before)
+        let shots = counted(class.pictures, "shot");
+        format!("{name} {:.0} % of {shots}, not {:.0} %", 100.0 * after, 100.0 * before)
     });
     join_first(entries, LISTED, ", ")
 }
