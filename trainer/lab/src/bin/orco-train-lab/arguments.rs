@@ -14,7 +14,11 @@ use serde::{Deserialize, Serialize};
 
 /// The command line.
 #[derive(Parser)]
-#[command(version, about = "Research on OrCo that trains: ablations, rivals, comparisons, settings of phase 3")]
+#[command(
+    name = "orco-train-lab",
+    version,
+    about = "Research on OrCo that trains: ablations, rivals, comparisons, settings of phase 3"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -124,5 +128,17 @@ impl FromStr for Rivals {
         let again = rivals.iter().enumerate().find(|(index, rival)| rivals[..*index].contains(rival));
         again.map_or(Ok(()), |(_, rival)| Err(format!("{} is named twice", rival.name())))?;
         Ok(Self(rivals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_program() {
+        assert_eq!(Cli::command().render_version(), concat!("orco-train-lab ", env!("CARGO_PKG_VERSION"), "\n"));
     }
 }
