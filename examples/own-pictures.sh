@@ -25,7 +25,8 @@ for folder in "$pictures"/*/; do
     number=$((number + 1))
     # In an order that follows from the draw and the pictures' names. Hidden files are not meant.
     find -L "$(CDPATH='' cd -- "$folder" && pwd)" ! -name '.*' \
-        \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png' -o -iname '*.webp' \) | while IFS= read -r file; do
+        \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.jfif' -o -iname '*.jpe' -o -iname '*.mpo' -o -iname '*.png' \
+        -o -iname '*.webp' \) | while IFS= read -r file; do
         name=$(basename "$file")
         printf '%s %s\n' "$(printf '%s %s' "$draw" "$name" | sha256sum | cut -c 1-64)" "$file"
     done | sort | head -n 25 | cut -c 66- > "$work/pictures"

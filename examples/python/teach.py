@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orco
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
+SUFFIXES = {".jpg", ".jpeg", ".jfif", ".jpe", ".mpo", ".png", ".webp"}
 
 
 def pictures_in(folder: str) -> list[Path]:

@@ -35,7 +35,7 @@ pub struct Options {
     /// pictures, ONNX Runtime for more, and for many, as in a service, the one that a measurement finds to be faster.
     #[arg(long, global = true, value_name = "ENGINE", env = "ORCO_ENGINE", value_enum, default_value_t)]
     pub engine: EngineArgument,
-    /// Most threads that compute; by default as many as the machine runs at a time.
+    /// Most threads that compute; by default as many as this process may use at a time.
     #[arg(long, global = true, value_name = "N", env = "ORCO_THREADS", value_parser = at_least_one)]
     pub threads: Option<usize>,
     /// Which classes are answered: learned classes alone (`learned`), all that are known (`all`), or all until three

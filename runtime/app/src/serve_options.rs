@@ -77,7 +77,7 @@ pub struct ServeOptions {
     /// with a small picture. Whoever gives the token can look at them.
     #[arg(long, value_name = "FOLDER", env = "ORCO_SIGHTINGS")]
     pub sightings: Option<PathBuf>,
-    /// Keeps no small pictures of learned shots beside the state.
+    /// Keeps no small pictures of learned shots in the state's folder.
     #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,
     #[cfg(feature = "mqtt")]

@@ -53,7 +53,7 @@ pub enum ShotsError {
     },
     /// A folder holds no pictures.
     #[error(
-        "the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}{}",
+        "the folder {} holds no pictures (JPEG, PNG or WebP){}{}",
         path.display(), passed_over(unsupported), inner(*folders)
     )]
     Empty {

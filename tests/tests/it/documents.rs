@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use orco_runtime::image::EXTENSIONS;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 /// Most words of a README, a bundle's card among them.
@@ -225,5 +226,16 @@ fn every_page_is_in_the_summary() {
     for page in documents().into_iter().filter(|path| path.starts_with(&book) && !path.ends_with("SUMMARY.md")) {
         let name = page.strip_prefix(&book).unwrap().to_str().unwrap();
         assert!(summary.links.iter().any(|link| link == name), "docs/src/SUMMARY.md does not list {name}");
+    }
+}
+
+/// Examples that list a folder themselves find every picture that `orco learn` finds there.
+#[test]
+fn examples_know_every_ending_of_a_picture() {
+    for path in ["examples/own-pictures.sh", "examples/python/teach.py", "docs/src/guides/camera.md"] {
+        let text = fs::read_to_string(workspace().join(path)).unwrap();
+        let words: HashSet<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+        let unknown: Vec<&str> = EXTENSIONS.into_iter().filter(|ending| !words.contains(ending)).collect();
+        assert!(unknown.is_empty(), "{path} lacks {unknown:?}");
     }
 }

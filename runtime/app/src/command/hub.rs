@@ -84,14 +84,14 @@ enum HubCommand {
     },
     /// Has a device follow another channel.
     Channel {
-        /// Identifier of the device.
+        /// Identifier of the device, in full.
         device: String,
         /// Name of the channel.
         channel: String,
     },
     /// Takes a device out of the fleet.
     Remove {
-        /// Identifier of the device.
+        /// Identifier of the device, in full.
         device: String,
     },
     /// Writes shared pictures as CLASS/*.jpg, which orco-train takes as data.
@@ -201,7 +201,8 @@ fn done(output: &Output, sentence: &str) -> Result<Value> {
 }
 
 fn parse_device(text: &str) -> Result<DeviceId> {
-    DeviceId::parse(text).ok_or_else(|| anyhow!("{text} is no identifier of a device; `orco hub list` shows all"))
+    DeviceId::parse(text)
+        .ok_or_else(|| anyhow!("{text} is not the whole identifier of a device; `orco hub list` shows all"))
 }
 
 fn serve(output: &Output, store: HubStore, listen: SocketAddr, tls: Option<Tls>) -> Result<Value> {

@@ -225,7 +225,7 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     fs::write(empty.join("notes.txt"), "no picture").unwrap();
     device.refused(&["learn", &argument("x", &empty)], "holds no pictures");
     fs::create_dir(empty.join("mug")).unwrap();
-    device.refused(&["learn", &argument("x", &empty)], "webp), but 1 folder: give each by itself, as FOLDER/*");
+    device.refused(&["learn", &argument("x", &empty)], "WebP), but 1 folder: give each by itself, as FOLDER/*");
     device.refused(&["learn", &argument("x", &empty.join("missing"))], "cannot read the folder");
     let broken = folder("broken");
     fs::copy(shots("learn", "mug").join("1.jpg"), broken.join("1.jpg")).unwrap();

@@ -100,6 +100,9 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     let release = |channel: &str| json(hub(folder, &["release", bundle.to_str().unwrap(), "--channel", channel]));
     assert_eq!((warnings(release("stable")), warnings(release("stabel"))), (0, 1));
     let device = json(hub(folder, &["list"]))["devices"][0]["id"].as_str().unwrap().to_owned();
+    let shortened = hub(folder, &["channel", &device[..8], "stable"]).output().unwrap();
+    let said = String::from_utf8_lossy(&shortened.stderr);
+    assert!(shortened.status.code() == Some(1) && said.contains("is not the whole identifier of a device"), "{said}");
     let follow = |channel: &str| json(hub(folder, &["channel", &device, channel]));
     assert_eq!((warnings(follow("stabel")), warnings(follow("stbale"))), (0, 1));
 }

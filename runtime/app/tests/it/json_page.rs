@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{orco, text, workspace};
+use crate::support::{Device, argument, orco, shots, text, workspace};
 
 /// Every command of the page, in order, with the JSON that stands below it.
 fn examples(page: &str) -> Vec<(Vec<String>, Value)> {
@@ -50,5 +50,40 @@ fn the_json_of_the_book_has_the_keys_that_the_program_writes() {
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         let written: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(paths(expected), paths(&written), "{arguments:?} writes {written:#}");
+    }
+}
+
+#[test]
+fn the_json_of_other_commands_has_the_keys_of_the_table() {
+    let page = fs::read_to_string(workspace().join("docs/src/reference/json.md")).unwrap();
+    let keys = |value: &Value| -> BTreeSet<String> {
+        let beside = ["changed", "warnings"];
+        value.as_object().unwrap().keys().filter(|key| !beside.contains(&key.as_str())).cloned().collect()
+    };
+    let of_change = keys(&examples(&page)[0].1);
+    let table = page.split_once("## Other commands\n").unwrap().1;
+    let device = Device::new();
+    let file = |name: &str| device.folder.path().join(name).display().to_string();
+    let (pack, backup, mug) = (file("mug.orcopack"), file("door.orcobackup"), argument("mug", &shots("learn", "mug")));
+    device.json(&["learn", "--align", "later", &mug]);
+    let commands: [&[&str]; 9] = [
+        &["align"],
+        &["balance", "keep-base"],
+        &["undo"],
+        &["rename", "mug", "jug"],
+        &["list"],
+        &["export", "jug", "-o", &pack],
+        &["backup", &backup],
+        &["scene", "show"],
+        &["config"],
+    ];
+    for command in commands {
+        let row = table.lines().find(|row| row.starts_with(&format!("| `{}`", command[0]))).unwrap();
+        let cell = row.split('|').nth(2).unwrap();
+        let mut expected: BTreeSet<String> = cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        if cell.contains("those of a change") {
+            expected.extend(of_change.iter().cloned());
+        }
+        assert_eq!(keys(&device.json(command)), expected, "{command:?}");
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The command line.
 #[derive(Parser)]
-#[command(version, about = "Trains OrCo on a workstation: pretrain, align, export")]
+#[command(name = "orco-train", version, about = "Trains OrCo on a workstation: pretrain, align, export")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -129,6 +129,11 @@ mod tests {
     use orco_core::config::MethodConfig;
 
     use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_program() {
+        assert_eq!(Cli::command().render_version(), concat!("orco-train ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
 
     #[test]
     fn the_help_of_preset_names_the_presets_that_there_are() {

@@ -13,7 +13,7 @@ use super::listing::{ListedImage, Listing};
 
 /// What is said beside a folder that is missing.
 const LAYOUT: &str =
-    "it must hold a folder of .jpg, .jpeg, .png or .webp files for each class, or train and test with such folders";
+    "it must hold a folder of JPEG, PNG or WebP files for each class, or train and test with such folders";
 /// Share of the test images where the recipe names none.
 const TEST_SHARE: f64 = 0.2;
 

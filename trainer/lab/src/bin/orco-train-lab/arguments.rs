@@ -14,7 +14,11 @@ use serde::{Deserialize, Serialize};
 
 /// The command line.
 #[derive(Parser)]
-#[command(version, about = "Research on OrCo that trains: ablations, rivals, comparisons, settings of phase 3")]
+#[command(
+    name = "orco-train-lab",
+    version,
+    about = "Research on OrCo that trains: ablations, rivals, comparisons, settings of phase 3"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -129,11 +133,26 @@ impl FromStr for Rivals {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
     fn all_rivals_have_one_word() {
         let rivals = "all".parse::<Rivals>().unwrap().0;
         assert_eq!(rivals.into_iter().map(Rival::name).collect::<Vec<_>>(), Rival::ALL.map(Rival::name));
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_program() {
+        assert_eq!(
+            Cli::command().render_version(),
+            concat!(
+                "orco-train-lab ",
+                env!("CARGO_PKG_VERSION"),
+                "
+"
+            )
+        );
     }
 }
