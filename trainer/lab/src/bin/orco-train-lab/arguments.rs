@@ -145,14 +145,6 @@ mod tests {
 
     #[test]
     fn the_version_is_that_of_the_program() {
-        assert_eq!(
-            Cli::command().render_version(),
-            concat!(
-                "orco-train-lab ",
-                env!("CARGO_PKG_VERSION"),
-                "
-"
-            )
-        );
+        assert_eq!(Cli::command().render_version(), concat!("orco-train-lab ", env!("CARGO_PKG_VERSION"), "\n"));
     }
 }
