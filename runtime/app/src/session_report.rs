@@ -171,7 +171,7 @@ fn print_expectation(
     let is_unjudged = |class: &&ClassAccuracy| class.before.is_none() && class.samples == 0;
     let unjudged: Vec<EscapedText<'_>> =
         report.classes.iter().filter(is_unjudged).map(|class| EscapedText(&class.label)).collect();
-    if expected.learned.is_none() || unjudged.is_empty() {
+    if expected.base.is_none() || expected.learned.is_none() || unjudged.is_empty() {
         return Ok(());
     }
     let labels = join_first(unjudged.into_iter(), MAX_LABELS, ", ");

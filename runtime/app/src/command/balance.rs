@@ -49,7 +49,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let what = format!("set the balance to {}", balance.name());
     session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;
     if learner.is_learned_only() {
-        say!(output, "the balance makes no difference while answers name only what was learned")?;
+        say!(output, "the balance makes little difference while answers name only what was learned")?;
     } else if before.is_some_and(|before| Some(before.border) == learner.state().calibration.map(|after| after.border))
     {
         say!(output, "the border stays where it is: by the stored samples it is the best one for this balance too")?;

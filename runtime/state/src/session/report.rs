@@ -67,7 +67,7 @@ pub struct AccuracyChange {
     pub after: f32,
 }
 
-/// Accuracies to be expected on new pictures.
+/// Accuracies to be expected on new pictures, if answers name all classes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExpectedAccuracy {
