@@ -180,8 +180,9 @@ pub struct Thresholds {
 impl Default for Thresholds {
     /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
     /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
-    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at least 32 pixels a
-    /// side; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more than 1.7.
+    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at
+    /// least 32 pixels a side; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none
+    /// more than 1.7.
     ///
     /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from 80
     /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those

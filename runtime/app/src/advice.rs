@@ -271,8 +271,8 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
             "what was known before is unchanged: `orco forget` makes room"
         }
         StoreError::Write { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
-            "what was known before is unchanged: with this bundle's numbers the new state could not be read again; export \
-             the bundle again"
+            "what was known before is unchanged: with this bundle's numbers the new state could not be read again; \
+             export the bundle again"
         }
         StoreError::Write { .. } => {
             "what was known before is unchanged: look who may write there, and how much room is left"

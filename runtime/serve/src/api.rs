@@ -68,7 +68,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A yes or no in a query, in letters of any size: Python's `requests` writes `True`.
+/// A yes or no in a query, in upper or lower case: Python's `requests` writes `True`.
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let text = String::deserialize(deserializer)?;
     let is = |word: &str| text.eq_ignore_ascii_case(word);

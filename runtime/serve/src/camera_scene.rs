@@ -52,7 +52,7 @@ struct WatchedPlace {
     saved: Duration,
     /// The file that it was read from or kept in.
     version: Option<FileStamp>,
-    /// When it was last looked whether another program has changed that, since the start.
+    /// When that file was last looked at, as the time since the start: another program may have changed it.
     looked: Duration,
 }
 

@@ -24,8 +24,9 @@ const EXACT_INT8: &str = "session.x64quantprecision";
 
 /// Optimisers that are left out.
 const LEFT_OUT: &str = "optimization.disable_specified_optimizers";
-/// Up to 1.31, it lets pooling pad where zeros were padded before, and pooling takes the largest number without its padding:
-/// another one at the edges of maps below 0, such as the first of BiT and of Keras's ResNet50V2.
+/// Up to ONNX Runtime 1.31, it has max pooling pad in the place of a node that pads with zeros. Pooling passes its own
+/// padding over, so at the edges of maps below 0, such as the first of BiT and of Keras's ResNet50V2, it gives a number
+/// below 0, not the zero.
 const PAD_FUSION: &str = "Pad_Fusion";
 
 /// A backbone in ONNX Runtime on the CPU.

@@ -51,8 +51,8 @@ pub(crate) struct FolderOfAnotherUser {
 }
 
 /// Refuses root a folder of another user, there or still to be made: that one's programs could not read files and
-/// folders that root makes for its own eyes. Other users are kept out, or let in, by the folder's rights. A number that is
-/// no user's here does not count: a container's root may write what is mounted from the host.
+/// folders that root makes for its own eyes. Other users are kept out, or let in, by the folder's rights. A number that
+/// is no user's here does not count: a container's root may write what is mounted from the host.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if this process is root's, and the folder, or the innermost one above it that is

@@ -14,7 +14,7 @@ use super::small_frame::SmallFrame;
 /// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
 /// things.
 const FOUND: f32 = 0.4;
-/// How long it takes until that is believed: a hand before the lens is gone by then.
+/// How long a camera must seem to be moved, or back, before that is believed: a hand before the lens is gone by then.
 const MOVED_AFTER: Duration = Duration::from_secs(4);
 /// Least frames that must agree.
 const MIN_FRAMES: u32 = 3;

@@ -73,8 +73,8 @@ pub fn load_to_change<M: Medium>(
 /// cut; until then the old one holds.
 ///
 /// # Errors
-/// [`SaveError`] if the state would not be read again, what is there may not be replaced, cannot be read or is of another
-/// generation, or the medium refused.
+/// [`SaveError`] if the state would not be read again, what is there may not be replaced, cannot be read or is of
+/// another generation, or the medium refused.
 pub fn save<M: Medium>(
     medium: &mut M,
     base_model: &BaseModel,
@@ -115,8 +115,8 @@ pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, L
 }
 
 /// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot.
-/// Until this returns, the old state holds. Its bundle is not at hand: whether it is
-/// [sound](SavedState::is_sound) is asked by the caller.
+/// Until this returns, the old state holds. The new one's bundle is not at hand: the caller makes sure that it is
+/// [sound](SavedState::is_sound).
 ///
 /// # Errors
 /// As for [`save`], [`SaveError::Unsound`] aside.

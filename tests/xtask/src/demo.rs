@@ -30,8 +30,8 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// What the demo, started in the folder `here` by a program beside its own, would not find by itself: the sample
-/// pictures, and the bundle, unless the environment has one, where Cargo builds in another folder than the workspace's or
-/// for a named target.
+/// pictures, and the bundle, unless the environment has one, where Cargo builds in another folder than the workspace's
+/// or for a named target.
 fn named_for_demo(args: &[OsString], here: &Path, program: &Path, has_bundle: bool) -> Vec<OsString> {
     let is_option = |word: &OsString, option: &str| {
         word.to_string_lossy().strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))

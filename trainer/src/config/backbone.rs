@@ -132,8 +132,8 @@ impl BackboneConfig {
         Self { onnx: Some(model.into()), output, pool, mean, deviation, ..Self::default() }
     }
 
-    /// Whether it lacks a model that `--backbone` must name: it names no network, or has settings of a model that the user
-    /// brings (mean, deviation, output, pool) without one.
+    /// Whether it lacks a model that `--backbone` must name: it names no network, or has settings of an imported model
+    /// (mean, deviation, output, pool) without one.
     pub(super) fn needs_model(&self) -> bool {
         let names_network = !self.architecture.has_width() || self.width != 0;
         let of_pixels = self.mean.is_some() || self.deviation.is_some();

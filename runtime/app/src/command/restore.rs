@@ -75,8 +75,8 @@ fn without_rounds<T>(_: &Options, _: &Output, _: &Store, restore: impl FnOnce() 
     restore()
 }
 
-/// Keeps what is known of the classes that the backup has, on whatever bundle: what was taught here would else count as
-/// the channel's.
+/// Lets go of the classes that the backup does not have. What is known of the others stays, on whatever bundle: what
+/// was taught here would otherwise count as the channel's.
 #[cfg(feature = "hub")]
 fn forget_others(options: &Options, fleet: &LockedDeviceFolder, store: &Store) -> Result<()> {
     let Some(saved) = store.lock(options.wait)?.load_any()? else { return Ok(()) };

@@ -101,7 +101,7 @@ fn hostile_clients_keep_nobody_else_waiting() {
     let mut trial = orco_trials::trial!(9, "hostile connections");
     let folder = TempDir::new().unwrap();
     let service = Service::start("cifar100-edge", folder.path());
-    // As many as this process may have; in short, some times as many as the service takes.
+    // As many as this process may have; in the short trial, several times as many as the service takes.
     let wanted = if heavy() { 10_000 } else { 3000 };
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();

@@ -292,8 +292,8 @@ impl Round<'_, '_> {
     }
 
     /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then
-    /// nothing is lost where no pictures were kept. It does not bring further shots of the present bundle's classes, nor
-    /// learned classes that replaced one of them.
+    /// nothing is lost where no pictures were kept. It does not bring further shots of the present bundle's classes,
+    /// nor learned classes that replaced one of them.
     fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
         let Some(learner) = &mut self.learner else { return Ok(false) };
         // Somebody may be teaching right now: wait for them, so that their class counts, too.

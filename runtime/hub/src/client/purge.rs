@@ -20,8 +20,8 @@ pub struct LockedDeviceFolder {
 }
 
 impl DeviceFolder {
-    /// Keeps rounds out while a class is purged or a backup restored: a round under way would write the old labels back.
-    /// Waits up to `wait` for it to end. `None` if the device takes part in no fleet.
+    /// Keeps rounds out while a class is purged or a backup restored: a round under way would write the old labels
+    /// back. Waits up to `wait` for it to end. `None` if the device takes part in no fleet.
     ///
     /// # Errors
     /// [`SyncError::Busy`] if a round is under way all the time, [`SyncError::File`] if the folder cannot be locked.

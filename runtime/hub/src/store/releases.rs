@@ -418,7 +418,7 @@ fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &Rele
     Ok(is_superseded(&sources(connection, release.id)?, &covered))
 }
 
-/// Of releases, the newest first, the newest pack of each label for a bundle: those of which devices learn.
+/// Of releases, the newest first, the newest pack of each label for a bundle: those are what devices learn.
 fn newest_packs(releases: &[ReleaseRecord], bundle: ObjectDigest) -> impl Iterator<Item = &ReleaseRecord> {
     let mut labels = BTreeSet::new();
     let packs =

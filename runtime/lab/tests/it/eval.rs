@@ -109,7 +109,8 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     // Of each system alone, the numbers are the same. The draws work side by side, unless the machine has no threads.
     #[cfg(target_os = "linux")]
     {
-        // In short, of one that learns in less time; the device's own are measured twice on smaller bundles.
+        // The short trial takes a system that learns in less time; other tests measure the device twice, on smaller
+        // bundles.
         let names = if heavy() { ["device", "ncm"] } else { ["imprint", "ncm"] };
         let alone = &mut eval.command(&["--draws", draws, "--systems", &names.join(","), "--json", "-"]);
         let output = orco_trials::threads::without_threads(alone).output().unwrap();

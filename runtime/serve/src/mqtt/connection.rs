@@ -56,8 +56,8 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
         );
     }
     if was_connected_for.is_none() && is_closed_by_broker(error) {
-        return "it closed the connection before it answered; if that goes on, check the port, and whether it speaks TLS \
-                (mqtts://) there"
+        return "it closed the connection before it answered; if that goes on, check the port, and whether it speaks \
+                TLS (mqtts://) there"
             .into();
     }
     if was_connected_for.is_none() && is_no_packet(error) {

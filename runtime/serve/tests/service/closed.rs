@@ -55,7 +55,8 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
     let own_port = format!("http://localhost:{}", service.address.port());
     let wrong = format!("Bearer {}", "0".repeat(64));
     let mut tried = 0;
-    // The service waits a moment for the rest of a body that it refuses: for all at a time.
+    // The service waits a moment for the rest of a body that it refuses. Answers are read at the end: it waits for all
+    // at once.
     let mut announced = Vec::new();
     for route in ROUTES.iter().filter(|route| route.mutates()) {
         let (method, path, kind) = (route.method.as_str(), path(route), content_type(route));

@@ -195,7 +195,7 @@ fn data(file: &[u8]) -> core::ops::Range<usize> {
 fn a_scan_that_is_cut_anywhere_and_ended_is_refused() {
     for (name, file) in all() {
         let data = data(&file);
-        // In short, every third byte.
+        // The short trial cuts at every third byte.
         for cut in data.clone().step_by(if orco_trials::heavy() { 1 } else { 3 }) {
             let ended = [&file[..cut], &[0xff, 0xd9]].concat();
             assert!(decode(&ended).is_err(), "{name}: cut at {cut} of {data:?}");

@@ -28,8 +28,8 @@ pub(super) const MEASURED: &str = "## Measured\n";
 const WITH_OTHER_SETTINGS: &str =
     "\nThese numbers are of settings that the bundle had before; the command below measures again.\n";
 
-/// A card with what devices do by the settings that the bundle has now. Whether the samples set aside were trained on is
-/// as the card says where it is not given.
+/// A card with what devices do by the settings that the bundle has now. Whether the samples set aside were trained on
+/// is as the card says where it is not given.
 pub(in crate::export) fn with_settings(
     card: &str,
     base_model: &BaseModel,

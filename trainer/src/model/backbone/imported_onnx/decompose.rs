@@ -90,7 +90,8 @@ impl Values {
 
 impl GraphParts {
     /// Writes attention and norms without a mean as the operators that they are made of, where they have no memory of
-    /// earlier calls and hide nothing of what comes later, and norms of weights as norms of instances. Whether there was one.
+    /// earlier calls and hide nothing of what comes later, and norms of weights as norms of instances. Whether there
+    /// was one.
     pub(super) fn decompose(&mut self) -> Result<bool, DecodeError> {
         let mut values = None;
         let mut is_decomposed = false;
@@ -290,8 +291,9 @@ fn scaled(pieces: &mut Pieces, query: &str, scale: Option<f32>) -> String {
     pieces.node("Div", &[query, &root], vec![])
 }
 
-/// `BatchNormalization` as in training, of a weight: so PyTorch's older exporter writes convolutions with standardised weights,
-/// which BiT and NFNets have. The statistics of a batch of one are those of its only instance. None where it norms anything else.
+/// `BatchNormalization` as in training, of a weight: so PyTorch's older exporter writes convolutions with standardised
+/// weights, which BiT and NFNets have. The statistics of a batch of one are those of its only instance. None where it
+/// norms anything else.
 fn norm_of_weight(own: &NodeProto, values: &Values) -> Option<Pieces> {
     let [weight, scale, shift, ..] = &own.input[..] else { return None };
     let is_as_in_training = number(own, "training_mode") != 0 || own.output.len() > 1;
