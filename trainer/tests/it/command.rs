@@ -85,7 +85,7 @@ fn arguments(folder: &Path, run: &str) -> Vec<String> {
 /// A recipe of a very small network on few synthetic objects, which needs no data, and the command line that pretrains
 /// it.
 #[cfg(unix)]
-fn without_data(folder: &Path, run: &str) -> Vec<String> {
+fn synthetic_arguments(folder: &Path, run: &str) -> Vec<String> {
     crate::support::recipe(folder, &[]);
     let (recipe, run) = (folder.join("recipe.toml"), folder.join(run));
     words(&[&"pretrain", &recipe, &"--run", &run, &"--threads", &"1", &"--device", &"cpu"])
@@ -317,7 +317,7 @@ fn a_second_ctrl_c_ends_at_once() {
 fn a_full_disk_keeps_the_last_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
-    let arguments = without_data(folder.path(), "run");
+    let arguments = synthetic_arguments(folder.path(), "run");
     succeeds(program(&arguments).args(["--until", "1"]));
     let checkpoint = run.join("pretrain.safetensors");
     let before = fs::read(&checkpoint).unwrap();
@@ -361,11 +361,11 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
         cp \"$run/pretrain.safetensors\" \"$run.before\"; \"$0\" \"$@\"; code=$?; \
         cmp \"$run/pretrain.safetensors\" \"$run.before\" || exit 8; exit $code";
     let size = {
-        succeeds(program(&without_data(folder.path(), "other")).args(["--until", "1"]));
+        succeeds(program(&synthetic_arguments(folder.path(), "other")).args(["--until", "1"]));
         let bytes = fs::metadata(folder.path().join("other/pretrain.safetensors")).unwrap().len();
         (bytes + bytes / 2).to_string()
     };
-    let output = alone(script).arg(size).arg(&run).args(without_data(folder.path(), "run")).output().unwrap();
+    let output = alone(script).arg(size).arg(&run).args(synthetic_arguments(folder.path(), "run")).output().unwrap();
     let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();

@@ -44,7 +44,7 @@ pub enum AuditError {
     /// A node carries a graph of its own.
     #[error(
         "the node {node:?} carries a graph of its own, as control flow does; where its condition is known beforehand, \
-         export the model by dynamo=True, or write it anew with onnxslim"
+         export the model with dynamo=True, or write it anew with onnxslim"
     )]
     Subgraph {
         /// Name of the node.

@@ -98,7 +98,7 @@ fn what_a_backbone_has_no_need_of_is_refused() {
         (
             "a known condition",
             plus(&node_of("If", &bytes(5, &inner))),
-            "by dynamo=True, or write it anew with onnxslim",
+            "with dynamo=True, or write it anew with onnxslim",
         ),
         ("hidden graph", plus(&node_of("Conv", &bytes(5, &bytes(11, b"")))), "carries a graph of its own"),
         ("function", [shipped(), bytes(25, b"")].concat(), "it brings functions"),
