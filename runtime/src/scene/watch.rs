@@ -131,13 +131,13 @@ impl SceneWatch {
         shows_place: impl Fn(usize) -> bool,
         at: Duration,
     ) {
-        let ratio = mean_light(&small.pixels) / self.background.light.max(1.0);
+        let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
         // A place that was followed into a night without colours would be lost by day.
-        if difference.is_grey || !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
+        if passed < STEP || difference.is_grey {
             return;
         }
-        let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
-        if passed >= STEP {
+        let ratio = mean_light(&small.pixels) / self.background.light.max(1.0);
+        if (1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
             Arc::make_mut(&mut self.background).follow(small, difference, shows_place, share.min(MAX_RATE));
             self.followed = Some(at);
