@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use ndarray::{Array2, ArrayView4};
 use ort::environment::Environment;
 use ort::session::Session;
-use ort::session::builder::GraphOptimizationLevel;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::value::TensorRef;
 
 use super::audit::bounds::{self, Bounds};
@@ -93,12 +93,17 @@ fn session_threads() -> usize {
     if threads::limit().is_none() && num_cpus::get_physical() <= usable { OWN } else { usable }
 }
 
+/// What makes a session on so many threads.
+fn session_builder(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuilder> {
+    let builder = Session::builder(&runtime.environment)?.with_intra_threads(threads)?;
+    Ok(builder.with_config_entry(LEFT_OUT, PAD_FUSION)?)
+}
+
 /// A session on so many threads.
 fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: usize) -> Result<Session, EncodeError> {
     let model = Arc::clone(model);
     let commit = move |cancel: &opening::Cancel| -> ort::Result<Session> {
-        let builder = Session::builder(&runtime.environment)?.with_intra_threads(threads)?;
-        let mut builder = builder.with_config_entry(EXACT_INT8, "1")?.with_config_entry(LEFT_OUT, PAD_FUSION)?;
+        let mut builder = session_builder(runtime, threads)?.with_config_entry(EXACT_INT8, "1")?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));
         builder.commit_from_memory(&model)
@@ -122,9 +127,8 @@ pub fn fold_constants(model: &[u8]) -> Result<Vec<u8>, EncodeError> {
     let path = folder.path().join("folded.onnx");
     let (model, target) = (model.to_vec(), path.clone());
     let fold = move |cancel: &opening::Cancel| -> ort::Result<()> {
-        let builder = Session::builder(&runtime.environment)?.with_intra_threads(1)?.with_prepacking(false)?;
+        let builder = session_builder(runtime, 1)?.with_prepacking(false)?;
         let builder = builder.with_optimization_level(GraphOptimizationLevel::Level1)?;
-        let builder = builder.with_config_entry(LEFT_OUT, PAD_FUSION)?;
         let mut builder = builder.with_optimized_model_path(&target)?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));
