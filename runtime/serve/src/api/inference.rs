@@ -268,8 +268,9 @@ async fn answer(
     if numbers * MAX_PROBABILITY_CHARS <= MAX_INLINE_JSON_BYTES { write() } else { blocking(write).await? }
 }
 
-/// Refuses predictions that cannot be answered as one table: of different classes, or none that are numbers.
-fn check_predictions(predictions: &[Prediction]) -> Result<(), Refusal> {
+/// Refuses predictions that cannot be answered as one table: of different classes, or none that are numbers. Returns
+/// how many classes each has.
+fn check_predictions(predictions: &[Prediction]) -> Result<usize, Refusal> {
     let classes = predictions.first().map_or(0, |first| first.probabilities.len());
     if predictions.iter().any(|other| other.probabilities.len() != classes) {
         let sentence = "a class was learned or forgotten meanwhile; ask again";
@@ -280,7 +281,7 @@ fn check_predictions(predictions: &[Prediction]) -> Result<(), Refusal> {
             "the features are too great for an answer: features are of the size that the backbone gives",
         ));
     }
-    Ok(())
+    Ok(classes)
 }
 
 fn write_answer(
@@ -289,8 +290,7 @@ fn write_answer(
     predictions: &[Prediction],
     mut room: BodyPermit,
 ) -> Result<TensorAnswer, Refusal> {
-    check_predictions(predictions)?;
-    let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
+    let (count, classes) = (predictions.len(), check_predictions(predictions)?);
     let best = |one: &Prediction| one.probabilities.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let data = [
         OutputData::Labels(predictions.iter().map(|one| &*one.label).collect()),
