@@ -1,6 +1,6 @@
 //! A painted place before a painted camera: shelves with boards and labels, things on them, light that changes.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ::image::{Rgb, RgbImage};
@@ -9,6 +9,7 @@ use orco_state::codec::{self, DecodeError, FileKind};
 
 use super::*;
 use crate::image::DecodedPicture;
+use crate::threads::lock;
 
 /// 16:9, twice the small size.
 const WIDE: [u32; 2] = [640, 360];
@@ -25,7 +26,7 @@ impl Painting {
     /// Shelves: boards, labels of many colours, and a plain wall on the left. Painted once, as many frames show it.
     fn place(size: [u32; 2]) -> Self {
         static PAINTED: Mutex<Vec<Painting>> = Mutex::new(Vec::new());
-        let mut painted = PAINTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut painted = lock(&PAINTED);
         if let Some(known) = painted.iter().find(|known| known.size == size) {
             return known.clone();
         }
