@@ -84,8 +84,8 @@ impl Onnx {
     }
 }
 
-/// Threads of a session that has the machine to itself: as many as the library takes, one that stays on each core, unless
-/// this process may use fewer. The library would count cores that a container may not use.
+/// Threads of a session that has the machine to itself: as many as the library takes, one that stays on each core,
+/// unless this process may use fewer. The library would count cores that a container may not use.
 fn session_threads() -> usize {
     /// The library's own choice.
     const OWN: usize = 0;
