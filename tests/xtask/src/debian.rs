@@ -112,11 +112,14 @@ impl TestPackages {
 
 /// Installs all that tests of the workspace need and returns the variables that say so; warns of what cannot be had.
 pub fn install_test_packages() -> Vec<&'static str> {
-    let is_there = |wanted: &&TestPackages| {
-        let installed = wanted.install();
-        installed.inspect_err(|error| eprintln!("warning: left out: {}: {error}", wanted.tried)).is_ok()
-    };
-    TEST_PACKAGES.iter().filter(is_there).map(|wanted| wanted.variable).collect()
+    let mut variables = Vec::new();
+    for wanted in &TEST_PACKAGES {
+        match wanted.install() {
+            Ok(()) => variables.push(wanted.variable),
+            Err(error) => eprintln!("warning: left out: {}: {error}", wanted.tried),
+        }
+    }
+    variables
 }
 
 fn apt(arguments: &[&str]) -> bool {

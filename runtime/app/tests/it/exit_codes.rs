@@ -79,7 +79,8 @@ fn changes_say_that_they_were_made_whatever_cannot_be_written_afterwards() {
         for standard in Stream::ALL {
             for error in Stream::ALL {
                 for json in reports {
-                    // The short trial tries every third: any two still meet, and over the changes all of them.
+                    // The short trial tries every third: with each change any two of the three still meet, and over
+                    // all changes every combination is tried.
                     if !heavy() && !(turn + standard as usize + error as usize + json as usize).is_multiple_of(3) {
                         continue;
                     }

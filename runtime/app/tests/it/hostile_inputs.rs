@@ -4,21 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use image::RgbImage;
-use orco_runtime::manifest::hexadecimal;
-use orco_state::codec::digest;
+use orco_runtime::manifest::BACKBONE;
 use tempfile::TempDir;
 
+use crate::support::changed_bundle::replace;
 use crate::support::{self, Device, argument, copied_bundle, shots};
 
 /// Adds bytes to the backbone and puts its new digest into the manifest.
 fn add_to_backbone(bundle: &Path, bytes: &[u8]) {
-    let (backbone, manifest) = (bundle.join("backbone.onnx"), bundle.join("manifest.toml"));
-    let before = fs::read(&backbone).unwrap();
-    let after = [&before, bytes].concat();
-    fs::write(&backbone, &after).unwrap();
-    let text = fs::read_to_string(&manifest).unwrap();
-    let [before, after] = [&before, &after].map(|bytes| hexadecimal(&digest(bytes)));
-    fs::write(&manifest, text.replace(&before, &after)).unwrap();
+    let before = fs::read(bundle.join(BACKBONE)).unwrap();
+    replace(bundle, BACKBONE, &[&before, bytes].concat());
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::manifest::{LABELS, LEARNER};
 use orco_state::codec::{self, FileKind};
 use orco_state::pack::{self, UnverifiedPack};
 use orco_state::state::BaseModel;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::changed_bundle::replace;
 use crate::support::{self, Device, argument, copied_bundle, key, shots};
 
 /// Ten classes from the sample pictures: six from those for learning, four more from the others.
@@ -184,11 +185,7 @@ fn a_pack_of_another_bundle_is_refused() {
     let learner = fs::read(other.join(LEARNER)).unwrap();
     let mut base_model: BaseModel = codec::decode(FileKind::Learner, &learner).unwrap();
     base_model.targets.truncate(base_model.targets.len() - base_model.dimension);
-    let changed = codec::encode(FileKind::Learner, &base_model);
-    fs::write(other.join(LEARNER), &changed).unwrap();
-    let manifest = fs::read_to_string(other.join(MANIFEST)).unwrap();
-    let [old, new] = [&learner, &changed].map(|bytes| hexadecimal(&codec::digest(bytes)));
-    fs::write(other.join(MANIFEST), manifest.replace(&old, &new)).unwrap();
+    replace(&other, LEARNER, &codec::encode(FileKind::Learner, &base_model));
     let teacher = Device::on(other);
     teacher.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     let pack = teacher.export("duck", &[]);
@@ -207,18 +204,12 @@ fn a_bundle_whose_labels_cannot_be_seen_as_they_are_is_refused() {
     ] {
         let folder = TempDir::new().unwrap();
         let other = copied_bundle(folder.path());
-        let [learner, labels] = [LEARNER, LABELS].map(|name| fs::read(other.join(name)).unwrap());
+        let learner = fs::read(other.join(LEARNER)).unwrap();
         let mut base_model: BaseModel = codec::decode(FileKind::Learner, &learner).unwrap();
         base_model.classes.iter_mut().zip(first).for_each(|(class, label)| class.label = label.into());
-        let changed = codec::encode(FileKind::Learner, &base_model);
-        let listed = base_model.classes.iter().map(|class| class.label.clone() + "\n").collect::<String>().into_bytes();
-        let mut manifest = fs::read_to_string(other.join(MANIFEST)).unwrap();
-        for (name, old, new) in [(LEARNER, &learner, &changed), (LABELS, &labels, &listed)] {
-            fs::write(other.join(name), new).unwrap();
-            let [old, new] = [old, new].map(|bytes| hexadecimal(&codec::digest(bytes)));
-            manifest = manifest.replace(&old, &new);
-        }
-        fs::write(other.join(MANIFEST), manifest).unwrap();
+        let listed: String = base_model.classes.iter().map(|class| class.label.clone() + "\n").collect();
+        replace(&other, LEARNER, &codec::encode(FileKind::Learner, &base_model));
+        replace(&other, LABELS, listed.as_bytes());
         Device::on(other).refused(&["list"], sentence);
     }
 }

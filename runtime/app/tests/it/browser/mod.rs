@@ -128,7 +128,8 @@ fn a_bad_shot_is_refused_in_words_and_can_be_taken_anyway() {
         assert_eq!(browser.text("answer").await?, "–");
         // A file that is dropped on the page is chosen, too.
         let dropped = "((files) => { files.items.add(new File(['no picture'], 'dropped.jpg')); \
-            document.dispatchEvent(new DragEvent('drop', { dataTransfer: files })); return true; })(new DataTransfer())";
+            document.dispatchEvent(new DragEvent('drop', { dataTransfer: files })); return true; })\
+            (new DataTransfer())";
         browser.value(dropped).await?;
         browser.until("document.getElementById('error').textContent.startsWith('dropped.jpg: ')").await?;
         browser.choose_file("file", &dark).await?;

@@ -18,7 +18,7 @@ use crate::support::{orco, workspace};
 mod fake;
 use fake::FakeCamera;
 
-/// Time between two frames: half as many as the service would look at.
+/// Time between two frames: they come half as often as the service looks at one.
 const EVERY: Duration = Duration::from_millis(200);
 /// Frames of a film, which is played over and over.
 const FRAMES: usize = 6;

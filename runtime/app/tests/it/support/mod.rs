@@ -6,7 +6,7 @@ pub mod broker;
 #[cfg(target_os = "linux")]
 pub mod calls;
 #[path = "../../../../lab/tests/it/support.rs"]
-mod changed_bundle;
+pub mod changed_bundle;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod fault;
 #[cfg(all(target_os = "linux", feature = "mqtt"))]
@@ -126,11 +126,9 @@ pub fn earlier_bundle(folder: &Path) -> PathBuf {
     }
     let mut manifest = shipped.manifest.clone();
     manifest.name = "earlier".into();
-    for (name, bytes) in [(LEARNER, codec::encode(FileKind::Learner, &base_model)), (LABELS, labels.into_bytes())] {
-        manifest.files.insert(name.into(), hexadecimal(&codec::digest(&bytes)));
-        fs::write(folder.join(name), bytes).unwrap();
-    }
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
+    changed_bundle::replace(&folder, LEARNER, &codec::encode(FileKind::Learner, &base_model));
+    changed_bundle::replace(&folder, LABELS, labels.as_bytes());
     folder
 }
 

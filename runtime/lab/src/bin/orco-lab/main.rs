@@ -367,8 +367,8 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
         let published = published::figures(question, &variant.name);
         results.systems.push(MeasuredSystem::from(summary).beside(published));
     }
-    let variants = if *geometry { ablations.of(question, *reading) } else { Vec::new() };
-    let geometry = measure_geometry(&ablations, variants, &threads)?;
+    let geometry =
+        if *geometry { measure_geometry(&ablations, ablations.of(question, *reading), &threads)? } else { Vec::new() };
     if let Some(output) = output {
         let csv = csv(results.summaries());
         let command = ablation_command(arguments, folder, output);
@@ -386,9 +386,7 @@ fn measure_geometry(
     variants: Vec<AblationVariant<Phase3Settings>>,
     threads: &Threads,
 ) -> Result<Vec<VariantGeometry>> {
-    if !variants.is_empty() {
-        print(format!("\n{:<VARIANT_WIDTH$} {}", "", SessionGeometry::HEADING))?;
-    }
+    print(format!("\n{:<VARIANT_WIDTH$} {}", "", SessionGeometry::HEADING))?;
     let mut measured = Vec::with_capacity(variants.len());
     for variant in variants {
         let geometry = ablations.geometry(&variant, threads, &|| ControlFlow::Continue(()))?;
