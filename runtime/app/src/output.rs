@@ -128,6 +128,7 @@ impl Output {
     ///
     /// # Errors
     /// As for [`Output::line`].
+    #[cfg(feature = "serve")]
     pub fn drawing(&self, text: &str) -> Result<()> {
         if self.quiet() || self.mute.get() { Ok(()) } else { self.to_standard(text) }
     }
