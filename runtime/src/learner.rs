@@ -51,6 +51,7 @@ pub use kept_scope::{KeptScope, ScopeFileError};
 pub use observer::{ChangeStep, Observer};
 #[doc(no_inline)]
 pub use orco_state::classify::{Match, Score};
+pub use service::BalanceOutlook;
 pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, SettingsError, ShotChecks};
 pub use shot_keeper::KeptShots;
 pub use shots::{PictureFolder, Shots, pictures_in};

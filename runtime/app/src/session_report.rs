@@ -6,7 +6,9 @@ use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, join_first};
-use orco_runtime::state::session::{AccuracyChange, ChangeReport, ClassAccuracy, ExpectedAccuracy, RepeatedShots};
+use orco_runtime::state::session::{
+    AccuracyChange, ChangeReport, ClassAccuracy, ExpectedAccuracy, LearnedOnlyAccuracy, RepeatedShots,
+};
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -158,37 +160,51 @@ fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
     }
 }
 
-/// Says what is to be expected on new pictures, and of which new classes that says nothing.
+/// Says what is to be expected on new pictures of the classes that answers name, and of which new classes that says
+/// nothing.
 fn print_expectation(
     output: &Output,
     report: &ChangeReport,
     expected: ExpectedAccuracy,
     is_learned_only: bool,
 ) -> Result<()> {
-    // The border by which it is estimated lies between learned classes and base classes.
-    let scope = if is_learned_only { ", if answers named all classes" } else { "" };
-    say!(output, "expected accuracy on new pictures{scope}: {}", expectation(expected, is_learned_only))?;
-    let is_unjudged = |class: &&ClassAccuracy| class.before.is_none() && class.samples == 0;
-    let unjudged: Vec<EscapedText<'_>> =
-        report.classes.iter().filter(is_unjudged).map(|class| EscapedText(&class.label)).collect();
-    if expected.base.is_none() || expected.learned.is_none() || unjudged.is_empty() {
+    let (expectation, is_told) = if is_learned_only {
+        // Without a left-out shot, nothing tells how far a picture of them may be behind base classes.
+        let has_left_out = report.classes[report.base_classes..].iter().any(|class| class.samples > 0);
+        (expectation_of_learned(report.expected_learned_only, has_left_out), report.expected_learned_only.is_some())
+    } else {
+        (expectation_of_all(expected), expected.base.is_some() && expected.learned.is_some())
+    };
+    say!(output, "expected accuracy on new pictures: {expectation}")?;
+    if !is_told || report.too_few_shots.is_empty() {
         return Ok(());
     }
-    let labels = join_first(unjudged.into_iter(), MAX_LABELS, ", ");
-    say!(output, "that leaves out {labels}: two different shots that no other class has are needed to judge")
+    let labels = join_first(report.too_few_shots.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
+    say!(output, "that leaves out {labels}: an estimate needs {ENOUGH_SHOTS}")
 }
 
-/// What is to be expected on new pictures: a range where it is known how much the shots say.
-fn expectation(expected: ExpectedAccuracy, is_learned_only: bool) -> String {
+/// What an estimate for a learned class needs.
+const ENOUGH_SHOTS: &str = "three different shots that no other class has";
+
+/// What is to be expected if answers name all classes: a range where it is known how much the shots say.
+fn expectation_of_all(expected: ExpectedAccuracy) -> String {
     let ExpectedAccuracy { base, learned, learned_range, .. } = expected;
     match (base.map(percent), learned_range.map(range).or(learned.map(percent))) {
         (Some(base), Some(learned)) => format!("base classes {base}, learned classes {learned}"),
-        (Some(base), None) => {
-            // Nothing tells how far a picture of them may be behind base classes.
-            let until = if is_learned_only { "; until then most pictures of them are unknown" } else { "" };
-            format!("base classes {base}; learned classes need two different shots that no other class has{until}")
-        }
+        (Some(base), None) => format!("base classes {base}; of learned classes an estimate needs {ENOUGH_SHOTS}"),
         (None, _) => "it cannot be told, since the bundle set no samples aside".to_owned(),
+    }
+}
+
+/// What is to be expected if answers name learned classes alone; `has_left_out`: whether a shot of one could be left
+/// out.
+fn expectation_of_learned(expected: Option<LearnedOnlyAccuracy>, has_left_out: bool) -> String {
+    match expected {
+        Some(LearnedOnlyAccuracy { learned, learned_range, .. }) => {
+            format!("learned classes {}", learned_range.map_or_else(|| percent(learned), range))
+        }
+        None if has_left_out => format!("an estimate needs {ENOUGH_SHOTS}"),
+        None => format!("an estimate needs {ENOUGH_SHOTS}; of things with a single shot, most pictures are unknown"),
     }
 }
 

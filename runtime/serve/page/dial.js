@@ -7,7 +7,7 @@ import { change, get } from "./service.js";
 import { store } from "./store.js";
 
 export function startDial() {
-  store.subscribe(["status", "classes", "balances", "language"], show);
+  store.subscribe(["status", "classes", "balances", "outlook", "language"], show);
   store.subscribe(["tab", "status", "classes"], refresh);
   store.subscribe(["job"], (state) => { if (state.job?.state === "failed") show(state); });
 }
@@ -17,7 +17,7 @@ async function choose(balance) {
   if (!await change("POST", "balance", { balance })) show(store.state);
 }
 
-function show({ status, classes, balances }) {
+function show({ status, classes, balances, outlook }) {
   if (!status) return;
   const isShown = Boolean(status.balance) && learnedClasses({ classes }).length > 0;
   $("dial").hidden = !isShown;
@@ -30,8 +30,9 @@ function show({ status, classes, balances }) {
   });
   showChoices($("dial-choices"), "balance", choices, status.balance, choose);
   // Without base classes in answers there is nothing to weigh.
-  setText("expected", status.learned_only ? message("dialIdle")
-    : [isSame ? message("dialSame") : "", expectedSentence(status.expected)].filter(Boolean).join(" "));
+  const note = status.learned_only ? message("dialIdle") : isSame ? message("dialSame") : "";
+  const expected = status.learned_only ? outlook.expected_learned_only : outlook.expected ?? status.expected;
+  setText("expected", [note, expectedSentence(expected)].filter(Boolean).join(" "));
 }
 
 // Whether all positions recognise the same of what is stored.
@@ -42,12 +43,12 @@ export const isWithoutEffect = ([first, ...others]) => others.length > 0 && othe
 export const estimateSentence = ({ recognised, shots, taken_for_learned: taken, base_samples: others }) =>
   message("balanceEstimate", { recognised, shots, taken, others });
 
-// What is expected of the sides of which samples say something.
+// What is expected of the sides of which samples say something; of learned classes alone, there is no base.
 export function expectedSentence(expected) {
   if (!(expected?.learned > 0)) return "";
   const [low, high] = (expected.learned_range ?? [expected.learned, expected.learned]).map(percent);
   const learned = low === high ? low : `${low}–${high}`;
-  return expected.base === null ? message("expectedLearned", { learned }) : message("expected", { base: percent(expected.base), learned });
+  return (expected.base ?? null) === null ? message("expectedLearned", { learned }) : message("expected", { base: percent(expected.base), learned });
 }
 
 // The estimates change with what is known, and are read where they are seen.
@@ -55,6 +56,6 @@ let requests = 0;
 async function refresh({ tab, classes }) {
   if (tab !== "settings" || !learnedClasses({ classes }).length) return;
   const request = ++requests;
-  const { choices } = await get("balance", { quiet: true }).catch(() => ({ choices: [] }));
-  if (request === requests) store.update({ balances: choices });
+  const { choices, ...outlook } = await get("balance", { quiet: true }).catch(() => ({ choices: [] }));
+  if (request === requests) store.update({ balances: choices, outlook });
 }

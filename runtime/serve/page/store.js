@@ -43,6 +43,7 @@ export const store = createStore({
   waiting: [], // labels with such shots, `label` left out
   job: null, // the change that is made, or was made last
   balances: [], // what each balance would recognise
+  outlook: {}, // { expected, expected_learned_only }: accuracies to be expected with the present one
   regions: [], // of the service's own camera: { name, box }
   deviceCamera: null, // state of the service's own camera, if it has one
 

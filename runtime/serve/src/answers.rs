@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::learner::{Answer, AnswerScope, Learner};
+use orco_runtime::learner::{Answer, AnswerScope, BalanceOutlook, Learner};
 use orco_runtime::ndarray::{Array2, Array3, ArrayView1};
-use orco_runtime::state::answer::BalanceEstimate;
 use orco_runtime::state::nearest::{ExemplarId, Neighbour};
 use orco_runtime::state::sufficiency::{LearningCurve, ShotSufficiency};
 use orco_runtime::store::{Revision, Store};
@@ -157,12 +156,12 @@ impl Answers {
         self.ask(move |thread| Ok(thread.sufficiency(&label, &shots, curve.as_ref()))).await
     }
 
-    /// What answers would recognise with every balance.
+    /// What answers would recognise with every balance, and what is expected of the present one.
     ///
     /// # Errors
     /// As for [`Answers::answer`].
-    pub async fn balance_estimates(&self) -> Result<Vec<BalanceEstimate>, Refusal> {
-        self.ask(|thread| Ok(thread.learner.balance_estimates())).await
+    pub async fn balance_outlook(&self) -> Result<BalanceOutlook, Refusal> {
+        self.ask(|thread| Ok(thread.learner.balance_outlook())).await
     }
 
     /// Sets which classes are answered, until the service ends.

@@ -34,7 +34,8 @@ pub struct Answer {
     pub matches: Vec<Match>,
     /// The fewest classes that hold the right one with a probability of [`COVERAGE`], the most probable first: two or
     /// more where the picture may show either ([`orco_state::prediction_set`]). None of them if it shows nothing known,
-    /// or answers do not use the bundle's statistics.
+    /// answers do not use the bundle's statistics, or they name learned classes alone, of which fewer than nine shots
+    /// could be left out to tell.
     pub set: Vec<usize>,
 }
 

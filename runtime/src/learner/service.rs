@@ -5,12 +5,22 @@ use ndarray::ArrayView3;
 use orco_state::answer::{self, BalanceEstimate};
 use orco_state::history::EntryId;
 use orco_state::label;
-use orco_state::session::{self, BaseLabels, ChangeReport, LearnError};
+use orco_state::session::{self, BaseLabels, ChangeReport, ExpectedByScope, LearnError};
 use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 use super::change::NumberedShot;
 use super::{ChangeError, ChangeOutcome, Learner, Observer, UndoOutcome};
 use crate::threads::Threads;
+
+/// What answers would recognise with every balance, and what is expected of the present one.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct BalanceOutlook {
+    /// One for every balance; none before anything is learned, or where answers have no border.
+    pub choices: Vec<BalanceEstimate>,
+    /// What is to be expected on new pictures with the present one.
+    pub expected: ExpectedByScope,
+}
 
 /// # For services
 ///
@@ -40,12 +50,14 @@ impl Learner {
         Ok(())
     }
 
-    /// What answers would recognise with every balance; none before anything is learned, or where answers have no
-    /// border. Borders are chosen anew in each call, which takes about as long as choosing those of a change.
-    pub fn balance_estimates(&mut self) -> Vec<BalanceEstimate> {
+    /// What answers would recognise with every balance, and what is expected of the present one. Borders are chosen
+    /// anew in each call, which takes about as long as choosing those of a change.
+    pub fn balance_outlook(&mut self) -> BalanceOutlook {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let threads: &Threads = self.threads.get_or_insert_with(Threads::usable);
-        answer::balance_estimates(base_model, state, &base_model.config, self.memory.sums(), threads)
+        let estimates = answer::balance_estimates(base_model, state, &base_model.config, self.memory.sums(), threads);
+        let expected = ExpectedByScope::of(base_model, state, estimates.left_out);
+        BalanceOutlook { choices: estimates.choices, expected }
     }
 
     /// How often the state was saved when it was read last; 0 if nothing was saved yet.
@@ -59,7 +71,8 @@ impl Learner {
     }
 
     /// Whether the shots of a class, which need not be known, are enough: each is left out in turn, and what more
-    /// would bring is told from the bundle's curve ([`LearningCurve::of`]), if it is given.
+    /// would bring is told from the bundle's curve ([`LearningCurve::of`]), if it is given. Rivals are the classes that
+    /// answers name ([`Learner::is_learned_only`]).
     ///
     /// # Shapes
     /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
@@ -76,6 +89,7 @@ impl Learner {
             "shots have other features than the bundle"
         );
         self.classifier();
+        let is_learned_only = self.is_learned_only();
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let provisional = self.provisional.iter().map(String::as_str);
         let labels = state.known_classes(base_model).map(|class| class.label.as_str()).chain(provisional);
@@ -84,7 +98,7 @@ impl Learner {
         let known = labels.iter().rposition(|known| label::same(known, label));
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
         let classifier = self.classifier.as_ref().expect("made ready above");
-        ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots)
+        ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots, is_learned_only)
     }
 
     /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar

@@ -126,6 +126,28 @@ fn shots_that_cannot_be_judged_promise_nothing() {
 }
 
 #[test]
+fn among_what_was_learned_alone_a_set_needs_shots_that_support_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let sets = |learner: &mut Learner| {
+        learner.settings_mut().scope = AnswerScope::Learned;
+        let pictures = features(learner, 1, 4).index_axis_move(ndarray::Axis(1), 0);
+        let answers = learner.classify_features(pictures.view());
+        assert!(answers.iter().all(|answer| !answer.label.is_empty()));
+        answers.into_iter().map(|answer| (answer.known == Some(true), answer.set.len())).collect::<Vec<_>>()
+    };
+    let singles = [("mug", 1), ("cup", 2), ("jar", 3)].map(|(label, class)| (label, features(&learner, class, 1)));
+    let singles = singles.each_ref().map(|(label, shots)| (*label, Shots::Features(shots.view())));
+    learner.learn_many(&singles, &mut ()).unwrap().durable().unwrap();
+    assert!(sets(&mut learner).iter().all(|(_, labels)| *labels == 0), "nothing supports a set");
+    for (label, class) in [("plate", 4), ("bowl", 5), ("spoon", 6)] {
+        learn(&mut learner, label, class).unwrap().durable().unwrap();
+    }
+    // Nine shots can be left out now.
+    assert!(sets(&mut learner).iter().all(|&(is_known, labels)| is_known == (labels > 0)));
+}
+
+#[test]
 fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());

@@ -35,10 +35,10 @@ use alloc::vec::Vec;
 use orco_core::math::{add_scaled, highest};
 use orco_core::workers::{Serial, Workers};
 
-pub use self::balance_estimate::{BalanceEstimate, balance_estimates};
-pub use self::calibrate::Calibrator;
+pub use self::balance_estimate::{BalanceEstimate, BalanceEstimates, balance_estimates};
 use self::calibrate::shift;
 pub(crate) use self::calibrate::softmax;
+pub use self::calibrate::{Calibrator, LeftOutAccuracy};
 pub use self::class_sums::ClassSums;
 pub(crate) use self::embed::EMBED_BATCH;
 use self::embed::Embedder;

@@ -320,10 +320,13 @@ fn class_means(base_model: &BaseModel, state: &State, config: &MethodConfig) -> 
 }
 
 /// The classes of the set that holds the right one with the probability of its thresholds, of matches that are sorted
-/// by their probability: at least the first of them. `base` is the number of base classes.
+/// by their probability: at least the first of them, but none where no threshold supports a set. `base` is the number
+/// of base classes.
 pub fn prediction_set(matches: &[Match], thresholds: &SetThresholds, base: usize, is_learned_only: bool) -> Vec<usize> {
-    let is_likely = |found: &Match| found.score.value() >= thresholds.of_class(found.class, base, is_learned_only);
-    let is_in = |(place, found): &(usize, &Match)| *place == 0 || is_likely(found);
+    let is_in = |(place, found): &(usize, &Match)| {
+        let threshold = thresholds.of_class(found.class, base, is_learned_only);
+        threshold.is_some_and(|threshold| *place == 0 || found.score.value() >= threshold)
+    };
     matches.iter().enumerate().filter(is_in).map(|(_, found)| found.class).collect()
 }
 
@@ -343,10 +346,11 @@ mod tests {
     fn a_set_holds_the_first_label_and_all_that_reach_their_threshold() {
         let matches = [(4, 0.5), (0, 0.3), (3, 0.15), (1, 0.05)]
             .map(|(class, score)| Match { class, score: Score::Probability(score) });
-        let thresholds = SetThresholds { base: 0.2, learned: 0.1, learned_only: 0.4 };
+        let thresholds = SetThresholds { base: 0.2, learned: 0.1, learned_only: Some(0.4) };
         assert_eq!(prediction_set(&matches, &thresholds, 3, false), [4, 0, 3]);
         assert_eq!(prediction_set(&matches, &thresholds, 3, true), [4]);
-        let unsure = SetThresholds { base: 0.9, learned: 0.9, learned_only: 0.9 };
+        let unsure = SetThresholds { base: 0.9, learned: 0.9, learned_only: None };
         assert_eq!(prediction_set(&matches, &unsure, 3, false), [4], "never empty");
+        assert!(prediction_set(&matches, &unsure, 3, true).is_empty(), "nothing supports a set");
     }
 }

@@ -34,7 +34,8 @@ const MIN_SHOTS: usize = 3;
 pub struct ShotIndependence {
     /// How many shots the device has.
     pub shots: usize,
-    /// How many of them can be judged: not the only one, nor one that another class has, too.
+    /// How many of them an estimate counts: none of a class of fewer than three different ones, nor one that another
+    /// class has, too.
     pub judged: usize,
     /// What they have in common that other pictures of a class have not, 0..1.
     pub common: f32,
@@ -56,7 +57,7 @@ impl ShotIndependence {
 /// Those of the learned classes, in their order; none where the bundle has no statistics, or too few exemplars to tell
 /// how alike pictures of a class usually are.
 pub fn of_learned(base_model: &BaseModel, state: &State) -> Option<Vec<ShotIndependence>> {
-    of_judged(base_model, state, &judgeable_samples(base_model, state)?)
+    of_judged(base_model, state, &judgeable_samples(base_model, state)?.counts)
 }
 
 /// As [`of_learned`]; so many samples of every class can be judged.

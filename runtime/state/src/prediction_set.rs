@@ -36,8 +36,8 @@ pub struct SetThresholds {
     pub base: f32,
     /// For learned classes.
     pub learned: f32,
-    /// For learned classes where no base class is answered.
-    pub learned_only: f32,
+    /// For learned classes where no base class is answered; `None` where too few shots support any.
+    pub learned_only: Option<f32>,
 }
 
 /// What makes probabilities of samples' scores, and what they stand for.
@@ -95,11 +95,13 @@ impl RightProbabilities {
     }
 
     /// Thresholds by which sets hold the right label with a probability of `coverage`, 0..1. Where a side has too few
-    /// samples to tell, all of them together do.
+    /// samples to tell, all of them together do. Where learned classes alone are answered, probabilities among all
+    /// classes say nothing: without enough shots there is no threshold.
     pub(crate) fn thresholds(&self, coverage: f32) -> SetThresholds {
         let all = conformal(&self.all, coverage).unwrap_or(0.0);
         let of = |side: &RankedValues| conformal(side, coverage).unwrap_or(all);
-        SetThresholds { base: of(&self.base), learned: of(&self.learned), learned_only: of(&self.learned_only) }
+        let learned_only = conformal(&self.learned_only, coverage);
+        SetThresholds { base: of(&self.base), learned: of(&self.learned), learned_only }
     }
 }
 
@@ -112,12 +114,12 @@ fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
 }
 
 impl SetThresholds {
-    /// That of a class; `base` is the number of base classes.
-    pub fn of_class(&self, class: usize, base: usize, is_learned_only: bool) -> f32 {
+    /// That of a class, if there is any; `base` is the number of base classes.
+    pub fn of_class(&self, class: usize, base: usize, is_learned_only: bool) -> Option<f32> {
         match (is_learned_only, class < base) {
             (true, _) => self.learned_only,
-            (false, true) => self.base,
-            (false, false) => self.learned,
+            (false, true) => Some(self.base),
+            (false, false) => Some(self.learned),
         }
     }
 }
@@ -138,6 +140,21 @@ mod tests {
         assert_eq!(conformal(&ranked(9), 0.9), Some(0.0));
         assert_eq!(conformal(&ranked(8), 0.9), None);
         assert_eq!(conformal(&ranked(0), 0.9), None);
+    }
+
+    /// Eight left-out shots support no threshold, nine do: 90 % of ten.
+    #[test]
+    fn among_learned_classes_alone_too_few_shots_support_no_set() {
+        let sample = |class| ScoredSample { class, is_set_aside: class < 2, scores: [1.0, 0.0, 2.0, 0.0].to_vec() };
+        let scale = SampleScale { base: 2, temperature: 1.0, ratio: 1.0 };
+        let thresholds = |shots: usize| {
+            let samples: Vec<ScoredSample> = (0..40).map(|number| sample(number % 2)).collect();
+            RightProbabilities::of(&samples, &alloc::vec![sample(2); shots], scale).thresholds(COVERAGE)
+        };
+        assert_eq!([0, 3, 8].map(|shots| thresholds(shots).learned_only), [None; 3]);
+        let of_margin = |margin: f32| 1.0 / (1.0 + orco_core::math::exp(-margin));
+        assert!((thresholds(9).learned_only.unwrap() - of_margin(2.0)).abs() < 1e-5, "{:?}", thresholds(9));
+        assert_eq!(thresholds(0).learned, thresholds(0).base, "all samples together, among all classes");
     }
 
     #[test]

@@ -80,7 +80,8 @@ pub use check::{BaseLabels, check_count, check_known, check_labels};
 pub use error::LearnError;
 pub use forgetting_budget::{ForgettingExcess, ForgettingGroup, GroupLoss};
 pub use report::{
-    AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots,
+    AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, ExpectedByScope,
+    LearnedOnlyAccuracy, RepeatedShots,
 };
 pub use stored::StoredClass;
 pub use summary::{ForgettingByGroup, SessionSummary};

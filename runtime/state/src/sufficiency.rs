@@ -17,6 +17,9 @@
 //! and with a single shot, which no other can recognise, e(m) itself. Base classes are classes that the backbone was
 //! trained on: their curve says how errors shrink with shots, not how high they are, so only its ratios count as soon
 //! as there are two shots.
+//!
+//! Where answers name learned classes alone, these alone are rivals, and few rivals are confused less often than many.
+//! The curve is then that among as many rivals, drawn from the base classes ([`LearningCurve::among`]).
 
 use alloc::vec::Vec;
 
@@ -36,13 +39,14 @@ pub struct ShotSufficiency {
     /// recognised. Empty where there is one shot alone, unless its class is learned already.
     pub taken_for: Vec<Option<usize>>,
     /// Accuracies, 0..1, to be expected on new pictures of the class with as many shots as there are, one more and two
-    /// more; `None` where the bundle has no samples to tell them from.
+    /// more; `None` where the bundle has no samples to tell them from, or answers name no other class.
     pub expected: Option<[f32; 3]>,
 }
 
 impl ShotSufficiency {
     /// Leaves each of a class's shots out in turn. If `known` is given, the shots extend the class of that index; a
-    /// shot that is answered with it counts as recognised.
+    /// shot that is answered with it counts as recognised. `is_learned_only`: whether answers name learned classes
+    /// alone, so that base classes are no rivals.
     ///
     /// # Panics
     /// If a shot has no whole feature vector.
@@ -52,25 +56,33 @@ impl ShotSufficiency {
         curve: Option<&LearningCurve>,
         known: Option<usize>,
         shots: &[Vec<f32>],
+        is_learned_only: bool,
     ) -> Self {
         let inputs = base_model.head.inputs;
+        let first = if is_learned_only { base_model.classes.len() } else { 0 };
+        let answered = first..classifier.classes();
+        let others = answered.len() - usize::from(known.is_some_and(|class| answered.contains(&class)));
         let mut taken_for = Vec::new();
         let is_learned = known.is_some_and(|class| class >= base_model.classes.len());
         if shots.len() > 1 || (is_learned && !shots.is_empty()) {
             let clean: Vec<f32> = shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
             let but = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
-            let others: Vec<Vec<usize>> = (0..shots.len()).map(but).collect();
+            let subsets: Vec<Vec<usize>> = (0..shots.len()).map(but).collect();
             // Nothing recognises the only shot but the class as it is known.
             let alone = || alloc::vec![alloc::vec![f32::NEG_INFINITY]];
-            let own = if shots.len() > 1 { classifier.scores_of_some(shots, &others, &clean) } else { alone() };
+            let own = if shots.len() > 1 { classifier.scores_of_some(shots, &subsets, &clean) } else { alone() };
             for (shot, rivals) in classifier.scores(&clean).chunks_exact(classifier.classes()).enumerate() {
-                let best = argmax(rivals);
-                taken_for.push((rivals[best] >= own[shot][shot] && Some(best) != known).then_some(best));
+                let rivals = &rivals[answered.clone()];
+                let best = (!rivals.is_empty()).then(|| argmax(rivals)).filter(|best| rivals[*best] >= own[shot][shot]);
+                taken_for.push(best.map(|best| first + best).filter(|best| Some(*best) != known));
             }
         }
         let wrong = taken_for.iter().flatten().count();
         let of = shots.len();
-        let expected = curve.filter(|_| of > 0).map(|curve| [0, 1, 2].map(|more| curve.expected(wrong, of, of + more)));
+        let curve = curve.filter(|_| of > 0 && (others > 0 || !is_learned_only));
+        let among = curve.filter(|_| is_learned_only).map(|curve| curve.among(others));
+        let curve = among.as_ref().or(curve);
+        let expected = curve.map(|curve| [0, 1, 2].map(|more| curve.expected(wrong, of, of + more)));
         Self { taken_for, expected }
     }
 
@@ -85,18 +97,34 @@ impl ShotSufficiency {
 struct MeanError {
     sum: f32,
     classes: f32,
+    /// Sums of the shares of samples that 0, 1, 2 ... rivals are ahead on, without the border.
+    ahead: Vec<f32>,
+}
+
+impl MeanError {
+    /// Notes how many rivals are ahead on a sample, which is this share of its class.
+    fn note_ahead(&mut self, rivals: usize, share: f32) {
+        self.ahead.resize(self.ahead.len().max(rivals + 1), 0.0);
+        self.ahead[rivals] += share;
+    }
 }
 
 /// How the error of a class falls with its shots, by the base classes of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearningCurve {
     errors: Vec<f32>,
+    /// For every number of shots, the shares of samples that 0, 1, 2 ... rivals are ahead on.
+    ahead: Vec<Vec<f32>>,
+    /// How many rivals there are.
+    rivals: usize,
 }
 
 impl LearningCurve {
     /// Measures it on a bundle before anything was learned; `None` if it has no exemplars or no samples set aside.
     pub fn of(base_model: &BaseModel) -> Option<Self> {
         let aside = &base_model.statistics.as_ref()?.set_aside;
+        // What a new class's scores have among them, and those of rivals have not; learned classes all have it.
+        let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.start);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
         let (count, inputs) = (classifier.classes(), base_model.head.inputs);
         let clean = aside.clean();
@@ -113,20 +141,39 @@ impl LearningCurve {
             let shots = shots_of(&base_model.exemplars, class as u32);
             let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
             for (index, as_new) in classifier.scores_of_some(&shots, &first, &features).iter().enumerate() {
-                let wrong = own.iter().zip(as_new).filter(|(sample, score)| {
-                    let row = &scores[**sample * count..][..count];
-                    // The class as it is known is no rival of itself.
-                    row.iter().enumerate().any(|(other, rival)| other != class && rival >= *score)
-                });
                 if means.len() == index {
                     means.push(MeanError::default());
                 }
-                means[index].sum += wrong.count() as f32 / own.len() as f32;
-                means[index].classes += 1.0;
+                let mean = &mut means[index];
+                let mut wrong = 0;
+                for (sample, score) in own.iter().zip(as_new) {
+                    let row = &scores[*sample * count..][..count];
+                    // The class as it is known is no rival of itself.
+                    let rivals =
+                        || row.iter().enumerate().filter(move |(other, _)| *other != class).map(|(_, rival)| *rival);
+                    wrong += usize::from(rivals().any(|rival| rival >= *score));
+                    let ahead = rivals().filter(|rival| *rival >= score - border).count();
+                    mean.note_ahead(ahead, 1.0 / own.len() as f32);
+                }
+                mean.sum += wrong as f32 / own.len() as f32;
+                mean.classes += 1.0;
             }
         }
         let errors: Vec<f32> = means.iter().map(|mean| mean.sum / mean.classes).collect();
-        (!errors.is_empty()).then_some(Self { errors })
+        let share = |mean: MeanError| -> Vec<f32> { mean.ahead.iter().map(|sum| sum / mean.classes).collect() };
+        let ahead = means.into_iter().map(share).collect();
+        (!errors.is_empty()).then_some(Self { errors, ahead, rivals: count.saturating_sub(1) })
+    }
+
+    /// The curve among as many rivals alone, evenly drawn from all: a sample is wrong if one of those that are ahead on
+    /// it is drawn. No border is in the way.
+    #[must_use]
+    pub fn among(&self, rivals: usize) -> Self {
+        let drawn = rivals.min(self.rivals);
+        let error = |shares: &Vec<f32>| -> f32 {
+            shares.iter().enumerate().map(|(ahead, share)| share * (1.0 - none_drawn(ahead, drawn, self.rivals))).sum()
+        };
+        Self { errors: self.ahead.iter().map(error).collect(), ..self.clone() }
     }
 
     /// e(1), e(2) ... as far as the bundle's exemplars go.
@@ -164,6 +211,13 @@ impl LearningCurve {
     }
 }
 
+/// The probability that of `marked` ones among `all` none is among `drawn` that are drawn: C(all - marked, drawn) /
+/// C(all, drawn).
+fn none_drawn(marked: usize, drawn: usize, all: usize) -> f32 {
+    let (few, many) = (marked.min(drawn), marked.max(drawn));
+    (0..few).map(|draw| all.saturating_sub(many + draw) as f32 / (all - draw) as f32).product()
+}
+
 /// All views of a class's exemplars.
 fn shots_of(bank: &Bank, class: u32) -> Vec<Vec<f32>> {
     let own = (0..bank.len()).filter(|&exemplar| bank.classes()[exemplar] == class);
@@ -181,19 +235,37 @@ fn shots_of(bank: &Bank, class: u32) -> Vec<Vec<f32>> {
 mod tests {
     use super::*;
 
+    fn curve(errors: &[f32]) -> LearningCurve {
+        LearningCurve { errors: errors.to_vec(), ahead: Vec::new(), rivals: 0 }
+    }
+
+    #[test]
+    fn few_rivals_are_confused_less_often_than_many() {
+        // Of four rivals none is ahead on half of the samples, one on a quarter, all four on the last quarter.
+        let ahead = alloc::vec![alloc::vec![0.5, 0.25, 0.0, 0.0, 0.25]];
+        let curve = LearningCurve { errors: alloc::vec![0.5], ahead, rivals: 4 };
+        let error = |rivals: usize| curve.among(rivals).error(1);
+        // One of four is drawn in a quarter of all draws, in half of those of two.
+        for (rivals, expected) in [(0, 0.0), (1, 0.25 + 0.0625), (2, 0.25 + 0.125), (4, 0.5), (9, 0.5)] {
+            assert!((error(rivals) - expected).abs() < 1e-6, "{rivals}: {}", error(rivals));
+        }
+        assert!((none_drawn(2, 2, 4) - 1.0 / 6.0).abs() < 1e-6);
+        assert_eq!((none_drawn(3, 2, 4), none_drawn(0, 4, 4), none_drawn(4, 0, 4)), (0.0, 1.0, 1.0));
+    }
+
     #[test]
     fn the_curve_goes_on_as_it_fell() {
-        let curve = LearningCurve { errors: alloc::vec![0.4, 0.2, 0.15, 0.1] };
+        let curve = curve(&[0.4, 0.2, 0.15, 0.1]);
         assert_eq!(curve.error(3), 0.15);
         // From two shots to four the error was halved, so it is halved again at eight.
         assert!((curve.error(8) - 0.05).abs() < 1e-5, "{}", curve.error(8));
-        let flat = LearningCurve { errors: alloc::vec![0.3, 0.1, 0.1, 0.2] };
+        let flat = self::curve(&[0.3, 0.1, 0.1, 0.2]);
         assert!((flat.error(9) - 0.2).abs() < 1e-5, "a curve that rises at its end is not believed to go on rising");
     }
 
     #[test]
     fn what_is_expected_follows_the_shots_and_the_curve() {
-        let curve = LearningCurve { errors: alloc::vec![0.4, 0.3, 0.2, 0.2, 0.1] };
+        let curve = curve(&[0.4, 0.3, 0.2, 0.2, 0.1]);
         assert_eq!(curve.expected(0, 1, 3), 0.8);
         // Four of five wrong, each recognised by four others: (4 + 2 * 0.2) / 7, halved by a fifth shot.
         assert!((curve.expected(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);

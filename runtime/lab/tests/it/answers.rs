@@ -16,7 +16,7 @@ use orco_state::effective_sample_size::{self, ShotIndependence};
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::session::{
-    ChangeReport, ExpectedAccuracy, LearnError, NewClass, RepeatedShots, Session, SessionMemory,
+    ChangeReport, ExpectedAccuracy, ExpectedByScope, LearnError, NewClass, RepeatedShots, Session, SessionMemory,
 };
 use orco_state::state::{Balance, BaseModel, Class, State};
 use orco_state::statistics::Statistics;
@@ -235,7 +235,7 @@ fn the_same_shots_again_teach_nothing_and_cost_nothing() {
 fn what_a_balance_would_recognise_is_told_as_it_comes_out() {
     let base_model = base_model();
     let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
-    let told = |state: &State| balance_estimates(&base_model, state, &base_model.config, None, &Serial);
+    let told = |state: &State| balance_estimates(&base_model, state, &base_model.config, None, &Serial).choices;
     let at_first = told(&state);
     assert_eq!(at_first.iter().map(|one| one.shots).collect::<Vec<_>>(), [30; 3]);
     for balance in Balance::ALL {
@@ -265,6 +265,47 @@ fn shots_that_cannot_be_judged_count_for_no_range() {
     let nothing = ExpectedAccuracy::of(&base_model, &single).unwrap();
     assert_eq!((nothing.learned, nothing.learned_range), (None, None));
     assert!(nothing.base.is_some());
+}
+
+#[test]
+fn among_learned_classes_alone_more_is_expected_and_that_comes_true() {
+    let base_model = base_model();
+    let (state, report) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
+    let (all, alone) = (report.expected.unwrap().learned.unwrap(), report.expected_learned_only.unwrap().learned);
+    let classifier = Classifier::new(&base_model, &state);
+    let (values, of) = features(BASE..BASE + 6, 30, "measured");
+    let answer = |row: &[f32]| classifier.ranked_from(&mut classifier.scores(row), BASE)[0].class;
+    let right = values.chunks_exact(INPUTS).zip(&of).filter(|&(row, &class)| answer(row) == class as usize).count();
+    let measured = right as f32 / of.len() as f32;
+    assert!(alone > all, "{alone} among learned classes, {all} among all");
+    assert!((alone - measured).abs() < 0.25, "estimated {alone}, measured {measured}");
+    // Who asks later is told the same.
+    let left_out = balance_estimates(&base_model, &state, &base_model.config, None, &Serial).left_out;
+    let asked = ExpectedByScope::of(&base_model, &state, left_out);
+    assert_eq!((asked.all, asked.learned_only), (report.expected, report.expected_learned_only));
+    assert_eq!(report.expected, ExpectedAccuracy::of(&base_model, &state));
+}
+
+/// Of two shots, one alone is left to recognise the other by; nothing says how much the second one adds.
+#[test]
+fn of_a_class_with_two_shots_nothing_is_estimated() {
+    let base_model = base_model();
+    let two = NewClass { label: label(BASE), shots: new_class(BASE, 2).shots };
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (pair, report) = with(&base_model, |session| session.learn(&fresh, &[two]));
+    assert_eq!((report.expected.unwrap().learned, report.expected_learned_only), (None, None));
+    assert!(report.new_accuracy().is_some() && report.expected.unwrap().base.is_some());
+    assert_eq!(report.too_few_shots, [label(BASE)]);
+    assert_eq!(ExpectedAccuracy::of(&base_model, &pair), report.expected);
+    // Beside others it is left out of what is told of these.
+    let (both, report) = learn(&base_model, &pair, BASE + 1..BASE + 3);
+    assert!(report.too_few_shots.is_empty(), "they have five shots each");
+    assert!(report.expected.unwrap().learned.is_some() && report.expected_learned_only.is_some());
+    // A state holds one number for all learned classes.
+    assert_eq!(ExpectedAccuracy::of(&base_model, &both).unwrap().learned, None);
+    let third = NewClass { label: label(BASE), shots: new_class(BASE, 3).shots.split_off(2) };
+    let (_, report) = with(&base_model, |session| session.add_shots(&pair, &third));
+    assert!(report.expected.unwrap().learned.is_some(), "three are enough");
 }
 
 #[test]

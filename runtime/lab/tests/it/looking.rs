@@ -83,7 +83,7 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
     let new = benchmark.session(base_model, 1, 0, 1);
     let told: Vec<_> = new
         .iter()
-        .map(|class| ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &class.shots))
+        .map(|class| ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &class.shots, false))
         .collect();
     assert!(told.iter().map(|told| told.recognised()).sum::<usize>() >= 5, "{told:?}");
     // A shot of a base class is taken for that class.
@@ -94,9 +94,9 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
         bear.read(0, view, row);
     }
     mixed.push(views);
-    let told = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &mixed);
+    let told = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &mixed, false);
     assert_eq!(told.taken_for[5], Some(base_model.exemplars.classes()[0] as usize));
-    let alone = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &new[0].shots[..1]);
+    let alone = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &new[0].shots[..1], false);
     assert_eq!((alone.taken_for.len(), alone.expected.map(|now| now[0])), (0, Some(1.0 - curve.error(1))));
     let one_shot: NewClass = NewClass { label: "one".into(), shots: new[0].shots[..1].to_vec() };
     let mut imprinted = classifier.clone();

@@ -38,5 +38,12 @@ test("where another position is refused, or its change fails, the old one stays 
   press(radios[0]);
   store.update({ job: { id: "1-1", change: "balance", state: "failed", error: "the disk is full" } });
   assert.deepEqual(chosen(), ["balanced"]);
+
+  const shown = () => elements.expected.textContent.replaceAll("\u00a0", " ");
+  const all = { base: 0.9, learned: 0.4, learned_range: [0.3, 0.5] };
+  store.update({ outlook: { expected: all, expected_learned_only: { learned: 0.8, learned_range: [0.7, 0.85] } } });
+  assert.match(shown(), /30–50 % right on what it learned, 90 %/);
+  store.update({ status: { balance: "balanced", balances, learned_only: true } });
+  assert.match(shown(), /^Makes little difference .* 70–85 % right on what it learned\.$/);
   showError();
 });

@@ -46,19 +46,23 @@ pub async fn history(State(service): State<Arc<Service>>) -> Json<Value> {
     }))
 }
 
-/// `GET /api/v1/balance`: what answers would recognise with every balance.
+/// `GET /api/v1/balance`: what answers would recognise with every balance, and what is expected of the present one.
 ///
 /// # Errors
 /// [`Refusal`] if too many wait.
 pub async fn balance(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
     let known = service.answers.knowledge();
-    let estimates = service.answers.balance_estimates().await?;
+    let outlook = service.answers.balance_outlook().await?;
     let choice = |estimate: &BalanceEstimate| {
         json!({
             "balance": estimate.balance.name(), "shots": estimate.shots, "recognised": estimate.recognised,
             "base_samples": estimate.base_samples, "taken_for_learned": estimate.taken_for_learned,
         })
     };
-    let choices: Vec<Value> = estimates.iter().map(choice).collect();
-    Ok(Json(json!({ "balance": known.balance_name(), "choices": choices })))
+    let choices: Vec<Value> = outlook.choices.iter().map(choice).collect();
+    let expected = outlook.expected;
+    Ok(Json(json!({
+        "balance": known.balance_name(), "choices": choices,
+        "expected": expected.all, "expected_learned_only": expected.learned_only,
+    })))
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
 
-use super::calibrate::Calibrator;
+use super::calibrate::{Calibrator, LeftOutAccuracy};
 use super::class_sums::ClassSums;
 use super::{ScoringWork, ValidationSamples};
 use crate::state::{Balance, BaseModel, State};
@@ -30,23 +30,38 @@ pub struct BalanceEstimate {
     pub taken_for_learned: usize,
 }
 
-/// An estimate for every balance, in the order of [`Balance::ALL`]; none before anything is learned, where answers have
-/// no border, or where one of the sides has no samples. `sums` saves time and changes no result.
+/// What answers recognise with each balance, and what is expected of the present one.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct BalanceEstimates {
+    /// An estimate for every balance, in the order of [`Balance::ALL`]; none before anything is learned, where answers
+    /// have no border, or where one of the sides has no samples.
+    pub choices: Vec<BalanceEstimate>,
+    /// What left-out shots say of learned classes, with the border in use; `None` where they are too few.
+    pub left_out: Option<LeftOutAccuracy>,
+}
+
+/// Estimates for every balance. `sums` saves time and changes no result.
 pub fn balance_estimates(
     base_model: &BaseModel,
     state: &State,
     config: &MethodConfig,
     sums: Option<&mut ClassSums>,
     workers: &dyn Workers,
-) -> Vec<BalanceEstimate> {
-    let Some(scoring) = base_model.scoring(config).filter(|_| !state.classes.is_empty()) else { return Vec::new() };
+) -> BalanceEstimates {
+    let Some(scoring) = base_model.scoring(config).filter(|_| !state.classes.is_empty()) else {
+        return BalanceEstimates::default();
+    };
     let work = &mut ScoringWork { sums, workers };
     let samples = ValidationSamples::of(base_model, state, scoring);
     let floor = samples.nearest_mean_accuracy(work);
     let classes = samples.sample_classes();
     let calibrator = samples.calibrator_with_all(&classes, work);
     let present = state.calibration.map(|calibration| (state.balance, calibration.border.shift));
-    estimates(&calibrator, present, floor, scoring.statistics.start)
+    BalanceEstimates {
+        choices: estimates(&calibrator, present, floor, scoring.statistics.start),
+        left_out: present.and_then(|(_, shift)| samples.left_out_accuracy(&calibrator, shift)),
+    }
 }
 
 /// `calibrator` holds all samples, `present` is the balance in use with the shift of its border, `floor` the accuracy of

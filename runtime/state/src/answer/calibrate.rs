@@ -67,6 +67,16 @@ struct ViewMargin {
     fraction: f32,
 }
 
+/// Accuracies on learned classes to be expected, 0..1, by their left-out shots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LeftOutAccuracy {
+    /// If answers name all classes, with the border in use.
+    pub among_all: f32,
+    /// If answers name learned classes alone.
+    pub among_learned: f32,
+}
+
 /// Scores of one of the samples by which the temperature is chosen.
 struct TemperatureSample {
     /// Its number.
@@ -176,6 +186,18 @@ impl<'a> Calibrator<'a> {
         border::expected(&base, &learned, 0.0).overall(self.base_fraction())
     }
 
+    /// Accuracies on learned classes to be expected where the border is shifted so, by the classes that `counts` takes;
+    /// `None` where these have no sample.
+    pub(super) fn left_out_accuracy(&self, counts: &dyn Fn(usize) -> bool, shift: f32) -> Option<LeftOutAccuracy> {
+        let learned = self.learned_side(counts);
+        // Among learned classes alone no border is in the way: the best of them is the answer.
+        let right = learned.iter().filter(|sample| sample.right).fold(0.0, |sum, sample| sum + sample.weight);
+        (!learned.is_empty()).then(|| LeftOutAccuracy {
+            among_all: border::expected(&[], &learned, shift).learned,
+            among_learned: right.clamp(0.0, 1.0),
+        })
+    }
+
     /// Fraction of all classes that are base classes, of those that can be answered.
     fn base_fraction(&self) -> f32 {
         (self.base - self.replaced) as f32 / (self.count - self.replaced).max(1) as f32
@@ -212,32 +234,46 @@ impl<'a> Calibrator<'a> {
         classes().map(share).collect()
     }
 
-    /// Samples of base classes and of learned ones, without excluded ones. Of learned classes, views stand for the
-    /// shots that have some.
+    /// Samples of base classes and of learned ones, without excluded ones.
     fn sides(&self, shares: &[f32]) -> [Vec<BorderSample>; 2] {
-        let mut sides = [Vec::new(), Vec::new()];
+        let mut base = Vec::new();
         for (sample, best) in self.best.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
             let class = self.classes[sample] as usize;
-            if class < self.base {
-                let Some(learned) = best.learned else { continue };
-                let ratio = if sample < self.set_aside { self.ratio } else { 1.0 };
-                let (margin, right) = (learned.score - best.base.score, best.base.class == class);
-                sides[0].push(BorderSample { margin, right, weight: ratio * shares[sample] });
-            } else if self.views.is_empty() {
-                let Some((margin, right)) = best.margin_of_learned(class) else { continue };
-                sides[1].push(BorderSample { margin, right, weight: shares[sample] });
+            if !self.is_base(class) {
+                continue;
             }
+            let Some(learned) = best.learned else { continue };
+            let ratio = if sample < self.set_aside { self.ratio } else { 1.0 };
+            let (margin, right) = (learned.score - best.base.score, best.base.class == class);
+            base.push(BorderSample { margin, right, weight: ratio * shares[sample] });
+        }
+        [base, self.learned_side(&|_| true)]
+    }
+
+    /// Samples of the learned classes that `counts` takes, without excluded ones. Views stand for the shots that have
+    /// some.
+    fn learned_side(&self, counts: &dyn Fn(usize) -> bool) -> Vec<BorderSample> {
+        let class = |sample: usize| self.classes[sample] as usize;
+        let is_taken = |sample: usize| !self.excluded[sample] && !self.is_base(class(sample)) && counts(class(sample));
+        if self.views.is_empty() {
+            let shares = self.shares_of(&is_taken);
+            let taken = self.best.iter().enumerate().filter(|(sample, _)| is_taken(*sample));
+            let samples = taken.filter_map(|(sample, best)| {
+                let (margin, right) = best.margin_of_learned(class(sample))?;
+                Some(BorderSample { margin, right, weight: shares[sample] })
+            });
+            return samples.collect();
         }
         let mut has_views = vec![false; self.best.len()];
-        self.views.iter().for_each(|view| has_views[view.sample] = !self.excluded[view.sample]);
+        self.views.iter().for_each(|view| has_views[view.sample] = is_taken(view.sample));
         let shares = self.shares_of(&|sample| has_views[sample]);
         let views = self.views.iter().filter(|view| has_views[view.sample]);
-        sides[1].extend(views.map(|&ViewMargin { sample, margin, right, fraction }| BorderSample {
+        let samples = views.map(|&ViewMargin { sample, margin, right, fraction }| BorderSample {
             margin,
             right,
             weight: shares[sample] * fraction,
-        }));
-        sides
+        });
+        samples.collect()
     }
 
     /// The temperature at which the softmax of the rows gives the samples' classes the highest likelihood, from 0.01 to

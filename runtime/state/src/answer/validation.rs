@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use orco_core::config::AnswerWeights;
 
-use super::calibrate::{BestPerSide, Calibrator};
+use super::calibrate::{BestPerSide, Calibrator, LeftOutAccuracy};
 use super::embed::{EMBED_BATCH, Projections};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
@@ -19,6 +19,19 @@ use crate::state::{BaseModel, Calibration, Scoring, State};
 /// Exemplars that are samples; of more, a choice that is stratified by class. More cost time and change nothing that
 /// matters.
 pub(crate) const MAX_SHOT_SAMPLES: usize = 500;
+
+/// Different shots that a learned class needs for an estimate of its accuracy. Of two, one is left to recognise the
+/// other by, and nothing says what the second one adds.
+const MIN_ESTIMATED: usize = 3;
+
+/// How many samples of every class can be judged.
+pub(crate) struct JudgeableSamples {
+    /// Of every class: samples that were set aside, and shots that no other is the same as; none of a learned class
+    /// with fewer than [`MIN_ESTIMATED`] different shots, or of one that is replaced.
+    pub(crate) counts: Vec<usize>,
+    /// Whether a learned class has just two different shots: the border's own estimate has a part that is too low.
+    pub(crate) has_pairs: bool,
+}
 
 /// The samples by which a state and others are validated.
 pub(crate) struct ValidationSamples<'a> {
@@ -41,6 +54,8 @@ pub(crate) struct ValidationSamples<'a> {
 /// What the validation of a state gave.
 pub(crate) struct Validation {
     pub(crate) calibration: Calibration,
+    /// What left-out shots say of learned classes, those without enough of them left out.
+    pub(crate) left_out: Option<LeftOutAccuracy>,
     /// Class of every sample.
     pub(crate) classes: Vec<u32>,
     /// The state's answer for every sample.
@@ -208,11 +223,12 @@ impl<'a> ValidationSamples<'a> {
         // Its memory is wanted for the earlier state.
         drop(model);
         let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start);
+        let left_out = self.left_out_accuracy(&calibrator, calibration.border.shift);
         let answers = best.iter().map(|best| best.answer(calibration.border.shift)).collect();
         let earlier = self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work);
         let classes = self.classes_of(&samples);
         let thinned = self.thinned(&samples);
-        Validation { calibration, classes, answers, earlier, thinned, excluded }
+        Validation { calibration, left_out, classes, answers, earlier, thinned, excluded }
     }
 
     /// For every class of the state, whether some of its exemplars are not among these samples.
@@ -378,23 +394,32 @@ impl<'a> ValidationSamples<'a> {
         self.digests.iter().zip(self.state.exemplars.classes()).map(move |sample| !seen.insert(sample))
     }
 
-    /// For every class, how many samples of it can be judged: those that were set aside, and shots that no other is the
-    /// same as, of a learned class those without which something is left of it.
-    fn judgeable(&self) -> Vec<usize> {
+    /// What left-out shots say of the learned classes that can be judged, where the border is shifted so.
+    pub(crate) fn left_out_accuracy(&self, calibrator: &Calibrator<'_>, shift: f32) -> Option<LeftOutAccuracy> {
+        let judgeable = self.judgeable().counts;
+        calibrator.left_out_accuracy(&|class| judgeable[class] > 0, shift)
+    }
+
+    fn judgeable(&self) -> JudgeableSamples {
         let base = self.base_model.classes.len();
         let mut digests = vec![BTreeSet::new(); base + self.state.classes.len()];
         for (class, digest) in self.state.exemplars.classes().iter().zip(&self.digests) {
             digests[*class as usize].insert(digest);
         }
-        let mut judgeable = vec![0; digests.len()];
-        self.scoring.statistics.set_aside.classes().iter().for_each(|class| judgeable[*class as usize] += 1);
+        let mut counts = vec![0; digests.len()];
+        self.scoring.statistics.set_aside.classes().iter().for_each(|class| counts[*class as usize] += 1);
+        let mut has_pairs = false;
         for (class, shots) in self.different_by_class() {
             let class = class as usize;
-            judgeable[class] += if class < base || digests[class].len() > 1 { shots.len() } else { 0 };
+            if class < base || digests[class].len() >= MIN_ESTIMATED {
+                counts[class] += shots.len();
+            } else {
+                has_pairs |= digests[class].len() > 1 && !shots.is_empty();
+            }
         }
-        let replaced = judgeable.iter_mut().zip(&self.replaced).filter(|(_, is_replaced)| **is_replaced);
+        let replaced = counts.iter_mut().zip(&self.replaced).filter(|(_, is_replaced)| **is_replaced);
         replaced.for_each(|(count, _)| *count = 0);
-        judgeable
+        JudgeableSamples { counts, has_pairs }
     }
 
     /// The exemplars of every class that are not duplicates, rising.
@@ -545,7 +570,7 @@ impl<'a> ValidationSamples<'a> {
 }
 
 /// For every class, how many samples of it can be judged where answers have a border; none without statistics.
-pub(crate) fn judgeable_samples(base_model: &BaseModel, state: &State) -> Option<Vec<usize>> {
+pub(crate) fn judgeable_samples(base_model: &BaseModel, state: &State) -> Option<JudgeableSamples> {
     let statistics = base_model.statistics.as_ref()?;
     let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, statistics };
     Some(ValidationSamples::of(base_model, state, scoring).judgeable())

@@ -13,7 +13,7 @@ use orco_core::config::MethodConfig;
 
 use super::report::{AnsweredState, EvaluatedSamples};
 use super::{ChangeReport, CumulativeLoss, data};
-use crate::answer::{ScoringWork, Validation, ValidationSamples};
+use crate::answer::{LeftOutAccuracy, ScoringWork, Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};
 
@@ -35,6 +35,8 @@ struct Answers {
     pairs: Vec<[u32; 2]>,
     /// Classes that have a shot more than once, with how many too many.
     repeated: Vec<(u32, usize)>,
+    /// What left-out shots say of learned classes.
+    left_out: Option<LeftOutAccuracy>,
 }
 
 /// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
@@ -54,8 +56,12 @@ pub(super) fn calibrate_and_report(
     note_first_recognitions(base_model, before, after, &answers);
     let count = base_model.classes.len() + after.classes.len();
     let since: Vec<Option<CumulativeLoss>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
-    let samples =
-        EvaluatedSamples { classes: &answers.classes, sharing_shots: &answers.pairs, repeated: &answers.repeated };
+    let samples = EvaluatedSamples {
+        classes: &answers.classes,
+        sharing_shots: &answers.pairs,
+        repeated: &answers.repeated,
+        left_out: answers.left_out,
+    };
     let before = AnsweredState { state: before, answers: &answers.earlier };
     let after = AnsweredState { state: after, answers: &answers.later };
     ChangeReport::new(base_model, before, after, &samples, &since, losses)
@@ -147,6 +153,7 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Me
         thinned: Vec::new(),
         pairs: Vec::new(),
         repeated: Vec::new(),
+        left_out: None,
     }
 }
 
@@ -162,7 +169,7 @@ fn by_all(
     let count = base_model.classes.len() + after.classes.len();
     let indices: Vec<Option<usize>> = (0..count).map(|class| before.index_of(base_model, after, class)).collect();
     let evaluated = samples.evaluate(before, &indices, work);
-    let Validation { calibration, classes, answers: later, earlier, thinned, excluded } = evaluated;
+    let Validation { calibration, left_out, classes, answers: later, earlier, thinned, excluded } = evaluated;
     let bundle = State::fresh(base_model, after.bundle_digest);
     let set_aside: Vec<usize> = (0..samples.set_aside()).collect();
     let by_bundle = samples.answers(&bundle, &|_| None, &set_aside, work).into_iter().flatten().collect();
@@ -179,6 +186,7 @@ fn by_all(
         thinned,
         pairs,
         repeated,
+        left_out,
     }
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 use super::{AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots};
-use super::{ChangeReport, ForgettingGroup};
+use super::{ChangeReport, ForgettingGroup, LearnedOnlyAccuracy};
 
 /// What a session did, in the form that the command line and HTTP share. Shares are 0..1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,8 +21,13 @@ pub struct SessionSummary<'a> {
     pub old_accuracy: Option<AccuracyChange>,
     /// Mean accuracy of the new classes; `None` without samples.
     pub new_accuracy: Option<f32>,
-    /// Accuracies to be expected on new pictures, where answers have a border.
+    /// Accuracies to be expected on new pictures if answers name all classes, where they have a border.
     pub expected: Option<ExpectedAccuracy>,
+    /// Accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where no shot
+    /// says.
+    pub expected_learned_only: Option<LearnedOnlyAccuracy>,
+    /// New classes that both leave out, since they have too few different shots.
+    pub too_few_shots: &'a [String],
     /// What all sessions since the bundle have cost.
     pub forgetting: ForgettingByGroup,
     /// The new classes.
@@ -69,6 +74,8 @@ impl ChangeReport {
             old_accuracy: self.old_accuracy(),
             new_accuracy: self.new_accuracy(),
             expected: self.expected,
+            expected_learned_only: self.expected_learned_only,
+            too_few_shots: first(&self.too_few_shots, most),
             forgetting,
             new: self.classes.iter().filter(|class| class.before.is_none()).take(most).collect(),
             lost,

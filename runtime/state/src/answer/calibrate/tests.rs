@@ -90,6 +90,27 @@ fn views_stand_for_their_shots() {
     assert_eq!(new.iter().filter(|view| view.right).count(), 3);
     let border = border::expected(&known, &new, 0.0);
     assert!((border.learned - 0.75 * 0.5).abs() < 1e-5, "{border:?}");
+    let told = calibrator.left_out_accuracy(&|_| true, 0.0).unwrap();
+    assert_eq!(told, LeftOutAccuracy { among_all: border.learned, among_learned: 0.75 });
+}
+
+/// Every shot is nearer to the base class than to a learned one; of the second learned class, one of two shots is
+/// nearer to the first.
+#[test]
+fn among_learned_classes_alone_no_base_class_is_in_the_way() {
+    let classes = [0, 1, 1, 2, 2];
+    let mut calibrator = Calibrator::new(&classes, 1, 3);
+    for row in [[9.0, 0.0, 0.0], [5.0, 4.0, 0.0], [5.0, 4.0, 0.0], [5.0, 0.0, 4.0], [5.0, 4.0, 0.0]] {
+        calibrator.add(&row, false);
+    }
+    let told = |counts: &dyn Fn(usize) -> bool, shift| calibrator.left_out_accuracy(counts, shift);
+    let all = told(&|_| true, 0.0).unwrap();
+    assert!(all.among_all < 1e-6 && (all.among_learned - 0.75).abs() < 1e-6, "{all:?}");
+    let wide = told(&|_| true, 2.0).unwrap();
+    assert!((wide.among_all - 0.75).abs() < 1e-6 && wide.among_learned == all.among_learned, "{wide:?}");
+    let second = told(&|class| class == 2, 0.0).unwrap();
+    assert!((second.among_learned - 0.5).abs() < 1e-6, "classes that do not count take no share: {second:?}");
+    assert_eq!(told(&|_| false, 0.0), None);
 }
 
 /// A base class that is replaced weighs no more than one that was never there.
