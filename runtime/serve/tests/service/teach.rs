@@ -99,8 +99,8 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     assert_eq!((&estimates["balance"], choices.len()), (&json!("balanced"), 3), "{estimates}");
     assert!(of("shots").all(|shots| shots == 10) && of("recognised").is_sorted(), "{estimates}");
     assert!(of("base_samples").all(|samples| samples > 0) && of("taken_for_learned").is_sorted(), "{estimates}");
-    let learned = |scope: &str| estimates[scope]["learned"].as_f64().unwrap();
-    assert!(learned("expected_learned_only") >= learned("expected"), "{estimates}");
+    let expected = |scope: &str| estimates[scope]["learned"].as_f64().unwrap();
+    assert!(expected("expected_learned_only") >= expected("expected"), "{estimates}");
     let balanced = service.finished(&service.json("POST", "/api/v1/balance", &json!({ "balance": "favour-new" })));
     assert_eq!(balanced["state"], "done", "{balanced}");
     assert_eq!(service.get("/api/v1/status")["balance"], "favour-new");
