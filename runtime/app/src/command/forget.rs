@@ -32,9 +32,9 @@ pub struct Arguments {
     /// damaged slots that were set aside are deleted, and it cannot be brought back.
     #[arg(long)]
     purge: bool,
-    /// Removes a single shot that the device stores of a class, and no class; `orco undo` brings it back. It is named by
-    /// the picture that it was learned from as a whole, or by its id: that names its kept picture and its thumbnail, and
-    /// HTTP gives it.
+    /// Removes a single shot that the device stores of a class, and no class; `orco undo` brings it back. It is named
+    /// by the picture that it was learned from as a whole, or by its id: that names its kept picture and its thumbnail,
+    /// and HTTP gives it.
     #[arg(long, value_name = "SHOT", conflicts_with = "purge")]
     shot: Option<PathBuf>,
     /// Seed of shuffling and perturbation.
