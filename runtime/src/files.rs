@@ -308,8 +308,8 @@ impl FileStamp {
     }
 }
 
-/// The folder that a path is in.
-fn folder_of(path: &Path) -> &Path {
+/// The folder that a path is in: of a name alone the one in which this runs.
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -49,12 +49,11 @@ impl Thumbnails {
         if jpeg.len() > MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the thumbnail is too large"));
         }
-        let mut exemplar = bank.empty_like();
-        exemplar.push(0, &features.iter().copied().collect::<Vec<f32>>());
+        let exemplar = bank.digest_of_shot(&features.iter().copied().collect::<Vec<f32>>());
         if self.open()?.is_none() {
             files::create_folder(&self.folder)?;
         }
-        match files::create(&self.path(&exemplar.digest_of(0)), jpeg) {
+        match files::create(&self.path(&exemplar), jpeg) {
             // The same shot was learned before.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             kept => kept,

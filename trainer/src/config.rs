@@ -117,6 +117,13 @@ impl Recipe {
         Self::parse(&text_of(path)?, path)
     }
 
+    /// License of the weights: what the recipe names, else this program's; only its maker knows that of an imported
+    /// backbone.
+    pub fn license(&self) -> &str {
+        let default = if self.backbone.is_imported() { "unknown" } else { env!("CARGO_PKG_LICENSE") };
+        self.export.license.as_deref().unwrap_or(default)
+    }
+
     /// Checks the recipe that a file holds.
     ///
     /// # Errors

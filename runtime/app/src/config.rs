@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use clap::builder::ValueParser;
+use clap::builder::{BoolishValueParser, TypedValueParser, ValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -147,28 +147,41 @@ impl Setting<'_> {
     }
 
     /// As it counts: by the command line, else the environment, else the file.
-    fn in_effect(&self, file: Option<&SettingsFile>, matches: &ArgMatches) -> EffectiveSetting {
+    ///
+    /// # Errors
+    /// If the environment has nonsense for a switch: what a command says that takes it.
+    fn in_effect(
+        &self,
+        command: &Command,
+        file: Option<&SettingsFile>,
+        matches: &ArgMatches,
+    ) -> Result<EffectiveSetting, clap::Error> {
         let (key, variable, id) = (self.key().to_owned(), self.variable(), self.option.get_id().as_str());
         let given = matches.try_get_raw(id).ok().flatten();
         let given = given.filter(|_| matches.value_source(id) == Some(ValueSource::CommandLine));
         if let Some(raw) = given {
             let raw: Vec<String> = raw.map(|text| text.to_string_lossy().into_owned()).collect();
-            return EffectiveSetting { key, value: self.value(&raw), from: "command line".into() };
+            return Ok(EffectiveSetting { key, value: self.value(&raw), from: "command line".into() });
         }
         if let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) {
+            if self.is_switch() {
+                // Named as a command that was built names it: without a value.
+                let switch = self.option.clone().num_args(0);
+                BoolishValueParser::new().parse_ref(command, Some(&switch), &text)?;
+            }
             let text = text.to_string_lossy();
             let raw: Vec<String> = match self.option.get_value_delimiter() {
                 Some(delimiter) => text.split(delimiter).map(str::to_owned).collect(),
                 None => vec![text.into_owned()],
             };
-            return EffectiveSetting { key, value: self.value(&raw), from: variable };
+            return Ok(EffectiveSetting { key, value: self.value(&raw), from: variable });
         }
-        match file.and_then(|file| Some((file, file.values.get(&key)?))) {
+        Ok(match file.and_then(|file| Some((file, file.values.get(&key)?))) {
             Some((file, raw)) => {
                 EffectiveSetting { value: self.value(raw), key, from: file.path.display().to_string() }
             }
             None => EffectiveSetting { key, value: self.default(), from: "default".into() },
-        }
+        })
     }
 
     /// Checks a value as the command line does, but alone: what else that asks for may come from elsewhere.
@@ -254,12 +267,15 @@ impl SettingsFile {
 }
 
 /// Every setting as it counts.
+///
+/// # Errors
+/// If the environment has nonsense for a switch.
 pub fn effective_settings(
     command: &Command,
     file: Option<&SettingsFile>,
     matches: &ArgMatches,
-) -> Vec<EffectiveSetting> {
-    settings(command).iter().map(|setting| setting.in_effect(file, matches)).collect()
+) -> Result<Vec<EffectiveSetting>, clap::Error> {
+    settings(command).iter().map(|setting| setting.in_effect(command, file, matches)).collect()
 }
 
 /// A file that sets nothing, and says of every setting what it does and what its default is.

@@ -110,8 +110,8 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
         let (one, other) = (EscapedText(one), EscapedText(other));
         say!(
             output,
-            "the same shot is stored as {one} and as {other}: such shots say nothing; forget the class that the \
-             shot does not show, and learn it again without the shot"
+            "the same shot is stored as {one} and as {other}: such shots say nothing; take it from the class \
+             that it does not show with `orco forget LABEL --shot PICTURE`"
         )?;
     }
     for RepeatedShots { label, shots } in report.repeated.iter().take(5) {

@@ -118,11 +118,14 @@ export function stay(seconds) {
 }
 
 // The history as people read it: a change and its undo are one line. Entries that only went back or forth to another one
-// that is listed are left out, and changes that are no part of what is known now are marked.
+// that is listed are left out, and changes that are no part of what is known now are marked. A purge is never undone.
 export function historyLines({ history, present, earlier }) {
   const numbers = new Set(history.map(({ entry }) => entry)), kept = new Set([present, ...earlier]);
   return history.filter(({ change, to }) => change !== "undo" || !numbers.has(to))
-    .map((entry) => ({ ...entry, isPresent: entry.entry === present, isUndone: !kept.has(entry.entry) }));
+    .map((entry) => {
+      const isUndone = !kept.has(entry.entry) && entry.change !== "purge";
+      return { ...entry, isPresent: entry.entry === present, isUndone };
+    });
 }
 
 // What to do next, as keys of texts: about the shots, and about the class if it is known already.

@@ -31,7 +31,7 @@
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
-//! - [`api`]: the handlers; [`routes`]: all of them;
+//! - [`stream_end`]: ends streams when the server stops; [`api`]: the handlers; [`routes`]: all of them;
 //! - `service_watchdog`: what systemd is told; `connection_table`: how many connections one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS. The hub has these, too: [`process_limits`]: threads
 //!   and files; [`connection_server`]: accepts and answers;
@@ -94,6 +94,7 @@ pub mod shots;
 pub mod sighting_recorder;
 pub mod sightings;
 pub mod statistics;
+pub mod stream_end;
 mod telemetry;
 #[cfg(test)]
 mod tests;

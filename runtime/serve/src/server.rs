@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
+use axum::{Extension, Router};
 use futures_util::FutureExt;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -20,6 +20,7 @@ use crate::error::ServeError;
 use crate::guard::{Guard, GuardRules};
 use crate::health::Health;
 use crate::service::Service;
+use crate::stream_end::StreamEnd;
 use crate::tls::Tls;
 use crate::token::Token;
 use crate::{process_limits, routes, service_watchdog};
@@ -84,6 +85,7 @@ pub struct Server {
     /// The first name by which it is called.
     name: Option<String>,
     router: Router,
+    streams: StreamEnd,
     answers: Answers,
     health: Health,
     connections: usize,
@@ -115,6 +117,7 @@ impl Server {
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
         let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };
+        let streams = StreamEnd::default();
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::REFERRER_POLICY, "no-referrer"),
@@ -134,8 +137,21 @@ impl Server {
         .fold(routes::router(Guard::new(rules)), |router, (name, value): (HeaderName, _)| {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
+        .layer(Extension(streams.clone()))
         .layer(CatchPanicLayer::new());
-        Ok(Self { listener, address, name, router, answers, health, connections, tls, head_timeout, body_timeout })
+        Ok(Self {
+            listener,
+            address,
+            name,
+            router,
+            streams,
+            answers,
+            health,
+            connections,
+            tls,
+            head_timeout,
+            body_timeout,
+        })
     }
 
     /// Where it listens.
@@ -198,6 +214,7 @@ impl Server {
             listener,
             address,
             router,
+            streams,
             name: _,
             answers,
             health,
@@ -224,7 +241,11 @@ impl Server {
                 why = health.broken() => Err(ServeError::Broken(why)),
             }
         };
-        connections.serve(ended, || service_watchdog::stopping(watchdog)).await
+        let stopping = || {
+            streams.end();
+            service_watchdog::stopping(watchdog);
+        };
+        connections.serve(ended, stopping).await
     }
 }
 

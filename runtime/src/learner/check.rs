@@ -1,12 +1,11 @@
 //! Examining the pictures of shots before anything is learned from them.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use ::image::RgbImage;
 use orco_state::escape::EscapedText;
 
 use super::settings::ShotChecks;
+use super::shots::OpenedShot;
 use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
 use crate::scene::MOVED;
 
@@ -38,13 +37,6 @@ impl fmt::Display for DoubtfulShot {
         let objections: Vec<String> = self.objections.iter().map(|objection| self.sentence(objection)).collect();
         write!(f, "{} {}", self.shot, objections.join(" and "))
     }
-}
-
-/// The picture of a shot, or the part of it that is learned.
-pub(super) struct OpenedShot<'a> {
-    pub(super) picture: Cow<'a, RgbImage>,
-    /// Which share of the empty place in front of the camera is not found in it.
-    pub(super) lost: f32,
 }
 
 /// A shot that was examined.

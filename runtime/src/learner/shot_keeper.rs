@@ -37,9 +37,7 @@ impl<'a> ShotKeeper<'a> {
 
     /// Keeps the picture of a shot, of which these are the file's bytes.
     pub(super) fn keep_file(&mut self, bank: &Bank, features: &[f32], bytes: &[u8]) -> Result<(), StoreError> {
-        let mut alone = bank.empty_like();
-        alone.push(0, features);
-        self.pictures.keep(alone.digest_of(0), bytes)
+        self.pictures.keep(bank.digest_of_shot(features), bytes)
     }
 
     /// To be asked before the change is saved: whether the pictures are still there for it.

@@ -8,7 +8,6 @@ use ndarray::{ArrayView3, Axis};
 use orco_state::escape::EscapedText;
 use orco_state::session::LearnError;
 
-use super::check::OpenedShot;
 use super::error::{BrokenPicture, ChangeError, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
@@ -39,6 +38,13 @@ pub enum Shots<'a> {
         /// Features of as many shots, `[shots, views, features]`, the clean view of each first.
         features: ArrayView3<'a, f32>,
     },
+}
+
+/// The picture of a shot, or the part of it that is learned.
+pub(super) struct OpenedShot<'a> {
+    pub(super) picture: Cow<'a, RgbImage>,
+    /// Which share of the empty place in front of the camera is not found in it.
+    pub(super) lost: f32,
 }
 
 impl Shots<'_> {

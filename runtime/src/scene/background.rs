@@ -1,6 +1,6 @@
 //! The model of a camera's empty place.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ::image::RgbImage;
 use orco_state::sentence::counted;
@@ -125,7 +125,7 @@ pub struct FrameSizeError {
 
 /// What an empty place looks like to a camera that stands still: colour and noise of each pixel, at a small size
 /// ([`SIDE`](super::SIDE)). It takes at most 2.1 MB of memory, whatever the camera, and twice that once it follows the
-/// light.
+/// light; as much again while frames have no colours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Background {
     /// Width and height of the frames.
@@ -144,6 +144,19 @@ pub struct Background {
     /// The place as it was shown, or read from its file, once this has followed the light: a shadow that became part of
     /// the place may go.
     pub(super) shown: Option<Arc<Self>>,
+    /// The place as a camera sees it that gives no colours.
+    pub(super) grey: KeptGrey,
+}
+
+/// A background in grey, once a frame without colours was compared. It follows from the background, so two of them do
+/// not differ by it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptGrey(OnceLock<Arc<Background>>);
+
+impl PartialEq for KeptGrey {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Background {
@@ -175,7 +188,8 @@ impl Background {
         let variances = vec![noise * noise; colours.len()];
         // Views in other exposures take what is clipped beyond.
         let light = mean_light(&colours).min(255.0);
-        Self { frame, width, colours, variances, noise, light, slopes: Vec::new(), shown: None }.with_slopes()
+        let (slopes, shown, grey) = (Vec::new(), None, KeptGrey::default());
+        Self { frame, width, colours, variances, noise, light, slopes, shown, grey }.with_slopes()
     }
 
     /// With what follows from its colours.
@@ -227,12 +241,17 @@ impl Background {
         difference
     }
 
-    /// As a camera sees it that gives no colours.
-    pub(super) fn in_grey(&self) -> Self {
+    /// As a camera sees it that gives no colours; made once, until this follows the light.
+    pub(super) fn in_grey(&self) -> &Self {
+        self.grey.0.get_or_init(|| Arc::new(self.without_colours()))
+    }
+
+    fn without_colours(&self) -> Self {
         // As cameras weigh colours (ITU-R BT.601).
         let grey = |[red, green, blue]: &[f32; 3]| [0.299 * red + 0.587 * green + 0.114 * blue; 3];
         let colours = self.colours.iter().map(grey).collect();
-        Self { colours, variances: self.variances.clone(), slopes: Vec::new(), shown: None, ..*self }.with_slopes()
+        let (variances, slopes, grey) = (self.variances.clone(), Vec::new(), KeptGrey::default());
+        Self { colours, variances, slopes, shown: None, grey, ..*self }.with_slopes()
     }
 
     /// A frame at the size of the background.
@@ -320,6 +339,7 @@ impl Background {
             self.brighten(&hidden, &before, &seen);
         }
         self.slopes = slopes(&self.colours, self.width);
+        self.grey = KeptGrey::default();
     }
 
     /// Makes hidden pixels as much brighter or darker as those that are seen around them have become since `before`.

@@ -85,7 +85,7 @@ impl Difference {
         let is_grey =
             coloured_share(&small.pixels, GREY) <= STRAY && coloured_share(&background.colours, COLOURED) >= COLOURFUL;
         if is_grey {
-            return Self { is_grey, ..Self::in_colour(&background.in_grey(), small) };
+            return Self { is_grey, ..Self::in_colour(background.in_grey(), small) };
         }
         Self::in_colour(background, small)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use orco_state::codec::{self, DecodeError, FileKind};
 use serde::{Deserialize, Serialize};
 
-use super::background::{Background, NOISE};
+use super::background::{Background, KeptGrey, NOISE};
 use super::small_frame::small_size;
 use crate::files::{self, FileStamp};
 
@@ -173,6 +173,7 @@ impl StoredBackground {
             light: self.light,
             slopes,
             shown: None,
+            grey: KeptGrey::default(),
         };
         Some(background.with_slopes())
     }

@@ -335,6 +335,19 @@ fn what_is_hidden_follows_the_light_also_far_from_all_that_is_seen() {
     }
 }
 
+#[test]
+fn the_place_in_grey_is_made_once_until_the_light_is_followed() {
+    let mut place = background(WIDE);
+    let (first, again) = (std::ptr::from_ref(place.in_grey()), std::ptr::from_ref(place.in_grey()));
+    assert_eq!(first, again);
+    let before = place.in_grey().clone();
+    let darker = Painting::place(WIDE).map(|_, _, pixel| pixel.map(|value| 0.7 * value)).taken(500);
+    let small = place.small(&darker).unwrap();
+    let difference = place.difference(&small);
+    place.follow(&small, &difference, |_| true, 0.2);
+    assert_ne!(place.in_grey().colours, before.colours);
+}
+
 /// Somebody sits beside the table for a while, and leaves.
 #[test]
 fn neither_a_shadow_that_stays_nor_one_that_goes_hides_a_thing_or_looks_like_one() {

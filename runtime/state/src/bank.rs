@@ -232,6 +232,17 @@ impl Bank {
         self.digests.0.as_ref().map_or_else(|| self.compute_digest(exemplar), |digests| digests[exemplar])
     }
 
+    /// SHA-256 of the exemplar that a shot becomes in a bank of this layout, whether or not it is there
+    /// ([`Bank::digest_of`]).
+    ///
+    /// # Shapes and panics
+    /// As for [`Bank::push`].
+    pub fn digest_of_shot(&self, features: &[f32]) -> [u8; 32] {
+        let mut alone = self.empty_like();
+        alone.push(0, features);
+        alone.digest_of(0)
+    }
+
     fn compute_digest(&self, exemplar: usize) -> [u8; 32] {
         let (scales, values) = self.stored(exemplar);
         let scales: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();

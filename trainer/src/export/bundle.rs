@@ -82,6 +82,7 @@ fn float_facts<'a>(model: &'a Model, recipe: &'a Recipe, data: &'a DataSet, inpu
         classes: &labels[..data.split.base_classes.min(labels.len())],
         input,
         seed: recipe.seed,
+        license: recipe.license(),
         export: &recipe.export,
         precision: "float32",
         weights: WeightFormat::F32.name(),

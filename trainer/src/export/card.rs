@@ -89,7 +89,7 @@ impl Card<'_> {
     fn backbone(&self, text: &mut String) -> Result<()> {
         let Self { bundle: Bundle { manifest, base_model, .. }, recipe, .. } = self;
         let facts = &manifest.backbone;
-        let imported = if facts.is_imported() { "brought as an ONNX file, " } else { "" };
+        let imported = if facts.is_imported() { "imported as an ONNX file, " } else { "" };
         writeln!(
             text,
             "- Backbone: {}, {:.2} M parameters, {imported}{} for one {}x{} image, {} features.",

@@ -18,7 +18,9 @@ pub struct OnnxFacts<'a> {
     pub input: &'a Preprocessing,
     /// Seed of the run.
     pub seed: u64,
-    /// Author, license, date.
+    /// License of the weights.
+    pub license: &'a str,
+    /// Author, date.
     pub export: &'a ExportConfig,
     /// Arithmetic: `float32` or `int8`.
     pub precision: &'a str,
@@ -39,7 +41,7 @@ pub fn metadata(facts: &OnnxFacts<'_>) -> Vec<(&'static str, String)> {
         ("description", format!("{} backbone of the OrCo bundle {}", facts.architecture, facts.name)),
         ("author", facts.export.author.clone().unwrap_or_else(|| "orco-train".into())),
         ("version", env!("CARGO_PKG_VERSION").into()),
-        ("license", facts.export.license.clone().unwrap_or_else(|| env!("CARGO_PKG_LICENSE").into())),
+        ("license", facts.license.into()),
         ("Image.BitmapPixelFormat", "Rgb8".into()),
         ("Image.ColorSpaceGamma", "SRGB".into()),
         // What is left to do is in orco.mean and orco.deviation.
@@ -93,9 +95,9 @@ mod tests {
             toml::from_str("exemplars_per_class = 5\ncandidates_per_class = 5\nauthor = \"A\"\ndate = \"2026-11-21\"")
                 .unwrap();
         let classes = ["cat".to_owned(), "lover's knot".to_owned()];
-        let (name, architecture, precision, weights) = ("toy", "resnet20-w16", "int8", "int8");
+        let (name, architecture, license, precision, weights) = ("toy", "resnet20-w16", "MIT", "int8", "int8");
         let (classes, input, export) = (&classes, &input, &export);
-        let facts = OnnxFacts { name, architecture, classes, input, seed: 7, export, precision, weights };
+        let facts = OnnxFacts { name, architecture, classes, input, seed: 7, license, export, precision, weights };
         let entries = metadata(&facts);
         let value = |key: &str| entries.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str()).unwrap();
         assert_eq!(value("names"), "{0: 'cat', 1: 'lover\\'s knot'}");

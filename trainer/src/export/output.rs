@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use orco_runtime::files::{partial, sync_folder};
+use orco_runtime::files::{folder_of, partial, sync_folder};
 use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS,
 };
@@ -90,8 +90,7 @@ impl BundleOutput {
             return Err(error).with_context(|| format!("cannot write {shown}"));
         }
         // The names must reach the disk before what they replaced leaves it; not every system can sync a folder.
-        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let _ = sync_folder(parent.unwrap_or(Path::new(".")));
+        let _ = sync_folder(folder_of(folder));
         remove_aside()
     }
 }

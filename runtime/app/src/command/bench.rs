@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 use orco_benchmark::machine;
 use orco_runtime::encoder::engine_choice::{OpenedEncoder, Workload};
 use orco_runtime::encoder::{library, to_planes};
+use orco_runtime::files;
 use orco_runtime::image_rs::{Rgb, RgbImage};
 use orco_runtime::learner::{Answer, Shots};
 use orco_runtime::manifest::MANIFEST;
@@ -178,7 +179,7 @@ fn found(bundle: &Path) -> Result<Vec<PathBuf>> {
     let is_bundle = |folder: &PathBuf| folder.join(MANIFEST).is_file();
     // The last part of a path such as `.` or `bundle/..` is no name of its folder.
     let place = bundle.canonicalize().unwrap_or_else(|_| bundle.to_owned());
-    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = files::folder_of(&place);
     let entries = fs::read_dir(folder).with_context(|| format!("cannot look for bundles in {}", folder.display()))?;
     let mut bundles: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_bundle).collect();
     bundles.sort();

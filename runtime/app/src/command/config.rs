@@ -28,12 +28,13 @@ pub fn run(
         text.lines().try_for_each(|line| say!(output, "{line}"))?;
         return Ok(json!({ "defaults": text }));
     }
+    let settings = config::effective_settings(command, file, matches).unwrap_or_else(|error| error.exit());
     match file {
         Some(file) => say!(output, "# {}", file.path.display())?,
         None => say!(output, "# no file of settings: none was named, and there is no {}", config::PLACE)?,
     }
     let mut listed = Map::new();
-    for EffectiveSetting { key, value, from } in config::effective_settings(command, file, matches) {
+    for EffectiveSetting { key, value, from } in settings {
         match &value {
             Some(value) => say!(output, "{:<40} # {from}", format!("{key} = {value}"))?,
             None => say!(output, "{:<40} # not set", format!("#{key} ="))?,

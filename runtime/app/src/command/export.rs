@@ -108,7 +108,7 @@ fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
         Err(_) if fs::symlink_metadata(path).is_ok() => bail!("it is a link that leads nowhere"),
         Err(_) => {}
     }
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = files::folder_of(path);
     if let Err(error) = fs::metadata(folder) {
         bail!("nothing can be written into the folder {}: {error}", folder.display());
     }

@@ -2,11 +2,14 @@
 
 #[cfg(feature = "hub")]
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use orco_runtime::learner::Learner;
+use orco_runtime::image;
+use orco_runtime::learner::{ChangeError, Learner};
+use orco_runtime::manifest::from_hexadecimal;
 use orco_runtime::state::label;
 #[cfg(feature = "hub")]
 use orco_runtime::state::sentence::join_first;
@@ -23,12 +26,17 @@ use crate::session_report;
 /// Arguments of `orco forget`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The learned class; with --purge also one that was forgotten before.
+    /// The learned class; with --purge also one that was forgotten before, with --shot also one of the bundle.
     label: String,
     /// Removes the class from the history as well: its exemplars and its label disappear from every file of the state,
     /// damaged slots that were set aside are deleted, and it cannot be brought back.
     #[arg(long)]
     purge: bool,
+    /// Removes a single shot that the device stores of a class, and no class; `orco undo` brings it back. It is named
+    /// by the picture that it was learned from as a whole, or by its id: that names its kept picture and its thumbnail,
+    /// and HTTP gives it.
+    #[arg(long, value_name = "SHOT", conflicts_with = "purge")]
+    shot: Option<PathBuf>,
     /// Seed of shuffling and perturbation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -36,7 +44,7 @@ pub struct Arguments {
     alignment: AlignmentOptions,
 }
 
-/// Forgets a learned class, aligns the head to the rest, and saves the new state.
+/// Forgets a learned class, or one of its shots, aligns the head to the rest, and saves the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
@@ -44,7 +52,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     arguments.alignment.apply(&mut learner);
     let was_learned_only = learner.is_learned_only();
     let label = label::normal(&arguments.label);
-    let (report, what) = if arguments.purge {
+    let (report, what) = if let Some(shot) = &arguments.shot {
+        (Some(remove_shot(output, &mut learner, &label, shot)?), "removed a shot of")
+    } else if arguments.purge {
         (purge(options, output, &mut learner, &label)?, "purged")
     } else {
         (Some(session_report::unwrap_outcome(output, learner.forget(&label, &mut ProgressBars::default())?)), "forgot")
@@ -57,6 +67,23 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     session_report::print(output, &report, &format!("{what} {label}"), seconds, learner.is_learned_only())?;
     session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
+}
+
+/// Removes the stored shot of a class that was learned from a picture, or that has an id.
+fn remove_shot(output: &Output, learner: &mut Learner, label: &str, shot: &Path) -> Result<ChangeReport> {
+    let exemplar = match shot.to_str().and_then(from_hexadecimal) {
+        Some(id) => id,
+        None => {
+            let features = learner.shot_features(&image::open(shot)?)?.into_raw_vec_and_offset().0;
+            learner.state().exemplars.digest_of_shot(&features)
+        }
+    };
+    match learner.remove_shot_by_digest(label, &exemplar, &mut ProgressBars::default()) {
+        Err(ChangeError::OtherShot { label }) => {
+            bail!("\"{label}\" has no such shot: {}; nothing was changed", shot.display())
+        }
+        removed => Ok(session_report::unwrap_outcome(output, removed?)),
+    }
 }
 
 #[cfg(not(feature = "hub"))]
@@ -74,7 +101,6 @@ pub(super) fn list_labels(labels: &BTreeSet<String>) -> String {
 #[cfg(feature = "hub")]
 fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str) -> Result<Option<ChangeReport>> {
     use orco_hub::client::DeviceFolder;
-    use orco_runtime::learner::ChangeError;
     use orco_runtime::state::history::PurgeError;
     use orco_runtime::state::sentence::with_causes;
     use orco_serve::changes::{purged_labels, unknown_labels};

@@ -48,8 +48,9 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::format_utc);
         let (count, exemplars, what) = (entry.classes.len(), entry.exemplars(), describe(entry));
         let now = if entry.number == timeline.present() { "  (now)" } else { "" };
-        // Of an entry that went elsewhere, the changes there say so.
-        let is_undone = timeline.is_undone(entry.number) && !learner.history().is_undo_or_redo(entry);
+        // Of an entry that went elsewhere, the changes there say so; a purge is never undone.
+        let is_step = entry.kind != ChangeKind::Purge && !learner.history().is_undo_or_redo(entry);
+        let is_undone = is_step && timeline.is_undone(entry.number);
         let undone = if is_undone { "  (undone)" } else { "" };
         say!(
             output,

@@ -136,21 +136,27 @@ pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
     format!("{} cannot be written{text}", folder.display())
 }
 
-/// The innermost part of a path that is there, be it a link that leads nowhere; of a relative one at last the folder in
-/// which this runs.
-fn existing(path: &Path) -> Option<&Path> {
-    let mut parts = path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part });
-    parts.find(|part| part.symlink_metadata().is_ok())
+/// A path and the folders above it, the innermost first; of a relative one the last is the folder in which this runs.
+fn outwards(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part })
 }
 
-/// Why this user cannot make a file or folder that is not there, as the end of a sentence; none if that works.
+/// The innermost part of a path that is there, be it a link that leads nowhere.
+fn existing(path: &Path) -> Option<&Path> {
+    outwards(path).find(|part| part.symlink_metadata().is_ok())
+}
+
+/// That this user cannot make a file or folder that is not there, and why; none if that works.
 #[cfg(feature = "serve")]
 pub(super) fn why_not_made(path: &Path) -> Option<String> {
     let above = existing(path)?;
     let error = try_write(above).err()?;
+    let (shown, above) = (path.display(), above.display());
     Some(match error.kind() {
-        io::ErrorKind::PermissionDenied => format!("this user has no right to write {}", above.display()),
-        _ => format!("{}: {error}", above.display()),
+        // The error names the link.
+        io::ErrorKind::NotFound => error.to_string(),
+        io::ErrorKind::PermissionDenied => format!("{shown} cannot be made: this user has no right to write {above}"),
+        _ => format!("{shown} cannot be made: {above}: {error}"),
     })
 }
 
@@ -165,6 +171,8 @@ fn missing_folder(folder: &Path, findings: &mut Findings) {
         return findings.good(STATE, format!("{shown} is made with the first change"));
     };
     let text = match error.kind() {
+        // The error names the link.
+        io::ErrorKind::NotFound => return findings.wrong(STATE, format!("{error}; name another with --state DIR")),
         io::ErrorKind::PermissionDenied => {
             format!("; name another with --state DIR, or give this user the right to write {}", above.display())
         }
@@ -241,7 +249,7 @@ fn camera_files(folder: &Path, findings: &mut Findings) {
 /// How much room is left.
 fn room(folder: &Path, findings: &mut Findings) {
     #[cfg(unix)]
-    if let Some(disk) = existing(folder).and_then(|there| rustix::fs::statvfs(there).ok()) {
+    if let Some(disk) = outwards(folder).find_map(|part| rustix::fs::statvfs(part).ok()) {
         let free = disk.f_bavail * disk.f_frsize;
         if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             findings.wrong("disk", format!("the disk of {} is read-only; mount it to be written", folder.display()));

@@ -142,10 +142,9 @@ pub fn rules(arguments: &ServeOptions, findings: &mut Findings) {
 
 /// Says of what is not there that the service makes it, or why it cannot; `option` names another place.
 fn report_to_be_made(subject: &'static str, path: &Path, option: &str, findings: &mut Findings) {
-    let shown = path.display();
     match files::why_not_made(path) {
-        Some(why) => findings.wrong(subject, format!("{shown} cannot be made: {why}; name another with {option}")),
-        None => findings.note(subject, format!("{shown} is made when the service starts")),
+        Some(why) => findings.wrong(subject, format!("{why}; name another with {option}")),
+        None => findings.note(subject, format!("{} is made when the service starts", path.display())),
     }
 }
 

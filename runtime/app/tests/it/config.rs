@@ -260,4 +260,6 @@ fn a_switch_is_on_or_off_and_nothing_else() {
         "{}",
         text(&maybe.stderr)
     );
+    let shown = orco(None, &["config"]).env("ORCO_KEEP_SHOTS", "maybe").output().unwrap();
+    assert_eq!((shown.status.code(), text(&shown.stderr)), (Some(2), text(&maybe.stderr)));
 }

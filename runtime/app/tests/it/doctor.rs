@@ -127,7 +127,12 @@ fn a_state_that_cannot_be_made_is_named_and_nothing_is_left_where_it_can() {
     std::os::unix::fs::symlink("/no/disk/state", &link).unwrap();
     for (option, subject) in [("--state", "state"), ("--sightings", "sightings")] {
         let found = examined(&device, &[option, link.to_str().unwrap()]);
-        assert_finds(&found, subject, "wrong", "link is a link that leads nowhere");
+        let once = format!("{} is a link that leads nowhere", link.display());
+        assert_finds(&found, subject, "wrong", &once);
+        let mut findings = found.1["findings"].as_array().unwrap().iter();
+        let begins = |finding: &Value| finding["text"].as_str().is_some_and(|text| text.starts_with(&once));
+        assert!(findings.any(begins), "the link is named twice: {:#}", found.1);
+        assert!(found.1.to_string().contains("\"disk\""), "how much room is left: {:#}", found.1);
     }
     // Nor are a token and sightings made where nobody can make anything.
     for (option, subject) in [("--token-file", "token"), ("--sightings", "sightings")] {

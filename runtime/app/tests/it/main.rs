@@ -31,6 +31,7 @@ mod rtsp;
 mod scene;
 mod service;
 mod signed_bundles;
+mod single_shots;
 mod soak;
 mod support;
 mod systemd;

@@ -121,6 +121,7 @@ test("a change and its undo are one line of the history", () => {
   assert.deepEqual(lines(1, [0], ...past, entry(3, "undo", 1)), ["0", "1 now", "2 undone"]);
   assert.deepEqual(lines(2, [1, 0], ...past, entry(3, "undo", 1), entry(4, "undo", 2)), ["0", "1", "2 now"], "redone");
   assert.deepEqual(lines(4, [1, 0], ...past, entry(3, "undo", 1), entry(4, "forget")), ["0", "1", "2 undone", "4 now"]);
+  assert.deepEqual(lines(2, [1, 0], ...past, entry(3, "purge")), ["0", "1", "2 now", "3"]);
   // Where it went back to is not remembered any more.
   assert.deepEqual(lines(3, [], past[2], entry(3, "undo", 0)), ["2 undone", "3 now"]);
 });

@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use orco_runtime::scene::{NamedRegion, RegionError};
 use orco_runtime::state::label;
 use serde::Deserialize;
@@ -21,6 +22,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::service::Service;
+use crate::stream_end::StreamEnd;
 
 /// How long a newer frame is waited for.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,15 +67,21 @@ pub struct FrameQuery {
     after: u64,
 }
 
-/// `GET /api/v1/camera.jpg`: the newest frame; after a given one, as soon as there is another one, or 204 where none came.
+/// `GET /api/v1/camera.jpg`: the newest frame; after a given one, as soon as there is another one, or 204 where none came
+/// or the server stops.
 ///
 /// # Errors
 /// [`Refusal`] if the service has no camera, or that is not there.
 pub async fn newest(
     State(service): State<Arc<Service>>,
+    Extension(streams): Extension<StreamEnd>,
     Query(FrameQuery { after }): Query<FrameQuery>,
 ) -> Result<Response, Refusal> {
-    let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
+    let camera = live(&service)?;
+    let seen = tokio::select! {
+        seen = camera.frame_after(after, FRAME_TIMEOUT) => seen,
+        () = streams.reached() => camera.latest_frame(),
+    }?;
     let number = seen.frame.number;
     let numbered = [(FRAME, number.to_string())];
     // A lower number is that of a service that was started again.
@@ -83,11 +91,14 @@ pub async fn newest(
     Ok((numbered, [(header::CONTENT_TYPE, "image/jpeg")], view(seen).await?).into_response())
 }
 
-/// `GET /api/v1/camera.mjpg`: one frame after another, as long as somebody looks.
+/// `GET /api/v1/camera.mjpg`: one frame after another, as long as somebody looks and the server runs.
 ///
 /// # Errors
 /// [`Refusal`] if the service has no camera.
-pub async fn stream(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Refusal> {
+pub async fn stream(
+    State(service): State<Arc<Service>>,
+    Extension(streams): Extension<StreamEnd>,
+) -> Result<impl IntoResponse, Refusal> {
     let newest = live(&service)?.frame_numbers();
     let parts = stream::unfold((service, newest, 0), |(service, mut newest, last)| async move {
         loop {
@@ -107,7 +118,7 @@ pub async fn stream(State(service): State<Arc<Service>>) -> Result<impl IntoResp
         }
     });
     let kind = "multipart/x-mixed-replace; boundary=frame";
-    Ok(([UNBUFFERED, (header::CONTENT_TYPE, kind)], Body::from_stream(parts)))
+    Ok(([UNBUFFERED, (header::CONTENT_TYPE, kind)], Body::from_stream(parts.take_until(streams.reached()))))
 }
 
 /// What a frame is a shot of.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
@@ -15,12 +16,16 @@ use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use super::UNBUFFERED;
 use crate::metric::MetricFormat;
 use crate::service::Service;
+use crate::stream_end::StreamEnd;
 
 /// Name of the event that a listener gets in the place of those that it missed.
 const LAGGED: &str = "lagged";
 
 /// `GET /api/v1/events`: server-sent events. A listener that fell behind is told to read everything again.
-pub async fn events(State(service): State<Arc<Service>>) -> impl IntoResponse {
+pub async fn events(
+    State(service): State<Arc<Service>>,
+    Extension(streams): Extension<StreamEnd>,
+) -> impl IntoResponse {
     let events = BroadcastStream::new(service.events.listen()).map(|event| {
         let (name, data) = match event {
             Ok(event) => (event.name(), event.json().to_string()),
@@ -30,7 +35,8 @@ pub async fn events(State(service): State<Arc<Service>>) -> impl IntoResponse {
     });
     // Firefox hands a page no answer before something of its body has come.
     let beginning = stream::iter([Ok(sse::Event::default().comment("connected"))]);
-    ([UNBUFFERED], Sse::new(beginning.chain(events)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+    let all = beginning.chain(events).take_until(streams.reached());
+    ([UNBUFFERED], Sse::new(all).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
 /// `GET /metrics`: for Prometheus, in OpenMetrics where that is asked for, else in its classic text.

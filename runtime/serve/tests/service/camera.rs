@@ -3,9 +3,9 @@
 #[path = "../../../camera/tests/support/mod.rs"]
 pub(crate) mod fake;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
 use fake::{FakeCamera, Mode, until};
@@ -261,6 +261,31 @@ fn streams_ask_proxies_to_pass_them_on_as_they_come() {
         assert!(head.contains(&"x-accel-buffering: no".to_owned()), "{path}: {head:?}");
         assert!(head.iter().any(|line| line.starts_with("cache-control: no-")), "{path}: {head:?}");
     }
+}
+
+/// Whoever stops the service waits for no listener: streams end, in order and long before answers are broken off.
+#[test]
+fn streams_end_when_the_service_stops() {
+    let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
+    std::fs::write(place.path().join("mug.jpg"), sample("learn", "mug", 1)).unwrap();
+    until("it is seen", || service.ask("GET", "/api/v1/camera.jpg", &[], b"").status == 200);
+    let streams = ["/api/v1/events", "/api/v1/camera.mjpg"].map(|path| {
+        let mut stream = service.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut stream = BufReader::new(stream);
+        stream.fill_buf().unwrap();
+        (path, stream)
+    });
+    let started = Instant::now();
+    drop(service);
+    let took = started.elapsed();
+    for (path, mut stream) in streams {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert!(rest.ends_with(b"0\r\n\r\n"), "{path} was broken off");
+    }
+    assert!(took < Duration::from_millis(1500), "it took {took:?}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl SavedState {
     /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered:
     /// its exemplars, every label it ever had, and every class of that label before it. Exemplars that another class
     /// has, too, stay with that one. Entries that say nothing any more are dropped, and those in which a class that is
-    /// still known had this label.
+    /// still known had this label. Undoing goes past the purge, to the change before it.
     ///
     /// # Errors
     /// [`PurgeError`] if there is no such class, or `next` still has it.
@@ -123,7 +123,7 @@ impl History {
         for mut entry in core::mem::take(&mut self.entries) {
             let last = Some(entry.number) == newest;
             let bears = entry.id_of(label).is_some_and(|id| living.contains(&id));
-            let changed = entry.remove(purged, base);
+            let changed = entry.remove(purged, base) || entry.is_only_about(purged);
             for name in entry.names.iter_mut().filter(|name| purged.contains(&name.class) || name.label == label) {
                 name.label.clear();
             }
@@ -169,7 +169,13 @@ impl HistoryEntry {
         changed
     }
 
-    fn same_classes(&self, other: &Self) -> bool {
+    /// Whether the change was about these classes alone.
+    fn is_only_about(&self, ids: &[u32]) -> bool {
+        !self.names.is_empty() && self.names.iter().all(|name| ids.contains(&name.class))
+    }
+
+    /// Whether both led to the same class set.
+    pub(super) fn same_classes(&self, other: &Self) -> bool {
         self.classes == other.classes
             && self.exemplars == other.exemplars
             && self.exemplar_classes == other.exemplar_classes

@@ -6,7 +6,8 @@ use super::{ChangeKind, History, HistoryEntry};
 
 /// The changes that led to the present class set, and those that were undone from there.
 ///
-/// Undoing leaves an entry of its own, which is no step of this walk: it stands for the entry that it went back to.
+/// Undoing leaves an entry of its own, which is no step of this walk: it stands for the entry that it went back to. Nor
+/// is a purge, which cannot be undone: it stands for the change before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     present: u32,
@@ -94,6 +95,11 @@ impl Walk {
                 Some(target) => {
                     walk.before.push(None);
                     walk.go_to(target);
+                }
+                // Nothing brings a purged class back: the class set before the purge has lost it, too.
+                None if index > 0 && entry.kind == ChangeKind::Purge && entry.same_classes(entries[walk.present]) => {
+                    walk.before.push(None);
+                    walk.undone.clear();
                 }
                 None => {
                     // An entry that went back to what is not remembered any more is where the walk begins.

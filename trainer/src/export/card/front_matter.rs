@@ -11,7 +11,7 @@ use crate::config::Recipe;
 /// reads too.
 pub(super) fn front_matter(text: &mut String, recipe: &Recipe, source: &str, ours: &Summary) -> Result<()> {
     let tag = recipe.data.kind.tag();
-    let license = license(license_name(recipe));
+    let license = license(recipe.license());
     let (name, source) = (serde_json::to_string(&recipe.name)?, serde_json::to_string(source)?);
     writeln!(
         text,
@@ -52,12 +52,6 @@ const LICENSES: [&str; 19] = [
     "unknown",
 ];
 
-/// The license that the recipe names, else this program's; only its maker knows that of an imported backbone.
-fn license_name(recipe: &Recipe) -> &str {
-    let default = if recipe.backbone.is_imported() { "unknown" } else { env!("CARGO_PKG_LICENSE") };
-    recipe.export.license.as_deref().unwrap_or(default)
-}
-
 /// The front matter's lines for a license: the names that Hugging Face knows, else `other` and what the recipe says.
 fn license(name: &str) -> String {
     let names: Vec<String> = name.split(" OR ").map(|name| name.trim().to_lowercase()).collect();
@@ -80,10 +74,10 @@ mod tests {
         assert_eq!(license("CC-BY-NC-4.0"), "license: \"cc-by-nc-4.0\"");
         assert_eq!(license("ours: \"ask\""), "license: other\nlicense_name: \"ours: \\\"ask\\\"\"");
         let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/synthetic-tiny.toml")).unwrap();
-        assert_eq!(license_name(&recipe), env!("CARGO_PKG_LICENSE"));
+        assert_eq!(recipe.license(), env!("CARGO_PKG_LICENSE"));
         recipe.backbone.onnx = Some("imported.onnx".into());
-        assert_eq!(license(license_name(&recipe)), "license: \"unknown\"");
+        assert_eq!(license(recipe.license()), "license: \"unknown\"");
         recipe.export.license = Some("MIT".into());
-        assert_eq!(license_name(&recipe), "MIT");
+        assert_eq!(recipe.license(), "MIT");
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use orco_runtime::files::replace_shared;
+use orco_runtime::files::{folder_of, replace_shared};
 
 /// Refuses a file inside the bundle, and one as [`check_replaced`] does.
 pub fn check_output(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
@@ -29,8 +29,7 @@ pub fn check_replaced(path: &Path, is_ours: fn(&[u8]) -> bool, what: &str) -> Re
     if !there.is_empty() && !is_ours(&there) {
         bail!("cannot write {}: it holds something else than {what}; name another place", path.display());
     }
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::canonicalize(folder).with_context(cannot)
+    fs::canonicalize(folder_of(path)).with_context(cannot)
 }
 
 /// Writes a file whole or not at all. A pipe is written into as it is, and so is what a link leads to.
