@@ -49,7 +49,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(Refusal::bad_request("the request must be a JSON object: {...}"));
         }
-        serde_json::from_slice(text).map(Self).map_err(|error| Refusal::bad_request(format!("the request: {error}")))
+        serde_json::from_slice(text).map(Self).map_err(|error| Refusal::not_understood("the request", &error))
     }
 }
 
@@ -63,7 +63,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = extract::Query::from_request_parts(parts, state).await;
         query.map(|extract::Query(query)| Self(query)).map_err(|error| {
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            Refusal::bad_request(format!("the query: {cause}"))
+            Refusal::not_understood("the query", &cause)
         })
     }
 }
