@@ -44,12 +44,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::broken_off())?;
-        let text = without_mark(&bytes);
+        let Ok(text) = std::str::from_utf8(without_mark(&bytes)) else {
+            return Err(Refusal::bad_request(
+                "the request is not in UTF-8: Windows PowerShell needs the content type \"application/json; \
+                 charset=utf-8\" for that",
+            ));
+        };
         // The decoder would name a type of ours.
-        if text.trim_ascii_start().first() != Some(&b'{') {
+        if !text.trim_ascii_start().starts_with('{') {
             return Err(Refusal::bad_request("the request must be a JSON object: {...}"));
         }
-        serde_json::from_slice(text).map(Self).map_err(|error| Refusal::bad_request(format!("the request: {error}")))
+        serde_json::from_str(text).map(Self).map_err(|error| Refusal::not_understood("the request", &error))
     }
 }
 
@@ -63,7 +68,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = extract::Query::from_request_parts(parts, state).await;
         query.map(|extract::Query(query)| Self(query)).map_err(|error| {
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            Refusal::bad_request(format!("the query: {cause}"))
+            Refusal::not_understood("the query", &cause)
         })
     }
 }

@@ -5,6 +5,7 @@ mod conversion;
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,6 +21,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::code::ErrorCode;
+
+/// Most characters that are told of the beginning of what a decoder says, and of its end.
+const MAX_TOLD_CHARS: usize = 256;
 
 /// Why the service cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -185,6 +189,20 @@ impl Refusal {
     /// The request makes no sense.
     pub fn bad_request(sentence: impl Into<String>) -> Self {
         Self::new(ErrorCode::BadRequest, sentence)
+    }
+
+    /// A part of the request is not understood. Decoders repeat what they did not expect, which may be a whole picture: of
+    /// what they say, beginning and end are told.
+    pub(crate) fn not_understood(part: &str, error: &dyn fmt::Display) -> Self {
+        let said = error.to_string();
+        let count = said.chars().count();
+        let told: String = if count > 2 * MAX_TOLD_CHARS {
+            let (beginning, end) = (said.chars().take(MAX_TOLD_CHARS), said.chars().skip(count - MAX_TOLD_CHARS));
+            beginning.chain(['…']).chain(end).collect()
+        } else {
+            said
+        };
+        Self::bad_request(format!("{part}: {told}"))
     }
 
     /// Too much is going on; it may be asked again.

@@ -35,6 +35,8 @@ use crate::worker::{self, Worker};
 
 /// How often what is shown is compared with the rules: twice at least while a picture of a folder is shown.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// For how long it is not said again that an occurrence is dropped.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Occurrences that may wait, each with all actions of its rule.
 pub const WAITING: usize = 32;
 
@@ -83,7 +85,8 @@ impl Rules {
         let (sender, queue) = mpsc::sync_channel(WAITING);
         let rules = Arc::new(rules);
         let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
-        let watcher = RuleWorker { rules, live: live.reader(), queue: sender, stop: Arc::clone(&stop) };
+        let due = DueActions { queue: sender, said: None };
+        let watcher = RuleWorker { rules, live: live.reader(), due, stop: Arc::clone(&stop) };
         let threads = vec![worker::start(actor, &service.health)?, worker::start(watcher, &service.health)?];
         Ok(Self { stop, threads })
     }
@@ -110,11 +113,31 @@ fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
 /// Number of the rule that is to act, and why.
 type DueAction = (usize, Occurrence);
 
+/// Hands what is due to the thread that acts.
+struct DueActions {
+    queue: SyncSender<DueAction>,
+    /// When it was last said that something is dropped.
+    said: Option<Instant>,
+}
+
+impl DueActions {
+    /// Hands it on, or drops it where too many wait. Returns whether that is to be said: a rule without a pause may be due
+    /// at every look.
+    fn push(&mut self, due: DueAction, now: Instant) -> bool {
+        let is_dropped = matches!(self.queue.try_send(due), Err(TrySendError::Full(_)));
+        let is_said = is_dropped && self.said.is_none_or(|said| now.duration_since(said) >= SILENCE);
+        if is_said {
+            self.said = Some(now);
+        }
+        is_said
+    }
+}
+
 /// Compares what is shown with the rules.
 struct RuleWorker {
     rules: Arc<Vec<Rule>>,
     live: LiveCameraReader,
-    queue: SyncSender<DueAction>,
+    due: DueActions,
     stop: Arc<AtomicBool>,
 }
 
@@ -122,11 +145,12 @@ impl Worker for RuleWorker {
     const NAME: &'static str = "rules";
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
-        let mut clocks: Vec<RuleClock> = self.rules.iter().map(RuleClock::of).collect();
+        let rules = Arc::clone(&self.rules);
+        let mut clocks: Vec<RuleClock> = rules.iter().map(RuleClock::of).collect();
         up();
         while !worker::sleep(LOOK_INTERVAL, || self.is_stopping()) {
             let shown = shown_labels(&self.live.snapshot());
-            for (number, (rule, clock)) in self.rules.iter().zip(&mut clocks).enumerate() {
+            for (number, (rule, clock)) in rules.iter().zip(&mut clocks).enumerate() {
                 let found = shown.iter().find(|(label, _)| rule.is_about(label));
                 if clock.tick(found.is_some(), Instant::now())
                     && let Some((label, probability)) = found
@@ -144,12 +168,16 @@ impl Worker for RuleWorker {
 }
 
 impl RuleWorker {
-    fn act(&self, number: usize, label: &str, probability: Option<f64>) {
+    fn act(&mut self, number: usize, label: &str, probability: Option<f64>) {
         let time = seconds_since_1970();
         let picture = self.live.view();
         let occurrence = Occurrence { label: label.to_owned(), probability, time, picture };
-        if let Err(TrySendError::Full(_)) = self.queue.try_send((number, occurrence)) {
-            log::warn!("rule {} has nobody to act: {WAITING} others wait already", number + 1);
+        if self.due.push((number, occurrence), Instant::now()) {
+            let seconds = SILENCE.as_secs();
+            log::warn!(
+                "rule {} has nobody to act: {WAITING} others wait already; for {seconds} s no more is said of that",
+                number + 1
+            );
         }
     }
 }

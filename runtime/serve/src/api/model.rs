@@ -180,7 +180,7 @@ pub struct IndexRequest {
 pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<Json<Value>, Refusal> {
     let request: IndexRequest = match without_mark(&body).trim_ascii() {
         b"" => IndexRequest::default(),
-        text => serde_json::from_slice(text).map_err(|error| Refusal::bad_request(format!("the request: {error}")))?,
+        text => serde_json::from_slice(text).map_err(|error| Refusal::not_understood("the request", &error))?,
     };
     let problem = check_ready(&service).await.err().map(|refusal| refusal.sentence);
     if request.ready && problem.is_some() {

@@ -204,7 +204,7 @@ struct Parameters {
 pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<InferenceRequest, Refusal> {
     let request = serde_json::from_slice(without_mark(&body[..json]));
     let Request { id, inputs: input, outputs, parameters } =
-        request.map_err(|error| Refusal::bad_request(format!("the request: {error}")))?;
+        request.map_err(|error| Refusal::not_understood("the request", &error))?;
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
         return Err(Refusal::bad_request(format!("\"id\" must have at most {MAX_ID_BYTES} bytes")));
     }
@@ -259,7 +259,7 @@ fn files(input: &InputTensor<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, R
             };
             let mut sink = ElementSink::Text(&mut push);
             read_list(data, count, 1, &mut sink).map_err(|error| {
-                Refusal::bad_request(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
+                Refusal::not_understood("\"data\" of \"image\" must be a list of files in Base64", &error)
             })?;
         }
     }
@@ -300,7 +300,7 @@ fn rows(input: &InputTensor<'_>, binary: Option<Bytes>, features: usize) -> Resu
             // Nested lists are allowed, too.
             let mut sink = ElementSink::Number(&mut push);
             read_list(data, most, 2, &mut sink).map_err(|error| {
-                Refusal::bad_request(format!("\"data\" of \"features\" must be a list of numbers: {error}"))
+                Refusal::not_understood("\"data\" of \"features\" must be a list of numbers", &error)
             })?;
             numbers
         }

@@ -64,7 +64,7 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
         return "what it answers is no MQTT 3.1.1: check the port".into();
     }
     if let Some(error) = io_error(error) {
-        return error.to_string();
+        return with_advice(error.to_string());
     }
     match error {
         ConnectionError::ConnectionRefused(code) => match code {
@@ -86,6 +86,20 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
         },
         other => other.to_string(),
     }
+}
+
+/// What the system or TLS said, and what to do where a certificate is refused without a sentence.
+fn with_advice(said: String) -> String {
+    let advice = match () {
+        () if said.contains("UnknownIssuer") => {
+            "no trusted authority has signed it; name the file of that authority's certificate (--mqtt-ca-file)"
+        }
+        () if said.contains("CaUsedAsEndEntity") => {
+            "it is an authority's, as OpenSSL makes them; give the broker one with basicConstraints=CA:FALSE"
+        }
+        () => return said,
+    };
+    format!("{said}: {advice}")
 }
 
 /// Whether the other side ended the connection: in an orderly way, or while it was still being written to.
@@ -121,6 +135,14 @@ fn io_error(error: &ConnectionError) -> Option<&io::Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+
     use super::*;
 
     /// Brokers close the connection on whoever sends more than they take.
@@ -146,6 +168,28 @@ mod tests {
 
     fn in_packet(error: mqttbytes::Error) -> ConnectionError {
         ConnectionError::MqttState(StateError::Deserialization(error))
+    }
+
+    #[test]
+    fn a_certificate_that_is_refused_is_told_with_what_to_do() {
+        let names = || vec!["localhost".to_owned()];
+        let (key, mut authority) = (KeyPair::generate().unwrap(), CertificateParams::new(names()).unwrap());
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.distinguished_name.push(DnType::CommonName, "authority");
+        let authority = authority.self_signed(&key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let said = |certificate: &CertificateDer<'_>| {
+            let name = ServerName::try_from("localhost").unwrap();
+            let error = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now()).unwrap_err();
+            reason(&ConnectionError::Io(io::Error::new(ErrorKind::InvalidData, error)), None, None)
+        };
+        let of_authority = said(authority.der());
+        assert!(of_authority.contains("basicConstraints=CA:FALSE"), "{of_authority}");
+        let of_nobody = said(rcgen::generate_simple_self_signed(names()).unwrap().cert.der());
+        assert!(of_nobody.contains("--mqtt-ca-file"), "{of_nobody}");
     }
 
     #[test]

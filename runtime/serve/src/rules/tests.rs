@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,10 @@ use serde_json::Value;
 use sha2::Sha256;
 use tempfile::TempDir;
 
-use super::{Action, LOOK_INTERVAL, Occurrence, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels};
+use super::{
+    Action, DueActions, LOOK_INTERVAL, Occurrence, Rule, RuleClock, Rules, SILENCE, WAITING, Webhook, shown_labels,
+    unknown_labels,
+};
 use crate::Service;
 use crate::agreement::AgreedAnswer;
 use crate::knowledge::Knowledge;
@@ -51,6 +55,23 @@ fn a_rule_acts_after_its_time_and_not_again_before_its_pause_is_over() {
     assert!(!tick(130.3, false) && !tick(130.6, true), "a flicker");
     assert!(tick(132.0, true), "counted over the flicker");
     assert!(!tick(200.0, false) && !tick(200.6, true) && !tick(202.0, true));
+}
+
+/// A rule without a pause is due twenty times a second: the log would hold nothing else.
+#[test]
+fn what_is_dropped_is_said_once_a_minute() {
+    let (sender, queue) = mpsc::sync_channel(WAITING);
+    let mut due = DueActions { queue: sender, said: None };
+    let start = Instant::now();
+    let mut push = |seconds| {
+        let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
+        due.push((0, occurrence), start + Duration::from_secs(seconds))
+    };
+    assert!((0..WAITING).all(|_| !push(0)), "there is room");
+    assert!(push(1) && !push(1) && !push(2));
+    queue.recv().unwrap();
+    assert!(!push(3) && !push(3), "one was taken, and the next one is dropped");
+    assert!(push(1 + SILENCE.as_secs()) && !push(2 + SILENCE.as_secs()));
 }
 
 #[test]

@@ -51,12 +51,16 @@ fn a_client_of_http_1_0_need_not_name_the_host() {
 #[test]
 fn a_file_of_windows_is_json_and_a_body_that_is_missing_is_asked_for() {
     let (_state, service) = Running::fresh();
-    let undo =
-        |body: &str| service.ask("POST", "/api/v1/undo", &[("Content-Type", "application/json")], body.as_bytes());
-    assert_eq!(undo("\u{feff}{}\r\n").status, 409, "there is nothing to undo");
+    let undo = |body: &[u8]| service.ask("POST", "/api/v1/undo", &[("Content-Type", "application/json")], body);
+    assert_eq!(undo("\u{feff}{}\r\n".as_bytes()).status, 409, "there is nothing to undo");
     for body in ["", "\r\n", "\u{feff}", "\u{feff}\u{feff}{}", "[]"] {
-        let refused = undo(body);
+        let refused = undo(body.as_bytes());
         assert_eq!((refused.status, refused.error().contains("must be a JSON object")), (400, true), "{body:?}");
+    }
+    // Latin 1, as `Invoke-RestMethod` sends it, and UTF-16.
+    for body in [&b"{\"label\": \"T\xfcr\"}"[..], b"\xff\xfe{\0}\0"] {
+        let refused = undo(body);
+        assert_eq!((refused.status, refused.error().contains("not in UTF-8")), (400, true), "{body:?}");
     }
 }
 

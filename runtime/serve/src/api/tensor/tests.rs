@@ -84,6 +84,19 @@ fn files_are_read_from_base64_also_where_it_is_escaped() {
 }
 
 #[test]
+fn a_picture_that_stands_in_the_wrong_place_is_not_sent_back() {
+    let picture = format!("\"{}\"", "A".repeat(100_000));
+    for (refused, told) in [
+        (images("[1]", &picture), "must be a list of files in Base64: invalid type: string \"AAA"),
+        (images(&picture, "[]"), "the request: invalid type: string \"AAA"),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(error.len() < 1000, "{} bytes", error.len());
+        assert!(error.contains(told) && error.contains("AAA…AAA") && error.contains(" at line 1 column "), "{error}");
+    }
+}
+
+#[test]
 fn whoever_sends_pixels_is_told_that_files_are_taken() {
     for datatype in ["UINT8", "FP32"] {
         let shape = "[1,1,2,3]";
