@@ -128,9 +128,14 @@ impl Setting<'_> {
 
     /// A file's value as the command line takes it; not checked yet.
     fn raw(&self, value: &Value) -> Result<Vec<String>, String> {
+        let is_path = self.option.get_value_parser().type_id() == TypeId::of::<PathBuf>();
         let one = |value: &Value| match value {
             Value::String(text) if text.is_empty() => {
                 Err("it is empty: give a value, or take the line away".to_owned())
+            }
+            // It would be a folder of that name, another one wherever orco runs.
+            Value::String(text) if is_path && text.starts_with("~/") => {
+                Err("a shell alone knows ~: give the whole path".to_owned())
             }
             Value::String(text) => Ok(text.clone()),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),

@@ -1,11 +1,11 @@
 //! What a change did, for people and as JSON.
 
 use anyhow::Result;
-use orco_runtime::learner::{AnswerScope, ChangeOutcome, Learner, Shots, forgetting_sentences};
+use orco_runtime::learner::{AnswerScope, ChangeError, ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
-use orco_runtime::state::sentence::{counted, join_first};
+use orco_runtime::state::sentence::{counted, join_first, with_causes};
 use orco_runtime::state::session::{
     AccuracyChange, ChangeReport, ClassAccuracy, ExpectedAccuracy, LearnedOnlyAccuracy, RepeatedShots,
 };
@@ -26,8 +26,16 @@ pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
         output.mark_changed_with_error(advice::sentence(&uncertain.into()));
     }
     if let Some(unaligned) = outcome.unaligned {
-        let why = advice::sentence(&unaligned.into());
-        output.mark_changed_with_error(format!("the head was not aligned, so answers follow in closed form: {why}"));
+        let next = match unaligned {
+            ChangeError::Forgetting { .. } => "aligns it all the same",
+            _ => "tries again",
+        };
+        // Advice on such an error would say that nothing was changed.
+        output.mark_changed_with_error(format_args!(
+            "the change is made, but the head was not aligned, so answers follow in closed form: {}; \
+             `orco align` {next}",
+            with_causes(&unaligned)
+        ));
     }
     outcome.report
 }

@@ -70,6 +70,25 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     assert!(listed(&state).contains("beaker"));
 }
 
+#[test]
+fn a_change_whose_head_finds_no_room_is_not_called_undone() {
+    // Room for a state without an aligned head, which takes 2 MB.
+    let Some(mounted) = TmpfsMount::new("size=1m") else {
+        return skipped("alignment on a full disk (mounting needs root)");
+    };
+    let state = mounted.path.join("state");
+    let learned = orco(&state, &["learn", &argument("mug", &shots("learn", "mug"))]);
+    let said = text(&learned.stderr);
+    assert_eq!(learned.status.code(), Some(3), "{said}");
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert!(
+        errors.len() == 1 && errors[0].starts_with("error: the change is made, but the head was not aligned"),
+        "{said}"
+    );
+    assert!(errors[0].ends_with("No space left on device (os error 28); `orco align` tries again"), "{said}");
+    assert!(listed(&state).contains("mug"));
+}
+
 /// All that an earlier start has made is there: answering takes no more.
 #[test]
 fn a_service_starts_again_where_its_disk_is_full_or_read_only() {

@@ -9,6 +9,7 @@
  * - What a call hands over through a pointer to a pointer belongs to the caller, who frees it with the call named
  *   there, once. When the call fails, NULL is handed over. What a call is given stays the caller's and may be freed
  *   when it returns.
+ * - ORCO_STATUS_UNCERTAIN and ORCO_STATUS_UNALIGNED are no failures: all that the call tells is written.
  * - Calls that return a status keep the text of the error for their thread: orco_error().
  * - Any thread may use a learner; calls wait for one another. Learners on the same state, in this process or in
  *   others, change it one at a time.

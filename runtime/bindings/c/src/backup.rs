@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::time::Duration;
 
-use orco_runtime::backup::{self, BackupContents, BackupOptions, RestoreOptions};
+use orco_runtime::backup::{self, BackupContents, BackupError, BackupOptions, RestoreOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
 use orco_runtime::learner::LearnerSettings;
@@ -53,12 +53,18 @@ pub unsafe extern "C" fn orco_backup(
         let path = Path::new(read_text(path, "path")?);
         let learner = borrow(learner, "learner")?.lock()?;
         let options = BackupOptions::default().replace(replace);
-        let contents = backup::write_to(learner.bundle(), learner.store(), learner.settings(), path, &options)?;
+        let written = backup::write_to(learner.bundle(), learner.store(), learner.settings(), path, &options);
+        let (contents, synced) = match written {
+            Err(BackupError::Unsynced { contents, error }) => {
+                (*contents, Err(StatusError::of(OrcoStatus::Uncertain, &error)))
+            }
+            written => (written?, Ok(())),
+        };
         if !backup.is_null() {
             backup.write((&contents).into());
         }
         write_lines(warnings, &contents.warnings);
-        Ok(())
+        synced
     })
 }
 

@@ -1,6 +1,7 @@
 //! A learned class for another device.
 
 use std::ffi::c_char;
+use std::io;
 use std::path::Path;
 
 use orco_runtime::files;
@@ -29,17 +30,19 @@ pub unsafe extern "C" fn orco_export(
         let device = read_optional_text(device, "device")?.map(str::to_owned);
         let origin = PackOrigin { device, ..PackOrigin::default() };
         let pack = borrow(learner, "learner")?.lock()?.export(label, origin)?;
-        let written = pack::write_unsigned(Path::new(path), &pack, replace).map_err(|error| match error {
-            WritePackError::File(error) => {
-                let unsynced = files::is_unsynced(&error);
-                let status = if unsynced { OrcoStatus::Uncertain } else { OrcoStatus::FileFailed };
-                StatusError::new(status, format!("{path}: {error}"))
+        let failed = |status: OrcoStatus, error: io::Error| StatusError::new(status, format!("{path}: {error}"));
+        let (size, synced) = match pack::write_unsigned(Path::new(path), &pack, replace) {
+            Ok(size) => (size, Ok(())),
+            Err(WritePackError::File(error)) if files::is_unsynced(&error) => {
+                let size = pack::unsigned(&pack).map_or(0, |bytes| bytes.len());
+                (size, Err(failed(OrcoStatus::Uncertain, error)))
             }
-            error => StatusError::of(OrcoStatus::Refused, &error),
-        })?;
+            Err(WritePackError::File(error)) => return Err(failed(OrcoStatus::FileFailed, error)),
+            Err(error) => return Err(StatusError::of(OrcoStatus::Refused, &error)),
+        };
         if !bytes.is_null() {
-            bytes.write(written as u64);
+            bytes.write(size as u64);
         }
-        Ok(())
+        synced
     })
 }

@@ -557,6 +557,41 @@ fn a_learned_class_goes_into_a_pack() {
     assert_eq!((&*opened.label, opened.exemplars.len()), ("mug", 5));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_is_written_but_not_synced_is_told_as_it_is() {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+    let device = Device::fresh();
+    let mug = shots("mug", "mug");
+    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
+    unsafe { orco_shots_free(mug) };
+    // A folder that takes files, but cannot be opened, so that it cannot be synced.
+    let folder = tempfile::tempdir().unwrap();
+    let set_mode = |mode: u32| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o300);
+    // Root can open it, unless this thread gives that up.
+    let mut held = capabilities(None).unwrap();
+    held.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, held).unwrap();
+    let [backup, pack] = ["door.orcobackup", "mug.orcopack"].map(|name| folder.path().join(name));
+    let [backup_path, pack_path] = [&backup, &pack].map(|path| c(path.to_str().unwrap()));
+    let mut contents = OrcoBackup { learned_classes: 0, exemplars: 0, pictures: 0, bytes: 0 };
+    let (label, mut size) = (c("mug"), 0);
+    unsafe {
+        let status = orco_backup(device.learner, backup_path.as_ptr(), false, &mut contents, null_mut());
+        assert_eq!(status, OrcoStatus::Uncertain, "{}", error());
+        let status = orco_export(device.learner, label.as_ptr(), pack_path.as_ptr(), null(), false, &mut size);
+        assert_eq!(status, OrcoStatus::Uncertain, "{}", error());
+    }
+    assert!(error().contains("mug.orcopack: it was written, but a power cut could"), "{}", error());
+    let written = [&backup, &pack].map(|path| fs::metadata(path).unwrap().len());
+    assert_eq!((contents.learned_classes, [contents.bytes, size]), (1, written));
+    set_mode(0o700);
+}
+
 /// A copy of the bundle that is signed with the key.
 fn signed_bundle(folder: &Path, key: &SecretKey) -> String {
     let copy = folder.join("bundle");

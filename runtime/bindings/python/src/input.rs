@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use numpy::ndarray::{Array3, Axis};
+use numpy::ndarray::{Array3, Axis, Ix3};
 use numpy::{
-    Element, IntoPyArray, PyArray3, PyArrayDescrMethods, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray,
+    IntoPyArray, PyArray3, PyArrayDescrMethods, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray,
     PyUntypedArrayMethods, ndarray,
 };
 use orco_runtime::image::{self, ImageError};
@@ -43,12 +43,11 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
     given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
 }
 
-/// An array of that type and number of axes.
-pub fn array<'py, T: Element, D: ndarray::Dimension>(
-    given: &Bound<'py, PyAny>,
-    expected: &str,
-) -> PyResult<PyReadonlyArray<'py, T, D>> {
-    given.extract().map_err(|_| PyTypeError::new_err(format!("expected {expected}, not {}", describe(given))))
+/// An array of float32 with that number of axes; none of anything else.
+pub fn float_array<'py, D: ndarray::Dimension>(given: &Bound<'py, PyAny>) -> Option<PyReadonlyArray<'py, f32, D>> {
+    let array: PyReadonlyArray<'py, f32, D> = given.extract().ok()?;
+    // Steps between values are taken to be whole values, which they are not where a record has others between them.
+    if array.is_aligned() { Some(array) } else { given.call_method0("copy").ok()?.extract().ok() }
 }
 
 impl PyPicture {
@@ -92,8 +91,9 @@ impl PyPicture {
 
 /// Iterates over pictures in anything that Python can iterate over.
 pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = PyResult<PyPicture>> + use<'py>> {
-    // Each letter of a path would be one.
-    let single = given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
+    // Each letter of a path would be one, and each row of a picture.
+    let is_picture = given.cast::<PyUntypedArray>().is_ok_and(|array| array.ndim() == 3);
+    let single = is_picture || given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
     let items = (!single).then(|| given.try_iter().ok()).flatten();
     let items = items.ok_or_else(|| {
         PyTypeError::new_err(format!("expected pictures, such as a list of them, not {}", describe(given)))
@@ -104,7 +104,7 @@ pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item =
 impl PyShots {
     /// Shots as Python gives them, on a bundle with so many views of a picture and features of a view.
     pub fn of(given: &Bound<'_, PyAny>, [views, features]: [usize; 2]) -> PyResult<Self> {
-        if let Ok(array) = given.extract::<PyReadonlyArray3<'_, f32>>() {
+        if let Some(array) = float_array::<Ix3>(given) {
             let array = array.as_array();
             if array.len_of(Axis(1)) != views || array.len_of(Axis(2)) != features {
                 return Err(PyValueError::new_err(format!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use numpy::ndarray::{Array2, Array3, Ix2};
-use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray2, PyArray3};
 use orco_runtime::backup::{self, BackupError, BackupOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
@@ -14,7 +14,7 @@ use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, Observer};
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
 use orco_runtime::store::Store;
-use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
@@ -118,8 +118,10 @@ impl PyLearner {
     /// Says what pictures show whose features are known.
     #[pyo3(signature = (features, *, most=5))]
     fn classify_features(&self, features: &Bound<'_, PyAny>, most: usize) -> PyResult<Vec<PyAnswer>> {
-        let given: PyReadonlyArray2<'_, f32> =
-            input::array::<f32, Ix2>(features, "features, an array of float32 [pictures, features]")?;
+        let given = input::float_array::<Ix2>(features).ok_or_else(|| {
+            let given = input::describe(features);
+            PyTypeError::new_err(format!("expected features, an array of float32 [pictures, features], not {given}"))
+        })?;
         let given = given.as_array().to_owned();
         if given.ncols() != self.shape[1] {
             return Err(PyValueError::new_err(format!(

@@ -183,7 +183,12 @@ class Device(unittest.TestCase):
             self.assertEqual([answer.scores for answer in learner.classify(given)], expected)
         features = learner.features(paths)
         self.assertEqual((features.dtype, features.shape[0]), (np.float32, len(paths)))
-        self.assertEqual([answer.scores for answer in learner.classify_features(features)], expected)
+        # As many values beside the places where a processor reads them, and in records of an odd size.
+        beside = np.frombuffer(b"-" + features.tobytes(), np.float32, offset=1).reshape(features.shape)
+        records = np.zeros(len(paths), [("number", "u1"), ("features", "f4", features.shape[1])])
+        records["features"] = features
+        for given in (features, beside, records["features"]):
+            self.assertEqual([answer.scores for answer in learner.classify_features(given)], expected)
 
     def test_shots_are_the_same_as_paths_arrays_and_features(self) -> None:
         paths = pictures("learn", "mug")
@@ -204,7 +209,10 @@ class Device(unittest.TestCase):
         endless = np.broadcast_to(frame[:1, :1], (1 << 40, 1, 3))
         wrong = [
             (TypeError, "float64", lambda: learner.classify([frame.astype(float)])),
-            (TypeError, "[32, 1]", lambda: learner.classify(frame[:, :, :1])),
+            (TypeError, "[32, 32]", lambda: learner.classify([frame[:, :, 0]])),
+            (TypeError, "such as a list of them, not an array of uint8 with shape [32, 32, 3]",
+             lambda: learner.classify(frame)),
+            (TypeError, "such as a list of them", lambda: learner.learn({"mug": frame})),
             (TypeError, "str", lambda: learner.classify("1.jpg")),
             (TypeError, "int", lambda: learner.classify([1])),
             (TypeError, "float64", lambda: learner.classify_features(np.zeros((1, 4)))),
