@@ -190,7 +190,7 @@ fn expectation_of_all(expected: ExpectedAccuracy) -> String {
     let ExpectedAccuracy { base, learned, learned_range, .. } = expected;
     match (base.map(percent), learned_range.map(range).or(learned.map(percent))) {
         (Some(base), Some(learned)) => format!("base classes {base}, learned classes {learned}"),
-        (Some(base), None) => format!("base classes {base}; of learned classes an estimate needs {ENOUGH_SHOTS}"),
+        (Some(base), None) => format!("base classes {base}; for learned classes, an estimate needs {ENOUGH_SHOTS}"),
         (None, _) => "it cannot be told, since the bundle set no samples aside".to_owned(),
     }
 }
