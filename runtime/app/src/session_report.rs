@@ -177,9 +177,8 @@ fn print_expectation(
     is_learned_only: bool,
 ) -> Result<()> {
     let (expectation, is_told) = if is_learned_only {
-        // Without a left-out shot, nothing tells how far a picture of them may be behind base classes.
-        let has_left_out = report.classes[report.base_classes..].iter().any(|class| class.samples > 0);
-        (expectation_of_learned(report.expected_learned_only, has_left_out), report.expected_learned_only.is_some())
+        let learned = &report.classes[report.base_classes..];
+        (expectation_of_learned(report.expected_learned_only, learned), report.expected_learned_only.is_some())
     } else {
         (expectation_of_all(expected), expected.base.is_some() && expected.learned.is_some())
     };
@@ -199,20 +198,21 @@ fn expectation_of_all(expected: ExpectedAccuracy) -> String {
     let ExpectedAccuracy { base, learned, learned_range, .. } = expected;
     match (base.map(percent), learned_range.map(range).or(learned.map(percent))) {
         (Some(base), Some(learned)) => format!("base classes {base}, learned classes {learned}"),
-        (Some(base), None) => format!("base classes {base}; of learned classes an estimate needs {ENOUGH_SHOTS}"),
+        (Some(base), None) => format!("base classes {base}; for learned classes, an estimate needs {ENOUGH_SHOTS}"),
         (None, _) => "it cannot be told, since the bundle set no samples aside".to_owned(),
     }
 }
 
-/// What is to be expected if answers name learned classes alone; `has_left_out`: whether a shot of one could be left
-/// out.
-fn expectation_of_learned(expected: Option<LearnedOnlyAccuracy>, has_left_out: bool) -> String {
-    match expected {
-        Some(LearnedOnlyAccuracy { learned, learned_range, .. }) => {
-            format!("learned classes {}", learned_range.map_or_else(|| percent(learned), range))
-        }
-        None if has_left_out => format!("an estimate needs {ENOUGH_SHOTS}"),
-        None => format!("an estimate needs {ENOUGH_SHOTS}; of things with a single shot, most pictures are unknown"),
+/// What is to be expected if answers name these learned classes alone.
+fn expectation_of_learned(expected: Option<LearnedOnlyAccuracy>, classes: &[ClassAccuracy]) -> String {
+    if let Some(LearnedOnlyAccuracy { learned, learned_range, .. }) = expected {
+        return format!("learned classes {}", learned_range.map_or_else(|| percent(learned), range));
+    }
+    // Without a left-out shot, nothing tells how far a picture of them may be behind base classes.
+    match classes {
+        [] | [_] => "an estimate needs two learned classes, since answers name no others".to_owned(),
+        _ if classes.iter().any(|class| class.samples > 0) => format!("an estimate needs {ENOUGH_SHOTS}"),
+        _ => format!("an estimate needs {ENOUGH_SHOTS}; of things with a single shot, most pictures are unknown"),
     }
 }
 

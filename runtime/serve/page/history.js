@@ -31,7 +31,7 @@ function entryItem(entry, language) {
   const what = element("span", { className: entry.isUndone ? "undone" : "" }, `${change} ${entry.labels.map(readable).join(" → ")}`);
   const mark = entry.isPresent ? element("span", { className: "badge", textContent: message("present") })
     : element("button", { textContent: message("back"), "aria-label": message("backOf", entry), on: (event) => goBack(entry, event) });
-  return element("li", {}, what, small(`${entry.entry}${time}${undone}`), mark);
+  return element("li", {}, what, small(`${entry.entry}${time}${undone}`), entry.isStep ? mark : "");
 }
 
 function enable() {

@@ -117,14 +117,15 @@ export function stay(seconds) {
     : { key: "stayHours", count: Math.round(seconds / 3600) };
 }
 
-// The history as people read it: a change and its undo are one line. Entries that only went back or forth to another one
-// that is listed are left out, and changes that are no part of what is known now are marked. A purge is never undone.
+// The history as people read it: a change and its undo are one line. Entries that only went back or forth to another
+// one that is listed are left out, and changes that are no part of what is known now are marked. A purge is no step to
+// undo or to go back to: it stands for the change before it, as long as that is remembered.
 export function historyLines({ history, present, earlier }) {
   const numbers = new Set(history.map(({ entry }) => entry)), kept = new Set([present, ...earlier]);
   return history.filter(({ change, to }) => change !== "undo" || !numbers.has(to))
     .map((entry) => {
-      const isUndone = !kept.has(entry.entry) && entry.change !== "purge";
-      return { ...entry, isPresent: entry.entry === present, isUndone };
+      const isKept = kept.has(entry.entry), isStep = isKept || entry.change !== "purge";
+      return { ...entry, isPresent: entry.entry === present, isStep, isUndone: isStep && !isKept };
     });
 }
 

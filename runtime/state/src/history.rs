@@ -213,8 +213,9 @@ impl SavedState {
             }
         }
         let classes = entry.classes.iter().map(|known| known.class.clone()).collect();
+        let HistoryEntry { head: fingerprint, seed, .. } = *self.history.with_head(entry);
         let same_head =
-            entry.head != HeadFingerprint::Unknown && entry.head == HeadFingerprint::of(self.state.head.as_ref());
+            fingerprint != HeadFingerprint::Unknown && fingerprint == HeadFingerprint::of(self.state.head.as_ref());
         let head = if same_head { self.state.head.clone() } else { None };
         let state = State {
             bundle_digest: *bundle_digest,
@@ -226,7 +227,7 @@ impl SavedState {
             calibration: None,
             first_recognitions: entry.first_recognitions.clone(),
         };
-        Some(EarlierState { state, seed: entry.seed, head: entry.head })
+        Some(EarlierState { state, seed, head: fingerprint })
     }
 
     /// Keeps the digests of all exemplars from now on ([`Bank::keep_digests`]).
@@ -304,6 +305,14 @@ impl History {
     /// The entry of that number.
     pub fn entry(&self, number: u32) -> Option<&HistoryEntry> {
         self.entries.iter().find(|entry| entry.number == number)
+    }
+
+    /// The entry that tells the head of an entry's class set: where a class was purged from that, the newest one that
+    /// led to the same, such as the purge.
+    fn with_head<'a>(&'a self, entry: &'a HistoryEntry) -> &'a HistoryEntry {
+        let is_known = |other: &&HistoryEntry| other.head != HeadFingerprint::Unknown;
+        let alike = || self.entries.iter().rev().find(|other| is_known(other) && other.same_classes(entry));
+        Some(entry).filter(is_known).or_else(alike).unwrap_or(entry)
     }
 
     /// Bytes that it takes on disk.

@@ -20,6 +20,8 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
     assert!(list(&["--answers", "learned"]).ends_with("answers name only what was learned: 0 classes\n"));
     let first = learn("duck", "rubber-duck", &[]);
     assert!(!first.contains("from now on") && first.contains("expected accuracy on new pictures: base "), "{first}");
+    let alone = text(&device.command(&["balance", "keep-base", "--answers", "learned"]).output().unwrap().stdout);
+    assert!(alone.contains("expected accuracy on new pictures: an estimate needs two learned classes"), "{alone}");
     assert!(!learn("cone", "traffic-cone", &[]).contains("from now on"));
     let third = learn("mug", "mug", &[]);
     let expected = "expected accuracy on new pictures: learned classes ";

@@ -306,6 +306,7 @@ fn of_a_class_with_two_shots_nothing_is_estimated() {
     let third = NewClass { label: label(BASE), shots: new_class(BASE, 3).shots.split_off(2) };
     let (_, report) = with(&base_model, |session| session.add_shots(&pair, &third));
     assert!(report.expected.unwrap().learned.is_some(), "three are enough");
+    assert_eq!(report.expected_learned_only, None, "a single class has no rival");
 }
 
 #[test]

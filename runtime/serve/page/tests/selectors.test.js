@@ -115,13 +115,14 @@ test("what is taught under a base class's label replaces it, unless all classes 
 test("a change and its undo are one line of the history", () => {
   const entry = (number, change, to = null) => ({ entry: number, change, to });
   const lines = (present, earlier, ...history) => historyLines({ history, present, earlier })
-    .map((line) => `${line.entry}${line.isPresent ? " now" : ""}${line.isUndone ? " undone" : ""}`);
+    .map((line) => `${line.entry}${line.isPresent ? " now" : ""}${line.isUndone ? " undone" : ""}${line.isStep ? "" : " no step"}`);
   const past = [entry(0, "start"), entry(1, "learn"), entry(2, "rename")];
   assert.deepEqual(lines(2, [1, 0], ...past), ["0", "1", "2 now"]);
   assert.deepEqual(lines(1, [0], ...past, entry(3, "undo", 1)), ["0", "1 now", "2 undone"]);
   assert.deepEqual(lines(2, [1, 0], ...past, entry(3, "undo", 1), entry(4, "undo", 2)), ["0", "1", "2 now"], "redone");
   assert.deepEqual(lines(4, [1, 0], ...past, entry(3, "undo", 1), entry(4, "forget")), ["0", "1", "2 undone", "4 now"]);
-  assert.deepEqual(lines(2, [1, 0], ...past, entry(3, "purge")), ["0", "1", "2 now", "3"]);
+  assert.deepEqual(lines(2, [1, 0], ...past, entry(3, "purge")), ["0", "1", "2 now", "3 no step"]);
+  assert.deepEqual(lines(4, [3], entry(3, "purge"), entry(4, "learn")), ["3", "4 now"], "nothing is remembered before it");
   // Where it went back to is not remembered any more.
   assert.deepEqual(lines(3, [], past[2], entry(3, "undo", 0)), ["2 undone", "3 now"]);
 });

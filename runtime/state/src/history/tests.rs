@@ -439,6 +439,12 @@ fn a_purge_is_no_change_that_can_be_undone() {
     let timeline = walk.saved.history.timeline();
     assert_eq!((timeline.present(), timeline.earlier(), timeline.later()), (2, &[0][..], &[][..]));
     walk.past.remove(&2);
+    let head = walk.saved.state.head.clone();
+    walk.learn();
+    let earlier = walk.saved.earlier_state(2).unwrap();
+    assert_eq!((earlier.seed, earlier.is_exact(head.as_ref())), (1, Some(true)), "the purge tells the head");
+    walk.step(false);
+    assert_eq!(walk.saved.state.head, head);
     walk.step(false);
     assert!(walk.saved.state.classes.is_empty());
     walk.step(true);

@@ -108,8 +108,8 @@ impl ExpectedAccuracy {
     }
 }
 
-/// Accuracy to be expected on new pictures of learned classes, if answers name these alone. Base classes are no rivals
-/// then, so it is at least that among all classes.
+/// Accuracy to be expected on new pictures of learned classes, of which there are two or more, if answers name these
+/// alone. Base classes are no rivals then, so it is at least that among all classes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LearnedOnlyAccuracy {
@@ -125,7 +125,8 @@ pub struct LearnedOnlyAccuracy {
 pub struct ExpectedByScope {
     /// If they name all classes; `None` where they have no border.
     pub all: Option<ExpectedAccuracy>,
-    /// If they name learned classes alone; `None` where no shot says, or answers have no border.
+    /// If they name learned classes alone; `None` where no shot says, a single class has no rival, or answers have no
+    /// border.
     pub learned_only: Option<LearnedOnlyAccuracy>,
 }
 
@@ -149,9 +150,11 @@ impl ExpectedByScope {
         independence: Option<&[ShotIndependence]>,
     ) -> Self {
         let learned = left_out.map(|left_out| left_out.among_all);
+        // A single class would be right whatever is seen.
+        let among_rivals = left_out.filter(|_| samples.len() > base_classes + 1);
         Self {
             all: Some(ExpectedAccuracy::promised(border.base, learned, samples, base_classes, independence)),
-            learned_only: left_out.map(|LeftOutAccuracy { among_learned: learned, .. }| LearnedOnlyAccuracy {
+            learned_only: among_rivals.map(|LeftOutAccuracy { among_learned: learned, .. }| LearnedOnlyAccuracy {
                 learned,
                 learned_range: independence.map(|shots| range(learned, shots)),
             }),
@@ -189,7 +192,8 @@ pub struct ChangeReport {
     pub border: Option<Border>,
     /// The accuracies to be expected on new pictures, where answers have a border.
     pub expected: Option<ExpectedAccuracy>,
-    /// The accuracy to be expected on new pictures of learned classes if answers name these alone, where shots say.
+    /// The accuracy to be expected on new pictures of learned classes if answers name these alone, where there are two
+    /// and shots say.
     pub expected_learned_only: Option<LearnedOnlyAccuracy>,
     /// New classes that both leave out: an estimate needs three different shots, and one that no other class has.
     pub too_few_shots: Vec<String>,

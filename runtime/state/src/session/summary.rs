@@ -24,7 +24,7 @@ pub struct SessionSummary<'a> {
     /// Accuracies to be expected on new pictures if answers name all classes, where they have a border.
     pub expected: Option<ExpectedAccuracy>,
     /// Accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where no shot
-    /// says.
+    /// says, or there are fewer than two.
     pub expected_learned_only: Option<LearnedOnlyAccuracy>,
     /// New classes that both leave out, since they have too few different shots.
     pub too_few_shots: &'a [String],
