@@ -175,8 +175,7 @@ pub struct Thresholds {
     /// pixels a side and its sharpness at a quarter is at most this many times that at a half. Below its real size an
     /// enlarged picture gains little; a blurred one keeps gaining.
     pub growth: f32,
-    /// Most sharpness of what was scaled to be judged; a smaller picture, of which every pixel counts, may have 2.4 times
-    /// as much.
+    /// Most sharpness of what was scaled to be judged; what is judged in its own pixels may have 2.4 times as much.
     pub noise: f32,
     /// Most places in which the fingerprint of a repeated picture differs ([`PictureFingerprint::distance`]).
     pub distance: u32,
@@ -187,9 +186,9 @@ pub struct Thresholds {
 impl Default for Thresholds {
     /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
     /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
-    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, and of 17
-    /// and more where it is not scaled; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none
-    /// more than 1.7.
+    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, and of 17 and more where
+    /// it is not scaled; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more
+    /// than 1.7.
     ///
     /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from 80
     /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
