@@ -42,6 +42,8 @@ const DARK: f32 = 40.0;
 const CLIPPED: f32 = 250.0;
 /// Pixels around a filled part of a picture that belong to its edge.
 const EDGE: u32 = 2;
+/// How many times the sharpness of what was scaled noise has whose pixels are judged as they are.
+const UNSCALED: f32 = 2.4;
 /// A picture is judged as a whole where less than one in so many pixels shows something.
 const LEAST_SHOWN: usize = 50;
 
@@ -60,6 +62,8 @@ pub struct Quality {
     pub coarse_sharpness: [f32; 2],
     /// What tells whether another picture repeats it.
     pub fingerprint: PictureFingerprint,
+    /// Whether it was judged in its own pixels: scaling makes them like their neighbours.
+    is_unscaled: bool,
 }
 
 impl Quality {
@@ -69,7 +73,8 @@ impl Quality {
     /// If it has no pixels.
     pub fn of(picture: &RgbImage) -> Self {
         let whole = square(picture, SIDE);
-        let side = picture.width().min(picture.height()).clamp(LEAST_SIDE, SIDE);
+        let own_side = picture.width().min(picture.height());
+        let side = own_side.clamp(LEAST_SIDE, SIDE);
         let at = |side| BrightnessMap::of(&square(picture, side));
         let light = if side == SIDE { BrightnessMap::of(&whole) } else { at(side) };
         Self {
@@ -78,6 +83,7 @@ impl Quality {
             sharpness: light.sharpness(),
             coarse_sharpness: [2, 4].map(|part| at(side / part).sharpness()),
             fingerprint: PictureFingerprint::of(&whole),
+            is_unscaled: side == own_side,
         }
     }
 }
@@ -169,7 +175,7 @@ pub struct Thresholds {
     /// pixels a side and its sharpness at a quarter is at most this many times that at a half. Below its real size an
     /// enlarged picture gains little; a blurred one keeps gaining.
     pub growth: f32,
-    /// Most sharpness.
+    /// Most sharpness of what was scaled to be judged; what is judged in its own pixels may have 2.4 times as much.
     pub noise: f32,
     /// Most places in which the fingerprint of a repeated picture differs ([`PictureFingerprint::distance`]).
     pub distance: u32,
@@ -180,9 +186,9 @@ pub struct Thresholds {
 impl Default for Thresholds {
     /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
     /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
-    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at
-    /// least 32 pixels a side; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none
-    /// more than 1.7.
+    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, and of 17 and more where
+    /// it is not scaled; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more
+    /// than 1.7.
     ///
     /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from 80
     /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
@@ -243,7 +249,8 @@ impl Thresholds {
         let exposure = [(quality.dark > self.dark, Flaw::TooDark), (quality.clipped > self.clipped, Flaw::TooBright)];
         let mut flaws: Vec<Flaw> = exposure.into_iter().filter(|(is, _)| *is).map(|(_, flaw)| flaw).collect();
         if flaws.is_empty() {
-            let detail = [(self.is_blurred(quality), Flaw::Blurred), (quality.sharpness > self.noise, Flaw::Noise)];
+            let noise = if quality.is_unscaled { UNSCALED * self.noise } else { self.noise };
+            let detail = [(self.is_blurred(quality), Flaw::Blurred), (quality.sharpness > noise, Flaw::Noise)];
             flaws.extend(detail.into_iter().filter(|(is, _)| *is).map(|(_, flaw)| flaw));
         }
         flaws

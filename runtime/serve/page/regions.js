@@ -3,7 +3,7 @@ import { ask } from "./dialog.js";
 import { $, element, setPlace, setText } from "./dom.js";
 import { isolate, message, readable } from "./language.js";
 import { refusalText } from "./refusals.js";
-import { labelOf, placeInPicture, placeInView, regionBetween, thingName } from "./selectors.js";
+import { labelOf, nameSides, placeInPicture, placeInView, regionBetween, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
@@ -93,7 +93,9 @@ export function showRegions(regions, { deviceCamera }, size, view) {
     const answer = shown && (shown.problem ? refusalText({ code: "region_too_small", error: shown.problem }) : shown.empty ? message("empty") : shown.label ? thingName(shown) ?? message("unknown") : "");
     node.firstChild.textContent = answer ? `${isolate(name)}: ${readable(answer)}` : name;
     node.firstChild.title = message("regionRemove", { label: name });
-    setPlace(node, placeInView(box, size, view));
+    const place = placeInView(box, size, view);
+    setPlace(node, place);
+    Object.entries(nameSides(place, view)).forEach(([side, is]) => node.classList.toggle(side, is));
   }
 }
 

@@ -2,7 +2,7 @@
 import { $, element, setPlace, setText, showError } from "./dom.js";
 import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
-import { lookedAt, middleOf, placeInView, thingName } from "./selectors.js";
+import { disjoint, lookedAt, middleOf, placeInView, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
@@ -70,10 +70,10 @@ function showPlaces(state) {
 
 export const viewSize = () => [$("view").clientWidth, $("view").clientHeight];
 
-// All of a view but these rectangles.
+// All of a view but these rectangles. What two of them cover would be dimmed again.
 function holes(rectangles, [width, height]) {
   const path = ([x, y, across, down]) => `M${x} ${y}h${across}v${down}h${-across}z`;
-  return `path(evenodd, "${[[0, 0, width, height], ...rectangles].map(path).join("")}")`;
+  return `path(evenodd, "${[[0, 0, width, height], ...disjoint(rectangles)].map(path).join("")}")`;
 }
 
 // The button of each thing, by its id. It stays as long as the thing does: one that were made anew with every frame

@@ -95,6 +95,27 @@ export function regionBetween([x, y], [otherX, otherY]) {
   return width < LEAST_REGION || height < LEAST_REGION ? null : [Math.min(x, otherX), Math.min(y, otherY), width, height];
 }
 
+// Rectangles that cover what these cover, none of them twice.
+export const disjoint = (rectangles) => rectangles.reduce(
+  (all, next) => [...all, ...all.reduce((rest, taken) => rest.flatMap((part) => without(part, taken)), [next])], []);
+
+// What is left of a rectangle, as rectangles: above, below, on the left and on the right of what is taken away.
+function without([x, y, width, height], [left, top, across, down]) {
+  const within = (place, low, length) => Math.min(Math.max(place, low), low + length);
+  const [from, to] = [left, left + across].map((place) => within(place, x, width));
+  const [upper, lower] = [top, top + down].map((place) => within(place, y, height));
+  const parts = [[x, y, width, upper - y], [x, lower, width, y + height - lower],
+    [x, upper, from - x, lower - upper], [to, upper, x + width - to, lower - upper]];
+  return parts.filter((part) => part[2] > 0 && part[3] > 0);
+}
+
+// Most pixels that the name of a region needs above its lower edge.
+const NAME_HEIGHT = 96;
+
+// At which sides of a region in a view its name goes beyond it, where it has no room: on the right, and below.
+export const nameSides = ([x, y, width, height], [viewWidth]) =>
+  ({ leftmost: 2 * x + width < viewWidth, topmost: y + height < NAME_HEIGHT });
+
 // The parts of a picture that are looked at: its regions, else nothing special once the empty place is known, else the
 // largest square.
 export function lookedAt({ deviceChosen, regions, deviceCamera }, [width, height]) {

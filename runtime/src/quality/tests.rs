@@ -177,6 +177,16 @@ fn noise_is_no_shot_at_any_resolution_that_cameras_have() {
     }
 }
 
+/// Dots of two pixels, with as much between them, as on a package that is far away: a sharpness of 8.
+#[test]
+fn fine_print_on_a_small_picture_is_no_noise() {
+    for side in [32, 48, 100, SIDE] {
+        let dot = |x: u32, y: u32| x % 4 < 2 && y % 4 < 2;
+        let print = RgbImage::from_fn(side, side, |x, y| Rgb([if dot(x, y) { 60 } else { 200 }; 3]));
+        assert_eq!(Thresholds::default().flaws(&Quality::of(&print)), [], "{side} pixels");
+    }
+}
+
 #[test]
 fn what_speaks_against_a_shot_is_told_in_one_list() {
     let thresholds = Thresholds::default();

@@ -21,3 +21,12 @@ test("modules do not import one another in a circle", () => {
 test("every module says first what it is for", () => {
   modules.forEach((name) => assert.match(source(name), /^\/\/ [A-Z]/, name));
 });
+
+test("whatever has the ground of a card has its ink, wherever it stands", () => {
+  const rules = source("style.css").matchAll(/([^{}]+)\{([^{}]+)\}/g);
+  const grounds = [...rules].filter(([, , style]) => style.includes("background: var(--card)"));
+  assert.ok(grounds.length > 3);
+  for (const [, names, style] of grounds.filter(([, names]) => names.includes("button"))) {
+    assert.match(style, /[^-]color: var\(--ink\)/, names);
+  }
+});

@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { chosenPlace } from "../scene.js";
-import { lookedAt, middleOf, placeInPicture, placeInView, regionBetween, thingName } from "../selectors.js";
+import {
+  disjoint, lookedAt, middleOf, nameSides, placeInPicture, placeInView, regionBetween, thingName,
+} from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {
   // A wide picture in a 4:3 view: as wide as the view, with room above and below.
@@ -36,6 +38,24 @@ test("a region is drawn in the picture, wherever the view shows it", () => {
   assert.deepEqual(placeInPicture([0, 10], size, view), [0, 0], "above the picture is its edge");
   assert.deepEqual(regionBetween([0.75, 0.5], [0.25, 0.75]), [0.25, 0.5, 0.5, 0.25]);
   assert.equal(regionBetween([0.5, 0.5], [0.51, 0.9]), null, "a tap");
+});
+
+test("what lies in several regions is cut out of what is dimmed once", () => {
+  const regions = [[0, 0, 4, 4], [2, 2, 4, 4], [5, 0, 2, 9], [1, 1, 1, 1], [0, 0, 4, 4]];
+  const holds = ([x, y, width, height], column, row) =>
+    column >= x && column < x + width && row >= y && row < y + height;
+  const count = (parts, column, row) => parts.filter((part) => holds(part, column, row)).length;
+  for (const place of Array(100).keys()) {
+    const [column, row] = [place % 10, Math.floor(place / 10)];
+    assert.equal(count(disjoint(regions), column, row), Math.min(count(regions, column, row), 1), `${column}, ${row}`);
+  }
+});
+
+test("the name of a small region goes where the view has room for it", () => {
+  const view = [400, 300];
+  assert.deepEqual(nameSides([0, 10, 20, 20], view), { leftmost: true, topmost: true });
+  assert.deepEqual(nameSides([380, 280, 20, 20], view), { leftmost: false, topmost: false });
+  assert.deepEqual(nameSides([0, 0, 400, 150], view), { leftmost: false, topmost: false }, "a wide one's is inside");
 });
 
 test("what is looked at is the regions, all things before the empty place, or the largest square", () => {
