@@ -151,12 +151,14 @@ fn existing(path: &Path) -> Option<&Path> {
 pub(super) fn why_not_made(path: &Path) -> Option<String> {
     let above = existing(path)?;
     let error = try_write(above).err()?;
-    let (shown, above) = (path.display(), above.display());
+    let shown = path.display();
     Some(match error.kind() {
-        // The error names the link.
-        io::ErrorKind::NotFound => error.to_string(),
-        io::ErrorKind::PermissionDenied => format!("{shown} cannot be made: this user has no right to write {above}"),
-        _ => format!("{shown} cannot be made: {above}: {error}"),
+        // A link that leads nowhere, which the error names.
+        _ if files::is_absent(above) => error.to_string(),
+        io::ErrorKind::PermissionDenied => {
+            format!("{shown} cannot be made: this user has no right to write {}", above.display())
+        }
+        _ => format!("{shown} cannot be made: {}: {error}", above.display()),
     })
 }
 
@@ -171,8 +173,10 @@ fn missing_folder(folder: &Path, findings: &mut Findings) {
         return findings.good(STATE, format!("{shown} is made with the first change"));
     };
     let text = match error.kind() {
-        // The error names the link.
-        io::ErrorKind::NotFound => return findings.wrong(STATE, format!("{error}; name another with --state DIR")),
+        // A link that leads nowhere, which the error names.
+        _ if files::is_absent(above) => {
+            return findings.wrong(STATE, format!("{error}; name another with --state DIR"));
+        }
         io::ErrorKind::PermissionDenied => {
             format!("; name another with --state DIR, or give this user the right to write {}", above.display())
         }
