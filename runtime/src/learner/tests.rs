@@ -140,7 +140,7 @@ fn among_what_was_learned_alone_a_set_needs_shots_that_support_it() {
     let singles = singles.each_ref().map(|(label, shots)| (*label, Shots::Features(shots.view())));
     learner.learn_many(&singles, &mut ()).unwrap().durable().unwrap();
     assert!(sets(&mut learner).iter().all(|(_, labels)| *labels == 0), "nothing supports a set");
-    for (label, class) in [("plate", 4), ("bowl", 5), ("spoon", 6)] {
+    for (label, class) in [("plate", 4), ("jug", 5), ("spoon", 6)] {
         learn(&mut learner, label, class).unwrap().durable().unwrap();
     }
     // Nine shots can be left out now.
