@@ -52,7 +52,10 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     let largest = together.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
     let limit = f16::MAX.to_f32();
     if largest > limit {
-        let reason = format!("features of noise are as large as {largest:.1e}; devices keep numbers up to {limit}");
+        let reason = format!(
+            "features of noise are as large as {largest:.1e}, but devices keep numbers up to {limit}; see that \
+             backbone.mean and backbone.deviation are those of its training, or let it divide its features"
+        );
         return Err(ProbeError::Features(reason));
     }
     let mut alone = Array2::zeros(together.dim());
@@ -120,9 +123,13 @@ mod tests {
 
     use super::*;
     use crate::model::onnx_proto::{
-        DimensionProto, FLOAT, GraphProto, ModelProto, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto,
-        ValueInfoProto, int, ints, node,
+        AttributeProto, DimensionProto, FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetProto, ShapeProto,
+        TensorTypeProto, TypeProto, ValueInfoProto, int, ints, node,
     };
+
+    fn input(mean: [f32; 3], deviation: [f32; 3]) -> Preprocessing {
+        Preprocessing { width: 32, height: 32, mean, deviation, look: Look::WHOLE }
+    }
 
     fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
         let fixed = sides.iter().map(|&side| DimensionProto { dim_value: Some(side), dim_param: None });
@@ -132,11 +139,12 @@ mod tests {
         ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
     }
 
+    fn of(operator: &str, inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
+        node(operator, inputs.iter().map(|&name| name.into()).collect(), output, attributes)
+    }
+
     /// A model of how far pixels lie above and below the mean over these axes, in the mean.
-    fn model(axes: &[i64]) -> Vec<u8> {
-        let of = |operator: &str, inputs: &[&str], output: &str, attributes| {
-            node(operator, inputs.iter().map(|&name| name.into()).collect(), output, attributes)
-        };
+    fn distances(axes: &[i64]) -> Vec<u8> {
         let nodes = vec![
             of("ReduceMean", &["images"], "mean", vec![ints("axes", axes.to_vec())]),
             of("Sub", &["images", "mean"], "above", vec![]),
@@ -145,12 +153,17 @@ mod tests {
             of("Relu", &["both"], "distances", vec![]),
             of("GlobalAveragePool", &["distances"], "features", vec![]),
         ];
+        model(nodes, 6)
+    }
+
+    /// A model of images of 32 x 32 pixels with so many features.
+    fn model(nodes: Vec<NodeProto>, features: i64) -> Vec<u8> {
         let graph = GraphProto {
             node: nodes,
-            name: "distances".into(),
+            name: "model".into(),
             initializer: vec![],
             input: vec![value("images", &[3, 32, 32])],
-            output: vec![value("features", &[6, 1, 1])],
+            output: vec![value("features", &[features, 1, 1])],
         };
         let opset = OperatorSetProto { domain: String::new(), version: 13 };
         let model =
@@ -160,9 +173,23 @@ mod tests {
 
     #[test]
     fn a_mean_over_the_batch_is_noticed() {
-        let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
-        assert_eq!(probe(&model(&[1, 2, 3]), &input).unwrap(), 6);
-        let refused = probe(&model(&[0, 1, 2, 3]), &input).unwrap_err().to_string();
+        let input = input([0.5; 3], [0.5; 3]);
+        assert_eq!(probe(&distances(&[1, 2, 3]), &input).unwrap(), 6);
+        let refused = probe(&distances(&[0, 1, 2, 3]), &input).unwrap_err().to_string();
         assert!(refused.starts_with("an image's features depend on the other images of its batch"), "{refused}");
+    }
+
+    #[test]
+    fn what_to_do_about_large_features_is_said() {
+        let nodes = vec![
+            of("GlobalAveragePool", &["images"], "mean", vec![]),
+            of("Mul", &["mean", "mean"], "square", vec![]),
+            of("Mul", &["square", "square"], "features", vec![]),
+        ];
+        let model = model(nodes, 3);
+        assert_eq!(probe(&model, &input([0.5; 3], [0.5; 3])).unwrap(), 3);
+        // As bytes.
+        let refused = probe(&model, &input([0.0; 3], [1.0 / 255.0; 3])).unwrap_err().to_string();
+        assert!(refused.contains("up to 65504; see that backbone.mean and backbone.deviation"), "{refused}");
     }
 }
