@@ -26,6 +26,7 @@ pub use pretrain::{Arithmetic, OptimiserKind, PretrainConfig};
 pub use split::{MeasureOn, SHOTS, SplitConfig};
 pub use targets::TargetConfig;
 
+use std::io;
 use std::path::Path;
 
 use orco_core::config::MethodConfig;
@@ -105,7 +106,9 @@ pub fn with_changes(config: &MethodConfig, changes: toml::Table) -> Result<Metho
 
 /// The text of a recipe.
 fn text_of(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.display().to_string(), source })
+    let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8: save it in that encoding");
+    let text = std::fs::read(path).and_then(|bytes| String::from_utf8(bytes).map_err(no_text));
+    text.map_err(|source| ConfigError::Read { path: path.display().to_string(), source })
 }
 
 impl Recipe {

@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail};
 use orco_runtime::manifest::MANIFEST;
 
 use self::checksum::Checksum;
-use self::digest::phase_1_inputs;
+use self::digest::{PHASE_1_INPUTS, phase_1_inputs};
 use crate::config::Recipe;
 use crate::platform::distributed::RankGroup;
 use crate::run::files::write_atomically;
@@ -137,8 +137,15 @@ impl Run {
                 recipe.backbone.onnx = recipe.backbone.onnx.map(|_| PathBuf::new());
                 phase_1_inputs(&recipe)
             };
-            if wherever(&there) != wherever(recipe) {
-                bail!("{} holds a run of another recipe; choose another folder with --run", folder.display());
+            let inputs = wherever(&there).into_iter().zip(wherever(recipe));
+            let differing = PHASE_1_INPUTS.into_iter().zip(inputs).filter(|(_, (there, here))| there != here);
+            let differing: Vec<&str> = differing.map(|(name, _)| name).collect();
+            if !differing.is_empty() {
+                bail!(
+                    "{} holds a run of another recipe, which differs in {}; choose another folder with --run",
+                    folder.display(),
+                    differing.join(", ")
+                );
             }
         }
         if let Some(trained_on) = trained_on {
@@ -239,7 +246,10 @@ mod tests {
         let before = fs::read(folder.join("recipe.toml")).unwrap();
         recipe.seed += 1;
         let other = Run::open(&folder, &recipe).unwrap_err().to_string();
-        assert!(other.contains("holds a run of another recipe"), "{other}");
+        assert!(other.contains("holds a run of another recipe, which differs in the seed; choose"), "{other}");
+        recipe.split.ways += 1;
+        let other = Run::open(&folder, &recipe).unwrap_err().to_string();
+        assert!(other.contains("which differs in [split], the seed; choose"), "{other}");
         assert_eq!(fs::read(folder.join("recipe.toml")).unwrap(), before);
         let bundle = root.path().join("bundle");
         fs::create_dir(&bundle).unwrap();

@@ -120,11 +120,15 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
 
 /// An untrained network as an ONNX file.
 fn write_model(path: &Path, input: [i64; 3]) {
+    write_model_of_mean(path, input, "[0.4, 0.5, 0.6]");
+}
+
+/// As [`write_model`], with this mean in its metadata.
+fn write_model_of_mean(path: &Path, input: [i64; 3], mean: &str) {
     tch::manual_seed(9);
     let store = VarStore::new(Device::Cpu);
     let network = Network::new(&store.root(), Description::resnet20(4, input));
-    let mean = ("orco.mean", "[0.4, 0.5, 0.6]".to_owned());
-    std::fs::write(path, onnx::encode(&network, &[mean])).unwrap();
+    std::fs::write(path, onnx::encode(&network, &[("orco.mean", mean.to_owned())])).unwrap();
 }
 
 #[test]
@@ -175,6 +179,10 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
     write_model(&path, [1, 16, 16]);
     assert!(refused().contains("[any, 1, 16, 16], but must be one input of images"), "{}", refused());
+    for mean in ["(0.4, 0.5, 0.6)", "0.4", "[0.4, 0.5]", "[102, 127, 153]"] {
+        write_model_of_mean(&path, INPUT, mean);
+        assert!(refused().contains("its metadata orco.mean and orco.deviation are no numbers"), "{}", refused());
+    }
     // A side that is left open is the one that pictures have.
     write_model(&path, [3, 0, 16]);
     let onnx = OnnxBackbone::open(&path, &config, 32, Channels::default()).unwrap();

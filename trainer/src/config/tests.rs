@@ -221,6 +221,13 @@ fn a_recipe_may_leave_its_network_to_the_command_line() {
     assert!(Recipe::read_for_images(&path).is_err());
     std::fs::write(&path, tiny).unwrap();
     assert_eq!(Recipe::read_for_images(&path).unwrap(), Recipe::read(&path).unwrap());
+    // As Windows writes "ü", and where it writes UTF-16.
+    for bytes in [&b"name = \"T\xfcr\"\n"[..], b"\xff\xfen\0"] {
+        std::fs::write(&path, bytes).unwrap();
+        let refused = Recipe::read(&path).unwrap_err();
+        let reason = std::error::Error::source(&refused).unwrap().to_string();
+        assert_eq!(reason, "it is no text in UTF-8: save it in that encoding");
+    }
 }
 
 #[test]

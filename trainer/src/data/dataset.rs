@@ -93,7 +93,7 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
     let candidates = recipe.export.candidates_per_class;
     let lists = origin.lists.map(|folder| SessionLists { folder, names: &names });
     let split = Split::new(&recipe.split, candidates, &train, &test, lists, recipe.seed)
-        .map_err(|error| error.with_class_names(&class_names).with_test_seed(test_seed))?;
+        .map_err(|error| error.with_class_names(&class_names).with_list_remedy(&names, test_seed))?;
     let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
     let set = DataSet { train, test, test_seed, split, class_names, channels, names, skipped };

@@ -20,9 +20,10 @@ pub struct ModelProto {
 }
 
 impl ModelProto {
-    /// Three numbers out of the metadata, one for each colour channel.
+    /// Three numbers out of the metadata, one for each colour channel; NaN where something else stands there.
     pub fn three(&self, key: &str) -> Option<[f32; 3]> {
-        serde_json::from_str(&self.metadata_props.iter().find(|entry| entry.key == key)?.value).ok()
+        let entry = self.metadata_props.iter().find(|entry| entry.key == key)?;
+        Some(serde_json::from_str(&entry.value).unwrap_or([f32::NAN; 3]))
     }
 }
 

@@ -8,6 +8,9 @@ use super::trained_on;
 use crate::config::Recipe;
 use crate::data::dataset::DataSet;
 
+/// What [`phase_1_inputs`] are called in a recipe.
+pub(super) const PHASE_1_INPUTS: [&str; 6] = ["[data]", "[split]", "[backbone]", "[head]", "[pretrain]", "the seed"];
+
 /// The parts of a recipe that phase 1 depends on, beside the data.
 pub fn phase_1_inputs(recipe: &Recipe) -> [Value; 6] {
     let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe;

@@ -96,6 +96,15 @@ pub enum ListNames {
     },
 }
 
+impl ListNames {
+    /// Whether a training image lies in the folder that the path of an image names.
+    pub(super) fn know_folder_of(&self, path: &str) -> bool {
+        let Self::Paths { names, .. } = self else { return false };
+        let folder = path.trim().rsplit(['/', '\\']).nth(1);
+        folder.is_some() && names.iter().any(|name| name.rsplit('/').nth(1) == folder)
+    }
+}
+
 /// The field's session lists of a data set.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLists<'a> {

@@ -3,7 +3,7 @@
 use orco_core::random::Random;
 
 use super::Images;
-use super::lists::{ListError, ListReader, SessionLists};
+use super::lists::{ListError, ListNames, ListReader, SessionLists};
 use crate::config::{MeasureOn, SHOTS, SplitConfig};
 
 /// Why a split could not be made.
@@ -62,15 +62,20 @@ impl SplitError {
         self
     }
 
-    /// Says of an image that a list names in vain that the seed may have made it a test image, where one did so.
-    pub(super) fn with_test_seed(mut self, test_seed: Option<u64>) -> Self {
-        if let Self::List(ListError::Name { remedy, .. }) = &mut self
-            && let Some(seed) = test_seed
-        {
-            *remedy = format!(
-                "; seed {seed} drew the test images, perhaps this one among them: take the seed that the lists were \
-                 written with, or set the test images apart in the folder test"
-            );
+    /// Says why a list may name an image in vain: its folder is unknown, or the seed made it a test image.
+    pub(super) fn with_list_remedy(mut self, names: &ListNames, test_seed: Option<u64>) -> Self {
+        if let Self::List(ListError::Name { text, remedy, .. }) = &mut self {
+            *remedy = match test_seed {
+                _ if !names.know_folder_of(text) => {
+                    "; none lies in such a folder: take lists of this data set, with a line CLASS/FILE for each shot"
+                        .into()
+                }
+                Some(seed) => format!(
+                    "; seed {seed} drew the test images, perhaps this one among them: take the seed that the lists were \
+                     written with, or set the test images apart in the folder test"
+                ),
+                None => String::new(),
+            };
         }
         self
     }
@@ -278,7 +283,6 @@ mod tests {
     use tch::{Device, Kind, Tensor};
 
     use super::*;
-    use crate::data::dataset::ListNames;
 
     fn images(classes: u16, each: usize) -> Images {
         let labels: Vec<u16> = (0..classes).flat_map(|class| std::iter::repeat_n(class, each)).collect();

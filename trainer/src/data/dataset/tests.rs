@@ -180,6 +180,12 @@ fn lists_that_windows_wrote_are_read_and_wrong_ones_say_what_is_wrong() {
     let said = opened(&recipe, Some(lists.path())).unwrap_err().to_string();
     assert!(said.ends_with("class 2 (c2) has 1 different images, but a draw has 5 shots"), "{said}");
 
+    for line in ["29774", "MINI-ImageNet/train/n03544143/n0354414300000811.jpg"] {
+        fs::write(&first, line).unwrap();
+        let said = opened(&recipe, Some(lists.path())).unwrap_err().to_string();
+        assert!(said.contains("set; none lies in such a folder: take lists of this data set"), "{said}");
+    }
+
     // With most other seeds an image of the lists is a test image.
     fs::write(&first, text).unwrap();
     let said = (recipe.seed + 1..recipe.seed + 50).find_map(|seed| {

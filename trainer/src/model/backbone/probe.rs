@@ -37,9 +37,10 @@ pub(super) enum ProbeError {
 /// the batch, or differ in rten. That rten cannot run it at all is a warning: devices with ONNX Runtime can.
 pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeError> {
     let mut random = Random::new(1, "probe of a backbone");
-    let shape = (IMAGES, 3, input.height as usize, input.width as usize);
-    let (lowest, highest) = range(input);
-    let images = Array4::from_shape_simple_fn(shape, || random.uniform(lowest, highest));
+    let mut images = Array4::<f32>::zeros((IMAGES, 3, input.height as usize, input.width as usize));
+    for (mut image, (lowest, highest)) in images.outer_iter_mut().zip(ranges(input)) {
+        image.mapv_inplace(|_| random.uniform(lowest, highest));
+    }
     let mut onnx = Onnx::open(model, input)?;
     let together = onnx.encode(images.view())?;
     if together.ncols() == 0 {
@@ -51,7 +52,10 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     let largest = together.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
     let limit = f16::MAX.to_f32();
     if largest > limit {
-        let reason = format!("features of noise are as large as {largest:.1e}; devices keep numbers up to {limit}");
+        let reason = format!(
+            "features of noise are as large as {largest:.1e}, but devices keep numbers up to {limit}; see that \
+             backbone.mean and backbone.deviation are those of its training, or let it divide its features"
+        );
         return Err(ProbeError::Features(reason));
     }
     let mut alone = Array2::zeros(together.dim());
@@ -87,11 +91,14 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     Ok(together.ncols())
 }
 
-/// Between which numbers the noise lies: about as normalised pictures do, or as bytes where the model is fed with these, since
-/// its features grow with what it is fed with.
-fn range(input: &Preprocessing) -> (f32, f32) {
+/// Between which numbers the noise of each image lies: about as normalised pictures do, or as bytes where the model is
+/// fed with these, since its features grow with what it is fed with. One image is dark, one bright: of images that are
+/// alike, a mean over the batch would be that of each.
+fn ranges(input: &Preprocessing) -> [(f32, f32); IMAGES] {
     let Preprocessing { mean, deviation, .. } = *input;
-    if are_byte_channels(Channels { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) }
+    let (lowest, highest) = if are_byte_channels(Channels { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) };
+    let middle = (lowest + highest) / 2.0;
+    [(lowest, highest), (lowest, middle), (middle, highest)]
 }
 
 /// The lowest cosine between rows; 1 where both are the same, zero or not.
@@ -107,4 +114,80 @@ fn lowest_cosine(expected: &Array2<f32>, actual: &Array2<f32>) -> f64 {
 pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f64::MIN_POSITIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_runtime::image::Look;
+    use prost::Message;
+
+    use super::*;
+    use crate::model::onnx_proto::{
+        AttributeProto, DimensionProto, FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetProto, ShapeProto,
+        TensorTypeProto, TypeProto, ValueInfoProto, int, ints, node,
+    };
+
+    fn input(mean: [f32; 3], deviation: [f32; 3]) -> Preprocessing {
+        Preprocessing { width: 32, height: 32, mean, deviation, look: Look::WHOLE }
+    }
+
+    fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
+        let fixed = sides.iter().map(|&side| DimensionProto { dim_value: Some(side), dim_param: None });
+        let batch = DimensionProto { dim_value: None, dim_param: Some("batch".into()) };
+        let dim = std::iter::once(batch).chain(fixed).collect();
+        let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim }) };
+        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    }
+
+    fn of(operator: &str, inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
+        node(operator, inputs.iter().map(|&name| name.into()).collect(), output, attributes)
+    }
+
+    /// A model of how far pixels lie above and below the mean over these axes, in the mean.
+    fn distances(axes: &[i64]) -> Vec<u8> {
+        let nodes = vec![
+            of("ReduceMean", &["images"], "mean", vec![ints("axes", axes.to_vec())]),
+            of("Sub", &["images", "mean"], "above", vec![]),
+            of("Sub", &["mean", "images"], "below", vec![]),
+            of("Concat", &["above", "below"], "both", vec![int("axis", 1)]),
+            of("Relu", &["both"], "distances", vec![]),
+            of("GlobalAveragePool", &["distances"], "features", vec![]),
+        ];
+        model(nodes, 6)
+    }
+
+    /// A model of images of 32 x 32 pixels with so many features.
+    fn model(nodes: Vec<NodeProto>, features: i64) -> Vec<u8> {
+        let graph = GraphProto {
+            node: nodes,
+            name: "model".into(),
+            initializer: vec![],
+            input: vec![value("images", &[3, 32, 32])],
+            output: vec![value("features", &[features, 1, 1])],
+        };
+        let opset = OperatorSetProto { domain: String::new(), version: 13 };
+        let model =
+            ModelProto { ir_version: 8, graph: Some(graph), opset_import: vec![opset], ..ModelProto::default() };
+        model.encode_to_vec()
+    }
+
+    #[test]
+    fn a_mean_over_the_batch_is_noticed() {
+        let input = input([0.5; 3], [0.5; 3]);
+        assert_eq!(probe(&distances(&[1, 2, 3]), &input).unwrap(), 6);
+        let refused = probe(&distances(&[0, 1, 2, 3]), &input).unwrap_err().to_string();
+        assert!(refused.starts_with("an image's features depend on the other images of its batch"), "{refused}");
+    }
+
+    #[test]
+    fn what_to_do_about_large_features_is_said() {
+        let nodes = vec![
+            of("GlobalAveragePool", &["images"], "mean", vec![]),
+            of("Mul", &["mean", "mean"], "square", vec![]),
+            of("Mul", &["square", "square"], "features", vec![]),
+        ];
+        // Of bytes.
+        let refused = probe(&model(nodes, 3), &input([0.0; 3], [1.0 / 255.0; 3])).unwrap_err().to_string();
+        assert!(refused.contains("up to 65504; see that backbone.mean and backbone.deviation"), "{refused}");
+    }
 }

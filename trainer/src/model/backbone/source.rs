@@ -268,8 +268,8 @@ fn middle(images: &Tensor, [wanted_height, wanted_width]: [i64; 2]) -> Tensor {
 }
 
 /// What stands in the metadata of a model whose mean and deviation are useless.
-pub(crate) const UNSOUND_METADATA: &str =
-    "its metadata orco.mean and orco.deviation are no numbers to normalise pixels from 0 to 1 by";
+pub(crate) const UNSOUND_METADATA: &str = "its metadata orco.mean and orco.deviation are no numbers to normalise pixels \
+     from 0 to 1 by; such are [0.485, 0.456, 0.406]";
 
 /// What is said where a mean and a deviation are given for a model that has its own.
 const NORMALISES_ITSELF: &str =
@@ -336,15 +336,18 @@ fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
         ));
     };
     let name = &output.name;
-    let found = output.sizes().ok_or_else(|| format!("its output {name:?} is not {WANTED}"))?;
-    match found[..] {
-        [_, _] | [_, _, Some(1), Some(1)] => Ok(()),
-        _ => Err(format!(
-            "its output {name:?} has {} dimensions, but must be {WANTED}; backbone.pool = \"mean\" averages tokens or a \
-             feature map, \"first\" takes the first token",
-            found.len()
-        )),
-    }
+    let instead = "name a value before it by backbone.output";
+    let found = output.sizes().ok_or_else(|| {
+        format!("its output {name:?} is of another type or declares no shape, but must be {WANTED}; {instead}")
+    })?;
+    let remedy = match found[..] {
+        [_, _] | [_, _, Some(1), Some(1)] => return Ok(()),
+        [_, _, _] | [_, _, _, _] => {
+            "backbone.pool = \"mean\" averages tokens or a feature map, \"first\" takes the first token"
+        }
+        _ => instead,
+    };
+    Err(format!("its output {name:?} has {} dimension(s), but must be {WANTED}; {remedy}", found.len()))
 }
 
 #[cfg(test)]
@@ -437,6 +440,13 @@ mod tests {
         assert_eq!(check_output(std::slice::from_ref(&row)), Ok(()));
         assert_eq!(check_output(&[value(FLOAT, &[0, 640, 1, 1])]), Ok(()));
         assert!(check_output(&[row.clone(), row]).unwrap_err().starts_with("it has 2 outputs"));
-        assert!(check_output(&[value(FLOAT, &[0, 640, 7, 7])]).unwrap_err().contains("has 4 dimensions"));
+        let remedy_of = |output: ValueInfoProto| {
+            let refused = check_output(&[output]).unwrap_err();
+            refused.split_once("; ").unwrap().1.to_owned()
+        };
+        assert!(remedy_of(value(FLOAT, &[0, 640, 7, 7])).starts_with("backbone.pool = \"mean\""));
+        for output in [value(FLOAT, &[0]), value(FLOAT, &[0, 2, 3, 4, 5]), value(INT8, &[0, 640])] {
+            assert_eq!(remedy_of(output), "name a value before it by backbone.output");
+        }
     }
 }
