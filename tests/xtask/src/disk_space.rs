@@ -33,7 +33,7 @@ struct FileSystem {
 ///
 /// # Errors
 /// If there is too little, with how much is needed.
-pub fn demand() -> Result<(), Box<dyn Error>> {
+pub fn check() -> Result<(), Box<dyn Error>> {
     let target = target_folder()?;
     let built = BUILT.saturating_sub(size(&target));
     let fetched = if LIBTORCH.is_set_up() { 0 } else { FETCHED };
