@@ -1,4 +1,4 @@
-//! Where a bundle is looked for that is given by its name, or not at all.
+//! Finds a bundle that is given by its name, or not at all.
 
 use std::env;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ pub const DEFAULT: &str = "models/everyday";
 /// Where bundles lie within a folder for data.
 const MODELS: &str = "models";
 
-/// Folders that may hold `models/NAME`, in the order in which they are looked at.
+/// Folders that may hold `models/NAME`, in the order in which they are searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BundleFolders(Vec<PathBuf>);
 

@@ -1,8 +1,8 @@
 //! The empty place in front of the service's own camera.
 //!
-//! Once it was shown, every frame is compared with it: things get answers of their own, and an empty place is answered
-//! `empty`. It is kept beside the state, so that it outlives the service. Where it does not fit any more - the camera
-//! was moved, another resolution was set - that is said, and frames are looked at as a whole until it is shown again.
+//! Once the place was shown, every frame is compared with it: each thing gets its own answer, and an empty place is
+//! answered `empty`. It is kept beside the state, so that it outlives the service. If it no longer fits, because the
+//! camera was moved or its resolution changed, the service says so and classifies whole frames until it is shown again.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Whose files are: what one user makes in the folder of another, that one's programs may not be able to read.
+//! Owners of files: the owner of a folder may be unable to read what another user creates in it.
 
 use std::fs::Metadata;
 #[cfg(unix)]

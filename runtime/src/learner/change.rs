@@ -52,7 +52,7 @@ pub(super) struct NumberedShot<'a> {
 
 impl<T> ChangeOutcome<T> {
     /// What the change did, if it is certain to survive a power cut. That the head was not aligned is no error, and goes
-    /// to `log` alone: whoever wants to know looks at [`unaligned`](Self::unaligned) before.
+    /// to `log` alone: read [`unaligned`](Self::unaligned) first if it matters.
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if it is not. The change was made all the same.

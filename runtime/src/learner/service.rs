@@ -1,5 +1,4 @@
-//! What a service needs beside a program of its own: several learners on one folder, changes that arrive late, and
-//! advice while shots are taken.
+//! Methods for services: several learners on one folder, changes that arrive late, and advice while shots are taken.
 
 use ndarray::ArrayView3;
 use orco_state::answer::{self, BalanceEstimate};

@@ -1,4 +1,4 @@
-//! The shots of a class, as files, pictures in memory, or features.
+//! The shots of a class: files, pictures in memory, or features.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

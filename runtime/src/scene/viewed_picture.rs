@@ -1,4 +1,4 @@
-//! A picture that is looked at, in the pixels of its file.
+//! A picture for a viewfinder, in the pixels of its file.
 
 use ::image::RgbImage;
 

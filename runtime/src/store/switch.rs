@@ -1,4 +1,4 @@
-//! What a store does beside its slots: keeping the shots' pictures, and going over to another bundle.
+//! Operations of a store around its slots: the pictures of shots, and going over to another bundle.
 //!
 //! Going over is a save: the new state goes into both slots, the older one first. Until the first is whole, the old
 //! state is the newest; from then on the new one is. Before that, the old state's slot is copied into the folder of its

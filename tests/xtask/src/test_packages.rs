@@ -1,4 +1,4 @@
-//! What tests need that Debian packages.
+//! Debian packages that tests need.
 
 use std::error::Error;
 use std::process::{Command, Stdio};

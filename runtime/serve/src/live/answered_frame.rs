@@ -13,7 +13,7 @@ use crate::live_snapshot::ShownRegion;
 use crate::prediction::PictureAnswer;
 use crate::thing_tracks::{MAX_THINGS, ThingAnswer, ThingIds, Things};
 
-/// A frame that was decoded, and may be looked at.
+/// A frame that was decoded, and whose memory is admitted.
 #[derive(Clone, Copy)]
 pub(super) struct AdmittedFrame<'a> {
     pub picture: &'a RgbImage,

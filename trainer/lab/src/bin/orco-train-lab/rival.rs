@@ -1,4 +1,4 @@
-//! `orco-train-lab rival`: one rival after the other, by one seed after the other.
+//! `orco-train-lab rival`: trains and measures rivals, by one seed or several.
 
 use std::path::{Path, PathBuf};
 
