@@ -29,8 +29,8 @@ struct FileSystem {
     free: u64,
 }
 
-/// Demands free space for what `cargo xtask test` builds beside what is there, and for the libraries if they are not set
-/// up.
+/// Demands free space for what `cargo xtask test` builds beside what is there, and for the libraries if they are not
+/// set up.
 ///
 /// # Errors
 /// If there is too little, with how much is needed.
