@@ -66,19 +66,20 @@ impl LiveWorker {
 
     /// What the regions of a frame are shown as; none if requests went first, or it was refused.
     pub(super) fn show(&mut self, frame: AdmittedFrame<'_>, seen: Vec<SeenRegion>) -> Option<Vec<ShownRegion>> {
-        let show = |region: SeenRegion| {
-            let SeenRegion { name, shares, bounds, view } = region;
-            let shown = match view {
-                SceneView::Whole => self.whole(frame, &name, bounds)?,
-                SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
-                SceneView::Small(problem) => {
-                    self.track(&name).clear();
-                    ShownRegion { problem: Some(problem), ..ShownRegion::default() }
-                }
-            };
-            Some(ShownRegion { name, bounds: shares, ..shown })
+        seen.into_iter().map(|region| self.show_region(frame, region)).collect()
+    }
+
+    fn show_region(&mut self, frame: AdmittedFrame<'_>, region: SeenRegion) -> Option<ShownRegion> {
+        let SeenRegion { name, shares, bounds, view } = region;
+        let shown = match view {
+            SceneView::Whole => self.whole(frame, &name, bounds)?,
+            SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
+            SceneView::Small(problem) => {
+                self.track(&name).clear();
+                ShownRegion { problem: Some(problem), ..ShownRegion::default() }
+            }
         };
-        seen.into_iter().map(show).collect()
+        Some(ShownRegion { name, bounds: shares, ..shown })
     }
 
     /// What follows a region; the first one where the regions are others by now.
