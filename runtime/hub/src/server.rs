@@ -176,7 +176,7 @@ fn stranger() -> Response {
     answer
 }
 
-/// The hub failed; whoever asked may ask again.
+/// The hub failed; the caller may try again.
 fn failed(error: &HubError) -> Response {
     log::error!("{}", orco_runtime::state::sentence::with_causes(error));
     StatusCode::SERVICE_UNAVAILABLE.into_response()

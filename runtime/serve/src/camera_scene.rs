@@ -41,7 +41,7 @@ struct SharedScene {
     started: Instant,
     /// Held while a frame is compared.
     watched: Mutex<WatchedPlace>,
-    /// Held for moments only: whoever reads it does not wait for a frame. Locked after `watched`.
+    /// Held for moments only, so that readers do not wait for a frame. Locked after `watched`.
     status: Mutex<SceneStatus>,
 }
 
@@ -244,7 +244,7 @@ impl CameraScene {
         foregrounds
     }
 
-    /// Keeps the place as it is by now, unless it looks as what is kept: flash is spared.
+    /// Saves the place as it is now, unless it looks like the saved one, to spare flash.
     fn keep(&self, watched: &mut WatchedPlace) {
         let Some(watch) = &watched.watch else { return };
         // What cannot be read is replaced.
@@ -258,7 +258,7 @@ impl CameraScene {
         }
     }
 
-    /// The place as it is by now, unless the camera was moved.
+    /// The place as it is now, unless the camera was moved.
     fn background(&self) -> Option<Arc<Background>> {
         let watched = self.watched();
         watched.watch.as_ref().filter(|watch| !watch.is_moved()).map(|watch| Arc::clone(watch.background()))

@@ -367,7 +367,7 @@ impl Learner {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
                 let is_wanted = broken.is_empty() && examiner.refused.is_empty();
-                // Whoever computed features before has looked at the pictures.
+                // Whoever computed the features has checked the pictures.
                 let examiner = (examiner.is_on() && !shots.have_features()).then_some(&mut examiner);
                 let read = if is_wanted {
                     self.read_shot(label, shots, shot, keeping.as_deref_mut(), examiner)

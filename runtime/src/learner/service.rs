@@ -201,7 +201,7 @@ impl Learner {
     /// Goes back to the class set after an entry of the history that somebody saw.
     ///
     /// # Errors
-    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
+    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number now.
     pub fn undo_to_entry(
         &mut self,
         entry: EntryId,

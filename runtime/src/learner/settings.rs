@@ -134,7 +134,7 @@ pub struct LearnerSettings {
     /// part of every change.
     pub alignment: AlignmentTime,
     /// What is done about pictures that are hardly fit to be shots. Features are not checked, nor pictures that come
-    /// with their features: whoever took those has looked.
+    /// with their features: the caller has checked those.
     pub shot_checks: ShotChecks,
 }
 

@@ -47,7 +47,7 @@ impl Store {
             })?;
             self.check_slot_owners()?;
             match Lock::take(&path, wait) {
-                // Whoever had made the folder saved nothing, and has removed it again.
+                // The process that had made the folder saved nothing, and has removed it again.
                 Err(LockError::Open(error)) if error.kind() == io::ErrorKind::NotFound && !self.folder.exists() => {}
                 taken => break taken,
             }

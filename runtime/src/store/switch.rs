@@ -59,7 +59,7 @@ impl LockedStore {
     /// Reads the newest state, whatever bundle it belongs to; `None` if nothing was saved yet. Writes nothing.
     ///
     /// # Errors
-    /// [`StoreError`] as for [`LockedStore::load`], but for that of another bundle.
+    /// [`StoreError`] as for [`LockedStore::load`], except that of another bundle.
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
         self.note(loaded.generation, loaded.slot);

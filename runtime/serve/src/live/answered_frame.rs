@@ -82,7 +82,7 @@ impl LiveWorker {
         Some(ShownRegion { name, bounds: shares, ..shown })
     }
 
-    /// What follows a region; the first one where the regions are others by now.
+    /// The track of a region; the first one if the regions have changed meanwhile.
     fn track(&mut self, name: &str) -> &mut RegionTrack {
         let place = self.tracks.iter().position(|track| track.name == name).unwrap_or(0);
         &mut self.tracks[place]

@@ -171,7 +171,7 @@ impl UpgradePlan {
     /// A picture of a class, which could be used when it was checked.
     ///
     /// # Errors
-    /// [`UpgradeError::Picture`] if it cannot be read any more, or is another one by now.
+    /// [`UpgradeError::Picture`] if it cannot be read any more, or is another one now.
     pub fn open(&self, label: &str, usable: &KeptPicture) -> Result<(Vec<u8>, RgbImage), UpgradeError> {
         let bytes = self.pictures.read(&usable.exemplar).and_then(|bytes| {
             let changed = || io::Error::other("it changed while it was in use");
