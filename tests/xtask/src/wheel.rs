@@ -1,6 +1,6 @@
-//! `cargo xtask test wheel`: the Python wheel as a user has it. maturin builds it, auditwheel says for which systems it is,
-//! pip installs it into a clean environment, where the example and the tests run and mypy compares the stubs with what is
-//! compiled. Needs network, for numpy and, the first time, for these programs.
+//! `cargo xtask test wheel`: the Python wheel as a user has it. maturin builds it, auditwheel says for which systems it
+//! is, pip installs it into a clean environment, where the example and the tests run and mypy compares the stubs with
+//! what is compiled. Needs network, for numpy and, the first time, for these programs.
 
 use std::error::Error;
 use std::fs;
