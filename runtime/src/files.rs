@@ -1,4 +1,4 @@
-//! Reads and replaces files without trust, neither in their size, nor in what lies in their place; what is replaced
+//! Reads and replaces files without trusting their size or kind (a path may be a link or a pipe); a replaced file
 //! survives a power cut.
 
 pub mod destination;
@@ -183,7 +183,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     check_links(path)?;
     let above: Vec<&Path> = missing_folders(path).skip(1).collect();
     builder.recursive(true).create(path)?;
-    // The folder itself also where it was there: whoever made it may have been stopped before it was synced.
+    // The folder itself, even if it existed: the process that made it may have been stopped before the sync.
     std::iter::once(path).chain(above).try_for_each(|folder| sync_folder(folder_of(folder)))
 }
 
@@ -325,7 +325,7 @@ pub(crate) enum SymlinkPolicy {
     Refuse,
 }
 
-/// Opens a regular file, without waiting for whoever is at the other end of a pipe.
+/// Opens a regular file, without waiting for the other end of a pipe.
 fn open(options: &mut OpenOptions, path: &Path, links: SymlinkPolicy) -> io::Result<File> {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! Is a picture fit to be learned from? Exposure, sharpness, and whether it was seen before.
+//! Checks whether a picture is fit to be learned from: exposure, sharpness, and whether it was seen before.
 //!
 //! All is measured on the largest square in the middle, which is what the backbone sees, at [`SIDE`] pixels a side: so
 //! a camera's resolution does not matter, and a blur counts if the backbone could see it. A smaller picture, such as a

@@ -1,5 +1,5 @@
 //! The highest release of each bundle that a device has used, remembered so that an older one is refused: an attacker
-//! who cannot sign could otherwise bring back a release that was signed once and has faults known by now.
+//! who cannot sign could otherwise bring back a release that was signed once and has faults known today.
 
 use std::collections::BTreeMap;
 use std::io;

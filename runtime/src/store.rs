@@ -145,7 +145,7 @@ impl Store {
         self.folder.join(slot.name())
     }
 
-    /// Its slots, for whoever wants to watch what is read and written.
+    /// Its slots, for callers that watch what is read and written.
     pub fn slots(&self) -> impl Medium<Error = io::Error> + use<> {
         self.files()
     }

@@ -2,7 +2,7 @@
 //!
 //! Each lies in a file of its own that is named after the exemplar that was made from the shot, by the SHA-256 of that
 //! exemplar as it is stored ([`Bank::digest_of`]): renaming, moving and undoing need not touch it. Those of exemplars
-//! that neither the state nor its history has any longer are let go. A state is as good without them.
+//! that neither the state nor its history has any longer are removed. A state works without them.
 //!
 //! The folder may hold files of others: only a regular file that has such a name, and no more bytes than a thumbnail
 //! may have, is ever removed. A link in the folder's place is not followed.
@@ -20,7 +20,7 @@ use crate::files::{self, SymlinkPolicy};
 use crate::manifest::{from_hexadecimal, hexadecimal};
 use crate::store::{Store, StoreError};
 
-/// Most bytes of one.
+/// Most bytes of a thumbnail.
 pub const MAX_BYTES: usize = 64 << 10;
 
 const ENDING: &str = ".jpg";

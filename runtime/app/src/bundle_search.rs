@@ -1,4 +1,4 @@
-//! Where a bundle is looked for that is given by its name, or not at all.
+//! Finds a bundle that is given by its name, or not at all.
 
 use std::env;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ pub const DEFAULT: &str = "models/everyday";
 /// Where bundles lie within a folder for data.
 const MODELS: &str = "models";
 
-/// Folders that may hold `models/NAME`, in the order in which they are looked at.
+/// Folders that may hold `models/NAME`, in the order in which they are searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BundleFolders(Vec<PathBuf>);
 
@@ -26,7 +26,7 @@ impl BundleFolders {
         let user = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
         let system = variable("XDG_DATA_DIRS").unwrap_or_else(|| "/usr/local/share:/usr/share".into());
         let data = user.into_iter().chain(env::split_paths(&system));
-        // The specification of these variables passes over paths that are relative.
+        // The specification of these variables has programs ignore relative paths.
         places.extend(data.filter(|folder| folder.is_absolute()).map(|folder| folder.join("orco")));
         Self(places)
     }
@@ -51,7 +51,7 @@ pub fn find(named: &Path, places: &BundleFolders) -> Result<PathBuf, Vec<PathBuf
     let is_default = named == Path::new(DEFAULT);
     let is_name = matches!(named.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
     if named.join(MANIFEST).exists() || !(is_default || is_name) || named.is_dir() && is_name {
-        // What is wrong with it is said by whoever opens it.
+        // Opening it says what is wrong with it.
         return Ok(named.to_owned());
     }
     let relative = if is_default { named.to_owned() } else { Path::new(MODELS).join(named) };

@@ -1,4 +1,4 @@
-//! What a certificate says of itself.
+//! Names and validity of a certificate.
 
 use std::fs;
 use std::net::IpAddr;

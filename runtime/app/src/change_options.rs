@@ -86,7 +86,7 @@ pub struct KeepOptions {
     pub keep_shots: bool,
 }
 
-/// Whether pictures are looked at before they become shots.
+/// Whether pictures are checked before they become shots.
 #[derive(Args, Debug)]
 pub struct CheckOptions {
     /// Learns from unfit pictures too, with a warning for each: too dark, too bright, blurred, nothing but noise, or

@@ -1,5 +1,5 @@
-//! The file of settings. Every option that has an environment variable is a setting, too, under its long name: a new
-//! one needs no change here. Precedence: command line, environment, this file, default.
+//! The settings file. Every option with an environment variable can also be set there, by its long name; a new option
+//! needs no change here. Precedence: command line, environment, this file, default.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What `orco doctor` looks at, a file for each part: every check is a finding, and what must be mended says how.
+//! The checks of `orco doctor`, one file for each subject. Every check is a finding; a failed one says how to mend it.
 
 mod engine;
 mod files;

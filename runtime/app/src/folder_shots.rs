@@ -1,4 +1,4 @@
-//! The shots of classes, out of their folders.
+//! Reads the shots of classes from folders.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a command says, where it says it, and with which code the program ends. Tables and progress bars.
+//! The output of commands: stdout, stderr or JSON, tables, progress bars, and the exit code.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;

@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use orco_benchmark::terminal::progress_bar;
 use orco_runtime::learner::{ChangeStep, Observer};
 
-/// Shows a change's progress: a bar for kept pictures that are looked at, one for the shots, then one for the epochs.
+/// Shows a change's progress: a bar for kept pictures that are checked, one for the shots, then one for the epochs.
 #[derive(Default)]
 pub struct ProgressBars {
     pictures: Option<ProgressBar>,

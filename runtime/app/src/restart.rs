@@ -1,6 +1,6 @@
-//! The program in its own place again, with a variable of the environment that it may not set itself: other threads could
-//! be reading it. Programs start with one thread, but for those that an emulator or a library of `LD_PRELOAD` has; and
-//! without `/proc` nobody knows.
+//! Restarts the program in its own process, to set an environment variable: a program with several threads must not
+//! set one, since another thread may be reading it. An emulator or a library of `LD_PRELOAD` may have started threads
+//! before `main`, and without `/proc` the number of threads is unknown.
 
 /// Starts this program again with a variable, instead of this process. Comes back where the variable is set so already,
 /// and where the system does not start it.

@@ -1,4 +1,4 @@
-//! What of a picture is looked at.
+//! Options that choose which part of a picture is classified or learned.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -51,7 +51,7 @@ pub struct ServeOptions {
     /// decides alone.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
     pub camera_frames: u16,
-    /// Most of the camera's frames that are looked at in a second.
+    /// Most of the camera's frames that are classified in a second.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
     pub camera_rate: u16,
     #[command(flatten)]

@@ -304,6 +304,23 @@ impl Draw {
     }
 }
 
+/// The numbers of a session over several draws, each combined by a function such as the mean.
+fn combine(draws: &[&[SessionAccuracy]], session: usize, by: &dyn Fn(&[f64]) -> f64) -> SessionAccuracy {
+    let each =
+        |of: &dyn Fn(&SessionAccuracy) -> f64| by(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>());
+    let maybe = |of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
+        of(&draws[0][session]).map(|_| each(&|row| of(row).unwrap_or(0.0)))
+    };
+    SessionAccuracy {
+        session: draws[0][session].session,
+        base: each(&|row| row.base),
+        inc: maybe(&|row| row.inc),
+        hm: maybe(&|row| row.hm),
+        top1: each(&|row| row.top1),
+        area: maybe(&|row| row.area),
+    }
+}
+
 /// Summarises several draws.
 ///
 /// # Panics
@@ -311,21 +328,6 @@ impl Draw {
 pub fn summarise(name: &str, all: &[Draw]) -> Summary {
     let draws: Vec<&[SessionAccuracy]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
     let sessions = draws[0].len();
-    let combine = |session: usize, by: &dyn Fn(&[f64]) -> f64| {
-        let each =
-            |of: &dyn Fn(&SessionAccuracy) -> f64| by(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>());
-        let maybe = |of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
-            of(&draws[0][session]).map(|_| each(&|row| of(row).unwrap_or(0.0)))
-        };
-        SessionAccuracy {
-            session: draws[0][session].session,
-            base: each(&|row| row.base),
-            inc: maybe(&|row| row.inc),
-            hm: maybe(&|row| row.hm),
-            top1: each(&|row| row.top1),
-            area: maybe(&|row| row.area),
-        }
-    };
     let every = |of: &dyn Fn(&[SessionAccuracy]) -> f64| draws.iter().map(|rows| of(rows)).collect::<Vec<f64>>();
     let over = |rows: &[SessionAccuracy], of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
         mean(&rows.iter().filter_map(of).collect::<Vec<_>>())
@@ -335,8 +337,8 @@ pub fn summarise(name: &str, all: &[Draw]) -> Summary {
     let top1 = every(&|rows| over(rows, &|row| Some(row.top1)));
     let areas = every(&|rows| over(rows, &|row| row.area));
     let (base_decay, performance_decay) = (decay(|row| row.base), decay(|row| row.top1));
-    let means: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(session, &mean)).collect();
-    let deviations: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(session, &deviation)).collect();
+    let means: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(&draws, session, &mean)).collect();
+    let deviations: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(&draws, session, &deviation)).collect();
     let has_area = means.iter().any(|row| row.area.is_some());
     Summary {
         name: name.into(),

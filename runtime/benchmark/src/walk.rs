@@ -1,4 +1,4 @@
-//! The way of a learner through the sessions of a benchmark.
+//! Takes a learner through the sessions of a benchmark.
 
 use core::ops::ControlFlow;
 use std::time::Instant;

@@ -226,7 +226,7 @@ impl Camera {
 impl Drop for Camera {
     fn drop(&mut self) {
         self.shared.stop.set();
-        // A thread that has just looked whether it is to stop waits by now.
+        // A thread that has just checked whether it is to stop is waiting now.
         drop(self.shared.state());
         self.shared.arrived.notify_all();
     }
@@ -461,7 +461,7 @@ mod tests {
         let mut last = 0;
         while pictures.len() < 24 {
             let frame = camera.wait(last, Duration::from_secs(60)).unwrap();
-            // Whoever looks at a picture needs some time.
+            // Classifying a picture takes some time.
             thread::sleep(Duration::from_millis(5));
             last = frame.number;
             camera.done_with(last);

@@ -1,4 +1,4 @@
-//! Pictures that must be complete within a time.
+//! A time limit for receiving a picture.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};

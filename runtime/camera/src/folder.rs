@@ -16,7 +16,7 @@ use crate::stop::Stop;
 
 /// How often it is looked into, at most.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Most files in it; each is looked at again and again.
+/// Most files in it; each is checked again and again.
 const MAX_FILES: usize = 50_000;
 /// Most pictures that wait to be given; of more the oldest are passed over.
 const MAX_WAITING: usize = 1000;

@@ -1,5 +1,5 @@
-//! Frames of cameras, wherever they are: V4L2, Motion JPEG over HTTP, GStreamer's pipelines (RTSP among them), watched
-//! folders. A camera that goes away comes back; the newest frame wins.
+//! Reads frames from cameras: V4L2, Motion JPEG over HTTP, GStreamer pipelines (also RTSP), and watched folders. A
+//! camera that goes away is opened again; only the newest frame is kept.
 //!
 //! Modules stand along the way of a picture, each importing only from those above:
 //!

@@ -1,4 +1,4 @@
-//! Where pictures come from: as people write it, and opened.
+//! Sources of pictures: parsed from what people write, and opened.
 
 use std::fmt;
 use std::ops::Range;

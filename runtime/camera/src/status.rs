@@ -1,4 +1,4 @@
-//! Whether a camera is there, and what it gives.
+//! The status of a camera: whether it is connected, and what it delivers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Waits for input, no longer than is good.
+//! Waits for input, with a time limit.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -227,7 +227,7 @@ pub fn assign_new_classes(
 }
 
 /// Trains the head of phase 2 on everything that the input's data holds and writes it into `head`. The same input gives
-/// the same bits, whoever the workers are.
+/// the same bits, whatever the workers.
 ///
 /// # Errors
 /// [`AlignError`] if the workspace is too small, training diverged, or the callback, which is called after every epoch,

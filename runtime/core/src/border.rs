@@ -118,7 +118,7 @@ pub fn expected(base: &[BorderSample], new: &[BorderSample], shift: f32) -> Bord
     Expectation::of(base, new).at(shift)
 }
 
-/// Shifts at which the accuracies are looked at, from where nothing is new to where everything is.
+/// Shifts at which the accuracies are computed, from one at which nothing is new to one at which everything is.
 const STEPS: usize = 256;
 /// How far beyond the last sample a border lies that no sample bounds.
 const OUTSIDE: f32 = 0.2;

@@ -29,7 +29,7 @@ impl SampleViews {
     }
 }
 
-/// Which classes a loss looks at.
+/// Which classes a loss takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClassScope {

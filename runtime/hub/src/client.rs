@@ -1,5 +1,5 @@
-//! What a device does: enrol once, then one round after the other: report, pull what its channel holds, push what it
-//! may share.
+//! The device's side of a fleet: it enrols once, then makes one round after the other: report, pull what its channel
+//! holds, push what it may share.
 //!
 //! A round may end anywhere, by an error or a power cut: every step is durable by itself and decided by what is on the
 //! disk, so the next round goes on from there. Doing a step twice has no effect.

@@ -1,4 +1,4 @@
-//! Why the hub cannot do what it is to do.
+//! Errors of the hub.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What devices and the hub say to each other, and how each knows that the other said it.
+//! Messages between devices and the hub, and how they are authenticated.
 //!
 //! Every request carries the device's identifier, a sequence number and a signature ([`RequestHead`]); every answer
 //! carries a signature of the hub over the request that it answers ([`AnswerHead`]). So nothing can be replayed: an old

@@ -5,7 +5,7 @@
 
 mod admin;
 mod device;
-mod device_limit;
+mod request_limit;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::error::HubError;
 use crate::store::HubStore;
-use device_limit::DeviceLimit;
+use request_limit::RequestLimit;
 
 /// Most connections at a time, if the system allows so many.
 const MAX_CONNECTIONS: usize = 1024;
@@ -80,7 +80,7 @@ struct HubService {
     token: Option<Token>,
     bodies: Semaphore,
     enrolments: Semaphore,
-    device_limit: DeviceLimit,
+    request_limit: RequestLimit,
 }
 
 /// A hub that listens.
@@ -113,7 +113,7 @@ impl HubServer {
             token,
             bodies: Semaphore::new(MAX_BODIES),
             enrolments: Semaphore::new(MAX_ENROLMENTS),
-            device_limit: DeviceLimit::default(),
+            request_limit: RequestLimit::default(),
         });
         Ok(Self { listener, address, router: router(service), connections, tls })
     }
@@ -176,7 +176,7 @@ fn stranger() -> Response {
     answer
 }
 
-/// The hub failed; whoever asked may ask again.
+/// The hub failed; the caller may try again.
 fn failed(error: &HubError) -> Response {
     log::error!("{}", orco_runtime::state::sentence::with_causes(error));
     StatusCode::SERVICE_UNAVAILABLE.into_response()

@@ -54,7 +54,7 @@ fn opened<T: DeserializeOwned>(text: &str) -> Option<T> {
     (digest == hexadecimal(&codec::digest(content.as_bytes()))).then(|| serde_json::from_str(content).ok())?
 }
 
-/// Keeps what was measured. The file is complete or not there, whoever else writes it.
+/// Keeps what was measured. The file is complete or not there, even if others write it too.
 ///
 /// # Errors
 /// If it cannot be written.

@@ -155,7 +155,7 @@ impl SeedSummary {
             overall: estimate(|of| of.overall),
         };
         let means = over_seeds.clone();
-        // No `..`: whoever adds a metric has to give its deviation here.
+        // No `..`: a new metric needs its deviation here.
         let over_draws = Summary {
             name: means.name,
             draws,

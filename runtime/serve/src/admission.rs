@@ -1,4 +1,4 @@
-//! How much memory the pictures of all requests take together: whoever wants some is admitted before any work is done.
+//! Limits the memory that the pictures of all requests take together: a request is admitted before any work is done.
 //!
 //! The memory is divided once and for all. *Files* hold bodies while they come and wait, and large answers. *Small*
 //! pictures and *large* ones are decoded in two lanes. Nobody who waits for a lane holds a part of one, and files are
@@ -6,7 +6,7 @@
 //! for a large one. What a picture takes stands in its header ([`orco_runtime::image::decoding_memory`]).
 //!
 //! What was admitted goes back when the value is dropped that holds it: a picture that is still being decoded counts
-//! though whoever sent it is gone.
+//! even if its sender is gone.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! The regions of the service's own camera: parts of its frames, each with answers of its own.
 //!
-//! They come from the settings, or from people who draw them; drawn ones are kept beside the state, and hold where the
+//! They come from the settings, or people draw them. Drawn regions are kept beside the state and apply where the
 //! settings name none.
 
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! The empty place in front of the service's own camera.
 //!
-//! Once it was shown, every frame is compared with it: things get answers of their own, and an empty place is answered
-//! `empty`. It is kept beside the state, so that it outlives the service. Where it does not fit any more - the camera
-//! was moved, another resolution was set - that is said, and frames are looked at as a whole until it is shown again.
+//! Once the place was shown, every frame is compared with it: each thing gets its own answer, and an empty place is
+//! answered `empty`. It is kept beside the state, so that it outlives the service. If it no longer fits, because the
+//! camera was moved or its resolution changed, the service says so and classifies whole frames until it is shown again.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ struct SharedScene {
     started: Instant,
     /// Held while a frame is compared.
     watched: Mutex<WatchedPlace>,
-    /// Held for moments only: whoever reads it does not wait for a frame. Locked after `watched`.
+    /// Held for moments only, so that readers do not wait for a frame. Locked after `watched`.
     status: Mutex<SceneStatus>,
 }
 
@@ -244,7 +244,7 @@ impl CameraScene {
         foregrounds
     }
 
-    /// Keeps the place as it is by now, unless it looks as what is kept: flash is spared.
+    /// Saves the place as it is now, unless it looks like the saved one, to spare flash.
     fn keep(&self, watched: &mut WatchedPlace) {
         let Some(watch) = &watched.watch else { return };
         // What cannot be read is replaced.
@@ -258,7 +258,7 @@ impl CameraScene {
         }
     }
 
-    /// The place as it is by now, unless the camera was moved.
+    /// The place as it is now, unless the camera was moved.
     fn background(&self) -> Option<Arc<Background>> {
         let watched = self.watched();
         watched.watch.as_ref().filter(|watch| !watch.is_moved()).map(|watch| Arc::clone(watch.background()))

@@ -32,7 +32,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long answers that are under way may take when the server stops.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// Has a router answer whoever connects.
+/// Has a router answer connections.
 pub struct ConnectionServer {
     /// Where it listens.
     pub listener: TcpListener,
@@ -40,7 +40,7 @@ pub struct ConnectionServer {
     pub router: Router,
     /// TLS; plain HTTP is then sent to https.
     pub tls: Option<TlsAcceptor>,
-    /// Most connections at a time. Beyond that, one of whoever holds most gives way.
+    /// Most connections at a time. Beyond that, the caller with the most connections loses one.
     pub max_connections: usize,
     /// How long a handshake or the head of a first request may take. The next ones have `IDLE_TIMEOUT`, or this if it
     /// is longer.

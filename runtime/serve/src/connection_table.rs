@@ -1,5 +1,5 @@
-//! Places for connections. When all are taken, the oldest of whoever holds most gives way, so that one caller with any
-//! number of connections keeps nobody else out; one that waits for no answer goes before one that does.
+//! Limits the number of connections. When all places are taken, the caller with the most connections loses its oldest
+//! one, idle ones first, so that one caller cannot keep others out.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

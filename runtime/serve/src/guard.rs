@@ -1,4 +1,4 @@
-//! Who may ask, and with how much: every request passes here before a handler sees it.
+//! Checks every request before a handler sees it: host, origin, token, size and time of the body.
 //!
 //! The caller to fear is a page of another site, open in a browser that reaches this service. `Sec-Fetch-Site` and
 //! `Origin` give it away; `Host` does where it makes the browser take this service for its own host. It may not even

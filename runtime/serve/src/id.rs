@@ -1,7 +1,7 @@
 //! Identifiers that no restart issues again.
 //!
-//! Whoever asks for job 3 after a restart must not read about another job 3: an identifier is a random number of this
-//! run and a count. It is written as a string, `5f0c2a91d3b84e67-3`, since the integers of JavaScript end at 2^53.
+//! A client that asks for job 3 after a restart must not read about another job 3: an identifier is a random number of
+//! this run and a count. It is written as a string, `5f0c2a91d3b84e67-3`, since the integers of JavaScript end at 2^53.
 
 use std::fmt;
 use std::str::FromStr;

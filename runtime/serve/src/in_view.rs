@@ -1,5 +1,4 @@
-//! What is in front of the camera, as rules, brokers and sightings have it: every thing of every region, or that a
-//! place is empty.
+//! What is in front of the camera, as rules, MQTT and sightings see it: every thing in every region, or an empty place.
 
 use crate::agreement::AgreedAnswer;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};

@@ -155,7 +155,7 @@ impl Inbox {
         if let Some(id) = count_duplicate(&mut self.kept(), &direction, when) {
             return Some(id);
         }
-        // Nobody waits for the lock while the picture is looked at and made small.
+        // Nobody waits for the lock while the picture is checked and made small.
         if !is_fit() {
             return None;
         }

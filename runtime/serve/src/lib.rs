@@ -2,8 +2,8 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
-//!   a request, with the codes of that;
+//! - `machine`: its host name; [`memory`]: settings of the allocator; [`error`]: why it does not start, and why it
+//!   refuses a request, with the codes of that;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;

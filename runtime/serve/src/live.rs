@@ -37,9 +37,9 @@ use answered_frame::{AdmittedFrame, RegionTrack};
 use report::LastReport;
 
 /// Width and height of the live picture at most, in pixels.
-pub const VIEW: u32 = 640;
+pub const PICTURE_SIDE: u32 = 640;
 /// Most bytes of a picture that is held in case somebody looks.
-const HELD: usize = 4 << 20;
+const MAX_HELD_BYTES: usize = 4 << 20;
 /// How long a picture of a folder is taken again where requests went first: while the camera holds it, with a second to
 /// spare for the last try.
 const RETRY_FOR: Duration = MAX_HOLD.saturating_sub(Duration::from_secs(1));
@@ -78,12 +78,12 @@ pub struct ObservedFrame {
 }
 
 impl ObservedFrame {
-    /// A JPEG of it, at most [`VIEW`] pixels wide and high; made once.
+    /// A JPEG of it, at most [`PICTURE_SIDE`] pixels wide and high; made once.
     ///
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
     pub fn view(&self) -> Bytes {
-        self.view.get_or_init(|| Bytes::from(image::reduced_jpeg(&self.picture, VIEW))).clone()
+        self.view.get_or_init(|| Bytes::from(image::reduced_jpeg(&self.picture, PICTURE_SIDE))).clone()
     }
 }
 
@@ -446,7 +446,11 @@ impl LiveWorker {
         self.was_refused = false;
         let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
         // What is held until the next frame is no larger than what is shown, or a few MiB.
-        let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
+        let picture = if picture.as_raw().len() > MAX_HELD_BYTES {
+            image::reduced(&picture, PICTURE_SIDE).into_owned()
+        } else {
+            picture
+        };
         drop(permit);
         if shown.is_none() && self.is_folder {
             // The label of another picture would be taken for this one's.

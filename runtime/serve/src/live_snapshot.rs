@@ -1,5 +1,5 @@
-//! What the service's own camera shows at a moment: rules, sightings, brokers and listeners read it, and programs get
-//! it as JSON.
+//! What the service's own camera shows at one moment. Rules, sightings, MQTT and listeners read it; programs get it as
+//! JSON.
 
 use std::sync::Arc;
 use std::time::Duration;

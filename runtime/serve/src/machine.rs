@@ -1,6 +1,6 @@
 //! The machine that the service runs on.
 
-/// Its name; empty where it has none.
+/// The machine's host name; empty where it has none.
 pub fn host_name() -> String {
     #[cfg(unix)]
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();

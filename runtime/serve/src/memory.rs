@@ -1,4 +1,4 @@
-//! The memory of this process: what of it goes back to the machine.
+//! Settings of the memory allocator, so that freed memory goes back to the machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

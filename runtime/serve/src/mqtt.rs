@@ -1,6 +1,6 @@
-//! Tells an MQTT broker what the service sees and learns, so that Home Assistant and others follow it. All that is read
-//! from the broker is which entities an earlier run has described there: who may write there need not be allowed to
-//! teach.
+//! Tells an MQTT broker what the service sees and learns, for Home Assistant and others. The service takes no commands
+//! from the broker, so write access there does not allow teaching; it reads only which entities an earlier run has
+//! described.
 //!
 //! One thread gathers the service's events (`updates`) and, while the broker is there, publishes the newest state and
 //! the results of changes. When the broker goes away, the thread connects again after one second, then after twice as

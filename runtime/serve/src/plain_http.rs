@@ -1,4 +1,4 @@
-//! Plain HTTP at a port that speaks TLS: whoever leaves the https out of the address is sent to the same one with it.
+//! Plain HTTP at a port that speaks TLS: redirects to the same address under https.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -1,4 +1,4 @@
-//! What the system lets the process have: threads and open files.
+//! Limits of the process: threads and open files.
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What a route takes: its path, its method, its body, and whether it needs the token.
+//! The definition of a route: path, method, body, and whether it needs the token.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! All routes: each is one row, with its handler. What is not listed is not served; `openapi.json` describes the same.
+//! The table of all routes, one row each, with its handler. `openapi.json` describes the same routes.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,9 +1,8 @@
-//! Outputs that act: a rule says what is to be done once a label was shown for a while: call a web address, start a
-//! program, or switch a line of the GPIO.
+//! Rules: once a label was shown for a while, a rule calls a web address, starts a program, or switches a GPIO line.
 //!
-//! One thread looks at what the camera shows twenty times a second and decides ([`RuleClock`]); another one acts, so
-//! that a slow web server delays no decision. At most [`WAITING`] occurrences wait; further ones are dropped, and the
-//! log says so.
+//! One thread reads what the camera shows twenty times a second and decides ([`RuleClock`]); another one acts, so that
+//! a slow web server delays no decision. At most [`WAITING`] occurrences wait; further ones are dropped, and the log
+//! says so.
 
 mod action;
 mod clock;

@@ -29,7 +29,7 @@ use crate::{process_limits, routes, service_watchdog};
 const MAX_CONNECTIONS: usize = 512;
 /// Threads that serve requests.
 const SERVING_THREADS: usize = 2;
-/// Threads that decode pictures and the like and are there from the start, so that one is there when threads run out.
+/// Threads for blocking work, started at once, so that they are there even if the system has no more threads.
 const DECODING_THREADS: usize = 2;
 /// Most threads that decode: twice as many as large pictures are decoded at a time, so that small ones find one.
 const MAX_DECODING_THREADS: usize = 32;
@@ -50,7 +50,7 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// How long the head of a connection's first request may take, and a handshake.
     pub head_timeout: Duration,
-    /// How long a request's body may take, and how long whoever asked may leave an answer unread.
+    /// How long a request's body may take, and how long a client may leave an answer unread.
     pub body_timeout: Duration,
 }
 
@@ -266,7 +266,7 @@ pub async fn shutdown_signal() {
         use tokio::signal::unix::{SignalKind, signal};
         if let Ok(mut terminate) = signal(SignalKind::terminate()) {
             exit_on_second_signal();
-            // Whoever listens for a signal ignores it no more.
+            // A process that listens for a signal no longer ignores it.
             let mut hangup = if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -288,7 +288,7 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|ignored| (ignored >> (signal_hook::consts::SIGHUP - 1)) & 1 == 1)
 }
 
-/// Whoever asks a second time does not wait for what hangs.
+/// A second signal does not wait for what hangs.
 #[cfg(unix)]
 fn exit_on_second_signal() {
     use signal_hook::consts::{SIGINT, SIGTERM};

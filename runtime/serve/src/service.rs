@@ -202,7 +202,7 @@ impl Service {
             let pictures = self.kept_pictures.as_ref()?;
             let _turn = lock(&self.decoding_kept);
             let kept = pictures.read(exemplar).ok()?;
-            Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, shots::THUMBNAIL))
+            Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, shots::THUMBNAIL_SIDE))
         })
     }
 

@@ -1,5 +1,5 @@
-//! Tells systemd that the service listens, is alive, and stops (sd_notify(3)). Started otherwise, as on a terminal, it
-//! says nothing.
+//! Tells systemd that the service listens, is alive, and stops (sd_notify(3)). Does nothing if systemd did not
+//! start the service.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

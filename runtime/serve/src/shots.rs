@@ -23,7 +23,7 @@ use crate::prediction::ShotFeatures;
 /// Most shots that are held, of all labels together.
 const MAX_SHOTS: usize = 256;
 /// Width and height of a thumbnail at most, in pixels.
-pub(crate) const THUMBNAIL: u32 = 160;
+pub(crate) const THUMBNAIL_SIDE: u32 = 160;
 
 /// A shot that is held.
 #[derive(Clone, Debug)]
@@ -67,7 +67,11 @@ impl Candidate {
     /// Measures a picture and makes it small; holds it as the backbone sees it where `keep` says how that is.
     pub fn of(picture: &RgbImage, keep: Option<&Preprocessing>) -> Self {
         let kept = keep.map(|input| Arc::new(input.fit(picture)));
-        Self { quality: Quality::of(picture), thumbnail: image::reduced_jpeg(picture, THUMBNAIL).into(), picture: kept }
+        Self {
+            quality: Quality::of(picture),
+            thumbnail: image::reduced_jpeg(picture, THUMBNAIL_SIDE).into(),
+            picture: kept,
+        }
     }
 }
 

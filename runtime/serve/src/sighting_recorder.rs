@@ -1,4 +1,4 @@
-//! The thread that keeps [`crate::sightings`]: it looks at what the service's own camera shows.
+//! The thread that keeps [`crate::sightings`]: it follows what the service's own camera shows.
 
 use std::path::Path;
 use std::sync::Arc;

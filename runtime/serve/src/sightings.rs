@@ -1,4 +1,4 @@
-//! What the service's own camera saw, and when: for whoever wants to look back. Off unless a folder is named.
+//! What the service's own camera saw, and when. Off unless a folder is named.
 //!
 //! A known thing that was there and has left is a [`Sighting`]: a line of [`FILE`] and a small picture in that folder,
 //! which keeps the newest [`MAX_SIGHTINGS`]. A thing that is still there is listed, too, and written when it leaves or

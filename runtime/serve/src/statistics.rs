@@ -1,4 +1,4 @@
-//! How often the model was asked by the Open Inference Protocol, and how long each part took: its statistics extension.
+//! Counts and durations of requests by the Open Inference Protocol, for its statistics extension.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};

@@ -64,7 +64,7 @@ impl Token {
         Ok(Self(token))
     }
 
-    /// The token itself, for whoever shows callers the way.
+    /// The token itself, for invitations.
     pub fn digits(&self) -> &str {
         &self.0
     }

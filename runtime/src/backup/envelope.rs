@@ -177,7 +177,7 @@ impl<'a> ArchiveReader<'a> {
         Ok(Self { archive, sum: Sha256::new_with_prefix(checked.start), expected: checked.sum })
     }
 
-    /// Reads what is left, and makes sure that all of it is what was checked.
+    /// Reads the rest, and makes sure that the whole file is the one that was checked.
     pub(super) fn finish(mut self) -> Result<(), BackupError> {
         io::copy(&mut self, &mut io::sink())?;
         let Self { archive, mut sum, expected } = self;

@@ -1,5 +1,5 @@
-//! ONNX Runtime's shared library as a file: where it lies, and whether it may be loaded. A library that was cut short
-//! kills the process with SIGBUS once it is mapped, and a pipe never ends; so a file is looked at before it is loaded.
+//! ONNX Runtime's shared library as a file: where it is, and whether it may be loaded. A truncated library kills the
+//! process with SIGBUS once it is mapped, and a pipe never ends; so the file is checked before it is loaded.
 
 use std::env;
 use std::ffi::CStr;

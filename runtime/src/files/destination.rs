@@ -1,5 +1,4 @@
-//! Where results may be written: anywhere but among the device's state and in its bundle, whose files they could
-//! replace.
+//! Checks where results are written: not into the device's state or bundle, whose files they could replace.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,4 @@
-//! A folder in which files of others may lie beside ours: it is listed, and files are removed from it, without
-//! following a link.
+//! A folder that may hold files of others beside ours. Listing it, and removing files from it, follows no links.
 //!
 //! The folder is opened once, and everything is done relative to what was opened: nobody can put another folder into
 //! its place meanwhile. Listing it cannot panic: [`std::fs::ReadDir`] does when the system refuses to close the folder,

@@ -39,7 +39,7 @@ impl HeldFile {
 
 impl Drop for HeldFile {
     fn drop(&mut self) {
-        // A forked process leaves the lock to whoever took it.
+        // A forked process leaves the lock to the process that took it.
         if self.process.is_this() {
             // Closing it is left then.
             let _ = self.file.unlock();

@@ -1,4 +1,4 @@
-//! Whose files are: what one user makes in the folder of another, that one's programs may not be able to read.
+//! Owners of files: the owner of a folder may be unable to read what another user creates in it.
 
 use std::fs::Metadata;
 #[cfg(unix)]
@@ -78,7 +78,7 @@ pub(crate) fn folder_of_another_user(folder: &Path) -> Option<FolderOfAnotherUse
         return None;
     }
     user_name(facts.uid())?;
-    // Where no file can be made, whoever makes one is told why.
+    // If no file can be made, the next attempt to make one says why.
     let [owner, user] = probe_other_owner(&facts, &folder).ok()??;
     Some(FolderOfAnotherUser { folder, owner, user })
 }

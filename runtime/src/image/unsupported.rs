@@ -1,4 +1,4 @@
-//! Pictures in formats that are not read, told by how their files begin or end: whoever has one is told what to do.
+//! Recognises unsupported picture formats by how their files begin or end, to tell users what to do about them.
 
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};

@@ -52,7 +52,7 @@ pub(super) struct NumberedShot<'a> {
 
 impl<T> ChangeOutcome<T> {
     /// What the change did, if it is certain to survive a power cut. That the head was not aligned is no error, and goes
-    /// to `log` alone: whoever wants to know looks at [`unaligned`](Self::unaligned) before.
+    /// to `log` alone: read [`unaligned`](Self::unaligned) first if it matters.
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if it is not. The change was made all the same.
@@ -367,7 +367,7 @@ impl Learner {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
                 let is_wanted = broken.is_empty() && examiner.refused.is_empty();
-                // Whoever computed features before has looked at the pictures.
+                // Whoever computed the features has checked the pictures.
                 let examiner = (examiner.is_on() && !shots.have_features()).then_some(&mut examiner);
                 let read = if is_wanted {
                     self.read_shot(label, shots, shot, keeping.as_deref_mut(), examiner)

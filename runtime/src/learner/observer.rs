@@ -8,7 +8,7 @@ use orco_core::align::AlignProgress;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeStep {
-    /// So many kept pictures of all are looked at, before any is learned from.
+    /// So many kept pictures of all are checked, before any is learned from.
     Pictures {
         /// Pictures done.
         done: usize,

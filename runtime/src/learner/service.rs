@@ -1,5 +1,4 @@
-//! What a service needs beside a program of its own: several learners on one folder, changes that arrive late, and
-//! advice while shots are taken.
+//! Methods for services: several learners on one folder, changes that arrive late, and advice while shots are taken.
 
 use ndarray::ArrayView3;
 use orco_state::answer::{self, BalanceEstimate};
@@ -202,7 +201,7 @@ impl Learner {
     /// Goes back to the class set after an entry of the history that somebody saw.
     ///
     /// # Errors
-    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
+    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number now.
     pub fn undo_to_entry(
         &mut self,
         entry: EntryId,

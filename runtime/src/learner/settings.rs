@@ -133,8 +133,8 @@ pub struct LearnerSettings {
     /// When the head is aligned. Where the bundle's answers use no statistics, nothing answers before it is: then it is
     /// part of every change.
     pub alignment: AlignmentTime,
-    /// What is done about pictures that are hardly fit to be shots. Features are not looked at, nor pictures that come
-    /// with their features: whoever took those has looked.
+    /// What is done about pictures that are hardly fit to be shots. Features are not checked, nor pictures that come
+    /// with their features: the caller has checked those.
     pub shot_checks: ShotChecks,
 }
 
@@ -205,7 +205,7 @@ impl LearnerSettings {
 
 impl Default for LearnerSettings {
     /// Seed 1, no budget, 5 % false alarms, all classes answered, no waiting, any engine for one picture, the head is
-    /// aligned in every change, shots are not looked at.
+    /// aligned in every change, shots are not checked.
     fn default() -> Self {
         Self {
             seed: 1,

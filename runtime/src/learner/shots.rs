@@ -1,4 +1,4 @@
-//! The shots of a class, as files, pictures in memory, or features.
+//! The shots of a class: files, pictures in memory, or features.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ impl Shots<'_> {
 /// The pictures of a folder ([`image::EXTENSIONS`]), sorted by name. Other files are passed over
 /// ([`PictureFolder::unsupported`] has those that are pictures in other formats), and hidden ones: `._1.jpg`, which a
 /// Mac writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among
-/// them: whoever opens it says so.
+/// them: opening it says so.
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.

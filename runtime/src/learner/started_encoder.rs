@@ -1,4 +1,4 @@
-//! Backbones that a learner has started, with that by which their engines were chosen.
+//! Backbones that a learner has started, with the inputs of the choice of their engine.
 
 use super::LearnerSettings;
 use crate::bundle::Bundle;

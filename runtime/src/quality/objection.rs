@@ -1,4 +1,4 @@
-//! What speaks against a picture as a shot. The page, the command line and the library all ask here.
+//! Reasons against a picture as a shot, for the page, the command line and the library.
 
 use std::fmt;
 

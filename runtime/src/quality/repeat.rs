@@ -1,4 +1,4 @@
-//! Does one picture repeat another? What a picture is like in a few numbers, and by how much two of them differ.
+//! Checks whether one picture repeats another: fingerprints of pictures, and the distance between two of them.
 
 use ::image::RgbImage;
 

@@ -76,7 +76,7 @@ impl fmt::Display for PixelRect {
     }
 }
 
-/// A part of every frame of a camera: the one that is looked at.
+/// A part of every frame of a camera.
 ///
 /// ```
 /// use orco_runtime::scene::{PixelRect, Region};

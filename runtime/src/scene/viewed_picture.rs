@@ -1,4 +1,4 @@
-//! A picture that is looked at, in the pixels of its file.
+//! A picture for a viewfinder, in the pixels of its file.
 
 use ::image::RgbImage;
 
@@ -44,7 +44,7 @@ impl ViewedPicture<'_> {
 }
 
 /// A rectangle of a picture of one size in the same picture of another size. Both edges are rounded, so that neighbours
-/// neither overlap nor leave a gap, but for those that are less than a pixel wide.
+/// neither overlap nor leave a gap, except for those that are less than a pixel wide.
 fn scaled(rect: PixelRect, from: [u32; 2], to: [u32; 2]) -> PixelRect {
     let edge = |place: u32, axis: usize| {
         let (place, from, to) = (u64::from(place), u64::from(from[axis].max(1)), u64::from(to[axis]));

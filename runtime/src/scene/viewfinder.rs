@@ -1,4 +1,4 @@
-//! What of a picture is looked at.
+//! Selects the parts of a picture that are classified or learned: regions, and things in front of the empty place.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::region::{NamedRegion, PixelRect, RegionError};
 use super::viewed_picture::ViewedPicture;
 use crate::image::Preprocessing;
 
-/// What of every picture of a camera is looked at: [regions](super::Region), and the things in front of the empty
-/// place. Shots and answers must be taken through the same one.
+/// Selects the parts of every picture of a camera that are classified or learned: [regions](super::Region), and things
+/// in front of the empty place. Use the same one for shots and for answers.
 ///
 /// ```
 /// use orco_runtime::image_rs::RgbImage;
@@ -26,7 +26,7 @@ use crate::image::Preprocessing;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Viewfinder {
-    /// The empty place, where the camera was shown it.
+    /// The empty place, if the camera was shown it.
     pub background: Option<Arc<Background>>,
     /// The regions; where there is none, things are looked for in all of the picture.
     pub regions: Vec<NamedRegion>,
@@ -42,8 +42,8 @@ pub struct RegionView {
     pub name: String,
     /// The region, in pixels of the picture's file.
     pub bounds: PixelRect,
-    /// What is to be answered, the largest first: the things in front of the empty place, or the region as a whole
-    /// where that place is not known. None if the place is empty.
+    /// The things in front of the empty place, the largest first; none if the place is empty. If the empty place is not
+    /// known, the region as a whole.
     pub things: Vec<ThingView>,
     /// The share of the empty place that cannot be found in the picture, 0..1; 0 where that place is not known.
     pub lost: f32,
@@ -74,7 +74,7 @@ pub struct ThingView {
     pub picture: RgbImage,
 }
 
-/// Why a picture cannot be looked at.
+/// Why a picture does not fit a viewfinder.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {

@@ -57,7 +57,7 @@ impl SceneWatch {
         Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None }
     }
 
-    /// The background, as it is by now. Who keeps it is not disturbed when it follows the light.
+    /// The background as it is now. A caller that keeps it is not disturbed when it follows the light.
     pub fn background(&self) -> &Arc<Background> {
         &self.background
     }

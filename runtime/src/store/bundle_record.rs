@@ -1,4 +1,4 @@
-//! What is recorded of a bundle beside kept pictures and in backups.
+//! Name, release and digest of a bundle, as kept pictures and backups record them.
 
 use std::io;
 

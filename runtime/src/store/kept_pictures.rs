@@ -248,7 +248,7 @@ pub(super) fn all(store: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// All folders of kept pictures in a store's folder, but for that of one bundle.
+/// All folders of kept pictures in a store's folder, except that of one bundle.
 pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
     let own = store.join(name_of(digest));
     let mut folders = all(store)?;

@@ -1,4 +1,4 @@
-//! Pictures that are on the disk before the state that they belong to.
+//! Writes pictures before the state that they belong to, and removes them if that state is not saved.
 
 use super::bundle_record::BundleRecord;
 use super::{LockedStore, StoreError};

@@ -1,4 +1,4 @@
-//! Whether the state is another one than before, without reading it.
+//! Tells whether the state has changed, without reading it.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use orco_state::slots::Slot;
 use super::Store;
 use crate::files::FileStamp;
 
-/// Which files hold the state: another one after every save, whoever makes it.
+/// Which files hold the state: changes with every save, by any process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revision([Option<FileStamp>; 2]);
 

@@ -1,5 +1,5 @@
-//! Who may change a store: one process at a time, by the lock of a file; and where that file was removed, so that two may
-//! hold such a lock, one save at a time, by the lock of the folder.
+//! Locks a store: a lock file lets one process at a time change it. If that file was removed, two processes may each
+//! hold a lock; a lock of the folder then lets one save at a time through.
 
 use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
@@ -47,7 +47,7 @@ impl Store {
             })?;
             self.check_slot_owners()?;
             match Lock::take(&path, wait) {
-                // Whoever had made the folder saved nothing, and has removed it again.
+                // The process that had made the folder saved nothing, and has removed it again.
                 Err(LockError::Open(error)) if error.kind() == io::ErrorKind::NotFound && !self.folder.exists() => {}
                 taken => break taken,
             }

@@ -1,4 +1,4 @@
-//! What a store does beside its slots: keeping the shots' pictures, and going over to another bundle.
+//! Operations of a store around its slots: the pictures of shots, and going over to another bundle.
 //!
 //! Going over is a save: the new state goes into both slots, the older one first. Until the first is whole, the old
 //! state is the newest; from then on the new one is. Before that, the old state's slot is copied into the folder of its
@@ -59,7 +59,7 @@ impl LockedStore {
     /// Reads the newest state, whatever bundle it belongs to; `None` if nothing was saved yet. Writes nothing.
     ///
     /// # Errors
-    /// [`StoreError`] as for [`LockedStore::load`], but for that of another bundle.
+    /// [`StoreError`] as for [`LockedStore::load`], except that of another bundle.
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
         self.note(loaded.generation, loaded.slot);

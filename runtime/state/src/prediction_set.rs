@@ -2,8 +2,8 @@
 //! Angelopoulos and Bates, *A gentle introduction to conformal prediction*, 2021).
 //!
 //! Of samples whose class is known - those that the bundle set aside, and the device's shots, each left out of its own
-//! class - the probability of the right class is looked at. A label is in a picture's set if its probability is at
-//! least the one that all but a chosen share of the samples reach, with the correction for a finite number of them.
+//! class - the probability of the right class is computed. A label is in a picture's set if its probability is at least
+//! the one that all but a chosen share of the samples reach, with the correction for a finite number of samples.
 //! Base classes and learned ones have a threshold each, so that the promise holds for both (Mondrian conformal
 //! prediction).
 //!

@@ -1,4 +1,4 @@
-//! Tests in a process of their own.
+//! Runs a test in a process of its own.
 
 use std::env;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! How much memory something takes.
+//! Measures how much memory a piece of code takes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

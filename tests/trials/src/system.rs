@@ -1,4 +1,4 @@
-//! What Linux says of processes and of the processor.
+//! Facts about processes and the processor, from Linux.
 
 use std::fs;
 

@@ -1,7 +1,7 @@
 //! `cargo xtask test aarch64`: the libraries' tests, built for aarch64 and run in QEMU's user mode; the program beside
 //! this machine's own, on states that either wrote; the package in a Debian for arm64.
 
-mod beside;
+mod comparison;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::environment::workspace;
 use crate::metadata::target_folder;
 use crate::package::{folder_of, trial};
 use crate::process::run as must;
-use beside::{Machine, Trial};
+use comparison::{Machine, Trial};
 
 /// Packages whose tests run. Not those that draw, train or need libtorch; nor the program's own tests, which trace
 /// processes, kill them at moments, and take hours here.

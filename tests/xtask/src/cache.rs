@@ -2,7 +2,7 @@
 //!
 //! A folder is filled under a temporary name beside its own and renamed when it is complete. A
 //! file lock, which the system releases when its holder dies, keeps a second set-up waiting; so
-//! whoever holds the lock may throw away what killed set-ups left behind.
+//! the process that holds the lock may delete what killed set-ups left behind.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -148,7 +148,7 @@ mod tests {
         Ok(())
     }
 
-    /// Names in the cache, but for locks.
+    /// Names in the cache, without locks.
     fn names(cache: &Cache) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(&cache.root)
             .unwrap()

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cache::Cache;
+use crate::debian_root::{DebianRoot, folders_of_cargo};
 use crate::environment::cargo;
 use crate::environment::workspace;
 use crate::library::ONNX_RUNTIME_AARCH64;
 use crate::metadata::target_folder;
 use crate::process::run as must;
-use crate::root::{Root, folders_of_cargo};
 
 /// What Rust calls these machines.
 pub const TRIPLE: &str = "aarch64-unknown-linux-gnu";
@@ -19,9 +19,9 @@ pub const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 /// Builds for aarch64, and runs what it built.
 #[derive(Debug)]
 pub struct Cross {
-    compilers: Root,
+    compilers: DebianRoot,
     /// What is linked to.
-    system: Root,
+    system: DebianRoot,
     onnx_runtime: PathBuf,
     target: PathBuf,
     shared: Vec<PathBuf>,
@@ -34,8 +34,8 @@ impl Cross {
     /// If a Debian cannot be made, or ONNX Runtime or a crate not be had.
     pub fn set_up() -> Result<Self, Box<dyn Error>> {
         demand_no_space(&Cache::of_user()?.path(""))?;
-        let compilers = Root::of_compilers()?;
-        let system = Root::of_aarch64(&compilers)?;
+        let compilers = DebianRoot::of_compilers()?;
+        let system = DebianRoot::of_aarch64(&compilers)?;
         let onnx_runtime = std::path::absolute(ONNX_RUNTIME_AARCH64.locate()?)?;
         // Another compiler than this machine's: neither should find the other's files.
         let target = target_folder()?.join("aarch64");
@@ -47,7 +47,7 @@ impl Cross {
     }
 
     /// A Debian for arm64.
-    pub fn system(&self) -> &Root {
+    pub fn system(&self) -> &DebianRoot {
         &self.system
     }
 

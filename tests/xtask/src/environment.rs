@@ -109,7 +109,7 @@ impl Environment {
 /// The Cargo that started this program, or the one on the path.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What Cargo says of this package is not for others: ring's build script looks at it, and all that stands on ring
+    // What Cargo says of this package is not for others: ring's build script reads it, and all that stands on ring
     // would be built anew whenever somebody goes from `cargo xtask` to `cargo` or back.
     let is_of_this_package = |name: &OsString| {
         ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|start| name.to_string_lossy().starts_with(start))

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
+use crate::debian_root::{DebianRoot, PROXIES, bootstrap, failed, of_this_machine};
 use crate::environment::{HOME_ASSISTANT, own_copy, path_from_variable, quoted, workspace};
 use crate::error::SetupCause;
 use crate::metadata::target_folder;
 use crate::process::run;
-use crate::root::{PROXIES, Root, bootstrap, failed, of_this_machine};
 
 /// What is installed by pip. The script `home_assistant.py` of the tests uses what this release has.
 const WHEELS: [&str; 2] = ["homeassistant==2026.2.3", "paho-mqtt==2.1.0"];
@@ -42,17 +42,17 @@ pub fn python() -> Result<PathBuf, Box<dyn Error>> {
     cache.install(&folder, &["opt/home-assistant/bin/python", "opt/home-assistant/bin/hass"], |kept, scratch| {
         eprintln!("Making a Debian {RELEASE} with {} in {}", WHEELS.join(" and "), root.display());
         bootstrap(RELEASE, kept, scratch).map_err(failed(kept))?;
-        fill(&Root::at(kept)).map_err(failed(kept))
+        fill(&DebianRoot::at(kept)).map_err(failed(kept))
     })?;
     // It names this checkout, while the Debian serves all of them.
     let target = target_folder()?;
     fs::create_dir_all(&target)?;
     let script = target.join(SCRIPT);
-    write_script(&script, &Root::at(&root)).map_err(SetupCause::file(&script))?;
+    write_script(&script, &DebianRoot::at(&root)).map_err(SetupCause::file(&script))?;
     Ok(script)
 }
 
-fn fill(root: &Root) -> Result<(), Box<dyn Error>> {
+fn fill(root: &DebianRoot) -> Result<(), Box<dyn Error>> {
     root.install(&PACKAGES)?;
     run(&mut root.command(&[], &["python3", "-m", "venv", VENV]))?;
     let pip = format!("{VENV}/bin/pip");
@@ -64,7 +64,7 @@ fn fill(root: &Root) -> Result<(), Box<dyn Error>> {
 }
 
 /// A script that enters the root, which sees the checkout, and hands its arguments to Python.
-fn write_script(script: &Path, root: &Root) -> std::io::Result<()> {
+fn write_script(script: &Path, root: &DebianRoot) -> std::io::Result<()> {
     let python = format!("{VENV}/bin/python");
     let command = root.command(&[workspace()], &[&python]);
     let variables = command

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::cache::Cache;
 use crate::environment::own_copy;
 use crate::error::{SetupCause, SetupError};
-use crate::wheel::Wheel;
+use crate::pypi::Wheel;
 
 /// A library that is taken out of Python wheels.
 #[derive(Debug)]

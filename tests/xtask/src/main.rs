@@ -6,25 +6,25 @@
 //! checkout:
 //!
 //! - [`library`] says what each library is: its wheels, the files kept of them, its variable;
-//! - [`wheel`] downloads one wheel with pip and unpacks the members asked for;
+//! - [`pypi`] downloads one wheel with pip and unpacks the members asked for;
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
-//! - [`debian`] installs what is no part of a wheel;
+//! - [`test_packages`] installs the Debian packages that tests need;
 //! - [`demo`] runs the program's demo on the workspace's bundle and pictures;
 //! - [`bench`](mod@bench) runs the benchmarks beside a reference kernel;
 //! - [`book`] generates the book's results and builds it; [`site`] puts it together with rustdoc and reports;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`metadata`] is what Cargo says of the workspace;
 //! - [`nextest`] has cargo-nextest run the tests, and lists what they skipped;
-//! - [`room`] looks whether the disk has room for what is built;
+//! - [`disk_space`] checks that the disk can hold what is built;
 //! - [`tool`] has Cargo build programs that no wheel has;
 //! - [`package`] builds the Debian package and what lies beside it, and tries it in a clean Debian;
-//! - [`root`] makes Debians in the cache: one has compilers for other machines, and these machines in QEMU;
+//! - [`debian_root`] makes Debians in the cache: one has compilers for other machines, and these machines in QEMU;
 //! - [`micro`] runs a session on a microcontroller there;
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
 //! - [`release`] packages the crates, and puts together what goes to a release's page;
 //! - [`compatibility`] compares the public API with the last release's, and tries the oldest Rust;
-//! - [`fuzz`] runs the fuzz targets; [`python`] tries the Python wheel;
+//! - [`fuzz`] runs the fuzz targets; [`wheel`] builds and tries the Python wheel;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`miri`] runs what is unsafe in Rust's interpreter;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
@@ -41,8 +41,11 @@ mod checks;
 mod compatibility;
 #[cfg(unix)]
 mod cross;
-mod debian;
+#[cfg(unix)]
+mod debian_root;
 mod demo;
+#[cfg(unix)]
+mod disk_space;
 #[cfg(unix)]
 mod emulation;
 mod environment;
@@ -64,19 +67,16 @@ mod nextest;
 mod package;
 #[cfg(unix)]
 mod process;
-#[cfg(unix)]
-mod python;
+mod pypi;
 #[cfg(unix)]
 mod release;
 mod reliability;
 #[cfg(unix)]
-mod room;
-#[cfg(unix)]
-mod root;
-#[cfg(unix)]
 mod site;
+mod test_packages;
 #[cfg(unix)]
 mod tool;
+#[cfg(unix)]
 mod wheel;
 
 use std::error::Error;
@@ -351,7 +351,7 @@ fn train(package: &str, program: &str, args: &[OsString]) -> Result<ExitCode, Bo
 fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
     #[cfg(unix)]
     if matches!(tier, None | Some(Tier::Full)) {
-        room::demand()?;
+        disk_space::check()?;
     }
     match tier {
         None if install => checks::run(&checks::standard(), everything_and_packages),
@@ -370,7 +370,7 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile, false),
         #[cfg(unix)]
-        Some(Tier::Wheel) => python::test(),
+        Some(Tier::Wheel) => wheel::test(),
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]
@@ -406,7 +406,7 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
 /// As `everything`, and what some tests need of Debian, where it can be had: both wait for the network.
 fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     thread::scope(|scope| {
-        let packages = scope.spawn(debian::install_test_packages);
+        let packages = scope.spawn(test_packages::install_all);
         let environment = everything()?;
         let installed = packages.join().map_err(|_| "installing packages panicked")?;
         Ok(installed.into_iter().fold(environment, Environment::with_package))
@@ -416,8 +416,8 @@ fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
 /// Home Assistant with a broker, which must both be there: the tests would skip otherwise.
 #[cfg(unix)]
 fn everything_and_home_assistant() -> Result<Environment, Box<dyn Error>> {
-    debian::MOSQUITTO.install()?;
-    let environment = everything()?.with_package(debian::MOSQUITTO.variable);
+    test_packages::MOSQUITTO.install()?;
+    let environment = everything()?.with_package(test_packages::MOSQUITTO.variable);
     Ok(environment.with_home_assistant(home_assistant::python()?))
 }
 

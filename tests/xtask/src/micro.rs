@@ -6,11 +6,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::debian_root::{DebianRoot, folders_of_cargo};
 use crate::environment::cargo;
 use crate::environment::workspace;
 use crate::metadata::target_folder;
 use crate::process::run as must;
-use crate::root::{Root, folders_of_cargo};
 
 /// The firmware's package, and its program.
 const FIRMWARE: &str = "tests/microcontroller/firmware";
@@ -20,7 +20,7 @@ const FIRMWARE: &str = "tests/microcontroller/firmware";
 /// # Errors
 /// If something cannot be built.
 pub fn run() -> Result<ExitCode, Box<dyn Error>> {
-    let root = Root::of_compilers()?;
+    let root = DebianRoot::of_compilers()?;
     let target = target_folder()?;
     let shared = folders_of_cargo(&target)?;
     let shared = shared.each_ref().map(PathBuf::as_path);

@@ -18,11 +18,11 @@ use std::process::Command;
 
 use self::build_date::BuildDate;
 use crate::cross::{Cross, TRIPLE};
-use crate::debian;
 use crate::environment::workspace;
 use crate::library::{ONNX_RUNTIME, ONNX_RUNTIME_LICENCES};
 use crate::metadata::Metadata;
 use crate::process::{output, run};
+use crate::test_packages;
 use crate::tool::CARGO_DEB;
 
 /// What is packed.
@@ -201,7 +201,7 @@ fn maintainer(metadata: &Metadata) -> Result<String, Box<dyn Error>> {
 
 /// Has lintian check a package: warnings are errors.
 fn lint(deb: &Path) -> Result<(), Box<dyn Error>> {
-    debian::LINTIAN.install()?;
+    test_packages::LINTIAN.install()?;
     run(Command::new("lintian").args(["--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(deb))
 }
 

@@ -10,7 +10,7 @@ use crate::environment::{cargo, workspace};
 use crate::metadata::Metadata;
 use crate::package;
 use crate::process::{output, run};
-use crate::python;
+use crate::wheel;
 
 /// The crates, each after those that it builds on.
 const CRATES: [&str; 8] =
@@ -149,7 +149,7 @@ fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> 
     fs::create_dir_all(&folder)?;
     let package = package::build(&package::Arguments::of_release())?;
     let mut names = Vec::new();
-    for file in [&package.deb, &package.sbom, &python::build()?] {
+    for file in [&package.deb, &package.sbom, &wheel::build()?] {
         let name = file.file_name().ok_or("a file has no name")?;
         fs::copy(file, folder.join(name))?;
         names.push(name.to_owned());

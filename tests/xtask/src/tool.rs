@@ -4,9 +4,9 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
+use crate::debian_root::failed;
 use crate::environment::{cargo, own_copy};
 use crate::process::run;
-use crate::root::failed;
 
 /// A program of one crate.
 #[derive(Debug)]

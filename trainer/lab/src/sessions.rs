@@ -1,4 +1,4 @@
-//! The way through the sessions: the lab's draws and metrics, whoever answers.
+//! Measures a classifier through all sessions, with the lab's draws and metrics.
 
 use std::time::Instant;
 

@@ -28,7 +28,7 @@ const MAX_ALTERNATIVES: usize = 3;
 pub struct Arguments {
     /// The pictures, JPEG, PNG or WebP.
     #[arg(required = true, value_name = "PICTURE")]
-    images: Vec<PathBuf>,
+    pictures: Vec<PathBuf>,
     /// How many classes to name for each picture.
     #[arg(long, default_value_t = 3)]
     top: usize,
@@ -43,22 +43,22 @@ pub struct Arguments {
 /// picture that cannot be used is named at once, listed in the result with the reason, and counted at the end; the
 /// others are classified all the same.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let mut learner = device::open_for(options, output, arguments.images.len())?;
+    let mut learner = device::open_for(options, output, arguments.pictures.len())?;
     learner.settings_mut().false_alarms = arguments.false_alarms;
     let viewfinder = arguments.scene.viewfinder_of_named_regions(&learner, output)?;
     // A backbone that cannot be started is no fault of a picture.
-    learner.engine(Workload::Pictures(arguments.images.len()))?;
+    learner.engine(Workload::Pictures(arguments.pictures.len()))?;
     let mut results = Vec::new();
     let mut failed = 0;
-    for path in &arguments.images {
+    for path in &arguments.pictures {
         let image = path.to_string_lossy();
-        let looked_at = looked_at(&mut learner, &viewfinder, path);
-        if let Ok(regions) = &looked_at
+        let classified = classify_picture(&mut learner, &viewfinder, path);
+        if let Ok(regions) = &classified
             && let Some(lost) = regions.iter().find_map(|region| region.lost_place)
         {
             output.warn(format!("{image} {}", Objection::<String>::Moved { lost }));
         }
-        match looked_at {
+        match classified {
             Ok(regions) if viewfinder.is_plain() => {
                 let answer = &regions[0].things[0].answer;
                 let found = NamedAnswer { learner: &learner, answer, top: arguments.top };
@@ -83,7 +83,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         }
     }
     if failed > 0 {
-        let all = counted(arguments.images.len(), "picture");
+        let all = counted(arguments.pictures.len(), "picture");
         output.error(format!("{failed} of {all} could not be classified"));
     }
     Ok(json!({ "images": results, "learned_only": learner.is_learned_only() }))
@@ -104,24 +104,26 @@ struct ClassifiedRegion {
     lost_place: Option<f32>,
 }
 
-/// Classifies what a picture shows.
-fn looked_at(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Result<Vec<ClassifiedRegion>> {
+/// Classifies what each region of a picture shows.
+fn classify_picture(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Result<Vec<ClassifiedRegion>> {
     let image = path.to_string_lossy();
     let picture = image::open_with_size(path)?;
     let views = viewfinder.views(&picture).map_err(|error| anyhow!("{image} cannot be classified: {error}"))?;
-    let mut classify = |view: RegionView| {
-        let lost_place = view.is_moved().then_some(view.lost);
-        let RegionView { name, bounds, things, .. } = view;
-        let things = things.into_iter().map(|thing| {
-            let answer = learner.classify(&thing.picture).with_context(|| format!("{image} cannot be classified"))?;
-            Ok(ClassifiedThing { bounds: thing.bounds, answer })
-        });
-        Ok(ClassifiedRegion { name, bounds, things: things.collect::<Result<_>>()?, lost_place })
-    };
-    views.into_iter().map(&mut classify).collect()
+    let classified = views.into_iter().map(|view| ClassifiedRegion::of(learner, view));
+    classified.collect::<Result<Vec<_>>>().with_context(|| format!("{image} cannot be classified"))
 }
 
 impl ClassifiedRegion {
+    fn of(learner: &mut Learner, view: RegionView) -> Result<Self> {
+        let lost_place = view.is_moved().then_some(view.lost);
+        let RegionView { name, bounds, things, .. } = view;
+        let things = things.into_iter().map(|thing| {
+            let answer = learner.classify(&thing.picture)?;
+            Ok(ClassifiedThing { bounds: thing.bounds, answer })
+        });
+        Ok(Self { name, bounds, things: things.collect::<Result<_>>()?, lost_place })
+    }
+
     /// A line for each thing, or one that says that there is none.
     fn print(&self, output: &Output, image: &str, learner: &Learner, top: usize) -> Result<()> {
         let place =

@@ -10,7 +10,7 @@ use crate::doctor::{self, Finding, Findings, Level};
 use crate::options::Options;
 use crate::output::{Output, say};
 
-/// Arguments of `orco doctor`: those of the service that is looked at.
+/// Arguments of `orco doctor`: those of the service that is checked.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[cfg(feature = "serve")]

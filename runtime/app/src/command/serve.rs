@@ -127,8 +127,8 @@ fn purge_in_fleet(service: &Service, state: &Path) {
 #[cfg(not(feature = "hub"))]
 fn purge_in_fleet(_: &Service, _: &Path) {}
 
-/// Has the bundle's release count as used. Warns if the state cannot be written: whoever starts the service reads that,
-/// whoever teaches it first may be far away.
+/// Has the bundle's release count as used. Warns if the state cannot be written: the person who starts the service
+/// reads that; the one who teaches it first may be far away.
 fn accept_release(output: &Output, bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<()> {
     match store.lock(Duration::ZERO) {
         Ok(locked) => settings.accept_release(bundle, &locked)?,
@@ -143,7 +143,7 @@ fn phone_access(store: &Store, listen: IpAddr, given: Credentials) -> Result<Pho
     PhoneAccess::prepare(&phone::folder_of(store.folder()), listen, given)
 }
 
-/// Whether whoever reads the terminal wants colours, and it has some (`NO_COLOR`, <https://no-color.org>).
+/// Whether the terminal has colours, and the user wants them (`NO_COLOR`, <https://no-color.org>).
 fn takes_colours() -> bool {
     env::var_os("TERM").is_none_or(|name| name != "dumb") && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }

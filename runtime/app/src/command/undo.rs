@@ -51,7 +51,7 @@ pub(super) fn restore(
     let restored = step(&mut learner, &mut ProgressBars::default())?;
     let UndoOutcome { report, entry, exact, .. } = session_report::unwrap_outcome(output, restored);
     let seconds = started.elapsed().as_secs_f64();
-    // With few changes to remember, the entry may be forgotten by now.
+    // With few changes to remember, the entry may be forgotten already.
     let what = learner.history().entry(entry).map(|entry| format!(" ({})", history::describe(entry)));
     let what = format!("{went} entry {entry}{}", what.unwrap_or_default());
     session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;

@@ -232,29 +232,15 @@ impl Round<'_, '_> {
         folder: &Path,
         options: UpgradeOptions,
     ) -> Result<FollowOutcome, SyncError> {
-        let (store, settings) = (self.device.store(), &self.device.settings.learner);
-        match settings.check_release(new, &store) {
-            Ok(()) => {}
-            Err(error @ ReleaseError::Older { .. }) => return Ok(FollowOutcome::Refused(with_causes(&error))),
-            Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
+        if let Some(outcome) = self.objection_to(new) {
+            return Ok(outcome);
         }
-        if let Err(reason) = (self.device.settings.check)(new) {
-            return Ok(FollowOutcome::Refused(reason));
-        }
-        if self.learner.as_ref().is_some_and(|learner| learner.bundle().digest != new.digest) {
-            // Learned on it before, and gone from a state that is made anew.
-            let bundle_digest = ObjectDigest::new(new.digest);
-            let before = self.progress.learned.len();
-            self.progress.learned.retain(|learned| learned.bundle_digest != bundle_digest);
-            if self.progress.learned.len() < before {
-                self.keep_progress()?;
-            }
-        }
+        self.forget_learned_on(new)?;
         proceed(self.observer, SyncStep::Upgrade)?;
         let options = if self.is_brought_by(new)? { options.give_up_unkept(true) } else { options };
         // The release does not count as used before the device runs with it.
-        let settings = settings.clone().compare_releases(false);
-        let has_state_moved = match upgrade::upgrade(new, &store, &settings, &options, &mut ()) {
+        let settings = self.device.settings.learner.clone().compare_releases(false);
+        let has_state_moved = match upgrade::upgrade(new, &self.device.store(), &settings, &options, &mut ()) {
             Ok(outcome) => {
                 // Noted at once: the round may have to stop before the link is switched.
                 self.outcome.bundle = Some(new.manifest.name.clone());
@@ -289,6 +275,27 @@ impl Round<'_, '_> {
                 Ok(FollowOutcome::Deferred(with_causes(&error)))
             }
         }
+    }
+
+    /// Why the device stays without a bundle, as far as that is known before anything is changed.
+    fn objection_to(&self, new: &Bundle) -> Option<FollowOutcome> {
+        let settings = &self.device.settings;
+        match settings.learner.check_release(new, &self.device.store()) {
+            Ok(()) => (settings.check)(new).err().map(FollowOutcome::Refused),
+            Err(error @ ReleaseError::Older { .. }) => Some(FollowOutcome::Refused(with_causes(&error))),
+            Err(error) => Some(FollowOutcome::Deferred(with_causes(&error))),
+        }
+    }
+
+    /// Forgets what the device learned on another bundle before: the upgrade makes a new state, which has none of it.
+    fn forget_learned_on(&mut self, new: &Bundle) -> Result<(), SyncError> {
+        if self.learner.as_ref().is_none_or(|learner| learner.bundle().digest == new.digest) {
+            return Ok(());
+        }
+        let bundle_digest = ObjectDigest::new(new.digest);
+        let before = self.progress.learned.len();
+        self.progress.learned.retain(|learned| learned.bundle_digest != bundle_digest);
+        if self.progress.learned.len() < before { self.keep_progress() } else { Ok(()) }
     }
 
     /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then

@@ -1,5 +1,5 @@
-//! By what a class's shots are compared: two devices that hold the same shots give the same digest, whatever they call
-//! the class and wherever it comes from.
+//! Digests by which the shots of classes are compared: two devices that hold the same shots compute the same digest,
+//! whatever they call the class.
 
 use orco_runtime::learner::Learner;
 use orco_runtime::pack::{Pack, PackOrigin};

@@ -1,5 +1,5 @@
-//! Objects come in parts, as large as come within seconds. What came before the network or the power failed is not
-//! fetched again.
+//! Downloads objects in parts, each as large as arrives within seconds. What came before the network or the power
+//! failed is not fetched again.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};

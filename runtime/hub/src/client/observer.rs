@@ -1,4 +1,4 @@
-//! Who watches a round, and may stop it between any two steps.
+//! Observers of a round, which may stop it between any two steps.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,4 @@
-//! Erases from what a device keeps of its part in a fleet: a purged class, or classes that a restored backup does not
-//! have.
+//! Erases from a device's records of its fleet: a purged class, or classes that a restored backup does not have.
 
 use std::collections::BTreeSet;
 use std::fs;

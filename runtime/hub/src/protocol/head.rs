@@ -1,4 +1,4 @@
-//! What signatures cover.
+//! The parts of requests and answers that are signed.
 
 use super::key::{DeviceId, ObjectDigest, Signature, SigningKey, VerifyingKey};
 

@@ -12,7 +12,7 @@ pub struct ObjectDigest([u8; 32]);
 hexadecimal_bytes!(ObjectDigest, 32, "64 hexadecimal digits of a digest");
 
 impl ObjectDigest {
-    /// That of these bytes.
+    /// The digest of some bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }

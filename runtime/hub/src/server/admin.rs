@@ -1,4 +1,4 @@
-//! What administrators ask for, with the token: `Authorization: Bearer TOKEN`. A browser that looks at the page may give
+//! Requests of administrators, who have a token: `Authorization: Bearer TOKEN`. A browser that shows the page may send
 //! it as the password of any user.
 
 use std::sync::Arc;

@@ -78,7 +78,7 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     // Nobody has proved yet that an enrolment is this device's: it does not count as one of the device's.
     let _counted = match route {
         DeviceRoute::Enrol => None,
-        _ => Some(hub.device_limit.begin(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
+        _ => Some(hub.request_limit.begin(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
     };
     let (room, time) = match route {
         DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIMEOUT),

@@ -1,4 +1,4 @@
-//! Each request of a device counts once.
+//! Sequence numbers of devices' requests, so that each request counts once.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::Serialize;

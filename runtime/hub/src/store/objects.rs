@@ -61,7 +61,7 @@ impl ObjectFolder {
         files::create_own_folder(folder)?;
         match files::create(path, bytes) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match files::read_own(path, MAX_OBJECT) {
-                // Whoever wrote it may not have synced the folder yet.
+                // The process that wrote it may not have synced the folder yet.
                 Ok(there) if there == bytes => files::sync_folder(folder),
                 // Damaged since; now it is whole again.
                 _ => files::replace(path, bytes),
@@ -140,7 +140,7 @@ mod tests {
         let digest = objects.put(b"0123456789").unwrap();
         fs::write(objects.path(&digest), b"012345").unwrap();
         assert!(matches!(objects.read(&digest), Err(HubError::Damaged { .. })));
-        // Whoever sends it again repairs it.
+        // Sending it again repairs it.
         assert_eq!(objects.put(b"0123456789").unwrap(), digest);
         assert_eq!(objects.read(&digest).unwrap(), b"0123456789");
     }

@@ -152,7 +152,7 @@ impl HubStore {
         Ok(lost)
     }
 
-    /// Keeps a pack that a device pushes. The same pack counts once, whoever pushes it.
+    /// Keeps a pack that a device pushes. The same pack counts once, even from several devices.
     ///
     /// # Errors
     /// [`HubError`] if it cannot be kept. A pack that makes no sense is refused in the answer.

@@ -1,4 +1,4 @@
-//! Deleting what devices pushed, as where a person asks for it or a device may push no more.
+//! Deletes what devices pushed, on request or when a device may push no more.
 
 use std::collections::BTreeSet;
 

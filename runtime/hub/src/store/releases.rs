@@ -250,7 +250,7 @@ impl HubStore {
         Err(MergeError::Undecided { label: pack.label.clone(), count }.into())
     }
 
-    /// Inserts releases that were combined with what a channel had; `None` if it has others by now.
+    /// Inserts releases that were combined with what a channel had; `None` if it has others meanwhile.
     fn insert_if_unchanged(
         &self,
         new: &[ReleaseDraft<'_>],

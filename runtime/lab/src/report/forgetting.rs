@@ -1,4 +1,4 @@
-//! What became of every class.
+//! The accuracy of every class, right after it was learned and after the last session.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};

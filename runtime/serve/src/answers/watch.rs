@@ -17,7 +17,7 @@ impl AnswerThread {
     pub(super) fn watch(&mut self) {
         let (revision, had_problem) = (self.learner.store().revision(), self.problem().is_some());
         let has_changed = revision != self.revision;
-        // What could not be read may be readable by now, though its files are the same.
+        // An unreadable state may be readable now, although its files are the same.
         if has_changed || had_problem {
             let is_news = self.read();
             if is_news || has_changed && self.problem().is_none() {
@@ -36,7 +36,7 @@ impl AnswerThread {
         let is_other = problem != before;
         match &problem {
             Some(problem) if is_other => log::error!("{problem}"),
-            // As loud as the problem was: whoever read that reads this.
+            // At the level of the problem, so that whoever read that also reads this.
             None if is_other => log::warn!("the state can be used again"),
             Some(_) => return false,
             None => {}

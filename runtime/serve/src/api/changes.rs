@@ -1,4 +1,4 @@
-//! Changes of what is known: every one is queued and answered with the job that makes it.
+//! Changes of what is known: each is queued, and answered with its job.
 
 use std::sync::Arc;
 

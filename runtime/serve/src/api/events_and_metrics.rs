@@ -1,4 +1,4 @@
-//! What happens, as it happens, and figures.
+//! Server-sent events, and metrics for Prometheus.
 
 use std::convert::Infallible;
 use std::sync::Arc;

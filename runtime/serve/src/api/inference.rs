@@ -328,7 +328,7 @@ fn write_answer(
     let kind = if is_binary { "application/octet-stream" } else { "application/json" };
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     body.append(&mut binary);
-    // The answer waits for whoever asked to read it.
+    // The answer waits until the client reads it.
     room.grow_to(body.len())?;
     Ok((headers, room.holding(body)))
 }

@@ -37,7 +37,7 @@ pub(super) async fn decode<T: Send + 'static>(
     AdmittedPicture { file, permit, .. }: AdmittedPicture,
     then: impl FnOnce(RgbImage) -> T + Send + 'static,
 ) -> Result<Admitted<T>, Refusal> {
-    // The permit goes along: whoever waits for the picture may leave, but its memory is still taken.
+    // The permit goes along: the client may disconnect, but the memory is still taken.
     let decoding = move || image::decode(&file).map(|picture| Admitted::new(then(picture), permit));
     blocking(decoding).await?.map_err(|error| Refusal::from(&error))
 }

@@ -90,7 +90,7 @@ impl ChangeWorker {
                 touched.push(job.id);
             }
         }
-        // Whoever keeps what was told of them lets it go.
+        // Listeners drop what they were told of them.
         self.shared.telemetry.events.send(Event::Purged { jobs: touched });
         left
     }

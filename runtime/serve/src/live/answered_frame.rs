@@ -13,7 +13,7 @@ use crate::live_snapshot::ShownRegion;
 use crate::prediction::PictureAnswer;
 use crate::thing_tracks::{MAX_THINGS, ThingAnswer, ThingIds, Things};
 
-/// A frame that was decoded, and may be looked at.
+/// A frame that was decoded, and whose memory is admitted.
 #[derive(Clone, Copy)]
 pub(super) struct AdmittedFrame<'a> {
     pub picture: &'a RgbImage,
@@ -66,22 +66,23 @@ impl LiveWorker {
 
     /// What the regions of a frame are shown as; none if requests went first, or it was refused.
     pub(super) fn show(&mut self, frame: AdmittedFrame<'_>, seen: Vec<SeenRegion>) -> Option<Vec<ShownRegion>> {
-        let show = |region: SeenRegion| {
-            let SeenRegion { name, shares, bounds, view } = region;
-            let shown = match view {
-                SceneView::Whole => self.whole(frame, &name, bounds)?,
-                SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
-                SceneView::Small(problem) => {
-                    self.track(&name).clear();
-                    ShownRegion { problem: Some(problem), ..ShownRegion::default() }
-                }
-            };
-            Some(ShownRegion { name, bounds: shares, ..shown })
-        };
-        seen.into_iter().map(show).collect()
+        seen.into_iter().map(|region| self.show_region(frame, region)).collect()
     }
 
-    /// What follows a region; the first one where the regions are others by now.
+    fn show_region(&mut self, frame: AdmittedFrame<'_>, region: SeenRegion) -> Option<ShownRegion> {
+        let SeenRegion { name, shares, bounds, view } = region;
+        let shown = match view {
+            SceneView::Whole => self.whole(frame, &name, bounds)?,
+            SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
+            SceneView::Small(problem) => {
+                self.track(&name).clear();
+                ShownRegion { problem: Some(problem), ..ShownRegion::default() }
+            }
+        };
+        Some(ShownRegion { name, bounds: shares, ..shown })
+    }
+
+    /// The track of a region; the first one if the regions have changed meanwhile.
     fn track(&mut self, name: &str) -> &mut RegionTrack {
         let place = self.tracks.iter().position(|track| track.name == name).unwrap_or(0);
         &mut self.tracks[place]

@@ -1,4 +1,4 @@
-//! What listeners are told of the camera, and when.
+//! Sends events about the camera: at once when a label or the state changes, otherwise now and then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

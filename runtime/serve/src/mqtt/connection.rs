@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Brokers close the connection on whoever sends more than they take.
+    /// Brokers close the connection of a client that sends more than they take.
     #[test]
     fn a_broker_that_goes_when_a_picture_comes_is_not_said_to_know_another_device() {
         let aborted = || ConnectionError::MqttState(StateError::ConnectionAborted);

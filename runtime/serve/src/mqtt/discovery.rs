@@ -1,4 +1,4 @@
-//! What Home Assistant is told so that it finds the device by itself: one retained message for each entity, at
+//! Messages by which Home Assistant finds the device by itself: one retained message for each entity, at
 //! `PREFIX/COMPONENT/orco_ID/OBJECT/config` (Home Assistant's documentation, "MQTT Discovery", and the pages of the
 //! components "MQTT Sensor", "MQTT Binary sensor", "MQTT Event" and "MQTT Image").
 

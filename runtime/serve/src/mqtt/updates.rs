@@ -1,5 +1,5 @@
-//! What is not published yet: the newest state, and a bounded number of results of changes. Events are gathered whether
-//! the broker is there or not.
+//! What is to be published: the newest state, and a bounded number of results of changes. Events are gathered even
+//! while the broker is unreachable.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

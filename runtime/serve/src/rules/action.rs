@@ -1,4 +1,4 @@
-//! What rules do.
+//! The actions of rules: a web address, a program, a GPIO line.
 
 use std::fmt;
 use std::path::PathBuf;

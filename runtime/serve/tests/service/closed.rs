@@ -45,6 +45,85 @@ fn content_type(route: &Route) -> Vec<(&'static str, &'static str)> {
     route.body.content_types().first().map(|kind| ("Content-Type", *kind)).into_iter().collect()
 }
 
+/// Somebody who may not use a route, and asks all the same.
+struct Stranger<'a> {
+    service: &'a Running,
+    route: &'a Route,
+    path: String,
+    /// The header of a body that the route takes.
+    content_type: Vec<(&'static str, &'static str)>,
+    token: &'a str,
+}
+
+impl<'a> Stranger<'a> {
+    fn of(service: &'a Running, route: &'a Route, token: &'a str) -> Self {
+        Self { service, route, path: path(route), content_type: content_type(route), token }
+    }
+
+    fn ask(&self, more: &[(&str, &str)]) -> Answer {
+        let headers = [&self.content_type[..], more].concat();
+        self.service.ask(self.route.method.as_str(), &self.path, &headers, b"")
+    }
+
+    fn assert_refused(&self, answer: &Answer, status: u16, why: &str) {
+        assert_eq!(answer.status, status, "{:?}, {why}: {}", self.route, answer.text());
+        assert!(!answer.error().is_empty(), "{:?}, {why}", self.route);
+    }
+
+    fn sends_wrong_heads(&self) {
+        let (wrong, longer) = (format!("Bearer {}", "0".repeat(64)), format!("bearer {}0", self.token));
+        for given in ["", "Bearer", "Bearer ", "Basic eA==", &wrong, &longer, self.token] {
+            self.assert_refused(&self.ask(&[("Authorization", given)]), 401, given);
+        }
+        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "a b"] {
+            self.assert_refused(&self.ask(&[("Host", host)]), 421, host);
+        }
+        self.assert_refused(&self.ask(&[("Host", "localhost"), ("Host", "localhost")]), 400, "two hosts");
+        let other_port = "http://localhost:1";
+        for origin in ["http://evil.example", "null", other_port, "file:///x", "http://localhost.evil.example"] {
+            self.assert_refused(&self.ask(&[("Origin", origin)]), 403, origin);
+        }
+    }
+
+    fn sends_wrong_types(&self) {
+        let ask = |headers: &[(&str, &str)]| self.service.ask(self.route.method.as_str(), &self.path, headers, b"{}");
+        for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
+            self.assert_refused(&ask(&[("Content-Type", kind)]), 415, kind);
+        }
+        if !self.route.body.is_of_inference_protocol() {
+            self.assert_refused(&ask(&[]), 415, "no type");
+            self.assert_refused(&self.ask(&[("Content-Encoding", "gzip")]), 415, "a compressed body");
+        }
+        let answer = self.ask(&[("Content-Encoding", "br")]);
+        self.assert_refused(&answer, 415, "a body compressed in a way that is not known");
+    }
+
+    /// The head of a request with the token, but for the length of its body and the empty line.
+    fn head(&self) -> String {
+        let types: String = self.content_type.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!(
+            "{} {} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{types}",
+            self.route.method, self.path, self.token
+        )
+    }
+
+    /// Announces a body of one byte more than the route takes; the answer is still to be read.
+    fn announces_too_large_a_body(&self) -> TcpStream {
+        let length = self.route.body.limit(self.content_type.first().map_or("", |(_, kind)| *kind)) + 1;
+        let mut stream = self.service.connect();
+        write!(stream, "{}Content-Length: {length}\r\n\r\nx", self.head()).unwrap();
+        stream
+    }
+
+    /// Sends a body without a length that becomes longer than the route takes.
+    fn sends_a_growing_body(&self) {
+        let mut stream = self.service.connect();
+        let chunk = " ".repeat(0x20000);
+        write!(stream, "{}Transfer-Encoding: chunked\r\n\r\n20000\r\n{chunk}\r\n0\r\n\r\n", self.head()).ok();
+        self.assert_refused(&Answer::read(stream), 413, "a body that grows too large");
+    }
+}
+
 #[test]
 fn every_route_that_changes_something_is_refused_to_strangers() {
     let mut trial = orco_trials::trial!(9, "routes");
@@ -53,56 +132,23 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
     let token = service.token.clone().unwrap();
     let before = service.get("/api/v1/history");
     let own_port = format!("http://localhost:{}", service.address.port());
-    let wrong = format!("Bearer {}", "0".repeat(64));
     let mut tried = 0;
     // The service waits a moment for the rest of a body that it refuses. Answers are read at the end: it waits for all
     // at once.
     let mut announced = Vec::new();
     for route in ROUTES.iter().filter(|route| route.mutates()) {
-        let (method, path, kind) = (route.method.as_str(), path(route), content_type(route));
-        let ask = |more: &[(&str, &str)]| service.ask(method, &path, &[&kind[..], more].concat(), b"");
-        let refused = |answer: Answer, status: u16, why: &str| {
-            assert_eq!(answer.status, status, "{method} {path}, {why}: {}", answer.text());
-            assert!(!answer.error().is_empty(), "{method} {path}, {why}");
-        };
-        for given in ["", "Bearer", "Bearer ", "Basic eA==", &wrong, &format!("bearer {token}0"), &token] {
-            refused(ask(&[("Authorization", given)]), 401, given);
-        }
-        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "a b"] {
-            refused(ask(&[("Host", host)]), 421, host);
-        }
-        refused(ask(&[("Host", "localhost"), ("Host", "localhost")]), 400, "two hosts");
-        let other_port = "http://localhost:1";
-        for origin in ["http://evil.example", "null", other_port, "file:///x", "http://localhost.evil.example"] {
-            refused(ask(&[("Origin", origin)]), 403, origin);
-        }
+        let stranger = Stranger::of(&service, route, &token);
+        stranger.sends_wrong_heads();
         if route.body != Body::None {
-            for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
-                refused(service.ask(method, &path, &[("Content-Type", kind)], b"{}"), 415, kind);
-            }
-            if !route.body.is_of_inference_protocol() {
-                refused(service.ask(method, &path, &[], b"{}"), 415, "no type");
-                refused(ask(&[("Content-Encoding", "gzip")]), 415, "a compressed body");
-            }
-            refused(ask(&[("Content-Encoding", "br")]), 415, "a body compressed in a way that is not known");
+            stranger.sends_wrong_types();
         }
-        let length = (route.body.limit(kind.first().map_or("", |(_, kind)| *kind)) + 1).to_string();
-        let mut stream = service.connect();
-        let types: String = kind.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n{types}"
-        );
-        write!(stream, "{head}Content-Length: {length}\r\n\r\nx").unwrap();
-        announced.push((format!("{method} {path}"), stream));
+        announced.push((format!("{} {}", route.method, stranger.path), stranger.announces_too_large_a_body()));
         if matches!(route.body, Body::None | Body::Json) {
-            let mut stream = service.connect();
-            let chunk = " ".repeat(0x20000);
-            write!(stream, "{head}Transfer-Encoding: chunked\r\n\r\n20000\r\n{chunk}\r\n0\r\n\r\n").ok();
-            refused(Answer::read(stream), 413, "a body that grows too large");
+            stranger.sends_a_growing_body();
         }
         // From its own page it is heard, whatever comes of it.
-        let answer = ask(&[("Origin", &own_port)]);
-        assert!(![401, 403, 405, 413, 415, 421].contains(&answer.status), "{method} {path}: {}", answer.text());
+        let answer = stranger.ask(&[("Origin", &own_port)]);
+        assert!(![401, 403, 405, 413, 415, 421].contains(&answer.status), "{route:?}: {}", answer.text());
         tried += 1;
         trial.count(1);
     }

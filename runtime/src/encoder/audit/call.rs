@@ -24,7 +24,7 @@ pub const UNKNOWN: RuleError = RuleError(
 
 /// Cost of one element in multiply-adds: reading, changing and writing it.
 pub const ELEMENT_COST: u64 = 4;
-/// Cost of one element that goes through an exponential, a power or the like.
+/// Cost of one element of an exponential, a power or a similar function.
 pub const FUNCTION_COST: u64 = 32;
 /// Cost of one element in a window that slides over an image.
 pub const WINDOW_COST: u64 = 8;

@@ -47,7 +47,7 @@ pub fn infer_before_folding(graph: &Graph, input: &[u64]) -> AuditResult<Inferen
 /// limit: [`infer_before_folding`] does that.
 ///
 /// # Errors
-/// As [`infer`], but for the sums.
+/// As [`infer`], without the sums.
 #[cfg(feature = "onnx")]
 pub fn infer_types_before_folding(graph: &Graph, input: &[u64]) -> AuditResult<Vec<Option<TensorType>>> {
     let mut walk = InferenceWalk::new(graph, input, true);

@@ -1,4 +1,4 @@
-//! Is the new state as good as the old one was?
+//! Checks that the new state recognises shots as well as the old one did.
 
 use std::ops::Add;
 

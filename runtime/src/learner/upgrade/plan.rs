@@ -47,7 +47,7 @@ impl PlannedClass {
     }
 }
 
-/// A picture that was looked at and can be used. There may be far more of them than memory has room for, so it is read
+/// A picture that was checked and can be used. There may be far more of them than memory has room for, so it is read
 /// once more to be learned from; by its digest it is the same then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptPicture {
@@ -168,10 +168,10 @@ impl UpgradePlan {
         Ok(usable)
     }
 
-    /// A picture of a class, which could be used when it was looked at.
+    /// A picture of a class, which could be used when it was checked.
     ///
     /// # Errors
-    /// [`UpgradeError::Picture`] if it cannot be read any more, or is another one by now.
+    /// [`UpgradeError::Picture`] if it cannot be read any more, or is another one now.
     pub fn open(&self, label: &str, usable: &KeptPicture) -> Result<(Vec<u8>, RgbImage), UpgradeError> {
         let bytes = self.pictures.read(&usable.exemplar).and_then(|bytes| {
             let changed = || io::Error::other("it changed while it was in use");

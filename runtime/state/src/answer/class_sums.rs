@@ -1,5 +1,5 @@
-//! What the shots of each class add up to, kept from one state to the next: a change touches few classes, and what the
-//! shots of all others add up to stays.
+//! Sums over the shots of each class, kept from one state to the next: a change touches few classes, and the sums of
+//! all others stay.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Features as embeddings, and shots as what they add to their class.
+//! Turns features into embeddings, and shots into their contributions to their class.
 
 use alloc::vec;
 use alloc::vec::Vec;

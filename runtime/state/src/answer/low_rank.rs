@@ -1,4 +1,4 @@
-//! Maps that shorten vectors along some axes, applied to many vectors at a time: what whitens them is one.
+//! Linear maps that shorten vectors along a few axes, such as whitening, applied to many vectors at a time.
 
 use alloc::vec;
 use alloc::vec::Vec;

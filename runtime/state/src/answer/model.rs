@@ -1,4 +1,4 @@
-//! All known classes of a state, as what their shots add up to.
+//! All known classes of a state, each as the sum over its shots.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! A few samples among many.
+//! Chooses a bounded number of samples among many: stratified by class, or at even distances.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

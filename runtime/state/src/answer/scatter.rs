@@ -214,7 +214,7 @@ fn damping_axes(mut rows: Vec<f32>, inputs: usize) -> Vec<f32> {
         let own = &mut own[..inputs];
         let residual = own.to_vec();
         before.chunks_exact(inputs).for_each(|axis| add_scaled(own, -dot(axis, &residual), axis));
-        // Never negative but for rounding.
+        // Never negative, except for rounding.
         let length = sqrt(1.0 + dot(own, &residual).max(0.0));
         own.iter_mut().for_each(|value| *value /= length);
     }

@@ -1,4 +1,4 @@
-//! What scores a class: a row and an offset, from the sum of what its shots add.
+//! The row and the offset that score a class, from the sum over its shots.
 
 use alloc::vec;
 use alloc::vec::Vec;

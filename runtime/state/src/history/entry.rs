@@ -98,7 +98,7 @@ impl ChangeKind {
     }
 }
 
-/// A change to be remembered, described by whoever makes it.
+/// A change to be remembered, described by its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryChange {
     pub(super) kind: ChangeKind,

@@ -54,7 +54,7 @@ pub struct DamagedSlot {
     pub error: DecodeError,
 }
 
-/// Why nothing could be loaded. All reasons are listed: whoever keeps states must answer each of them.
+/// Why nothing could be loaded. Exhaustive, since a program that keeps states must handle every reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError<E> {
     /// Something was saved, but no slot can be used: those that are damaged, and what is wrong with each.
@@ -82,7 +82,7 @@ pub enum LoadError<E> {
     },
 }
 
-/// Why something could not be saved. All reasons are listed: whoever keeps states must answer each of them.
+/// Why something could not be saved. Exhaustive, since a program that keeps states must handle every reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveError<E> {
     /// The state makes no sense, and would not be read again.

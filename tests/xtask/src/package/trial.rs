@@ -17,8 +17,8 @@ use serde_json::Value;
 use super::{Arguments, build, output, run};
 use crate::cache::Cache;
 use crate::cross::{Cross, TRIPLE};
+use crate::debian_root::{DebianRoot, PACKAGED, PROXIES, bootstrap, failed, of_this_machine};
 use crate::environment::workspace;
-use crate::root::{PACKAGED, PROXIES, Root, bootstrap, failed, of_this_machine};
 
 /// The version to which the package is upgraded.
 const LATER: &str = "99.0.0";
@@ -40,7 +40,7 @@ pub fn all(profile: String, for_aarch64: bool) -> Result<ExitCode, Box<dyn Error
     } else {
         fs::create_dir(&inside)?;
         run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&inside))?;
-        Root::at(&inside)
+        DebianRoot::at(&inside)
     };
     let device = Device { root, port };
     let target = for_aarch64.then(|| TRIPLE.to_owned());
@@ -79,7 +79,7 @@ fn root_file() -> Result<PathBuf, Box<dyn Error>> {
 
 /// A Debian that the package is tried in.
 struct Device {
-    root: Root,
+    root: DebianRoot,
     /// Where the service listens.
     port: u16,
 }

@@ -1,4 +1,4 @@
-//! Why images could not be had.
+//! Errors of reading images.
 
 use std::io;
 use std::path::PathBuf;

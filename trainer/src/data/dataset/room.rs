@@ -1,4 +1,4 @@
-//! Whether images fit into memory, found out before any of them is made.
+//! Checks that images fit into memory before any of them is created.
 
 use orco_runtime::memory;
 

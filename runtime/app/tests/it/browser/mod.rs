@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
 use std::time::Duration;
 
 use orco_trials::heavy;
@@ -30,6 +29,27 @@ use crate::support::shots;
 
 /// The tabs, in their order.
 const TABS: [&str; 5] = ["teach", "review", "knows", "history", "settings"];
+
+/// How many frames the page says are in the inbox.
+const INBOX_COUNT: &str = "parseInt(document.getElementById('inbox-count').textContent)";
+
+/// Sends the five pictures of a class to a path of the service; returns the status of each answer.
+fn send_pictures(service: &Service, class: &str, path: &str) -> [u16; 5] {
+    [1, 2, 3, 4, 5].map(|number| {
+        let picture = fs::read(shots("learn", class).join(format!("{number}.jpg"))).unwrap();
+        service.ask("POST", path, "image/jpeg", &picture).0
+    })
+}
+
+/// Has the service classify the pictures of a class, as frames for the inbox.
+fn offer_frames(service: &Service, class: &str) {
+    assert_eq!(send_pictures(service, class, "/api/v1/classify?inbox=true"), [200; 5]);
+}
+
+/// Sends the pictures of a class as its shots; some may be held already.
+fn hold_shots(service: &Service, class: &str) {
+    send_pictures(service, class, &format!("/api/v1/shots/{class}?anyway=true"));
+}
 
 /// Shows five different shots of `label`, held as people hold the button, and learns them.
 async fn teach(browser: &Browser, label: &str) -> WebDriverResult<()> {
@@ -156,13 +176,8 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
     let service = Service::start("cifar100-edge", folder.path());
-    let send = |path: &str, file: &Path| service.ask("POST", path, "image/jpeg", &fs::read(file).unwrap());
-    let pictures = |label: &'static str| (1..=5).map(move |number| shots("learn", label).join(format!("{number}.jpg")));
-    let offer = |label: &'static str| {
-        pictures(label).for_each(|picture| assert_eq!(send("/api/v1/classify?inbox=true", &picture).0, 200));
-    };
-    offer("rubber-duck");
-    offer("traffic-cone");
+    offer_frames(&service, "rubber-duck");
+    offer_frames(&service, "traffic-cone");
     chromium::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         browser.show_tab("review").await?;
@@ -174,13 +189,12 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         browser.send_keys(name, "dck").await?;
         browser.value(&format!("document.querySelector('{name}').setSelectionRange(1, 1)")).await?;
         // Somebody else lets the group's first picture go, and others come in.
-        let count = "parseInt(document.getElementById('inbox-count').textContent)";
-        let before = browser.value(count).await?.as_u64().unwrap();
+        let before = browser.value(INBOX_COUNT).await?.as_u64().unwrap();
         let body = json!({ "ids": [frames[0]["id"]] }).to_string();
         assert_eq!(service.ask("POST", "/api/v1/inbox/dismiss", "application/json", body.as_bytes()).0, 204);
-        browser.until(&format!("{count} === {}", before - 1)).await?;
-        offer("cactus");
-        browser.until(&format!("{count} >= {before}")).await?;
+        browser.until(&format!("{INBOX_COUNT} === {}", before - 1)).await?;
+        offer_frames(&service, "cactus");
+        browser.until(&format!("{INBOX_COUNT} >= {before}")).await?;
         browser.send_keys(":focus", "u").await?;
         assert_eq!(browser.value("document.activeElement.value").await?, "duck");
 
@@ -194,40 +208,14 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         browser.until("document.getElementById('label').value === 'duck'").await?;
         browser.until(&format!("document.querySelectorAll('#shots li').length === {taken}")).await?;
 
-        // What is under a finger stays until it is let go.
-        let tell = |event: &str| format!("window.tick.dispatchEvent(new PointerEvent('{event}', {{ bubbles: true }}))");
-        // At once: the page may be drawing it anew just now.
-        let tick = "window.tick = document.querySelector('#inbox-groups [data-kind=box]')";
-        browser.value(&format!("({tick}, {})", tell("pointerdown"))).await?;
-        let before = browser.value(count).await?.as_u64().unwrap();
-        offer("dumbbell");
-        browser.until(&format!("{count} > {before}")).await?;
-        assert_eq!(browser.value("window.tick.isConnected").await?, true);
-        browser.value(&tell("pointerup")).await?;
-        browser.until("!window.tick.isConnected").await?;
-
-        // The second half of a double click does not reach the group that has moved up.
-        let inbox = || service.json("GET", "/api/v1/status", &Value::Null)["inbox"].as_u64().unwrap();
-        let all = inbox();
-        browser.until(&format!("{count} === {all}")).await?;
-        let dismiss = "document.querySelector('#inbox-groups [data-kind=dismiss]').click()";
-        let first = "document.querySelectorAll('#inbox-groups > li:first-child :checked').length";
-        // A page's timers run in their order: the second click comes before the buttons can be pressed again.
-        let clicks = format!("[{first}, {dismiss}, setTimeout(() => {{ {dismiss}; window.second = true; }}, 400)][0]");
-        let gone = browser.value(&clicks).await?.as_u64().unwrap();
-        assert!(gone < all, "{gone} of {all}");
-        browser.until("window.second").await?;
-        browser.until("!document.querySelector('#inbox-groups [data-kind=dismiss]').disabled").await?;
-        assert_eq!(inbox(), all - gone);
+        what_is_touched_in_the_inbox_stays(&browser, &service).await?;
 
         browser.value(&twice("#learn")).await?;
         let learned =
             "[...document.querySelectorAll('#learned li > span:first-of-type')].map(i => i.firstChild.data).join()";
         browser.until(&format!("{learned} === 'duck'")).await?;
 
-        pictures("cactus").for_each(|picture| {
-            send("/api/v1/shots/cactus?anyway=true", &picture);
-        });
+        hold_shots(&service, "cactus");
         service.json("POST", "/api/v1/learn", &json!({ "label": "cactus" }));
         browser.until(&format!("{learned} === 'duck,cactus'")).await?;
         browser.value(&twice("#undo")).await?;
@@ -236,35 +224,63 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         assert_eq!(browser.value(learned).await?, "duck");
         assert_eq!(browser.text("error").await?, "");
 
-        // The next shot takes the place of one that is deleted, and gets its focus.
-        pictures("dumbbell").for_each(|picture| {
-            send("/api/v1/shots/dumbbell?anyway=true", &picture);
-        });
-        browser.show_tab("teach").await?;
-        browser.write("label", "dumbbell").await?;
-        let held = "document.querySelectorAll('#shots li').length";
-        browser.until(&format!("{held} === 5")).await?;
-        let delete = "document.querySelector('#shots button').click()";
-        let clicks = format!("({delete}, setTimeout(() => {{ {delete}; window.third = true; }}, 400), true)");
-        browser.value(&clicks).await?;
-        browser.until("window.third && !document.querySelector('#shots button').disabled").await?;
-        assert_eq!(browser.value(held).await?, 4);
-        browser.press("#shots button", "\u{e007}").await?;
-        browser
-            .until(&format!("{held} === 3 && document.activeElement.matches('#shots li:first-child button')"))
-            .await?;
-        // Whoever has gone elsewhere meanwhile stays there.
-        browser.value(&format!("({delete}, document.getElementById('label').focus(), true)")).await?;
-        browser.until(&format!("{held} === 2 && !document.querySelector('#shots button').disabled")).await?;
-        assert_eq!(browser.value("document.activeElement.id").await?, "label");
-        browser.write("label", "an empty one").await?;
-        browser.until("document.getElementById('waiting-list').textContent.includes('dumbbell')").await?;
-        browser.press("#waiting-list button", "\u{e007}").await?;
-        browser
-            .until("document.activeElement.id === 'label' && document.activeElement.value !== 'an empty one'")
-            .await?;
+        focus_moves_on_from_a_deleted_shot(&browser, &service).await?;
         browser.close().await
     });
+}
+
+/// A tick under a finger stays until it is let go, and the second half of a double click does not reach the group that
+/// has moved up.
+async fn what_is_touched_in_the_inbox_stays(browser: &Browser, service: &Service) -> WebDriverResult<()> {
+    let tell = |event: &str| format!("window.tick.dispatchEvent(new PointerEvent('{event}', {{ bubbles: true }}))");
+    // At once: the page may be drawing it anew just now.
+    let tick = "window.tick = document.querySelector('#inbox-groups [data-kind=box]')";
+    browser.value(&format!("({tick}, {})", tell("pointerdown"))).await?;
+    let before = browser.value(INBOX_COUNT).await?.as_u64().unwrap();
+    offer_frames(service, "dumbbell");
+    browser.until(&format!("{INBOX_COUNT} > {before}")).await?;
+    assert_eq!(browser.value("window.tick.isConnected").await?, true);
+    browser.value(&tell("pointerup")).await?;
+    browser.until("!window.tick.isConnected").await?;
+
+    // The second half of a double click does not reach the group that has moved up.
+    let inbox = || service.json("GET", "/api/v1/status", &Value::Null)["inbox"].as_u64().unwrap();
+    let all = inbox();
+    browser.until(&format!("{INBOX_COUNT} === {all}")).await?;
+    let dismiss = "document.querySelector('#inbox-groups [data-kind=dismiss]').click()";
+    let first = "document.querySelectorAll('#inbox-groups > li:first-child :checked').length";
+    // A page's timers run in their order: the second click comes before the buttons can be pressed again.
+    let clicks = format!("[{first}, {dismiss}, setTimeout(() => {{ {dismiss}; window.second = true; }}, 400)][0]");
+    let gone = browser.value(&clicks).await?.as_u64().unwrap();
+    assert!(gone < all, "{gone} of {all}");
+    browser.until("window.second").await?;
+    browser.until("!document.querySelector('#inbox-groups [data-kind=dismiss]').disabled").await?;
+    assert_eq!(inbox(), all - gone);
+    Ok(())
+}
+
+/// The next shot takes the place of one that is deleted, and gets its focus.
+async fn focus_moves_on_from_a_deleted_shot(browser: &Browser, service: &Service) -> WebDriverResult<()> {
+    hold_shots(service, "dumbbell");
+    browser.show_tab("teach").await?;
+    browser.write("label", "dumbbell").await?;
+    let held = "document.querySelectorAll('#shots li').length";
+    browser.until(&format!("{held} === 5")).await?;
+    let delete = "document.querySelector('#shots button').click()";
+    let clicks = format!("({delete}, setTimeout(() => {{ {delete}; window.third = true; }}, 400), true)");
+    browser.value(&clicks).await?;
+    browser.until("window.third && !document.querySelector('#shots button').disabled").await?;
+    assert_eq!(browser.value(held).await?, 4);
+    browser.press("#shots button", "\u{e007}").await?;
+    browser.until(&format!("{held} === 3 && document.activeElement.matches('#shots li:first-child button')")).await?;
+    // Whoever has gone elsewhere meanwhile stays there.
+    browser.value(&format!("({delete}, document.getElementById('label').focus(), true)")).await?;
+    browser.until(&format!("{held} === 2 && !document.querySelector('#shots button').disabled")).await?;
+    assert_eq!(browser.value("document.activeElement.id").await?, "label");
+    browser.write("label", "an empty one").await?;
+    browser.until("document.getElementById('waiting-list').textContent.includes('dumbbell')").await?;
+    browser.press("#waiting-list button", "\u{e007}").await?;
+    browser.until("document.activeElement.id === 'label' && document.activeElement.value !== 'an empty one'").await
 }
 
 /// Serves one page to whoever asks, at a port that is free, until the test program ends.

@@ -18,12 +18,12 @@ fn same_shape(call: &NodeCall<'_>, cost: u64) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(input.shape.clone(), input.data_type), cost))
 }
 
-/// A function that is cheap to compute: a comparison, a rounding or the like.
+/// A function that is cheap to compute, such as a comparison or a rounding.
 pub fn simple(call: &NodeCall<'_>) -> RuleResult {
     same_shape(call, ELEMENT_COST)
 }
 
-/// An exponential or the like.
+/// A function that costs as much as an exponential.
 pub fn transcendental(call: &NodeCall<'_>) -> RuleResult {
     same_shape(call, FUNCTION_COST)
 }

@@ -11,7 +11,7 @@ fn reduced_shape(input: &TensorType, axes: &[bool], keep: bool) -> Vec<u64> {
     shape.filter(|(_, reduced)| keep || !**reduced).map(|(side, reduced)| if *reduced { 1 } else { *side }).collect()
 }
 
-/// A sum, a mean, a norm or the like.
+/// A reduction: a sum, a mean, a norm.
 pub fn reduce(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     // The mean of no integers would be divided by zero.

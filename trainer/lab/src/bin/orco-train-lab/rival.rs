@@ -1,6 +1,9 @@
-//! `orco-train-lab rival`: one rival after the other, by one seed after the other.
+//! `orco-train-lab rival`: trains and measures rivals, by one seed or several.
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use orco_benchmark::Summary;
 use orco_benchmark::benchmark::distinct_draws;
 use orco_lab::format::{print, say_of_draws};
 use orco_lab::results::claim;
@@ -36,26 +39,18 @@ pub fn all(
     let group = RankGroup::alone();
     let (first, mut data) = job::open_training_data(common, &group)?;
     check(&first)?;
-    let of_seed = |more: u32| -> Result<Recipe> {
-        let seed = first.seed.checked_add(more.into()).filter(|seed| *seed <= MAX_SEED);
-        let seed = seed.with_context(|| format!("--seeds goes beyond {MAX_SEED}, the last seed there is"))?;
-        Ok(Recipe { seed, ..first.clone() })
-    };
-    let recipes = (0..seeds).map(of_seed).collect::<Result<Vec<_>>>()?;
+    let recipes = by_seeds(&first, seeds)?;
     // Of draws that hold the same shots, one is measured: deviations are over shots, and seeds vary the rest.
     let draws = distinct_draws(asked, SHOTS, data.split.candidates.iter().map(Vec::len));
     say_of_draws(draws, asked)?;
     let sessions = session_digest(&data)?;
-    let folder = |rival: Rival, recipe: &Recipe| {
-        common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(recipe, first.seed)[..12]))
-    };
-    let kept = |rival: Rival, recipe: &Recipe| rival.kept(recipe, &sessions, &folder(rival, recipe));
+    let folders = RivalFolders { run: &common.run, data_seed: first.seed, sessions: &sessions };
     for recipe in &recipes {
         let of = if seeds > 1 { format!(", seed {}", recipe.seed) } else { String::new() };
         print(format!("{}{of}, draws: {draws}\n{}", recipe.name, heading(recipe)))?;
         for &rival in &rivals.0 {
             log::info!("rival \"{}\"{of}", rival.name());
-            let own = TrainingArguments { run: folder(rival, recipe), ..common.clone() };
+            let own = TrainingArguments { run: folders.of(rival, recipe), ..common.clone() };
             let mut job = TrainingJob::with_data(recipe.clone(), data, &own, request.clone(), &group)?;
             interrupt::enter(Activity::Run);
             job.data.train.move_pixels_to(job.model.device());
@@ -66,23 +61,63 @@ pub fn all(
             print(line(rival, recipe, &summary))?;
             data = job.data;
             if recipe.seed == first.seed {
-                let measured = |rival| Some(MeasuredRival { rival, measured: kept(rival, &first)? });
+                let measured = |rival| Some(MeasuredRival { rival, measured: folders.kept(rival, &first)? });
                 let measured: Vec<_> = Rival::ALL.into_iter().filter_map(measured).collect();
                 write(&common.run, &measured, &first, data.test_seed, draws)?;
             }
         }
     }
-    if seeds > 1 {
-        let each = |rival: Rival| {
-            let each = recipes.iter().map(|recipe| kept(rival, recipe).filter(|kept| kept.draws == draws));
-            Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
-        };
-        let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
-        let over = write_over_seeds(&common.run, &measured, &recipes, data.test_seed, draws)?;
-        print(SeedSummary::heading())?;
-        for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
-            print(over.line())?;
-        }
+    if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, data.test_seed, draws) } else { Ok(()) }
+}
+
+/// A recipe with so many seeds, from its own on.
+fn by_seeds(first: &Recipe, seeds: u32) -> Result<Vec<Recipe>> {
+    let of_seed = |more: u32| -> Result<Recipe> {
+        let seed = first.seed.checked_add(more.into()).filter(|seed| *seed <= MAX_SEED);
+        let seed = seed.with_context(|| format!("--seeds goes beyond {MAX_SEED}, the last seed there is"))?;
+        Ok(Recipe { seed, ..first.clone() })
+    };
+    (0..seeds).map(of_seed).collect()
+}
+
+/// Where rivals keep what is measured of them, by recipe.
+struct RivalFolders<'a> {
+    /// The folder that holds all of them.
+    run: &'a Path,
+    /// The seed by which images and shots were drawn.
+    data_seed: u64,
+    /// Digest of the sessions.
+    sessions: &'a str,
+}
+
+impl RivalFolders<'_> {
+    fn of(&self, rival: Rival, recipe: &Recipe) -> PathBuf {
+        self.run.join(format!("{}-{}", rival.backbone(), &rival.digest(recipe, self.data_seed)[..12]))
+    }
+
+    /// What was measured of a rival by a recipe, if it was.
+    fn kept(&self, rival: Rival, recipe: &Recipe) -> Option<Summary> {
+        rival.kept(recipe, self.sessions, &self.of(rival, recipe))
+    }
+}
+
+/// Writes the rivals that were measured by all recipes, one for each seed, and prints those that were asked for.
+fn write_and_print_over_seeds(
+    rivals: &Rivals,
+    recipes: &[Recipe],
+    folders: &RivalFolders<'_>,
+    test_seed: Option<u64>,
+    draws: usize,
+) -> Result<()> {
+    let each = |rival: Rival| {
+        let each = recipes.iter().map(|recipe| folders.kept(rival, recipe).filter(|kept| kept.draws == draws));
+        Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
+    };
+    let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
+    let over = write_over_seeds(folders.run, &measured, recipes, test_seed, draws)?;
+    print(SeedSummary::heading())?;
+    for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
+        print(over.line())?;
     }
     Ok(())
 }

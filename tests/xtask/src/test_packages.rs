@@ -1,4 +1,4 @@
-//! What tests need that Debian packages.
+//! Debian packages that tests need.
 
 use std::error::Error;
 use std::process::{Command, Stdio};
@@ -111,7 +111,7 @@ impl TestPackages {
 }
 
 /// Installs all that tests of the workspace need and returns the variables that say so; warns of what cannot be had.
-pub fn install_test_packages() -> Vec<&'static str> {
+pub fn install_all() -> Vec<&'static str> {
     let mut variables = Vec::new();
     for wanted in &TEST_PACKAGES {
         match wanted.install() {

@@ -1,4 +1,4 @@
-//! The program here and on emulated machines: what either learned the other opens, and all answer alike.
+//! Compares the program on this machine and on emulated ones: each opens what the other learned, and all answer alike.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! Room on the disk, which is looked at before anything is built: a linker that finds none is ended by a signal, an
-//! hour later and without a reason.
+//! Checks the free space on the disk before anything is built: a linker that runs out of space is killed by a signal,
+//! an hour later and without a reason.
 
 use std::error::Error;
 use std::fs;
@@ -29,11 +29,12 @@ struct FileSystem {
     free: u64,
 }
 
-/// Demands room for what `cargo xtask test` builds, beside what is there, and for the libraries if they are not set up.
+/// Demands free space for what `cargo xtask test` builds beside what is there, and for the libraries if they are not
+/// set up.
 ///
 /// # Errors
 /// If there is too little, with how much is needed.
-pub fn demand() -> Result<(), Box<dyn Error>> {
+pub fn check() -> Result<(), Box<dyn Error>> {
     let target = target_folder()?;
     let built = BUILT.saturating_sub(size(&target));
     let fetched = if LIBTORCH.is_set_up() { 0 } else { FETCHED };

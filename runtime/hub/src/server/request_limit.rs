@@ -1,28 +1,28 @@
-//! How many requests a device may have under way: none keeps the hub from all others.
+//! Limits the requests of one device that are under way, so that no device keeps the hub from the others.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::protocol::DeviceId;
 
-/// Most requests of one device at a time. It sends one after the other; more come where a network repeats them, or
-/// breaks off unnoticed.
-const MAX_OF_ONE_DEVICE: usize = 4;
+/// Most requests of one device at a time. A device sends one after the other; more come where a network repeats them or
+/// drops a connection unnoticed.
+const MAX_PER_DEVICE: usize = 4;
 
-/// How many requests of which device are under way.
+/// The number of requests under way, by device.
 #[derive(Debug, Default)]
-pub(super) struct DeviceLimit(Mutex<BTreeMap<DeviceId, usize>>);
+pub(super) struct RequestLimit(Mutex<BTreeMap<DeviceId, usize>>);
 
 /// A request that is under way, until it is dropped.
 #[derive(Debug)]
-pub(super) struct DeviceRequest<'a>(&'a DeviceLimit, DeviceId);
+pub(super) struct DeviceRequest<'a>(&'a RequestLimit, DeviceId);
 
-impl DeviceLimit {
+impl RequestLimit {
     /// Counts a request of a device until it is dropped; none if the device has too many.
     pub fn begin(&self, device: DeviceId) -> Option<DeviceRequest<'_>> {
         let mut counts = self.counts();
         let count = counts.entry(device).or_default();
-        if *count == MAX_OF_ONE_DEVICE {
+        if *count == MAX_PER_DEVICE {
             return None;
         }
         *count += 1;
@@ -52,8 +52,8 @@ mod tests {
     #[test]
     fn a_device_has_a_few_requests_under_way_and_takes_none_of_others() {
         let device = || SigningKey::generate().unwrap().verifying_key().device();
-        let (limit, greedy, other) = (DeviceLimit::default(), device(), device());
-        let mut held: Vec<_> = (0..MAX_OF_ONE_DEVICE).map(|_| limit.begin(greedy).unwrap()).collect();
+        let (limit, greedy, other) = (RequestLimit::default(), device(), device());
+        let mut held: Vec<_> = (0..MAX_PER_DEVICE).map(|_| limit.begin(greedy).unwrap()).collect();
         assert!(limit.begin(greedy).is_none());
         assert!(limit.begin(other).is_some());
         held.pop();

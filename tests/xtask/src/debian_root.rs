@@ -88,13 +88,13 @@ pub fn of_this_machine<'a>(names: &'a [&'a str]) -> impl Iterator<Item = (&'a st
 
 /// A Debian in a folder.
 #[derive(Debug)]
-pub struct Root {
+pub struct DebianRoot {
     folder: PathBuf,
     /// What runs programs for aarch64 there, if they are to run.
     qemu: Option<PathBuf>,
 }
 
-impl Root {
+impl DebianRoot {
     /// The one in the cache with compilers for other machines, made there if it is not.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ mod tests {
     fn variables_are_handed_on_where_they_are_set() {
         let names: Vec<&str> = of_this_machine(&["PATH", "ORCO_IS_NOT_SET"]).map(|(name, _)| name).collect();
         assert_eq!(names, ["PATH"]);
-        let alone = Root::at(Path::new("/nowhere")).command(&[], &["true"]);
+        let alone = DebianRoot::at(Path::new("/nowhere")).command(&[], &["true"]);
         assert!(alone.get_envs().all(|(name, _)| PROXIES.iter().all(|proxy| name != *proxy)));
     }
 
