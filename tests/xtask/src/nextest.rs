@@ -21,7 +21,7 @@ pub enum TestThreads {
     Shared,
 }
 
-/// Fewest tests that share the cores, if those are at least half as many.
+/// Most tests that share cores which are fewer.
 const FEW: usize = 8;
 
 impl TestThreads {
