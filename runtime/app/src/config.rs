@@ -134,7 +134,7 @@ impl Setting<'_> {
                 Err("it is empty: give a value, or take the line away".to_owned())
             }
             // It would be a folder of that name, another one wherever orco runs.
-            Value::String(text) if is_path && text.starts_with("~/") => {
+            Value::String(text) if is_path && Path::new(text).starts_with("~") => {
                 Err("a shell alone knows ~: give the whole path".to_owned())
             }
             Value::String(text) => Ok(text.clone()),

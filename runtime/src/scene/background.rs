@@ -125,7 +125,7 @@ pub struct FrameSizeError {
 
 /// What an empty place looks like to a camera that stands still: colour and noise of each pixel, at a small size
 /// ([`SIDE`](super::SIDE)). It takes at most 2.1 MB of memory, whatever the camera, and twice that once it follows the
-/// light; as much again while frames have no colours.
+/// light; as much again once frames had no colours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Background {
     /// Width and height of the frames.

@@ -147,6 +147,7 @@ fn what_is_not_understood_is_refused_with_what_to_do() {
         ("config = \"x\"", "\"config\" is not known"),
         ("bundle = \"\"", "bundle = \"\": it is empty: give a value, or take the line away"),
         ("state = \"~/state\"", "state = \"~/state\": a shell alone knows ~: give the whole path"),
+        ("state = \"~\"", "state = \"~\": a shell alone knows ~"),
         ("host-name = [\"door\", \"a b\"]", "expected the name of a host alone"),
         ("listen = \"door3:8080\"", "such as 127.0.0.1:8080"),
         ("engine = \"torch\"", "engine = \"torch\": expected auto or onnxruntime or rten"),

@@ -435,7 +435,7 @@ fn replace_link(folder: &Path, link: &Path) -> io::Result<()> {
     files::remove_if_there(&new)?;
     std::os::unix::fs::symlink(folder.file_name().unwrap_or_default(), &new)?;
     fs::rename(&new, link)?;
-    files::sync_folder(link.parent().unwrap_or(Path::new(".")))
+    files::sync_folder(files::folder_of(link))
 }
 
 #[cfg(not(unix))]
