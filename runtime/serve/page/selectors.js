@@ -116,9 +116,9 @@ const NAME_HEIGHT = 96;
 export const nameSides = ([x, y, width, height], [viewWidth]) =>
   ({ leftmost: 2 * x + width < viewWidth, topmost: y + height < NAME_HEIGHT });
 
-// The parts of a picture that are looked at: its regions, else nothing special once the empty place is known, else the
+// The parts of a picture that are analysed: its regions, else nothing special once the empty place is known, else the
 // largest square.
-export function lookedAt({ deviceChosen, regions, deviceCamera }, [width, height]) {
+export function analysedParts({ deviceChosen, regions, deviceCamera }, [width, height]) {
   if (deviceChosen && regions.length) return regions.map((region) => region.box);
   if (deviceChosen && deviceCamera?.scene?.state === "shown") return [];
   const side = Math.min(width, height);

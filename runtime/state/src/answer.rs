@@ -53,7 +53,7 @@ use crate::state::{BaseModel, Calibration, Scoring, State};
 /// where no change has chosen one yet.
 pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
-/// Most shots of learned classes that are looked at by themselves then.
+/// Most shots of learned classes that are scored by themselves then.
 const MAX_FIRST_SHOTS: usize = 250;
 
 /// What scoring a state's classes and samples works with.

@@ -140,7 +140,7 @@ async fn classify_pictures(
     Ok(predictions)
 }
 
-/// Time since the clock was looked at last.
+/// Time since the last lap.
 fn lap(clock: &mut Instant) -> Duration {
     let now = Instant::now();
     now.duration_since(std::mem::replace(clock, now))

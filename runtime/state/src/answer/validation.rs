@@ -94,7 +94,7 @@ impl SampleScores {
 /// The samples that a state scores.
 #[derive(Clone, Copy)]
 struct SampleSource<'a> {
-    /// Of the exemplars that are looked at, under that state's heads.
+    /// Of the exemplars that are needed, under that state's heads.
     projections: &'a Projections,
     /// Each sample's class in that state, if it is known there.
     own: &'a (dyn Fn(usize) -> Option<usize> + Sync),
@@ -174,9 +174,9 @@ impl<'a> ValidationSamples<'a> {
         viewable
     }
 
-    /// The exemplars that are looked at where these samples are, rising: those among them, and what is left out beside
-    /// those whose views are scored.
-    fn looked_at(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
+    /// The exemplars whose projections scoring these samples needs, rising: those among the samples and, for a border,
+    /// the shots that are left out in turn beside one whose views are scored.
+    fn needed_exemplars(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
         let mut exemplars: BTreeSet<usize> =
             samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
         if purpose == ScoringPurpose::Border {
@@ -208,8 +208,8 @@ impl<'a> ValidationSamples<'a> {
         let chosen = self.samples();
         let samples = self.with_changed(&chosen, earlier, indices);
         let classes_of_chosen = self.classes_of(&chosen);
-        let looked_at = self.looked_at(&samples, ScoringPurpose::Border);
-        let model = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
+        let needed = self.needed_exemplars(&samples, ScoringPurpose::Border);
+        let model = ScoringModel::new(self.base_model, self.state, self.scoring, &needed, work);
         let base = model.base();
         let mut calibrator = self.calibrator(&classes_of_chosen, &model);
         let (mut best, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
@@ -256,7 +256,8 @@ impl<'a> ValidationSamples<'a> {
         samples.into_iter().collect()
     }
 
-    /// Chooses the border and the temperature of that state alone; projections of all that is looked at are there.
+    /// Chooses the border and the temperature of the state whose exemplars are samples. The model must hold the
+    /// projections of the [exemplars that this needs](Self::exemplars_to_calibrate).
     pub(crate) fn calibrate(&self, model: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
         let min_accuracy = self.min_accuracy(work);
         let classes = self.sample_classes();
@@ -327,14 +328,14 @@ impl<'a> ValidationSamples<'a> {
         thinned(shots.into_iter().filter(|&sample| self.class_of(sample) as usize >= base).collect(), most)
     }
 
-    /// The exemplars that are looked at to score these samples alone, rising.
+    /// The exemplars that [rows](Self::rows) needs for these samples, rising.
     pub(crate) fn exemplars_of(&self, samples: &[usize]) -> Vec<usize> {
-        self.looked_at(samples, ScoringPurpose::Answers)
+        self.needed_exemplars(samples, ScoringPurpose::Answers)
     }
 
-    /// The exemplars that are looked at to [calibrate](Self::calibrate), rising.
+    /// The exemplars that [calibrate](Self::calibrate) needs, rising.
     pub(crate) fn exemplars_to_calibrate(&self) -> Vec<usize> {
-        self.looked_at(&self.samples(), ScoringPurpose::Border)
+        self.needed_exemplars(&self.samples(), ScoringPurpose::Border)
     }
 
     /// Scores of samples in the state whose exemplars they are, without the border, excluded ones left out.
@@ -456,8 +457,8 @@ impl<'a> ValidationSamples<'a> {
     ) -> Vec<Option<usize>> {
         let model = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
         let (border, base) = (self.border_of(state), model.base());
-        let looked_at = self.looked_at(samples, ScoringPurpose::Answers);
-        let projections = &model.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
+        let needed = self.needed_exemplars(samples, ScoringPurpose::Answers);
+        let projections = &model.embedder.projections(&self.state.exemplars, &needed, work.workers);
         let mut answers = Vec::with_capacity(samples.len());
         self.scores(&model, SampleSource { projections, own, samples }, ScoringPurpose::Answers, work, &mut |sample| {
             answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(border)));
