@@ -42,7 +42,7 @@ export function pictureSize({ stream, files, deviceChosen }) {
   return image && [image.naturalWidth, image.naturalHeight];
 }
 
-// Draws what is analysed, and the box of each thing, over the picture as it is fitted into the view; the rest is dimmed.
+// Draws what is analysed, and the box of each thing, over the picture as it fits into the view; the rest is dimmed.
 function showPlaces(state) {
   const size = pictureSize(state), view = viewSize();
   const isSized = Boolean(size?.[0] && view[0]);

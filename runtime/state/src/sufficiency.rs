@@ -1,13 +1,13 @@
 //! Whether the shots of a class are enough: how well they recognise each other, and what more of them would bring.
 //!
 //! Each shot is left out in turn, and asked for among all known classes and one that is known by the other shots alone
-//! (the class answers as an imprinted one, [`Classifier::imprint`]). The only shot of a class that is learned already is
-//! asked for among the known classes.
+//! (the class answers as an imprinted one, [`Classifier::imprint`]). The only shot of a class that is learned already
+//! is asked for among the known classes.
 //!
-//! What further shots would bring is told from the base classes: each of them is made new again, known by 1, 2, 3 ... of
-//! its stored exemplars alone, and asked for with the samples that the bundle set aside. That gives an error e(k) for
-//! every number of shots k, a curve that is the same for every class taught on this bundle. This class's own error is
-//! put in its place on the curve: with `wrong` of n shots not recognised, each by n - 1 others,
+//! What further shots would bring is told from the base classes: each of them is made new again, known by 1, 2, 3 ...
+//! of its stored exemplars alone, and asked for with the samples that the bundle set aside. That gives an error e(k)
+//! for every number of shots k, a curve that is the same for every class taught on this bundle. This class's own error
+//! is put in its place on the curve: with `wrong` of n shots not recognised, each by n - 1 others,
 //!
 //! own = (wrong + 2 e(n - 1)) / (n + 2),
 //!
@@ -160,7 +160,7 @@ impl LearningCurve {
     /// Measures it on a bundle before anything was learned; `None` if it has no exemplars or no samples set aside.
     pub fn of(base_model: &BaseModel) -> Option<Self> {
         let aside = &base_model.statistics.as_ref()?.set_aside;
-        // A new class has the border in its scores, its rivals here do not. Among learned classes the border cancels out.
+        // A new class has the border in its scores, its rivals here do not. Among learned classes it cancels out.
         let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.start);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
         let (count, inputs) = (classifier.classes(), base_model.head.inputs);
@@ -194,8 +194,8 @@ impl LearningCurve {
         (!errors.is_empty()).then_some(Self { errors, ahead, rivals: count.saturating_sub(1) })
     }
 
-    /// The curve with this many rivals, drawn evenly from all: a sample is wrong if a rival is drawn that is ahead on it.
-    /// The border plays no part.
+    /// The curve with this many rivals, drawn evenly from all: a sample is wrong if a rival is drawn that is ahead on
+    /// it. The border plays no part.
     #[must_use]
     pub fn among(&self, rivals: usize) -> Self {
         let drawn = rivals.min(self.rivals);

@@ -47,7 +47,7 @@ impl BestPerSide {
         self.learned.map(|learned| (learned.score - self.base.score, learned.class == class))
     }
 
-    /// The class that a border of this shift makes the answer, the base class of equal ones.
+    /// The answer with a border of this shift; of equal scores, the base class.
     pub(super) fn answer(&self, shift: f32) -> usize {
         match self.learned {
             Some(learned) if learned.score + shift > self.base.score => learned.class,
@@ -63,7 +63,7 @@ struct ViewMargin {
     sample: usize,
     margin: f32,
     right: bool,
-    /// Share of the view in what its shot says.
+    /// The view's share of its shot's weight.
     fraction: f32,
 }
 
@@ -160,8 +160,9 @@ impl<'a> Calibrator<'a> {
         }));
     }
 
-    /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are tried
-    /// only until the expected accuracy over all classes reaches `min_accuracy`. `start` is the border without samples.
+    /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are
+    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `start` is the border without
+    /// samples.
     pub fn choose(&mut self, balance: Balance, min_accuracy: f32, start: f32) -> Calibration {
         let border = self.border(balance, min_accuracy, start);
         let base = self.base;

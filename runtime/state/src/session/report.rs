@@ -1,5 +1,5 @@
-//! What a session did, measured on samples that the bundle set aside and on shots that are left out of their class in
-//! turn; where answers follow the paper, on the exemplars.
+//! What a session did. It is measured on samples that the bundle set aside and on shots that are left out of their
+//! class in turn; where answers follow the paper, on the exemplars.
 
 use alloc::string::String;
 use alloc::vec;
@@ -29,13 +29,13 @@ pub struct ClassAccuracy {
     pub after: f32,
     /// What all sessions since the class was new have cost it; `None` for a class that is new.
     pub since: Option<CumulativeLoss>,
-    /// Samples that say so. With 0 nothing is known of the class, such as of one with a single shot, of which nothing
-    /// is left to recognise it by.
+    /// How many samples these shares rest on. With 0 nothing is known of the class: without its only shot, for example,
+    /// nothing is left to recognise that shot by.
     pub samples: u32,
 }
 
-/// What all sessions since a class was new have cost it. A base class is judged by samples that the bundle set aside (by
-/// its exemplars, where answers follow the paper), a learned one by the shots of the session that learned it.
+/// What all sessions since a class was new have cost it. A base class is judged by samples that the bundle set aside,
+/// or by its exemplars where answers follow the paper; a learned class by the shots of the session that learned it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CumulativeLoss {
@@ -68,7 +68,7 @@ pub struct AccuracyChange {
     pub after: f32,
 }
 
-/// A class of which a shot is stored more than once.
+/// A class that stores a shot more than once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RepeatedShots {
     /// The class.
@@ -106,10 +106,10 @@ pub struct ChangeReport {
     pub too_few_shots: Vec<String>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
-    /// New classes whose shots seem to come from one scene: two more elsewhere would help, or an empty view of the
+    /// New classes whose shots seem to come from one scene. Two more from elsewhere would help, or an empty view of the
     /// place.
     pub one_scene: Vec<String>,
-    /// Classes of which a shot is stored more than once. When answers are judged, such a shot counts once.
+    /// Classes that store a shot more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
 }
 
@@ -128,7 +128,7 @@ pub(super) struct EvaluatedSamples<'a> {
     pub(super) classes: &'a [u32],
     /// Pairs of classes that have a shot in common.
     pub(super) sharing_shots: &'a [[u32; 2]],
-    /// Classes that have a shot more than once, with how many too many.
+    /// Classes that store a shot more than once, with the number of surplus copies.
     pub(super) repeated: &'a [(u32, usize)],
     /// What left-out shots say of learned classes.
     pub(super) left_out: Option<LeftOutAccuracy>,

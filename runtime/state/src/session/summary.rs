@@ -23,8 +23,8 @@ pub struct SessionSummary<'a> {
     pub new_accuracy: Option<f32>,
     /// Accuracies to be expected on new pictures if answers name all classes, where they have a border.
     pub expected: Option<ExpectedAccuracy>,
-    /// Accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where answers have
-    /// no border, there are fewer than two learned classes, or too few shots to tell.
+    /// Accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where answers
+    /// have no border, there are fewer than two learned classes, or too few shots to tell.
     pub expected_learned_only: Option<LearnedOnlyAccuracy>,
     /// New classes that both estimates leave out, since they have too few different shots.
     pub too_few_shots: &'a [String],
