@@ -47,8 +47,8 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
-/// Says so where a change made answers leave base classes out, or name them again. Warns of base classes that got shots,
-/// now or before, and are not answered.
+/// Says so where a change made answers leave base classes out, or name them again. Warns of base classes that got
+/// shots, now or before, and are not answered.
 pub fn tell_scope(
     output: &Output,
     learner: &Learner,
