@@ -308,7 +308,7 @@ impl FileStamp {
     }
 }
 
-/// The folder that a path is in: of a name alone the one in which this runs.
+/// The folder that a path is in; for a bare name, the current folder.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

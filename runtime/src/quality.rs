@@ -42,7 +42,7 @@ const DARK: f32 = 40.0;
 const CLIPPED: f32 = 250.0;
 /// Pixels around a filled part of a picture that belong to its edge.
 const EDGE: u32 = 2;
-/// How many times the sharpness of what was scaled noise has whose pixels are judged as they are.
+/// How many times sharper noise is when it is judged in its own pixels than when it is scaled first.
 const UNSCALED: f32 = 2.4;
 /// A picture is judged as a whole where less than one in so many pixels shows something.
 const LEAST_SHOWN: usize = 50;
@@ -62,7 +62,7 @@ pub struct Quality {
     pub coarse_sharpness: [f32; 2],
     /// What tells whether another picture repeats it.
     pub fingerprint: PictureFingerprint,
-    /// Whether it was judged in its own pixels: scaling makes them like their neighbours.
+    /// Whether it was judged in its own pixels. Scaling makes pixels more like their neighbours.
     is_unscaled: bool,
 }
 
@@ -175,7 +175,7 @@ pub struct Thresholds {
     /// pixels a side and its sharpness at a quarter is at most this many times that at a half. Below its real size an
     /// enlarged picture gains little; a blurred one keeps gaining.
     pub growth: f32,
-    /// Most sharpness of what was scaled to be judged; what is judged in its own pixels may have 2.4 times as much.
+    /// Most sharpness of a picture that is scaled to be judged; 2.4 times as much for one judged in its own pixels.
     pub noise: f32,
     /// Most places in which the fingerprint of a repeated picture differs ([`PictureFingerprint::distance`]).
     pub distance: u32,
