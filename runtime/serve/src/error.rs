@@ -191,8 +191,8 @@ impl Refusal {
         Self::new(ErrorCode::BadRequest, sentence)
     }
 
-    /// A part of the request cannot be decoded. Decoders quote what they did not expect, which may be a whole picture: a
-    /// long message is shortened to its beginning and its end.
+    /// A part of the request cannot be decoded. Decoders quote what they did not expect, which may be a whole picture,
+    /// so a long message is shortened to its beginning and its end.
     pub(crate) fn not_understood(part: &str, error: &dyn fmt::Display) -> Self {
         let said = error.to_string();
         let count = said.chars().count();
