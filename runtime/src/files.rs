@@ -308,7 +308,7 @@ impl FileStamp {
     }
 }
 
-/// The folder that a path is in: of a name alone the one in which this runs.
+/// The folder that a path is in; for a bare name, the current folder.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -388,7 +388,7 @@ pub fn check_links(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether nothing lies at a path. What cannot be looked at may be there.
+/// Whether nothing lies at a path. What cannot be read may be there.
 pub fn is_absent(path: &Path) -> bool {
     fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
@@ -525,6 +525,6 @@ mod tests {
         fs::write(folder.path().join("file"), b"bytes").unwrap();
         assert!(is_absent(&folder.path().join("none")));
         assert!(!is_absent(folder.path()) && !is_absent(&folder.path().join("file")));
-        assert!(!is_absent(Path::new("in\0valid")), "it cannot be looked at");
+        assert!(!is_absent(Path::new("in\0valid")), "it cannot be read");
     }
 }

@@ -268,7 +268,7 @@ impl Learner {
     }
 
     /// Shots of the last change with shots that were taken although something speaks against them, where
-    /// [`LearnerSettings::shot_checks`] has them looked at.
+    /// [`LearnerSettings::shot_checks`] has them checked.
     pub fn doubtful_shots(&self) -> &[DoubtfulShot] {
         &self.doubtful_shots
     }

@@ -101,7 +101,7 @@ pub fn write_unsigned(path: &Path, pack: &Pack, replace: bool) -> Result<usize, 
 }
 
 /// Opens a pack. With a key, nothing that the pack says is believed before its signature was checked; its thumbnails
-/// are looked at last.
+/// are checked last.
 ///
 /// [`Pack::to_class`] and [`Learner::import`](crate::learner::Learner::import) check that it belongs to the bundle.
 ///

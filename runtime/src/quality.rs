@@ -42,9 +42,9 @@ const DARK: f32 = 40.0;
 const CLIPPED: f32 = 250.0;
 /// Pixels around a filled part of a picture that belong to its edge.
 const EDGE: u32 = 2;
-/// How many times as much sharpness is allowed where pixels are judged as they are. Of the default limit that is 12:
-/// fine print has 8 there, white noise 17 and more. Noise that a camera made colours of (bilinear demosaicing) has 7:
-/// no limit tells it from print.
+/// How much more sharpness is allowed where pixels are judged as they are: 12 by the default limit. Fine print has 8
+/// there, white noise 17 and more. Noise whose colours a camera interpolated (demosaicing) has 7: no limit tells it
+/// from print.
 const UNSCALED: f32 = 2.4;
 /// A picture is judged as a whole where less than one in so many pixels shows something.
 const LEAST_SHOWN: usize = 50;
@@ -64,7 +64,7 @@ pub struct Quality {
     pub coarse_sharpness: [f32; 2],
     /// What tells whether another picture repeats it.
     pub fingerprint: PictureFingerprint,
-    /// Whether it was judged in its own pixels: scaling makes them like their neighbours.
+    /// Whether it was judged in its own pixels. Scaling makes pixels more like their neighbours.
     is_unscaled: bool,
 }
 
@@ -177,7 +177,7 @@ pub struct Thresholds {
     /// pixels a side and its sharpness at a quarter is at most this many times that at a half. Below its real size an
     /// enlarged picture gains little; a blurred one keeps gaining.
     pub growth: f32,
-    /// Most sharpness of what was scaled to be judged; what is judged in its own pixels may have 2.4 times as much.
+    /// Most sharpness of a picture that is scaled to be judged; 2.4 times as much for one judged in its own pixels.
     pub noise: f32,
     /// Most places in which the fingerprint of a repeated picture differs ([`PictureFingerprint::distance`]).
     pub distance: u32,

@@ -133,7 +133,7 @@ impl Setting<'_> {
             Value::String(text) if text.is_empty() => {
                 Err("it is empty: give a value, or take the line away".to_owned())
             }
-            // It would be a folder of that name, another one wherever orco runs.
+            // Only a shell expands ~. Here it would name a folder "~" in the current folder.
             Value::String(text) if is_path && Path::new(text).starts_with("~") => {
                 Err("a shell alone knows ~: give the whole path".to_owned())
             }
@@ -151,10 +151,10 @@ impl Setting<'_> {
         Ok(raw)
     }
 
-    /// As it counts: by the command line, else the environment, else the file.
+    /// The value in effect: from the command line, else the environment, else the file, else the default.
     ///
     /// # Errors
-    /// If the environment has nonsense for a switch: what a command says that takes it.
+    /// If an environment variable holds no valid value for a switch: the error of a command that has the switch.
     fn in_effect(
         &self,
         command: &Command,
@@ -170,7 +170,7 @@ impl Setting<'_> {
         }
         if let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) {
             if self.is_switch() {
-                // Named as a command that was built names it: without a value.
+                // Without a value, so that the error names the switch as a built command does.
                 let switch = self.option.clone().num_args(0);
                 BoolishValueParser::new().parse_ref(command, Some(&switch), &text)?;
             }
@@ -274,7 +274,7 @@ impl SettingsFile {
 /// Every setting as it counts.
 ///
 /// # Errors
-/// If the environment has nonsense for a switch.
+/// If an environment variable holds no valid value for a switch.
 pub fn effective_settings(
     command: &Command,
     file: Option<&SettingsFile>,

@@ -14,6 +14,7 @@ mod folder_shots;
 mod mqtt;
 mod options;
 mod output;
+mod pack_thumbnails;
 #[cfg(feature = "serve")]
 mod phone;
 mod progress;
@@ -22,7 +23,6 @@ mod scene_options;
 #[cfg(feature = "serve")]
 mod serve_options;
 mod session_report;
-mod thumbnail;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -16,10 +16,12 @@ use crate::output::{Output, say};
 
 /// Most labels that one sentence names.
 const MAX_LABELS: usize = 5;
+/// Most pairs or classes that are named with the same doubt.
+const MAX_DOUBTS: usize = 5;
 /// Most classes that a change is said to be about.
 pub const MAX_CLASSES: usize = 10;
 
-/// Notes that a change is made, and what is doubtful about it; the command goes on with what it did.
+/// Tells the output that a change is made, and what is doubtful about it. Returns what the change did.
 pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
     output.mark_changed();
     if let Some(uncertain) = outcome.uncertain {
@@ -40,13 +42,13 @@ pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
     outcome.report
 }
 
-/// Says what speaks against shots that were taken all the same.
+/// Warns of shots that were taken although something speaks against them.
 pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
-/// Says that base classes are kept out of answers from now on, or named again, where a change turned that on or off.
-/// Warns of base classes that were given shots, now or before, and are not answered.
+/// Says so where a change made answers leave base classes out, or name them again. Warns of base classes that got
+/// shots, now or before, and are not answered.
 pub fn tell_scope(
     output: &Output,
     learner: &Learner,
@@ -88,16 +90,16 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
     join_first(entries, MAX_CLASSES, ", ")
 }
 
-/// Says what a session did. `is_learned_only`: whether base classes are kept out of the answers after it.
+/// Says what a session did. `is_learned_only`: whether answers leave base classes out after it.
 pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     if let Some(change) = report.old_accuracy() {
         say!(output, "{}", old_classes(change))?;
     }
-    let is_told = |class: &&ClassAccuracy| {
+    let is_worth_saying = |class: &&ClassAccuracy| {
         output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
     };
-    let forgotten: Vec<&ClassAccuracy> = report.lost_in_session(0.0).into_iter().filter(is_told).collect();
+    let forgotten: Vec<&ClassAccuracy> = report.lost_in_session(0.0).into_iter().filter(is_worth_saying).collect();
     if !forgotten.is_empty() {
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
@@ -114,7 +116,13 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
     if output.is_verbose() {
         print_details(output, report)?;
     }
-    for [one, other] in report.sharing_shots.iter().take(5) {
+    print_doubts(output, report)?;
+    say!(output, "{}", room(report.free_targets))
+}
+
+/// Says which shots are stored twice, and what is confused now.
+fn print_doubts(output: &Output, report: &ChangeReport) -> Result<()> {
+    for [one, other] in report.sharing_shots.iter().take(MAX_DOUBTS) {
         let (one, other) = (EscapedText(one), EscapedText(other));
         say!(
             output,
@@ -122,14 +130,14 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
              that it does not show with `orco forget LABEL --shot PICTURE`"
         )?;
     }
-    for RepeatedShots { label, shots } in report.repeated.iter().take(5) {
+    for RepeatedShots { label, shots } in report.repeated.iter().take(MAX_DOUBTS) {
         let (label, shots) = (EscapedText(label), counted(*shots, "shot"));
         say!(
             output,
             "stored as {label} more than once: {shots}; the same picture again teaches nothing, take another"
         )?;
     }
-    for confusion in report.confusions.iter().take(5) {
+    for confusion in report.confusions.iter().take(MAX_DOUBTS) {
         say!(
             output,
             "now confused: {} is taken for {} ({})",
@@ -138,7 +146,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
             percent(confusion.share)
         )?;
     }
-    say!(output, "{}", room(report.free_targets))
+    Ok(())
 }
 
 /// "room for 512 more things".
@@ -158,7 +166,7 @@ fn percent(share: f32) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// What the session did to what was known before it, as far as people see a difference.
+/// What the session did to classes known before it; accuracies that people would read as equal are unchanged.
 fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
     let [before, after] = [before, after].map(percent);
     if before == after {
@@ -168,32 +176,32 @@ fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
     }
 }
 
-/// Says what is to be expected on new pictures of the classes that answers name, and of which new classes that says
-/// nothing.
+/// Says what accuracy to expect on new pictures of the classes that answers name, and which new classes the estimate
+/// leaves out.
 fn print_expectation(
     output: &Output,
     report: &ChangeReport,
     expected: ExpectedAccuracy,
     is_learned_only: bool,
 ) -> Result<()> {
-    let (expectation, is_told) = if is_learned_only {
+    let (expectation, has_estimate) = if is_learned_only {
         let learned = &report.classes[report.base_classes..];
         (expectation_of_learned(report.expected_learned_only, learned), report.expected_learned_only.is_some())
     } else {
         (expectation_of_all(expected), expected.base.is_some() && expected.learned.is_some())
     };
     say!(output, "expected accuracy on new pictures: {expectation}")?;
-    if !is_told || report.too_few_shots.is_empty() {
+    if !has_estimate || report.too_few_shots.is_empty() {
         return Ok(());
     }
     let labels = join_first(report.too_few_shots.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
     say!(output, "that leaves out {labels}: an estimate needs {ENOUGH_SHOTS}")
 }
 
-/// What an estimate for a learned class needs.
+/// The shots of a class that an estimate for it needs.
 const ENOUGH_SHOTS: &str = "three different shots that no other class has";
 
-/// What is to be expected if answers name all classes: a range where it is known how much the shots say.
+/// What to expect if answers name all classes: a range for learned classes, where one is known.
 fn expectation_of_all(expected: ExpectedAccuracy) -> String {
     let ExpectedAccuracy { base, learned, learned_range, .. } = expected;
     match (base.map(percent), learned_range.map(range).or(learned.map(percent))) {
@@ -203,7 +211,7 @@ fn expectation_of_all(expected: ExpectedAccuracy) -> String {
     }
 }
 
-/// What is to be expected if answers name these learned classes alone.
+/// What to expect if answers name learned classes alone, which are `classes`.
 fn expectation_of_learned(expected: Option<LearnedOnlyAccuracy>, classes: &[ClassAccuracy]) -> String {
     if let Some(LearnedOnlyAccuracy { learned, learned_range, .. }) = expected {
         return format!("learned classes {}", learned_range.map_or_else(|| percent(learned), range));
@@ -222,7 +230,7 @@ fn range([low, high]: [f32; 2]) -> String {
     if least == most { most } else { format!("{:.0} to {most}", 100.0 * low) }
 }
 
-/// Says what only experts need: losses, exact shares, what all sessions together have cost.
+/// Says what only experts need: losses, exact shares, and the cost of all sessions together.
 fn print_details(output: &Output, report: &ChangeReport) -> Result<()> {
     if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
         let epochs = report.losses.len();
@@ -252,8 +260,7 @@ fn print_details(output: &Output, report: &ChangeReport) -> Result<()> {
     Ok(())
 }
 
-/// The report as JSON: its summary, and the classes that changed; all of them, and what training did, where more is
-/// asked for.
+/// The report as JSON: its summary, and the classes that changed; with `--verbose`, all classes and the losses.
 ///
 /// # Panics
 /// Never: serialising into memory cannot fail.

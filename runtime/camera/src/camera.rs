@@ -478,7 +478,7 @@ mod tests {
         state.begin_opening();
         assert!(!state.was_there(), "it gave nothing");
         state.status.frames = 3;
-        assert!(state.was_there(), "nobody looked at its frames");
+        assert!(state.was_there(), "nobody took its frames");
         state.note_decoding(2, false);
         assert!(!state.was_there(), "however it went away");
         state.note_decoding(3, true);

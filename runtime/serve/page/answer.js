@@ -19,7 +19,7 @@ export function startAnswer() {
   watchCamera();
 }
 
-// The picture that is looked at: the first file, or the browser camera's.
+// The picture that is shown: the first file, or the browser camera's.
 const picture = async () => store.state.files[0] ?? frame(SIDE);
 
 async function classify({ quiet = !store.state.files.length } = {}) {

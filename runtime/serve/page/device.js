@@ -26,7 +26,7 @@ function show({ deviceCamera: camera, deviceChosen, connected }) {
   setText("camera-error", camera.state === "away" ? message("deviceAway", camera) : bad || place);
 }
 
-// Fetches frame after frame while the camera is looked at.
+// Fetches frame after frame while people watch the camera.
 async function watch() {
   for (let newest = 0; ;) {
     let rest = IDLE_MS;

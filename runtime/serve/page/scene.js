@@ -2,7 +2,7 @@
 import { $, element, setPlace, setText, showError } from "./dom.js";
 import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
-import { disjoint, lookedAt, middleOf, placeInView, thingName } from "./selectors.js";
+import { disjoint, analysedParts, middleOf, placeInView, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
@@ -42,11 +42,11 @@ export function pictureSize({ stream, files, deviceChosen }) {
   return image && [image.naturalWidth, image.naturalHeight];
 }
 
-// Draws what is looked at, and the box of each thing, over the picture as it is fitted into the view; the rest is dimmed.
+// Draws what is analysed, and the box of each thing, over the picture as it fits into the view; the rest is dimmed.
 function showPlaces(state) {
   const size = pictureSize(state), view = viewSize();
   const isSized = Boolean(size?.[0] && view[0]);
-  const parts = isSized ? lookedAt(state, size) : [];
+  const parts = isSized ? analysedParts(state, size) : [];
   const isSquare = parts.length === 1 && !(state.deviceChosen && state.regions.length);
   $("square").hidden = !isSquare;
   if (isSquare) setPlace($("square"), placeInView(parts[0], size, view));

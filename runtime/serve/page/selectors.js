@@ -26,16 +26,16 @@ export function knownLabelFor(typed, { classes, waiting, label: chosen, shots = 
   return known.includes(label.normalize()) ? label : known.find((name) => plain(name) === plain(label)) ?? label;
 }
 
-// Whether there is anything to take pictures from.
+// Whether pictures can be taken: from a camera or from files.
 export const hasSource = ({ stream, files, deviceChosen }) => Boolean(stream || files.length || deviceChosen);
 
 export const isUnfinished = (job) => job?.state === "queued" || job?.state === "running";
 
-// The change that is shown once `newest` is told of: one that waits or is made is shown until it ends, whoever asked for
-// another one meanwhile.
+// The change to show once the service reports `newest`: one that waits or is made is shown until it ends, even if
+// another one was requested meanwhile.
 export const shownJob = (job, newest) => (isUnfinished(job) && job.id !== newest.id ? job : newest);
 
-// Whether a change was made that people have not seen the report of.
+// Whether there is a report of a change that people have not seen.
 export function isNewReport({ job, tab, reportSeen }) {
   if (!job || isUnfinished(job) || tab === "teach" || job.id === reportSeen) return false;
   return job.state === "failed" || job.change === "learn";
@@ -72,10 +72,11 @@ export const isBaseLabel = ({ label, classes }) => classOf(label, classes)?.lear
 // name only what was learned, shots that are added to a base class would never be answered.
 export const isReplaced = ({ status }) => status?.answers !== "all";
 
-// Whether a job is of what the page is about: of the typed label, or where none is typed yet.
+// Whether a job is about the typed label; any is, while no label is typed.
 export const isOfLabel = (job, label) => Boolean(job) && (!label || !job.label || job.label === label.normalize());
 
-// A part of a picture, in shares of its sides, in pixels of a view that shows the whole picture as large as it can.
+// A part of a picture, given in shares of its sides, as pixels of a view that shows the whole picture as large as
+// possible.
 export function placeInView([left, top, width, height], [pictureWidth, pictureHeight], [viewWidth, viewHeight]) {
   const scale = Math.min(viewWidth / pictureWidth, viewHeight / pictureHeight);
   const [shownWidth, shownHeight] = [pictureWidth * scale, pictureHeight * scale];
@@ -83,7 +84,7 @@ export function placeInView([left, top, width, height], [pictureWidth, pictureHe
     width * shownWidth, height * shownHeight];
 }
 
-// The opposite: the place of a view's pixel in the picture, in shares of its sides, no farther than its edges.
+// The inverse: a view's pixel as a place in the picture, in shares of its sides; beyond the picture, its nearest edge.
 export function placeInPicture([x, y], size, view) {
   const [left, top, width, height] = placeInView([0, 0, 1, 1], size, view);
   return [(x - left) / width, (y - top) / height].map((share) => Math.min(1, Math.max(0, share)));
@@ -95,11 +96,18 @@ export function regionBetween([x, y], [otherX, otherY]) {
   return width < LEAST_REGION || height < LEAST_REGION ? null : [Math.min(x, otherX), Math.min(y, otherY), width, height];
 }
 
-// Rectangles that cover what these cover, none of them twice.
-export const disjoint = (rectangles) => rectangles.reduce(
-  (all, next) => [...all, ...all.reduce((rest, taken) => rest.flatMap((part) => without(part, taken)), [next])], []);
+// Rectangles that cover what these cover, without overlap.
+export function disjoint(rectangles) {
+  const parts = [];
+  for (const rectangle of rectangles) {
+    let rest = [rectangle];
+    for (const taken of parts) rest = rest.flatMap((part) => without(part, taken));
+    parts.push(...rest);
+  }
+  return parts;
+}
 
-// What is left of a rectangle, as rectangles: above, below, on the left and on the right of what is taken away.
+// What is left of a rectangle without another one, as rectangles: those above, below, left and right of the other.
 function without([x, y, width, height], [left, top, across, down]) {
   const within = (place, low, length) => Math.min(Math.max(place, low), low + length);
   const [from, to] = [left, left + across].map((place) => within(place, x, width));
@@ -112,13 +120,14 @@ function without([x, y, width, height], [left, top, across, down]) {
 // Most pixels that the name of a region needs above its lower edge.
 const NAME_HEIGHT = 96;
 
-// At which sides of a region in a view its name goes beyond it, where it has no room: on the right, and below.
+// Where the name of a region may go beyond it without being cut off by the edge of the view: to the right of a region
+// in the left half, and below one at the top.
 export const nameSides = ([x, y, width, height], [viewWidth]) =>
   ({ leftmost: 2 * x + width < viewWidth, topmost: y + height < NAME_HEIGHT });
 
-// The parts of a picture that are looked at: its regions, else nothing special once the empty place is known, else the
+// The parts of a picture that are analysed: its regions, else nothing special once the empty place is known, else the
 // largest square.
-export function lookedAt({ deviceChosen, regions, deviceCamera }, [width, height]) {
+export function analysedParts({ deviceChosen, regions, deviceCamera }, [width, height]) {
   if (deviceChosen && regions.length) return regions.map((region) => region.box);
   if (deviceChosen && deviceCamera?.scene?.state === "shown") return [];
   const side = Math.min(width, height);

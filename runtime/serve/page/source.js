@@ -124,7 +124,7 @@ function chooseFiles(files) {
   else update({ files });
 }
 
-// The service's own camera is looked at unless people have chosen something else before it was known. A service that was
+// The service's own camera is shown unless people have chosen something else before it was known. A service that was
 // started anew may have none.
 let isOffered = false;
 function offerDevice(state) {

@@ -18,8 +18,8 @@ use orco_runtime::quality;
 use orco_runtime::threads::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::allocator;
 use crate::error::{ErrorCode, Refusal};
-use crate::memory;
 
 /// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
 pub const UNCOUNTED: usize = 64 << 10;
@@ -163,7 +163,7 @@ impl Admission {
     /// Has the heap trimmed once nothing large is held.
     fn trim_if_idle(&self) {
         if self.0.is_idle() {
-            memory::want_trim();
+            allocator::want_trim();
         }
     }
 

@@ -329,7 +329,7 @@ impl AnswerThread {
             let left = watch::INTERVAL.saturating_sub(self.checked.elapsed());
             if left.is_zero() {
                 self.watch();
-                crate::memory::trim_heap_if_wanted();
+                crate::allocator::trim_heap_if_wanted();
                 self.checked = Instant::now();
                 continue;
             }

@@ -18,7 +18,7 @@ use crate::error::{Refusal, ServeError};
 pub const MAX_REGIONS: usize = 8;
 
 /// The regions, shared by the camera's thread and those that serve. Each has a name, and shares of the frame: frames
-/// are looked at in other sizes than the camera's.
+/// are analysed at other sizes than the camera's.
 #[derive(Clone)]
 pub struct CameraRegions(Arc<SharedRegions>);
 
@@ -42,7 +42,7 @@ impl CameraRegions {
         Self(Arc::new(SharedRegions { kept, regions: Mutex::new(regions.into()) }))
     }
 
-    /// The regions; none if frames are looked at as a whole.
+    /// The regions; none if frames are analysed as a whole.
     pub fn get(&self) -> Arc<[NamedRegion]> {
         Arc::clone(&lock(&self.0.regions))
     }

@@ -29,7 +29,7 @@ pub const VIEWS: usize = 3;
 pub const WORKING_MEMORY: u64 = 12 << 20;
 /// How often the place, which follows the light, is kept anew at the most: flash is spared.
 const KEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// How often it is looked at the most whether another program has kept or forgotten the place.
+/// How often, at the most, the file is checked: another program may have kept or forgotten the place.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The empty place, shared by the camera's thread and those that serve.
@@ -52,7 +52,7 @@ struct WatchedPlace {
     saved: Duration,
     /// The file that it was read from or kept in.
     version: Option<FileStamp>,
-    /// When that file was last looked at, as the time since the start: another program may have changed it.
+    /// When that file was last checked, as the time since the start: another program may have changed it.
     looked: Duration,
 }
 
@@ -208,8 +208,8 @@ impl CameraScene {
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
         if let Some(foregrounds) = self.compare(frame, &bounds) {
             let views = foregrounds.into_iter().map(SceneView::Things);
-            let looked_at = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
-            looked_at.zip(views).for_each(|(region, view)| region.view = view);
+            let analysed = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
+            analysed.zip(views).for_each(|(region, view)| region.view = view);
         }
         seen
     }
@@ -297,7 +297,7 @@ impl CameraScene {
 
 /// The place that is kept, and what is told of it. One that cannot be read is told, and does without.
 fn read_place(kept: &KeptBackground) -> (WatchedPlace, SceneStatus) {
-    // Looked at first: what another program keeps meanwhile is read again.
+    // The version comes first: what another program keeps meanwhile is then read again.
     let version = kept.version().ok().flatten();
     let (mut watched, mut status) = (WatchedPlace { version, ..WatchedPlace::default() }, SceneStatus::default());
     match kept.read() {
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!((&*dot.name, dot.shares), ("dot", Some([0.5, 0.5, 0.01, 0.01])));
         assert!(matches!(&dot.view, SceneView::Small(problem) if problem.contains("is too small")));
         assert_eq!((shelf.bounds.unwrap().height, matches!(shelf.view, SceneView::Whole)), (180, true));
-        // What the place shows goes to the region that is looked at.
+        // What the place shows goes to the region that is analysed.
         let folder = tempfile::tempdir().unwrap();
         let scene = CameraScene::of(&Store::new(folder.path()));
         scene.learn(&[frame(640, 360)]).unwrap();

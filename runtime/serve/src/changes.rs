@@ -22,12 +22,12 @@ pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
 use self::recovery::RunningChange;
 pub use self::request::{BaseClassChoice, ChangeRequest, LabelledShots};
 use crate::answers::Answers;
+use crate::change_json;
 use crate::error::{ErrorCode, Refusal, ServeError};
 use crate::event::Event;
 use crate::id::Id;
 use crate::job::{Job, JobProgress, Jobs, REMEMBERED};
 use crate::metric::ChangeMetric;
-use crate::report;
 use crate::shots::PendingShots;
 use crate::sightings::Sightings;
 use crate::telemetry::Telemetry;
@@ -341,19 +341,19 @@ impl ChangeWorker {
             ChangeRequest::Learn(given) => self.learn(learner, &given, &mut observer),
             ChangeRequest::Import { label, pack, room: _room } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
-                Ok(reported(learner.import(&[class], &mut observer)?, |report| report::of(&report)))
+                Ok(reported(learner.import(&[class], &mut observer)?, |report| change_json::of_report(&report)))
             }
             ChangeRequest::Move { from, exemplar, to } => {
                 let made = learner.move_shot_by_digest(&from, &exemplar, &to, &mut observer)?;
-                Ok(reported(made, |report| report::of(&report)))
+                Ok(reported(made, |report| change_json::of_report(&report)))
             }
             ChangeRequest::RemoveShot { label, exemplar } => {
                 let made = learner.remove_shot_by_digest(&label, &exemplar, &mut observer)?;
-                Ok(reported(made, |report| report::of(&report)))
+                Ok(reported(made, |report| change_json::of_report(&report)))
             }
             ChangeRequest::Rename { from, to } => Ok(reported(learner.rename(&from, &to)?, |()| Value::Null)),
             ChangeRequest::Forget { label } => {
-                Ok(reported(learner.forget(&label, &mut observer)?, |report| report::of(&report)))
+                Ok(reported(learner.forget(&label, &mut observer)?, |report| change_json::of_report(&report)))
             }
             ChangeRequest::Purge { label } => {
                 // Found before the change: the class's other labels are gone after it.
@@ -363,7 +363,8 @@ impl ChangeWorker {
                 }
                 let made = learner.purge(&label, &mut observer)?;
                 let left = self.purge(learner, labels);
-                let change = reported(made, |report| report.map_or(Value::Null, |report| report::of(&report)));
+                let change =
+                    reported(made, |report| report.map_or(Value::Null, |report| change_json::of_report(&report)));
                 Ok(ReportedChange { warning: both(change.warning, left), ..change })
             }
             ChangeRequest::Undo { last: Some(entry) } => Ok(restored(learner.undo_if_last(entry, &mut observer)?)),
@@ -372,7 +373,7 @@ impl ChangeWorker {
             ChangeRequest::Redo { last: None } => Ok(restored(learner.redo(1, &mut observer)?)),
             ChangeRequest::UndoTo { entry } => Ok(restored(learner.undo_to_entry(entry, &mut observer)?)),
             ChangeRequest::Balance { balance } => {
-                Ok(reported(learner.set_balance(balance, &mut observer)?, |report| report::of(&report)))
+                Ok(reported(learner.set_balance(balance, &mut observer)?, |report| change_json::of_report(&report)))
             }
         }
     }
@@ -395,7 +396,7 @@ impl ChangeWorker {
         let made = learn(learner, label, view, *choice, observer)?;
         self.keep_thumbnails(learner, label, ids);
         self.records.pending_shots.remove(label, |id| ids.contains(&id));
-        let mut change = reported(made, |report| report::of(&report));
+        let mut change = reported(made, |report| change_json::of_report(&report));
         // It may have been chosen since this learner was opened.
         learner.settings_mut().scope = self.answers.knowledge().scope;
         if learner.unanswered_classes().contains(&label.as_str()) {
@@ -448,7 +449,7 @@ fn unanswered(label: &str) -> String {
 
 /// What going back to an earlier class set did, or forth to a later one.
 fn restored(made: ChangeOutcome<UndoOutcome>) -> ReportedChange {
-    reported(made, |outcome| report::of(&outcome.report))
+    reported(made, |outcome| change_json::of_report(&outcome.report))
 }
 
 fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {

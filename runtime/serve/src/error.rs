@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 pub use self::code::ErrorCode;
 
-/// Most characters that are told of the beginning of what a decoder says, and of its end.
+/// Most characters that are kept of the beginning of a decoder's message, and of its end.
 const MAX_TOLD_CHARS: usize = 256;
 
 /// Why the service cannot be started.
@@ -191,8 +191,8 @@ impl Refusal {
         Self::new(ErrorCode::BadRequest, sentence)
     }
 
-    /// A part of the request is not understood. Decoders repeat what they did not expect, which may be a whole picture: of
-    /// what they say, beginning and end are told.
+    /// A part of the request cannot be decoded. Decoders quote what they did not expect, which may be a whole picture,
+    /// so a long message is shortened to its beginning and its end.
     pub(crate) fn not_understood(part: &str, error: &dyn fmt::Display) -> Self {
         let said = error.to_string();
         let count = said.chars().count();

@@ -22,7 +22,7 @@ pub(crate) enum InView {
 /// A known thing, and where it is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KnownThing {
-    /// The region's name; empty where the frame is looked at as a whole.
+    /// The region's name; empty where the frame is analysed as a whole.
     pub region: String,
     /// Its label.
     pub label: String,

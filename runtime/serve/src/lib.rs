@@ -2,7 +2,7 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its host name; [`memory`]: settings of the allocator; [`error`]: why it does not start, and why it
+//! - `machine`: its host name; [`allocator`]: settings of the allocator; [`error`]: why it does not start, and why it
 //!   refuses a request, with the codes of that;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
@@ -11,11 +11,11 @@
 //! - [`prediction`]: what is answered about a picture; [`agreement`] over several frames;
 //! - of the service's own camera: [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that;
 //!   [`live_snapshot`]: what it shows at a moment; `in_view`: that, as rules, brokers and sightings have it;
-//! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`statistics`]: of requests by the
-//!   Open Inference Protocol;
+//! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`inference_statistics`]: of
+//!   requests by the Open Inference Protocol;
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
-//! - [`knowledge`]: what is known at a moment; [`report`]: what a change did;
+//! - [`knowledge`]: what is known at a moment; [`change_json`]: what a change did, as JSON;
 //! - [`shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
 //! - [`sightings`]: what the service's own camera saw, and when;
@@ -54,11 +54,13 @@ extern crate self as orco_serve;
 
 pub mod admission;
 pub mod agreement;
+pub mod allocator;
 pub mod answers;
 pub mod api;
 mod blocking;
 pub mod camera_regions;
 pub mod camera_scene;
+pub mod change_json;
 pub mod changes;
 pub mod compression;
 pub mod connection_server;
@@ -70,12 +72,12 @@ pub mod health;
 pub mod id;
 mod in_view;
 pub mod inbox;
+pub mod inference_statistics;
 pub mod job;
 pub mod knowledge;
 pub mod live;
 pub mod live_snapshot;
 mod machine;
-pub mod memory;
 pub mod metric;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
@@ -83,7 +85,6 @@ pub mod page;
 mod plain_http;
 pub mod prediction;
 pub mod process_limits;
-pub mod report;
 pub mod route;
 pub mod routes;
 pub mod rules;
@@ -93,7 +94,6 @@ mod service_watchdog;
 pub mod shots;
 pub mod sighting_recorder;
 pub mod sightings;
-pub mod statistics;
 pub mod stream_end;
 mod telemetry;
 #[cfg(test)]

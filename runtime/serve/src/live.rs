@@ -165,7 +165,7 @@ impl LiveCamera {
     ) -> Result<Self, ServeError> {
         let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
         let (latest, newest) = (Mutex::default(), watch::Sender::new(0));
-        let (looked_at, ids) = (regions.get(), ThingIds::default());
+        let (named_regions, ids) = (regions.get(), ThingIds::default());
         let is_folder = matches!(camera.source(), CameraSource::Folder(_));
         // Pictures of a folder may show anything, however soon one comes after another.
         let frames = if is_folder { 1 } else { settings.frames };
@@ -173,8 +173,8 @@ impl LiveCamera {
         let health = telemetry.health.clone();
         let worker = LiveWorker {
             shared: Arc::clone(&shared),
-            tracks: RegionTrack::of_all(&looked_at, frames, &ids),
-            regions: looked_at,
+            tracks: RegionTrack::of_all(&named_regions, frames, &ids),
+            regions: named_regions,
             frames,
             is_folder,
             was_refused: false,
@@ -312,7 +312,7 @@ impl SharedCamera {
 
 struct LiveWorker {
     shared: Arc<SharedCamera>,
-    /// The regions that are looked at, what follows each, and over how many frames labels are agreed upon.
+    /// The regions that are analysed, what follows each, and over how many frames labels are agreed upon.
     regions: Arc<[NamedRegion]>,
     tracks: Vec<RegionTrack>,
     frames: usize,

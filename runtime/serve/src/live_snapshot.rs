@@ -42,7 +42,7 @@ impl LiveSnapshot {
         self.regions.first().unwrap_or(&NOTHING)
     }
 
-    /// The regions that have names; none where the frame is looked at as a whole.
+    /// The regions that have names; none where the frame is analysed as a whole.
     pub fn named_regions(&self) -> impl Iterator<Item = &ShownRegion> {
         self.regions.iter().filter(|region| region.bounds.is_some())
     }

@@ -7,7 +7,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 
 use crate::api::{
-    camera, changes, classes, classify, events_and_metrics, inbox, inference, model, shots, sightings, status,
+    camera, changes, classes, classify, events, inbox, inference, metrics, model, shots, sightings, status,
     stored_shots, transfer,
 };
 use crate::guard::{self, Guard};
@@ -70,7 +70,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/balance", classes::balance),
         Route::post("/api/v1/balance", Body::Json, changes::balance),
         Route::post("/api/v1/answers", Body::Json, changes::answers),
-        Route::get("/api/v1/events", events_and_metrics::events),
+        Route::get("/api/v1/events", events::events),
         Route::get("/api/v1/live", camera::now),
         Route::get("/api/v1/camera.jpg", camera::newest).with_query(),
         Route::get("/api/v1/camera.mjpg", camera::stream),
@@ -80,7 +80,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/scene", camera::scene),
         Route::post("/api/v1/scene", Body::Json, camera::learn_scene),
         Route::delete("/api/v1/scene", camera::forget_scene),
-        Route::get("/metrics", events_and_metrics::metrics),
+        Route::get("/metrics", metrics::metrics),
     ])
     .collect()
 });

@@ -34,7 +34,7 @@ use crate::worker::{self, Worker};
 
 /// How often what is shown is compared with the rules: twice at least while a picture of a folder is shown.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// For how long it is not said again that an occurrence is dropped.
+/// Least time between two log entries about dropped occurrences.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Occurrences that may wait, each with all actions of its rule.
 pub const WAITING: usize = 32;
@@ -115,13 +115,13 @@ type DueAction = (usize, Occurrence);
 /// Hands what is due to the thread that acts.
 struct DueActions {
     queue: SyncSender<DueAction>,
-    /// When it was last said that something is dropped.
+    /// When a dropped occurrence was last logged.
     said: Option<Instant>,
 }
 
 impl DueActions {
-    /// Hands it on, or drops it where too many wait. Returns whether that is to be said: a rule without a pause may be due
-    /// at every look.
+    /// Hands an action on, or drops it where too many wait. Returns whether to log the drop: a rule without a pause may
+    /// be due twenty times a second, and one entry a minute is enough.
     fn push(&mut self, due: DueAction, now: Instant) -> bool {
         let is_dropped = matches!(self.queue.try_send(due), Err(TrySendError::Full(_)));
         let is_said = is_dropped && self.said.is_none_or(|said| now.duration_since(said) >= SILENCE);

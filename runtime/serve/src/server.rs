@@ -94,6 +94,28 @@ pub struct Server {
     body_timeout: Duration,
 }
 
+/// Adds the headers that every answer has unless its handler sets them.
+fn with_headers(router: Router) -> Router {
+    let headers = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::CACHE_CONTROL, "no-store"),
+        // Other sites may neither embed anything nor hold a handle on the page's window.
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (header::VARY, "Origin, Sec-Fetch-Site, Sec-Fetch-Mode, Sec-Fetch-Dest"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self' blob:; \
+             connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+    ];
+    headers.into_iter().fold(router, |router, (name, value)| {
+        router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
+    })
+}
+
 impl Server {
     /// Listens. Connections wait until [`Server::run`]. Raises the process's limit of open files as far as it goes.
     ///
@@ -118,27 +140,9 @@ impl Server {
         let name = host_names.first().cloned();
         let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };
         let streams = StreamEnd::default();
-        let router = [
-            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-            (header::REFERRER_POLICY, "no-referrer"),
-            (header::X_FRAME_OPTIONS, "DENY"),
-            (header::CACHE_CONTROL, "no-store"),
-            // Other sites may neither embed anything nor hold a handle on the page's window.
-            (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-            (header::VARY, "Origin, Sec-Fetch-Site, Sec-Fetch-Mode, Sec-Fetch-Dest"),
-            (
-                header::CONTENT_SECURITY_POLICY,
-                "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self' blob:; \
-                 connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            ),
-        ]
-        .into_iter()
-        .fold(routes::router(Guard::new(rules)), |router, (name, value): (HeaderName, _)| {
-            router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
-        })
-        .layer(Extension(streams.clone()))
-        .layer(CatchPanicLayer::new());
+        let router = with_headers(routes::router(Guard::new(rules)))
+            .layer(Extension(streams.clone()))
+            .layer(CatchPanicLayer::new());
         Ok(Self {
             listener,
             address,

@@ -33,9 +33,9 @@ pub struct Answer {
     /// first; [`Learner::label`] names them. The first one's score is [`Answer::score`].
     pub matches: Vec<Match>,
     /// The fewest classes that hold the right one with a probability of [`COVERAGE`], the most probable first: two or
-    /// more where the picture may show either ([`orco_state::prediction_set`]). None of them if it shows nothing known,
-    /// answers do not use the bundle's statistics, or they name learned classes alone, of which fewer than nine shots
-    /// could be left out to tell.
+    /// more where the picture may show either ([`orco_state::prediction_set`]). Empty if the picture shows nothing
+    /// known, if answers do not use the bundle's statistics, or if they name learned classes alone and fewer than nine
+    /// shots could be left out.
     pub set: Vec<usize>,
 }
 

@@ -345,7 +345,7 @@ impl Learner {
 
     /// Features of the shots of every class, new ones or the `known` one; how many there are, and what is there already,
     /// is checked before any is computed. After a picture that cannot be used, or is not fit to be, the others are only
-    /// looked at, so that all of that kind are named at once.
+    /// checked, so that all of that kind are named at once.
     fn read_shots(
         &mut self,
         classes: &[(&str, Shots<'_>)],

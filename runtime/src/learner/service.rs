@@ -144,7 +144,7 @@ impl Learner {
     }
 
     /// Forgets a learned class if it is still the one that is meant: somebody may have given it further shots since it
-    /// was looked at. `is_meant` sees the newest state under the store's lock. Where it says no, nothing is changed and
+    /// was read. `is_meant` sees the newest state under the store's lock. Where it says no, nothing is changed and
     /// there is no outcome.
     ///
     /// # Errors

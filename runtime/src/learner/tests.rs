@@ -356,7 +356,7 @@ fn learn_keeping_pictures(learner: &mut Learner) {
 }
 
 #[test]
-fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
+fn going_over_tells_how_many_pictures_it_has_read_and_can_be_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
     learn_keeping_pictures(&mut learner);
@@ -433,7 +433,7 @@ fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
     assert!(thumbnails.keep(&learner.state().exemplars, shot.index_axis(ndarray::Axis(0), 0), &large).is_err());
 }
 
-/// A picture is looked at, and read again when it is learned from: whatever becomes of it between, no shot is lost
+/// A picture is checked, and read again when it is learned from: whatever becomes of it between, no shot is lost
 /// without a word.
 #[test]
 #[cfg(all(unix, feature = "rten"))]

@@ -14,7 +14,7 @@ use super::small_frame::SmallFrame;
 
 /// Most views that a background is made from.
 pub const MAX_VIEWS: usize = 32;
-/// Mean difference, in steps of brightness (0..255), from which a place looks otherwise than before.
+/// Mean difference, in steps of brightness (0..255), from which a place looks different from before.
 const NOTICEABLE: f32 = 1.0;
 /// Least side of a view, in pixels.
 const MIN_SIDE: u32 = 32;
@@ -125,7 +125,7 @@ pub struct FrameSizeError {
 
 /// What an empty place looks like to a camera that stands still: colour and noise of each pixel, at a small size
 /// ([`SIDE`](super::SIDE)). It takes at most 2.1 MB of memory, whatever the camera, and twice that once it follows the
-/// light; as much again once frames had no colours.
+/// light. A copy in grey doubles either once a frame without colours was compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Background {
     /// Width and height of the frames.
@@ -144,12 +144,12 @@ pub struct Background {
     /// The place as it was shown, or read from its file, once this has followed the light: a shadow that became part of
     /// the place may go.
     pub(super) shown: Option<Arc<Self>>,
-    /// The place as a camera sees it that gives no colours.
+    /// The place in grey, for frames without colours.
     pub(super) grey: KeptGrey,
 }
 
-/// A background in grey, once a frame without colours was compared. It follows from the background, so two of them do
-/// not differ by it.
+/// A background in grey, made when a frame without colours is first compared. It follows from the background's colours,
+/// so backgrounds are compared without it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptGrey(OnceLock<Arc<Background>>);
 
@@ -241,7 +241,7 @@ impl Background {
         difference
     }
 
-    /// As a camera sees it that gives no colours; made once, until this follows the light.
+    /// The place in grey, for frames without colours. Kept until the background next follows the light.
     pub(super) fn in_grey(&self) -> &Self {
         self.grey.0.get_or_init(|| Arc::new(self.without_colours()))
     }

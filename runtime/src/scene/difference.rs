@@ -128,9 +128,9 @@ impl Difference {
     }
 
     /// As [`Difference::lost`], of some pixels alone; 0 where there are none.
-    pub fn lost_where(&self, is_looked_at: impl Fn(usize) -> bool) -> f32 {
+    pub fn lost_where(&self, counts: impl Fn(usize) -> bool) -> f32 {
         let (mut surface, mut edges) = (ChangedShare::default(), ChangedShare::default());
-        for place in (0..self.changes.len()).filter(|place| is_looked_at(*place)) {
+        for place in (0..self.changes.len()).filter(|place| counts(*place)) {
             let is_changed = self.changes[place].may_be_thing();
             surface.add(is_changed);
             if self.edges[place] {

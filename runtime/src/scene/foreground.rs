@@ -10,7 +10,7 @@ use super::region::PixelRect;
 
 /// Most things that are told apart; the smallest go.
 pub const MAX_THINGS: usize = 16;
-/// Least share that a thing covers of what is looked at: of the region, or of the frame.
+/// Least share that a thing covers of what is analysed: of the region, or of the frame.
 const MIN_AREA: f32 = 0.002;
 /// Least pixels of the small frame that it covers: those within [`MIN_PART_RADIUS`] of one.
 const MIN_PIXELS: f32 = 13.0;
@@ -65,19 +65,19 @@ impl Foreground {
         let height = difference.changes.len() as u32 / width;
         let mut mask = with_hysteresis(difference, width, height);
         let whole = PixelRect { x: 0, y: 0, width, height };
-        let looked_at = region.map_or(whole, |region| region.in_small_frame(frame, [width, height]));
-        keep_only(&mut mask, looked_at);
+        let searched = region.map_or(whole, |region| region.in_small_frame(frame, [width, height]));
+        keep_only(&mut mask, searched);
         open_mut(&mut mask, Norm::L1, NOISE_RADIUS);
         close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
         fill_outline(&mut mask, difference);
         close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
         fill_holes(&mut mask, difference);
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
-        let (marks, things) = things(&mask, looked_at, frame);
+        let (marks, things) = things(&mask, searched, frame);
         let pixel = |place: usize| [(place % columns) as u32, (place / columns) as u32];
         // A thing may fill the region, and a person beside it most of the frame: a moved camera has lost both.
         let lost = difference.lost;
-        let lost_there = region.map_or(lost, |_| difference.lost_where(|place| looked_at.contains(pixel(place))));
+        let lost_there = region.map_or(lost, |_| difference.lost_where(|place| searched.contains(pixel(place))));
         Self { frame, marks, things, lost: lost.min(lost_there) }
     }
 
@@ -86,7 +86,7 @@ impl Foreground {
         Self { frame, marks: GrayImage::new(1, 1), things: Vec::new(), lost: 0.0 }
     }
 
-    /// The share of the empty place that cannot be found, 0..1, in the frame and in the region that is looked at. It is
+    /// The share of the empty place that cannot be found, 0..1, in the frame and in the region that is analysed. It is
     /// large where the camera was moved, where the light is quite another, and where things hide the place.
     pub fn lost(&self) -> f32 {
         self.lost
@@ -257,16 +257,16 @@ impl SmallThing {
     }
 }
 
-/// Things of a mask, the largest first, and the mark of each pixel. `looked_at` is the part of the mask in which they
+/// Things of a mask, the largest first, and the mark of each pixel. `searched` is the part of the mask in which they
 /// are looked for.
-fn things(mask: &GrayImage, looked_at: PixelRect, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
+fn things(mask: &GrayImage, searched: PixelRect, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
     let (width, height) = mask.dimensions();
     let labels = connected_components(mask, Connectivity::Eight, UNSET);
     let count = count(&labels);
     let mut components: Vec<SmallThing> = (0..count).map(SmallThing::new).collect();
     let of_things = labels.enumerate_pixels().filter(|(_, _, label)| label[0] != 0);
     of_things.for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
-    let least = (MIN_AREA * (looked_at.width * looked_at.height) as f32).max(MIN_PIXELS);
+    let least = (MIN_AREA * (searched.width * searched.height) as f32).max(MIN_PIXELS);
     components.retain(|component| component.pixels as f32 >= least);
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
 

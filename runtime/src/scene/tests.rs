@@ -630,7 +630,7 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
 }
 
 #[test]
-fn a_picture_at_reduced_scale_is_looked_at_in_pixels_of_its_file() {
+fn a_picture_at_reduced_scale_is_searched_in_pixels_of_its_file() {
     let red = |picture: &RgbImage| picture.pixels().map(|pixel| u32::from(pixel[0])).sum::<u32>() as f32;
     let picture = RgbImage::from_fn(160, 120, |x, y| Rgb([if x >= 80 && y < 60 { 255 } else { 0 }, 9, 9]));
     let reduced = DecodedPicture { picture, size_in_file: [639, 480] };

@@ -80,11 +80,11 @@ impl SceneWatch {
         let small = self.background.small(frame)?;
         let difference = self.background.difference(&small);
         let size = [frame.width(), frame.height()];
-        let looked_at = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
+        let in_region = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
         let lost = difference.lost;
         // A thing may fill all regions, and a person outside of them most of the frame: a moved camera has lost both.
         let lost_in_regions =
-            looked_at.as_ref().map_or(lost, |looked_at| difference.lost_where(|place| looked_at[place]));
+            in_region.as_ref().map_or(lost, |in_region| difference.lost_where(|place| in_region[place]));
         let lost = lost.min(lost_in_regions);
         self.judge(lost, at);
         if self.is_moved {
@@ -94,8 +94,8 @@ impl SceneWatch {
         let foregrounds: Vec<Foreground> =
             if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
         if foregrounds.iter().all(|foreground| foreground.things().is_empty()) {
-            let is_looked_at = |place: usize| looked_at.as_ref().is_none_or(|looked_at| looked_at[place]);
-            let shows_place = |place: usize| is_looked_at(place) || !difference.changes[place].may_be_thing();
+            let is_in_region = |place: usize| in_region.as_ref().is_none_or(|in_region| in_region[place]);
+            let shows_place = |place: usize| is_in_region(place) || !difference.changes[place].may_be_thing();
             self.follow(&small, &difference, shows_place, at);
             return Ok(FrameContent::Empty);
         }
@@ -147,13 +147,13 @@ impl SceneWatch {
 
 /// Whether each pixel of the small frame lies in a region of the frame.
 fn in_regions(regions: &[PixelRect], frame: [u32; 2], small: &SmallFrame) -> Vec<bool> {
-    let mut looked_at = vec![false; small.pixels.len()];
+    let mut in_region = vec![false; small.pixels.len()];
     let size = [small.width, small.pixels.len() / small.width].map(|side| side as u32);
     for part in regions.iter().map(|region| region.in_small_frame(frame, size)) {
         let (left, right) = (part.x as usize, part.right() as usize);
-        for row in looked_at.chunks_exact_mut(small.width).take(part.bottom() as usize).skip(part.y as usize) {
+        for row in in_region.chunks_exact_mut(small.width).take(part.bottom() as usize).skip(part.y as usize) {
             row[left..right].fill(true);
         }
     }
-    looked_at
+    in_region
 }

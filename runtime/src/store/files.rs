@@ -82,7 +82,7 @@ pub(super) fn replace<D: Disk>(
     disk.sync_folder()
 }
 
-/// Refuses bytes of a slot that would not be read again: the state could then neither be looked at nor changed.
+/// Refuses bytes of a slot that would not be read again: the state could then neither be opened nor changed.
 fn check_length(bytes: &[u8]) -> io::Result<()> {
     let length = bytes.len() as u64;
     if length <= MAX_SLOT {

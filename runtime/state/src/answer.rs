@@ -46,14 +46,16 @@ pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
 pub(crate) use self::scatter::MAX_SCATTERED;
 use self::score::{ClassRow, ScoreRows, Scorer};
-pub(crate) use self::validation::{MAX_SHOT_SAMPLES, Validation, ValidationSamples, judgeable_samples};
+pub(crate) use self::validation::{
+    JudgeableSamples, MAX_SHOT_SAMPLES, Validation, ValidationSamples, judgeable_samples,
+};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Most samples that are scored before the first answer. They set the thresholds of what is unknown, and the temperature
 /// where no change has chosen one yet.
 pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
-/// Most shots of learned classes that are looked at by themselves then.
+/// Most shots of learned classes that are scored by themselves then.
 const MAX_FIRST_SHOTS: usize = 250;
 
 /// What scoring a state's classes and samples works with.

@@ -232,8 +232,8 @@ impl Bank {
         self.digests.0.as_ref().map_or_else(|| self.compute_digest(exemplar), |digests| digests[exemplar])
     }
 
-    /// SHA-256 of the exemplar that a shot becomes in a bank of this layout, whether or not it is there
-    /// ([`Bank::digest_of`]).
+    /// SHA-256 of the exemplar that a shot becomes in a bank of this layout ([`Bank::digest_of`]), whether it is stored
+    /// or not.
     ///
     /// # Shapes and panics
     /// As for [`Bank::push`].

@@ -8,7 +8,7 @@
 //!
 //! in common that other pictures of the class have not, and n of them count like n / (1 + (n - 1) rho) independent ones
 //! (the design effect of samples in clusters, Kish 1965). Cosines are those of features from the centre of all base
-//! features. The range is the score interval of that many samples (Wilson 1927).
+//! features. The range is the score interval of that many samples (Wilson 1927), at 80 %.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -21,8 +21,8 @@ use crate::answer::judgeable_samples;
 use crate::bank::Bank;
 use crate::state::{BaseModel, State};
 
-/// Normal deviate of the range, which holds four accuracies of five.
-const DEVIATE: f32 = 1.28;
+/// Normal deviate z of the range, a Wilson interval of 80 %; 1.96 would make it one of 95 %.
+const INTERVAL_DEVIATE: f32 = 1.28;
 /// From which share in common on shots are said to come from one scene.
 const ONE_SCENE: f32 = 0.5;
 /// Least shots of which that is said.
@@ -80,13 +80,13 @@ pub(crate) fn of_judged(base_model: &BaseModel, state: &State, judged: &[usize])
     Some((0..state.classes.len()).map(independence).collect())
 }
 
-/// The range of accuracies on learned classes, 0..1, that their shots promise who promise `expected`.
+/// The range around an `expected` accuracy on learned classes, 0..1, by how many independent shots they have.
 pub fn range(expected: f32, learned: &[ShotIndependence]) -> [f32; 2] {
     let count = learned.iter().map(ShotIndependence::effective).sum::<f32>().max(1.0);
-    let square = DEVIATE * DEVIATE;
+    let square = INTERVAL_DEVIATE * INTERVAL_DEVIATE;
     let middle = (expected + square / (2.0 * count)) / (1.0 + square / count);
     let spread = expected * (1.0 - expected) / count + square / (4.0 * count * count);
-    let half = DEVIATE * sqrt(spread) / (1.0 + square / count);
+    let half = INTERVAL_DEVIATE * sqrt(spread) / (1.0 + square / count);
     [(middle - half).max(0.0), (middle + half).min(1.0)]
 }
 

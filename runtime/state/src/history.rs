@@ -307,8 +307,8 @@ impl History {
         self.entries.iter().find(|entry| entry.number == number)
     }
 
-    /// The entry that tells the head of an entry's class set: where a class was purged from that, the newest one that
-    /// led to the same, such as the purge.
+    /// The entry that tells the head of an entry's class set: the entry itself or, if a class was purged from it, the
+    /// newest one that led to the same class set, such as the purge.
     fn with_head<'a>(&'a self, entry: &'a HistoryEntry) -> &'a HistoryEntry {
         let is_known = |other: &&HistoryEntry| other.head != HeadFingerprint::Unknown;
         let alike = || self.entries.iter().rev().find(|other| is_known(other) && other.same_classes(entry));

@@ -114,7 +114,7 @@ fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
 }
 
 impl SetThresholds {
-    /// That of a class, if there is any; `base` is the number of base classes.
+    /// The threshold of a class, if it has one; `base` is the number of base classes.
     pub fn of_class(&self, class: usize, base: usize, is_learned_only: bool) -> Option<f32> {
         match (is_learned_only, class < base) {
             (true, _) => self.learned_only,

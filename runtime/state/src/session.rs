@@ -66,6 +66,7 @@ mod check;
 pub mod cost;
 mod error;
 mod evaluation;
+mod expected_accuracy;
 mod forgetting_budget;
 mod move_shot;
 mod relearn;
@@ -78,11 +79,9 @@ mod tests;
 pub use change::rename;
 pub use check::{BaseLabels, check_count, check_known, check_labels};
 pub use error::LearnError;
+pub use expected_accuracy::{ExpectedAccuracy, ExpectedByScope, LearnedOnlyAccuracy};
 pub use forgetting_budget::{ForgettingExcess, ForgettingGroup, GroupLoss};
-pub use report::{
-    AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, ExpectedByScope,
-    LearnedOnlyAccuracy, RepeatedShots,
-};
+pub use report::{AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, RepeatedShots};
 pub use stored::StoredClass;
 pub use summary::{ForgettingByGroup, SessionSummary};
 

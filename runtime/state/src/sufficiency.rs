@@ -1,12 +1,13 @@
 //! Whether the shots of a class are enough: how well they recognise each other, and what more of them would bring.
 //!
 //! Each shot is left out in turn, and asked for among all known classes and one that is known by the other shots alone
-//! (the class answers as an imprinted one, [`Classifier::imprint`]). The only shot of a class that is learned already is
-//! asked for among the known classes. What further shots would bring is told from the
-//! base classes: each of them is made new again, known by 1, 2, 3 ... of its stored exemplars alone, and asked for
-//! with the samples that the bundle set aside. That gives an error e(k) for every number of shots k, a curve that is
-//! the same for every class taught on this bundle. This class's own error is put in its place on the curve: with
-//! `wrong` of n shots not recognised, each by n - 1 others,
+//! (the class answers as an imprinted one, [`Classifier::imprint`]). The only shot of a class that is learned already
+//! is asked for among the known classes.
+//!
+//! What further shots would bring is told from the base classes: each of them is made new again, known by 1, 2, 3 ...
+//! of its stored exemplars alone, and asked for with the samples that the bundle set aside. That gives an error e(k)
+//! for every number of shots k, a curve that is the same for every class taught on this bundle. This class's own error
+//! is put in its place on the curve: with `wrong` of n shots not recognised, each by n - 1 others,
 //!
 //! own = (wrong + 2 e(n - 1)) / (n + 2),
 //!
@@ -18,10 +19,11 @@
 //! trained on: their curve says how errors shrink with shots, not how high they are, so only its ratios count as soon
 //! as there are two shots.
 //!
-//! Where answers name learned classes alone, these alone are rivals, and few rivals are confused less often than many.
-//! The curve is then that among as many rivals, drawn from the base classes ([`LearningCurve::among`]).
+//! Where answers name learned classes alone, only these are rivals, and a class is confused less often with few rivals
+//! than with many. The curve is then taken with as many rivals, drawn from the base classes ([`LearningCurve::among`]).
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::bank::Bank;
 use crate::classify::Classifier;
@@ -58,31 +60,17 @@ impl ShotSufficiency {
         shots: &[Vec<f32>],
         is_learned_only: bool,
     ) -> Self {
-        let inputs = base_model.head.inputs;
         let first = if is_learned_only { base_model.classes.len() } else { 0 };
         let answered = first..classifier.classes();
-        let others = answered.len() - usize::from(known.is_some_and(|class| answered.contains(&class)));
-        let mut taken_for = Vec::new();
-        let is_learned = known.is_some_and(|class| class >= base_model.classes.len());
-        if shots.len() > 1 || (is_learned && !shots.is_empty()) {
-            let clean: Vec<f32> = shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
-            let but = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
-            let subsets: Vec<Vec<usize>> = (0..shots.len()).map(but).collect();
-            // Nothing recognises the only shot but the class as it is known.
-            let alone = || alloc::vec![alloc::vec![f32::NEG_INFINITY]];
-            let own = if shots.len() > 1 { classifier.scores_of_some(shots, &subsets, &clean) } else { alone() };
-            for (shot, rivals) in classifier.scores(&clean).chunks_exact(classifier.classes()).enumerate() {
-                let rivals = &rivals[answered.clone()];
-                let best = (!rivals.is_empty()).then(|| argmax(rivals)).filter(|best| rivals[*best] >= own[shot][shot]);
-                taken_for.push(best.map(|best| first + best).filter(|best| Some(*best) != known));
-            }
-        }
-        let wrong = taken_for.iter().flatten().count();
-        let of = shots.len();
-        let curve = curve.filter(|_| of > 0 && (others > 0 || !is_learned_only));
-        let among = curve.filter(|_| is_learned_only).map(|curve| curve.among(others));
-        let curve = among.as_ref().or(curve);
-        let expected = curve.map(|curve| [0, 1, 2].map(|more| curve.expected(wrong, of, of + more)));
+        let rivals = answered.len() - usize::from(known.is_some_and(|class| answered.contains(&class)));
+        let taken_for = taken_for(base_model, classifier, answered, known, shots);
+        let (count, wrong) = (shots.len(), taken_for.iter().flatten().count());
+        let expected = |curve: &LearningCurve| [0, 1, 2].map(|more| curve.expected(wrong, count, count + more));
+        let expected = match curve.filter(|_| count > 0) {
+            Some(curve) if !is_learned_only => Some(expected(curve)),
+            Some(curve) if rivals > 0 => Some(expected(&curve.among(rivals))),
+            _ => None,
+        };
         Self { taken_for, expected }
     }
 
@@ -92,28 +80,77 @@ impl ShotSufficiency {
     }
 }
 
+/// What each shot is taken for when it is left out, among the classes that are `answered` (see
+/// [`ShotSufficiency::taken_for`]).
+fn taken_for(
+    base_model: &BaseModel,
+    classifier: &Classifier,
+    answered: Range<usize>,
+    known: Option<usize>,
+    shots: &[Vec<f32>],
+) -> Vec<Option<usize>> {
+    let is_learned = known.is_some_and(|class| class >= base_model.classes.len());
+    if shots.is_empty() || (shots.len() == 1 && !is_learned) {
+        return Vec::new();
+    }
+    let clean: Vec<f32> = shots.iter().flat_map(|shot| &shot[..base_model.head.inputs]).copied().collect();
+    let scores = classifier.scores(&clean);
+    let taken_for = |(row, own): (&[f32], f32)| {
+        let rivals = &row[answered.clone()];
+        if rivals.is_empty() {
+            return None;
+        }
+        let best = argmax(rivals);
+        let class = answered.start + best;
+        (rivals[best] >= own && Some(class) != known).then_some(class)
+    };
+    scores.chunks_exact(classifier.classes()).zip(left_out_scores(classifier, shots, &clean)).map(taken_for).collect()
+}
+
+/// The score of each shot, of these clean features, for a class that only the other shots make known. Nothing makes it
+/// known to an only shot, which scores lowest.
+fn left_out_scores(classifier: &Classifier, shots: &[Vec<f32>], clean: &[f32]) -> Vec<f32> {
+    if shots.len() == 1 {
+        return alloc::vec![f32::NEG_INFINITY];
+    }
+    let others = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
+    let subsets: Vec<Vec<usize>> = (0..shots.len()).map(others).collect();
+    let scores = classifier.scores_of_some(shots, &subsets, clean);
+    scores.iter().enumerate().map(|(shot, scores)| scores[shot]).collect()
+}
+
 /// The mean error over classes that are known by some number of shots.
 #[derive(Default)]
 struct MeanError {
     sum: f32,
     classes: f32,
-    /// Sums of the shares of samples that 0, 1, 2 ... rivals are ahead on, without the border.
+    /// Sums over classes of the share of samples on which 0, 1, 2 ... rivals are ahead, without the border.
     ahead: Vec<f32>,
 }
 
 impl MeanError {
-    /// Notes how many rivals are ahead on a sample, which is this share of its class.
-    fn note_ahead(&mut self, rivals: usize, share: f32) {
-        self.ahead.resize(self.ahead.len().max(rivals + 1), 0.0);
-        self.ahead[rivals] += share;
+    /// Adds a class, by the score of each of its samples for it and the scores of its rivals for the same sample.
+    /// `border` is the part of `own` that the border makes up.
+    fn add_class(&mut self, own: &[f32], rivals: &[Vec<f32>], border: f32) {
+        let count = own.len() as f32;
+        let mut wrong = 0;
+        for (own, rivals) in own.iter().zip(rivals) {
+            wrong += usize::from(rivals.iter().any(|rival| rival >= own));
+            let ahead = rivals.iter().filter(|rival| **rival >= own - border).count();
+            self.ahead.resize(self.ahead.len().max(ahead + 1), 0.0);
+            self.ahead[ahead] += 1.0 / count;
+        }
+        self.sum += wrong as f32 / count;
+        self.classes += 1.0;
     }
 }
 
 /// How the error of a class falls with its shots, by the base classes of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearningCurve {
+    /// e(1), e(2) ...
     errors: Vec<f32>,
-    /// For every number of shots, the shares of samples that 0, 1, 2 ... rivals are ahead on.
+    /// For 1, 2 ... shots, the share of samples on which 0, 1, 2 ... rivals are ahead, without the border.
     ahead: Vec<Vec<f32>>,
     /// How many rivals there are.
     rivals: usize,
@@ -123,7 +160,7 @@ impl LearningCurve {
     /// Measures it on a bundle before anything was learned; `None` if it has no exemplars or no samples set aside.
     pub fn of(base_model: &BaseModel) -> Option<Self> {
         let aside = &base_model.statistics.as_ref()?.set_aside;
-        // What a new class's scores have among them, and those of rivals have not; learned classes all have it.
+        // A new class has the border in its scores, its rivals here do not. Among learned classes it cancels out.
         let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.start);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
         let (count, inputs) = (classifier.classes(), base_model.head.inputs);
@@ -131,33 +168,25 @@ impl LearningCurve {
         let scores = classifier.scores(&clean);
         let mut means: Vec<MeanError> = Vec::new();
         for class in 0..base_model.classes.len() {
-            let of_class = |sample: &usize| aside.classes()[*sample] as usize == class;
-            let own: Vec<usize> = (0..aside.len()).filter(of_class).collect();
+            let is_own = |sample: &usize| aside.classes()[*sample] as usize == class;
+            let own: Vec<usize> = (0..aside.len()).filter(is_own).collect();
             if own.is_empty() {
                 continue;
             }
             let features: Vec<f32> =
                 own.iter().flat_map(|sample| &clean[sample * inputs..][..inputs]).copied().collect();
+            // The class as it is known is no rival of itself.
+            let rivals = |sample: &usize| {
+                let mut rivals = scores[sample * count..][..count].to_vec();
+                rivals.remove(class);
+                rivals
+            };
+            let rivals: Vec<Vec<f32>> = own.iter().map(rivals).collect();
             let shots = shots_of(&base_model.exemplars, class as u32);
             let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
-            for (index, as_new) in classifier.scores_of_some(&shots, &first, &features).iter().enumerate() {
-                if means.len() == index {
-                    means.push(MeanError::default());
-                }
-                let mean = &mut means[index];
-                let mut wrong = 0;
-                for (sample, score) in own.iter().zip(as_new) {
-                    let row = &scores[*sample * count..][..count];
-                    // The class as it is known is no rival of itself.
-                    let rivals =
-                        || row.iter().enumerate().filter(move |(other, _)| *other != class).map(|(_, rival)| *rival);
-                    wrong += usize::from(rivals().any(|rival| rival >= *score));
-                    let ahead = rivals().filter(|rival| *rival >= score - border).count();
-                    mean.note_ahead(ahead, 1.0 / own.len() as f32);
-                }
-                mean.sum += wrong as f32 / own.len() as f32;
-                mean.classes += 1.0;
-            }
+            let as_new = classifier.scores_of_some(&shots, &first, &features);
+            means.resize_with(means.len().max(as_new.len()), MeanError::default);
+            means.iter_mut().zip(&as_new).for_each(|(mean, as_new)| mean.add_class(as_new, &rivals, border));
         }
         let errors: Vec<f32> = means.iter().map(|mean| mean.sum / mean.classes).collect();
         let share = |mean: MeanError| -> Vec<f32> { mean.ahead.iter().map(|sum| sum / mean.classes).collect() };
@@ -165,8 +194,8 @@ impl LearningCurve {
         (!errors.is_empty()).then_some(Self { errors, ahead, rivals: count.saturating_sub(1) })
     }
 
-    /// The curve among as many rivals alone, evenly drawn from all: a sample is wrong if one of those that are ahead on
-    /// it is drawn. No border is in the way.
+    /// The curve with this many rivals, drawn evenly from all: a sample is wrong if a rival is drawn that is ahead on
+    /// it. The border plays no part.
     #[must_use]
     pub fn among(&self, rivals: usize) -> Self {
         let drawn = rivals.min(self.rivals);
@@ -211,8 +240,8 @@ impl LearningCurve {
     }
 }
 
-/// The probability that of `marked` ones among `all` none is among `drawn` that are drawn: C(all - marked, drawn) /
-/// C(all, drawn).
+/// The probability that `drawn` draws from `all`, without replacement, hit none of the `marked` ones:
+/// C(all - marked, drawn) / C(all, drawn).
 fn none_drawn(marked: usize, drawn: usize, all: usize) -> f32 {
     let (few, many) = (marked.min(drawn), marked.max(drawn));
     (0..few).map(|draw| all.saturating_sub(many + draw) as f32 / (all - draw) as f32).product()

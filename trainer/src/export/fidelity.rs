@@ -81,7 +81,7 @@ impl Fidelity {
         )
     }
 
-    /// Refuses weights that lost more than their rounding explains. Only cosines are looked at: the accuracy may be
+    /// Refuses weights that lost more than their rounding explains. Only cosines are compared: the accuracy may be
     /// that of test images.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::device;
 use crate::options::Options;
 use crate::output::{self, Output, say};
-use crate::thumbnail;
+use crate::pack_thumbnails;
 
 /// Arguments of `orco export`.
 #[derive(Args, Debug)]
@@ -54,7 +54,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         PackOrigin { device: arguments.device.clone(), created: arguments.created.clone(), ..PackOrigin::default() };
     let mut pack = learner.export(&arguments.label, origin)?;
     if let Some(folder) = &arguments.thumbnails {
-        pack.thumbnails = thumbnail::of_folder(folder, output)?;
+        pack.thumbnails = pack_thumbnails::of_folder(folder, output)?;
     }
     if !pack.is_sound() {
         bail!(

@@ -69,7 +69,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     Ok(session_report::to_json(output, &report, seconds))
 }
 
-/// Removes the stored shot of a class that was learned from a picture, or that has an id.
+/// Removes a stored shot of a class: `shot` is the picture that it was learned from, or its id.
 fn remove_shot(output: &Output, learner: &mut Learner, label: &str, shot: &Path) -> Result<ChangeReport> {
     let exemplar = match shot.to_str().and_then(from_hexadecimal) {
         Some(id) => id,

@@ -17,9 +17,9 @@ use crate::change_options::ChangeOptions;
 use crate::device;
 use crate::options::Options;
 use crate::output::Output;
+use crate::pack_thumbnails;
 use crate::progress::ProgressBars;
 use crate::session_report;
-use crate::thumbnail;
 
 /// Arguments of `orco import`.
 #[derive(Args, Debug)]
@@ -48,7 +48,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     arguments.change.apply(&mut learner);
     let packs = read_packs(arguments, &learner, key.as_ref())?;
     if let Some(folder) = &arguments.thumbnails_to {
-        let check = |pack: &LabelledPack| options.check_destination(&thumbnail::folder_of(&pack.label, folder));
+        let check = |pack: &LabelledPack| options.check_destination(&pack_thumbnails::folder_of(&pack.label, folder));
         packs.iter().try_for_each(check)?;
     }
     let was_learned_only = learner.is_learned_only();
@@ -62,7 +62,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for LabelledPack { pack, label } in &packs {
-            if let Err(error) = thumbnail::write(pack, label, folder) {
+            if let Err(error) = pack_thumbnails::write(pack, label, folder) {
                 output.error(format!("{error:#}"));
             }
         }

@@ -16,7 +16,7 @@ use orco_runtime::store::{Store, StoreError};
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
 use orco_serve::sighting_recorder::SightingRecorder;
-use orco_serve::{RetentionOptions, Server, ServerOptions, Service, admission, live, memory};
+use orco_serve::{RetentionOptions, Server, ServerOptions, Service, admission, allocator, live};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -31,7 +31,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Serves on this machine alone, at a port that is free, and opens the page in a browser.
 pub fn show(options: &Options, output: &Output) -> Result<()> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    memory::keep_large_buffers_apart();
+    allocator::keep_large_buffers_apart();
     let state = store.folder().to_owned();
     let service = Service::open(bundle, store, settings.alignment(AlignmentTime::Later))?;
     purge_in_fleet(&service, &state);
@@ -62,7 +62,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
     let settings = settings.alignment(arguments.alignment.time_or(AlignmentTime::Later));
     let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
-    memory::keep_large_buffers_apart();
+    allocator::keep_large_buffers_apart();
     let keeping =
         RetentionOptions::default().thumbnails(!arguments.no_thumbnails).frames(arguments.inbox).memory(memory);
     accept_release(output, &bundle, &store, &settings)?;

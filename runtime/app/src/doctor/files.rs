@@ -136,24 +136,24 @@ pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
     format!("{} cannot be written{text}", folder.display())
 }
 
-/// A path and the folders above it, the innermost first; of a relative one the last is the folder in which this runs.
+/// A path and the folders above it, the innermost first; for a relative path the last one is the current folder.
 fn outwards(path: &Path) -> impl Iterator<Item = &Path> {
     path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part })
 }
 
-/// The innermost part of a path that is there, be it a link that leads nowhere.
+/// The innermost part of a path that exists, even as a dangling link.
 fn existing(path: &Path) -> Option<&Path> {
     outwards(path).find(|part| part.symlink_metadata().is_ok())
 }
 
-/// That this user cannot make a file or folder that is not there, and why; none if that works.
+/// Why this user cannot make a file or folder that does not exist; `None` if that works.
 #[cfg(feature = "serve")]
 pub(super) fn why_not_made(path: &Path) -> Option<String> {
     let above = existing(path)?;
     let error = try_write(above).err()?;
     let shown = path.display();
     Some(match error.kind() {
-        // A link that leads nowhere, which the error names.
+        // A dangling link, which the error names.
         _ if files::is_absent(above) => error.to_string(),
         io::ErrorKind::PermissionDenied => {
             format!("{shown} cannot be made: this user has no right to write {}", above.display())
@@ -173,7 +173,7 @@ fn missing_folder(folder: &Path, findings: &mut Findings) {
         return findings.good(STATE, format!("{shown} is made with the first change"));
     };
     let text = match error.kind() {
-        // A link that leads nowhere, which the error names.
+        // A dangling link, which the error names.
         _ if files::is_absent(above) => {
             return findings.wrong(STATE, format!("{error}; name another with --state DIR"));
         }

@@ -157,7 +157,7 @@ fn hidden_files_are_no_shots() {
 }
 
 #[test]
-fn too_many_shots_are_refused_before_any_is_looked_at() {
+fn too_many_shots_are_refused_before_any_is_read() {
     let device = Device::new();
     let folder = device.folder.path().join("many");
     fs::create_dir(&folder).unwrap();

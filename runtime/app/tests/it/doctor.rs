@@ -169,7 +169,7 @@ fn a_service_for_phones_has_nothing_to_mend_before_it_runs_and_while_it_does() {
 }
 
 #[test]
-fn port_token_and_certificate_are_looked_at() {
+fn port_token_and_certificate_are_checked() {
     let device = Device::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     // Whoever connects is let go at once: no service of ours.
@@ -217,7 +217,7 @@ fn port_token_and_certificate_are_looked_at() {
 
 /// Settings with which the service does not start, or sees and reports nothing.
 #[test]
-fn what_the_settings_of_the_service_name_is_looked_at() {
+fn what_the_settings_of_the_service_name_is_checked() {
     let device = Device::new();
     let path = |name: &str| device.folder.path().join(name).to_str().unwrap().to_owned();
     let rule = "[[rule]]\nlabel = \"mug\"\ncommand = [\"/bin/true\"]\n";

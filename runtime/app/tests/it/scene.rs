@@ -201,7 +201,7 @@ fn the_empty_place_is_advised_to_those_alone_who_have_not_shown_it() {
 }
 
 #[test]
-fn a_region_is_looked_at_alone() {
+fn a_region_is_classified_alone() {
     let device = Device::new();
     let root = device.folder.path();
     let mut shelf = Camera::new(3);

@@ -149,7 +149,7 @@ fn hostile_clients_keep_nobody_else_waiting() {
     assert!(!folder.path().join("state/etc").exists());
 }
 
-/// An hour of a camera that is looked at twice a second, in the full tier; five minutes else. ORCO_LOAD_BUNDLE names
+/// An hour of a camera that is read twice a second, in the full tier; five minutes else. ORCO_LOAD_BUNDLE names
 /// another bundle of `models`.
 #[test]
 fn every_frame_is_answered_while_sessions_are_learned_and_memory_stays() {

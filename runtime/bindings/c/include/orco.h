@@ -334,7 +334,7 @@ enum OrcoStatus orco_set_keep_shots(const struct OrcoLearner *learner,
                                     bool keep);
 
 /**
- * Whether pictures are looked at before they are learned: orco_learn() and orco_add() then refuse those that are too
+ * Whether pictures are checked before they are learned: orco_learn() and orco_add() then refuse those that are too
  * dark or too bright, blurred, noise, or the same as another one of the call. All are taken, unless it is set.
  */
 enum OrcoStatus orco_set_check_shots(const struct OrcoLearner *learner,

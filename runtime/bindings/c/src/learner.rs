@@ -171,7 +171,7 @@ pub unsafe extern "C" fn orco_set_keep_shots(learner: *const OrcoLearner, keep: 
     guard(|| unsafe { set(learner, |settings| settings.keep_shots = keep) })
 }
 
-/// Whether pictures are looked at before they are learned: orco_learn() and orco_add() then refuse those that are too
+/// Whether pictures are checked before they are learned: orco_learn() and orco_add() then refuse those that are too
 /// dark or too bright, blurred, noise, or the same as another one of the call. All are taken, unless it is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_check_shots(learner: *const OrcoLearner, check: bool) -> OrcoStatus {

@@ -52,7 +52,7 @@ pub(crate) unsafe fn from_rgb(
 ) -> Result<RgbImage, StatusError> {
     let row = 3 * width as usize;
     let length = (height as usize).checked_sub(1).and_then(|before| before.checked_mul(stride)?.checked_add(row));
-    // Where no such picture can be, no rows are looked at, and it is refused.
+    // Where no such picture can be, no rows are read, and it is refused.
     let length = length.filter(|_| width.max(height) <= image::MAX_SIDE).unwrap_or(0);
     // SAFETY: the caller's promise.
     let rows = unsafe { read_bytes(rows, length, "rows") }?;

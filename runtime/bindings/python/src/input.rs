@@ -43,10 +43,10 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
     given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
 }
 
-/// An array of float32 with that number of axes; none of anything else.
+/// An array of float32 with that number of axes; `None` for anything else.
 pub fn float_array<'py, D: ndarray::Dimension>(given: &Bound<'py, PyAny>) -> Option<PyReadonlyArray<'py, f32, D>> {
     let array: PyReadonlyArray<'py, f32, D> = given.extract().ok()?;
-    // Steps between values are taken to be whole values, which they are not where a record has others between them.
+    // The view assumes strides of whole values. A field of a record array may have others; a copy has not.
     if array.is_aligned() { Some(array) } else { given.call_method0("copy").ok()?.extract().ok() }
 }
 
@@ -91,7 +91,7 @@ impl PyPicture {
 
 /// Iterates over pictures in anything that Python can iterate over.
 pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = PyResult<PyPicture>> + use<'py>> {
-    // Each letter of a path would be one, and each row of a picture.
+    // As an iterable, each letter of a path and each row of a picture would be a picture.
     let is_picture = given.cast::<PyUntypedArray>().is_ok_and(|array| array.ndim() == 3);
     let single = is_picture || given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
     let items = (!single).then(|| given.try_iter().ok()).flatten();

@@ -277,7 +277,7 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Why the device stays without a bundle, as far as that is known before anything is changed.
+    /// Why the device does not take a bundle, if that is known before anything is changed.
     fn objection_to(&self, new: &Bundle) -> Option<FollowOutcome> {
         let settings = &self.device.settings;
         match settings.learner.check_release(new, &self.device.store()) {
@@ -287,7 +287,8 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Forgets what the device learned on another bundle before: the upgrade makes a new state, which has none of it.
+    /// If a bundle is another one than the present, forgets the records of what the device learned on it earlier: the
+    /// upgrade makes a new state, which has none of that.
     fn forget_learned_on(&mut self, new: &Bundle) -> Result<(), SyncError> {
         if self.learner.as_ref().is_none_or(|learner| learner.bundle().digest == new.digest) {
             return Ok(());

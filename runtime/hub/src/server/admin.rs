@@ -28,7 +28,7 @@ use crate::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use crate::store::{HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
 
 type HubState = State<Arc<HubService>>;
-/// The number in a path, of whatever form: a stranger must not get to know that it was looked at.
+/// The number in a path, of whatever form: a stranger must not learn that it was parsed.
 type ReleaseNumber = Result<Path<i64>, PathRejection>;
 
 #[derive(Deserialize)]

@@ -300,7 +300,7 @@ fn figures_and_pages_of_results_replace_nothing_else() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("holds something else than a page of results"), "{said}");
     assert_eq!(fs::read_to_string(&page).unwrap(), "mine");
-    assert!(!pages.join("bundles.md").exists(), "pages were written before all were looked at");
+    assert!(!pages.join("bundles.md").exists(), "pages were written before all were checked");
 }
 
 #[test]

@@ -4,7 +4,7 @@ import test from "node:test";
 
 import { chosenPlace } from "../scene.js";
 import {
-  disjoint, lookedAt, middleOf, nameSides, placeInPicture, placeInView, regionBetween, thingName,
+  disjoint, analysedParts, middleOf, nameSides, placeInPicture, placeInView, regionBetween, thingName,
 } from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {
@@ -58,15 +58,15 @@ test("the name of a small region goes where the view has room for it", () => {
   assert.deepEqual(nameSides([0, 0, 400, 150], view), { leftmost: false, topmost: false }, "a wide one's is inside");
 });
 
-test("what is looked at is the regions, all things before the empty place, or the largest square", () => {
+test("what is analysed is the regions, all things before the empty place, or the largest square", () => {
   const box = [0, 0, 1, 0.5], camera = { scene: { state: "none" } };
   const state = { deviceChosen: true, regions: [], deviceCamera: camera };
   for (const size of [[1600, 900], [640, 480], [300, 600], [500, 500]]) {
-    const [[left, top, width, height]] = lookedAt(state, size);
+    const [[left, top, width, height]] = analysedParts(state, size);
     assert.equal(Math.round(width * size[0]), Math.round(height * size[1]), "a square");
     assert.ok(Math.abs(2 * left + width - 1) < 1e-9 && Math.abs(2 * top + height - 1) < 1e-9, "in the middle");
   }
-  assert.deepEqual(lookedAt({ ...state, deviceCamera: { scene: { state: "shown" } } }, [1600, 900]), []);
-  assert.deepEqual(lookedAt({ ...state, regions: [{ name: "shelf", box }] }, [1600, 900]), [box]);
-  assert.equal(lookedAt({ ...state, deviceChosen: false, regions: [{ name: "shelf", box }] }, [4, 4]).length, 1);
+  assert.deepEqual(analysedParts({ ...state, deviceCamera: { scene: { state: "shown" } } }, [1600, 900]), []);
+  assert.deepEqual(analysedParts({ ...state, regions: [{ name: "shelf", box }] }, [1600, 900]), [box]);
+  assert.equal(analysedParts({ ...state, deviceChosen: false, regions: [{ name: "shelf", box }] }, [4, 4]).length, 1);
 });

@@ -67,8 +67,8 @@ pub struct FrameQuery {
     after: u64,
 }
 
-/// `GET /api/v1/camera.jpg`: the newest frame; after a given one, as soon as there is another one, or 204 where none came
-/// or the server stops.
+/// `GET /api/v1/camera.jpg`: the newest frame. With `after`, waits for a later one; 204 where none comes in time or the
+/// server stops.
 ///
 /// # Errors
 /// [`Refusal`] if the service has no camera, or that is not there.
@@ -84,7 +84,7 @@ pub async fn newest(
     }?;
     let number = seen.frame.number;
     let numbered = [(FRAME, number.to_string())];
-    // A lower number is that of a service that was started again.
+    // A lower number comes from a service that was started anew.
     if number == after {
         return Ok((StatusCode::NO_CONTENT, numbered).into_response());
     }

@@ -10,8 +10,8 @@ use orco_runtime::state::answer::BalanceEstimate;
 use serde_json::{Value, json};
 
 use super::blocking;
+use crate::change_json;
 use crate::error::Refusal;
-use crate::report;
 use crate::service::Service;
 
 /// `GET /api/v1/classes`
@@ -41,7 +41,7 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>,
 pub async fn history(State(service): State<Arc<Service>>) -> Json<Value> {
     let known = service.answers.knowledge();
     Json(json!({
-        "entries": known.history.iter().map(report::entry).collect::<Vec<_>>(),
+        "entries": known.history.iter().map(change_json::of_entry).collect::<Vec<_>>(),
         "present": known.timeline.present(), "earlier": known.timeline.earlier(), "later": known.timeline.later(),
     }))
 }

@@ -21,10 +21,10 @@ use super::tensor::{self, AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, Outpu
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
 use crate::error::{ErrorCode, Refusal};
+use crate::inference_statistics::InferenceTimes;
 use crate::prediction::Prediction;
 use crate::route::{self, Body};
 use crate::service::Service;
-use crate::statistics::InferenceTimes;
 
 /// Header that says where the JSON of a request with binary tensors ends.
 const JSON_LENGTH: &str = "inference-header-content-length";
@@ -140,7 +140,7 @@ async fn classify_pictures(
     Ok(predictions)
 }
 
-/// Time since the clock was looked at last.
+/// Time since the last lap.
 fn lap(clock: &mut Instant) -> Duration {
     let now = Instant::now();
     now.duration_since(std::mem::replace(clock, now))

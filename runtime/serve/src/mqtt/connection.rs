@@ -88,16 +88,14 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
     }
 }
 
-/// What the system or TLS said, and what to do where a certificate is refused without a sentence.
+/// What the system or TLS said, with advice where it names no more than the fault of a certificate.
 fn with_advice(said: String) -> String {
-    let advice = match () {
-        () if said.contains("UnknownIssuer") => {
-            "no trusted authority has signed it; name the file of that authority's certificate (--mqtt-ca-file)"
-        }
-        () if said.contains("CaUsedAsEndEntity") => {
-            "it is an authority's, as OpenSSL makes them; give the broker one with basicConstraints=CA:FALSE"
-        }
-        () => return said,
+    let advice = if said.contains("UnknownIssuer") {
+        "no trusted authority has signed it; name the file of that authority's certificate (--mqtt-ca-file)"
+    } else if said.contains("CaUsedAsEndEntity") {
+        "it is an authority's, as OpenSSL makes them; give the broker one with basicConstraints=CA:FALSE"
+    } else {
+        return said;
     };
     format!("{said}: {advice}")
 }

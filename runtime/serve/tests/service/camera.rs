@@ -149,7 +149,7 @@ fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
     assert_eq!(service.ask("GET", "/api/v1/camera.jpg", &[], b"").status, 503);
-    // Wider than what is looked at, as a sensor's picture is.
+    // Wider than what is analysed, as a sensor's picture is.
     let large = |picture: &image_rs::RgbImage| {
         let large = image_rs::imageops::resize(picture, 1024, 1024, image_rs::imageops::FilterType::CatmullRom);
         let mut bytes = std::io::Cursor::new(Vec::new());

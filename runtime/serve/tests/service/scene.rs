@@ -169,7 +169,7 @@ fn each_region_answers_for_itself_and_is_kept() {
     let refused = service.json("POST", "/api/v1/regions", &wrong);
     assert_eq!((refused.status, service.get("/api/v1/regions")), (400, regions.clone()), "{}", refused.text());
     let region = |shown: &Value, place: usize| shown["regions"][place].clone();
-    // Without an empty place each is looked at as a whole.
+    // Without an empty place each is analysed as a whole.
     let whole = once(&service, "both answer", |shown| {
         region(shown, 0)["label"].is_string() && region(shown, 1)["label"].is_string()
     });
@@ -207,11 +207,11 @@ fn each_region_answers_for_itself_and_is_kept() {
     let service = looking_at(state.path(), &fake.url());
     once(&service, "they outlive the service", |shown| region(shown, 1)["label"] == "cone");
     service.json("POST", "/api/v1/regions", &json!({ "regions": [] })).ok();
-    once(&service, "frames are looked at as a whole", |shown| shown["regions"] == json!([]) && things(shown) == 2);
+    once(&service, "frames are analysed as a whole", |shown| shown["regions"] == json!([]) && things(shown) == 2);
 }
 
 #[test]
-fn small_regions_of_a_large_frame_are_looked_at_and_those_that_are_too_small_say_so() {
+fn small_regions_of_a_large_frame_are_analysed_and_those_that_are_too_small_say_so() {
     let mut file = Cursor::new(Vec::new());
     let colour = |x: u32, y: u32| Rgb([(x / 8) as u8, (y / 5) as u8, (x / 60 % 2 * 90) as u8]);
     RgbImage::from_fn(1920, 1080, colour).write_to(&mut file, ImageFormat::Jpeg).unwrap();
@@ -222,7 +222,7 @@ fn small_regions_of_a_large_frame_are_looked_at_and_those_that_are_too_small_say
         { "name": "lamp", "box": [0.5, 0.5, 0.04, 0.05] }, { "name": "dot", "box": [0.5, 0.5, 0.00390625, 0.00390625] },
     ] });
     service.json("POST", "/api/v1/regions", &regions).ok();
-    let shown = once(&service, "the regions are looked at", |shown| shown["regions"].as_array().unwrap().len() == 2);
+    let shown = once(&service, "the regions are analysed", |shown| shown["regions"].as_array().unwrap().len() == 2);
     let [lamp, dot] = [&shown["regions"][0], &shown["regions"][1]];
     assert_eq!((&lamp["name"], &dot["name"], &lamp["problem"]), (&json!("lamp"), &json!("dot"), &Value::Null));
     assert!(lamp["label"].is_string() && shown["label"] == lamp["label"], "{shown}");

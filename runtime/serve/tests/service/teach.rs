@@ -30,21 +30,8 @@ fn kinds(taken: &Value) -> Vec<&str> {
     taken["warnings"].as_array().unwrap().iter().map(|warning| warning["kind"].as_str().unwrap()).collect()
 }
 
-#[test]
-fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
-    let (state, service) = Running::fresh();
-    let status = service.get("/api/v1/status");
-    assert_eq!((&status["bundle"], &status["free_targets"]), (&json!("cifar100-edge"), &json!(40)));
-    assert_eq!(service.teach("duck", "rubber-duck")["report"]["new"][0]["label"], "duck");
-    let job = service.teach("cone", "traffic-cone");
-    assert_eq!(job["report"]["free_targets"], 38);
-    for (label, class) in [("duck", "rubber-duck"), ("cone", "traffic-cone")] {
-        assert!(recognised(&service, label, class) >= 6, "{label}");
-        assert_eq!(service.get(&format!("/api/v1/shots/{label}"))["shots"], json!([]), "learned shots are let go");
-    }
-    let renamed = service.finished(&service.json("PATCH", "/api/v1/classes/cone", &json!({ "label": "Kegel rot" })));
-    assert_eq!(renamed["state"], "done", "{renamed}");
-    // Two pages show the same last change, and both take it back.
+/// Two pages show the same last change, and both take it back: the second one is refused.
+fn undo_from_two_pages(service: &Running) {
     let entries = service.get("/api/v1/history")["entries"].as_array().unwrap().clone();
     let last = json!({ "last": entries[3]["id"] });
     let [undone, late] = [(); 2].map(|()| service.json("POST", "/api/v1/undo", &last));
@@ -61,8 +48,10 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
         assert_eq!(refused.status, 400, "{old}");
         assert!(refused.error().contains("send the \"id\" that GET /api/v1/history gives"), "{}", refused.error());
     }
-    assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "cone");
-    // Undoing again goes further back, and redoing comes all the way forth.
+}
+
+/// Undoing again goes further back, and redoing comes all the way forth.
+fn undo_and_redo_all(service: &Running) {
     let steps = |verb: &str, count: usize| {
         for _ in 0..count {
             let job = service.finished(&service.json("POST", &format!("/api/v1/{verb}"), &json!({})));
@@ -80,6 +69,37 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     assert_eq!(steps("undo", 1), (2, 1));
     let history = service.get("/api/v1/history");
     assert_eq!((&history["present"], &history["later"]), (&json!(2), &json!([3])));
+}
+
+/// What every balance would recognise, and what is expected of the one in use.
+fn check_estimates(service: &Running) {
+    let estimates = service.get("/api/v1/balance");
+    let choices = estimates["choices"].as_array().unwrap();
+    let of = |key: &'static str| choices.iter().map(move |choice| choice[key].as_u64().unwrap());
+    assert_eq!((&estimates["balance"], choices.len()), (&json!("balanced"), 3), "{estimates}");
+    assert!(of("shots").all(|shots| shots == 10) && of("recognised").is_sorted(), "{estimates}");
+    assert!(of("base_samples").all(|samples| samples > 0) && of("taken_for_learned").is_sorted(), "{estimates}");
+    let expected = |scope: &str| estimates[scope]["learned"].as_f64().unwrap();
+    assert!(expected("expected_learned_only") >= expected("expected"), "{estimates}");
+}
+
+#[test]
+fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
+    let (state, service) = Running::fresh();
+    let status = service.get("/api/v1/status");
+    assert_eq!((&status["bundle"], &status["free_targets"]), (&json!("cifar100-edge"), &json!(40)));
+    assert_eq!(service.teach("duck", "rubber-duck")["report"]["new"][0]["label"], "duck");
+    let job = service.teach("cone", "traffic-cone");
+    assert_eq!(job["report"]["free_targets"], 38);
+    for (label, class) in [("duck", "rubber-duck"), ("cone", "traffic-cone")] {
+        assert!(recognised(&service, label, class) >= 6, "{label}");
+        assert_eq!(service.get(&format!("/api/v1/shots/{label}"))["shots"], json!([]), "learned shots are let go");
+    }
+    let renamed = service.finished(&service.json("PATCH", "/api/v1/classes/cone", &json!({ "label": "Kegel rot" })));
+    assert_eq!(renamed["state"], "done", "{renamed}");
+    undo_from_two_pages(&service);
+    assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "cone");
+    undo_and_redo_all(&service);
     drop(service);
 
     let service = Running::start(state.path());
@@ -93,14 +113,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let stored = duck["stored"].as_array().unwrap();
     assert!(stored.iter().all(|shot| shot["thumbnail"] == true && shot["id"].as_str().unwrap().len() == 64));
     assert!(stored.iter().map(|shot| shot["number"].as_u64().unwrap()).eq(1..=5));
-    let estimates = service.get("/api/v1/balance");
-    let choices = estimates["choices"].as_array().unwrap();
-    let of = |key: &'static str| choices.iter().map(move |choice| choice[key].as_u64().unwrap());
-    assert_eq!((&estimates["balance"], choices.len()), (&json!("balanced"), 3), "{estimates}");
-    assert!(of("shots").all(|shots| shots == 10) && of("recognised").is_sorted(), "{estimates}");
-    assert!(of("base_samples").all(|samples| samples > 0) && of("taken_for_learned").is_sorted(), "{estimates}");
-    let expected = |scope: &str| estimates[scope]["learned"].as_f64().unwrap();
-    assert!(expected("expected_learned_only") >= expected("expected"), "{estimates}");
+    check_estimates(&service);
     let balanced = service.finished(&service.json("POST", "/api/v1/balance", &json!({ "balance": "favour-new" })));
     assert_eq!(balanced["state"], "done", "{balanced}");
     assert_eq!(service.get("/api/v1/status")["balance"], "favour-new");

@@ -154,7 +154,7 @@ fn a_long_name_is_cut_in_the_sentence() {
 #[test]
 fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
     let mut trial = orco_trials::trial!(4, "changed models");
-    // The front of the file holds the nodes, its end the inputs and outputs; the weights between are not looked at.
+    // The front of the file holds the nodes, its end the inputs and outputs; the weights between are not read.
     // What follows the graph may be cut off between two entries of the metadata.
     const METADATA: usize = 2048;
     let model = shipped();

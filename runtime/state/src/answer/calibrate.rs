@@ -47,7 +47,7 @@ impl BestPerSide {
         self.learned.map(|learned| (learned.score - self.base.score, learned.class == class))
     }
 
-    /// The class that a border of this shift makes the answer, the base class of equal ones.
+    /// The answer with a border of this shift; of equal scores, the base class.
     pub(super) fn answer(&self, shift: f32) -> usize {
         match self.learned {
             Some(learned) if learned.score + shift > self.base.score => learned.class,
@@ -63,11 +63,11 @@ struct ViewMargin {
     sample: usize,
     margin: f32,
     right: bool,
-    /// Share of the view in what its shot says.
+    /// The view's share of its shot's weight.
     fraction: f32,
 }
 
-/// Accuracies on learned classes to be expected, 0..1, by their left-out shots.
+/// Accuracies to be expected on learned classes, 0..1, by their left-out shots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LeftOutAccuracy {
@@ -91,9 +91,9 @@ pub struct Calibrator<'a> {
     base: usize,
     /// Number of classes.
     count: usize,
-    /// How many of the base classes answer nothing.
+    /// How many of the base classes are never answered.
     replaced: usize,
-    /// Of the samples so far.
+    /// Of each sample so far.
     best: Vec<BestPerSide>,
     /// Whether a sample is excluded, and counts for nothing.
     excluded: Vec<bool>,
@@ -108,8 +108,8 @@ pub struct Calibrator<'a> {
 }
 
 impl<'a> Calibrator<'a> {
-    /// Nothing collected yet. Samples are of these classes, of `count` known ones, the first `base` of them base
-    /// classes.
+    /// Nothing collected yet. `classes` holds the class of each sample. There are `count` known classes, and the first
+    /// `base` of them are base classes.
     pub fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
         Self {
             classes,
@@ -125,14 +125,14 @@ impl<'a> Calibrator<'a> {
         }
     }
 
-    /// So many of the base classes are replaced by learned ones, and answer nothing.
+    /// Says how many base classes are replaced by learned ones, and so are never answered.
     #[must_use]
     pub fn without_replaced(self, replaced: usize) -> Self {
         Self { replaced, ..self }
     }
 
-    /// The first so many samples are easier than pictures to come: those are recognised `ratio` times as well
-    /// ([`Statistics::accuracy_ratio`](crate::statistics::Statistics::accuracy_ratio)).
+    /// Says that the first `samples` samples are easier than pictures to come: those are recognised `ratio` times as
+    /// well ([`Statistics::accuracy_ratio`](crate::statistics::Statistics::accuracy_ratio)).
     #[must_use]
     pub fn with_accuracy_ratio(self, samples: usize, ratio: f32) -> Self {
         Self { set_aside: samples, ratio, ..self }
@@ -160,9 +160,9 @@ impl<'a> Calibrator<'a> {
         }));
     }
 
-    /// Chooses the border by the weights of a balance, and the temperature. A lower weight of the harmonic mean is tried
-    /// only until the accuracy over all classes is expected to reach `min_accuracy`. `start` is the border where there are
-    /// no samples.
+    /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are
+    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `start` is the border without
+    /// samples.
     pub fn choose(&mut self, balance: Balance, min_accuracy: f32, start: f32) -> Calibration {
         let border = self.border(balance, min_accuracy, start);
         let base = self.base;
@@ -172,7 +172,7 @@ impl<'a> Calibrator<'a> {
 
     /// Chooses the border alone.
     pub(super) fn border(&self, balance: Balance, min_accuracy: f32, start: f32) -> Border {
-        let [base, learned] = self.sides(&self.shares());
+        let [base, learned] = self.sides();
         if base.is_empty() || learned.is_empty() {
             return border::expected(&base, &learned, start);
         }
@@ -182,15 +182,16 @@ impl<'a> Calibrator<'a> {
 
     /// Accuracy over all classes to be expected without a border, 0..1.
     pub fn accuracy(&self) -> f32 {
-        let [base, learned] = self.sides(&self.shares());
+        let [base, learned] = self.sides();
         border::expected(&base, &learned, 0.0).overall(self.base_fraction())
     }
 
-    /// Accuracies on learned classes to be expected where the border is shifted so, by the classes that `counts` takes;
-    /// `None` where these have no sample.
-    pub(super) fn left_out_accuracy(&self, counts: &dyn Fn(usize) -> bool, shift: f32) -> Option<LeftOutAccuracy> {
-        let learned = self.learned_side(counts);
+    /// Accuracies to be expected on the learned classes for which `is_wanted` holds, where the border has this shift;
+    /// `None` where they have no sample.
+    pub(super) fn left_out_accuracy(&self, is_wanted: &dyn Fn(usize) -> bool, shift: f32) -> Option<LeftOutAccuracy> {
+        let learned = self.learned_side(is_wanted);
         // Among learned classes alone no border is in the way: the best of them is the answer.
+        // From 0: the sum of nothing would be -0.
         let right = learned.iter().filter(|sample| sample.right).fold(0.0, |sum, sample| sum + sample.weight);
         (!learned.is_empty()).then(|| LeftOutAccuracy {
             among_all: border::expected(&[], &learned, shift).learned,
@@ -198,9 +199,14 @@ impl<'a> Calibrator<'a> {
         })
     }
 
-    /// Fraction of all classes that are base classes, of those that can be answered.
+    /// Fraction of base classes among the classes that can be answered.
     fn base_fraction(&self) -> f32 {
         (self.base - self.replaced) as f32 / (self.count - self.replaced).max(1) as f32
+    }
+
+    /// Class of a sample.
+    fn class_of(&self, sample: usize) -> usize {
+        self.classes[sample] as usize
     }
 
     /// Whether a class is a base class.
@@ -214,12 +220,12 @@ impl<'a> Calibrator<'a> {
         samples.filter(|(_, excluded)| !**excluded).map(|((class, best), _)| (*class as usize, best))
     }
 
-    /// Share of every sample in the accuracy of its side, classes counting alike; 0 for excluded ones.
+    /// Share of every sample in the accuracy of its side, in which all classes weigh the same; 0 for excluded samples.
     fn shares(&self) -> Vec<f32> {
         self.shares_of(&|sample| !self.excluded[sample])
     }
 
-    /// Share of every sample that counts in the accuracy of its side, classes counting alike; 0 for others.
+    /// As [`Self::shares`], of the samples that count; 0 for others.
     fn shares_of(&self, counts: &dyn Fn(usize) -> bool) -> Vec<f32> {
         let mut samples = vec![0.0f32; self.count];
         let classes = || self.classes[..self.best.len()].iter().map(|class| *class as usize).enumerate();
@@ -235,37 +241,47 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Samples of base classes and of learned ones, without excluded ones.
-    fn sides(&self, shares: &[f32]) -> [Vec<BorderSample>; 2] {
-        let mut base = Vec::new();
-        for (sample, best) in self.best.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
-            let class = self.classes[sample] as usize;
-            if !self.is_base(class) {
-                continue;
-            }
-            let Some(learned) = best.learned else { continue };
-            let ratio = if sample < self.set_aside { self.ratio } else { 1.0 };
-            let (margin, right) = (learned.score - best.base.score, best.base.class == class);
-            base.push(BorderSample { margin, right, weight: ratio * shares[sample] });
-        }
-        [base, self.learned_side(&|_| true)]
+    fn sides(&self) -> [Vec<BorderSample>; 2] {
+        [self.base_side(), self.learned_side(&|_| true)]
     }
 
-    /// Samples of the learned classes that `counts` takes, without excluded ones. Views stand for the shots that have
-    /// some.
-    fn learned_side(&self, counts: &dyn Fn(usize) -> bool) -> Vec<BorderSample> {
-        let class = |sample: usize| self.classes[sample] as usize;
-        let is_taken = |sample: usize| !self.excluded[sample] && !self.is_base(class(sample)) && counts(class(sample));
-        if self.views.is_empty() {
-            let shares = self.shares_of(&is_taken);
-            let taken = self.best.iter().enumerate().filter(|(sample, _)| is_taken(*sample));
-            let samples = taken.filter_map(|(sample, best)| {
-                let (margin, right) = best.margin_of_learned(class(sample))?;
-                Some(BorderSample { margin, right, weight: shares[sample] })
-            });
-            return samples.collect();
-        }
+    /// Samples of base classes, without excluded ones.
+    fn base_side(&self) -> Vec<BorderSample> {
+        let shares = self.shares();
+        let of_base = |&sample: &usize| !self.excluded[sample] && self.is_base(self.class_of(sample));
+        let samples = (0..self.best.len()).filter(of_base).filter_map(|sample| {
+            let BestPerSide { base, learned } = self.best[sample];
+            let ratio = if sample < self.set_aside { self.ratio } else { 1.0 };
+            let (margin, right) = (learned?.score - base.score, base.class == self.class_of(sample));
+            Some(BorderSample { margin, right, weight: ratio * shares[sample] })
+        });
+        samples.collect()
+    }
+
+    /// Samples of the learned classes for which `is_wanted` holds, without excluded ones. Where shots have views, those
+    /// alone.
+    fn learned_side(&self, is_wanted: &dyn Fn(usize) -> bool) -> Vec<BorderSample> {
+        let counts = |sample: usize| {
+            let class = self.class_of(sample);
+            !self.excluded[sample] && !self.is_base(class) && is_wanted(class)
+        };
+        if self.views.is_empty() { self.learned_shots(&counts) } else { self.learned_views(&counts) }
+    }
+
+    /// The shots of learned classes that count.
+    fn learned_shots(&self, counts: &dyn Fn(usize) -> bool) -> Vec<BorderSample> {
+        let shares = self.shares_of(counts);
+        let samples = (0..self.best.len()).filter(|sample| counts(*sample)).filter_map(|sample| {
+            let (margin, right) = self.best[sample].margin_of_learned(self.class_of(sample))?;
+            Some(BorderSample { margin, right, weight: shares[sample] })
+        });
+        samples.collect()
+    }
+
+    /// The views of those shots of learned classes that count and have views.
+    fn learned_views(&self, counts: &dyn Fn(usize) -> bool) -> Vec<BorderSample> {
         let mut has_views = vec![false; self.best.len()];
-        self.views.iter().for_each(|view| has_views[view.sample] = is_taken(view.sample));
+        self.views.iter().for_each(|view| has_views[view.sample] = counts(view.sample));
         let shares = self.shares_of(&|sample| has_views[sample]);
         let views = self.views.iter().filter(|view| has_views[view.sample]);
         let samples = views.map(|&ViewMargin { sample, margin, right, fraction }| BorderSample {

@@ -258,7 +258,7 @@ pub(super) struct Projections {
 impl Projections {
     /// Of all views of an exemplar, `[views, projections_len]`.
     fn of(&self, exemplar: usize) -> &[f32] {
-        self.find(exemplar).expect("projections of every exemplar that is looked at")
+        self.find(exemplar).expect("projections of every exemplar that is needed")
     }
 
     /// Of all views of an exemplar, `[views, projections_len]`, if they are known.

@@ -20,16 +20,16 @@ use crate::state::{BaseModel, Calibration, Scoring, State};
 /// matters.
 pub(crate) const MAX_SHOT_SAMPLES: usize = 500;
 
-/// Different shots that a learned class needs for an estimate of its accuracy. Of two, one is left to recognise the
-/// other by, and nothing says what the second one adds.
+/// Different shots that a learned class needs for an estimate of its accuracy. With two, each is recognised by the
+/// other alone, and nothing says how much better both together are.
 const MIN_ESTIMATED: usize = 3;
 
 /// How many samples of every class can be judged.
 pub(crate) struct JudgeableSamples {
-    /// Of every class: samples that were set aside, and shots that no other is the same as; none of a learned class
-    /// with fewer than [`MIN_ESTIMATED`] different shots, or of one that is replaced.
+    /// For every class: samples that were set aside, and shots that are no duplicates. 0 for a learned class with
+    /// fewer than [`MIN_ESTIMATED`] different shots, and for a class that is replaced.
     pub(crate) counts: Vec<usize>,
-    /// Whether a learned class has just two different shots: the border's own estimate has a part that is too low.
+    /// Whether a learned class has just two different shots. The border's own estimate counts it, and is too low.
     pub(crate) has_pairs: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct ValidationSamples<'a> {
     state: &'a State,
     /// SHA-256 of each exemplar.
     digests: Vec<[u8; 32]>,
-    /// For every exemplar, whether another class has the same one, or its own class has it before.
+    /// For every exemplar, whether another class has the same one, or its own class has the same one before it.
     duplicate: Vec<bool>,
     /// The exemplars that are samples, rising.
     chosen: Vec<usize>,
@@ -51,21 +51,21 @@ pub(crate) struct ValidationSamples<'a> {
     replaced: Vec<bool>,
 }
 
-/// What the validation of a state gave.
+/// The result of validating a state.
 pub(crate) struct Validation {
     pub(crate) calibration: Calibration,
-    /// What left-out shots say of learned classes, those without enough of them left out.
+    /// What left-out shots say of the learned classes that have enough of them.
     pub(crate) left_out: Option<LeftOutAccuracy>,
     /// Class of every sample.
     pub(crate) classes: Vec<u32>,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
-    /// The answers of an earlier state; none for a sample that was all its class had there.
+    /// The answers of an earlier state; `None` for a sample that was the only one of its class there.
     pub(crate) earlier: Vec<Option<usize>>,
     /// For every class of the state, whether some of its exemplars are no samples.
     pub(crate) thinned: Vec<bool>,
-    /// Whether a sample is excluded: it is all that its class has, or stands in two classes, one of which it cannot be,
-    /// or its class has the same one before, or a learned class replaces its class.
+    /// For every sample, whether it is excluded: it is the only shot of its class, or a duplicate, or a learned class
+    /// replaces its class.
     pub(crate) excluded: Vec<bool>,
 }
 
@@ -77,7 +77,7 @@ struct SampleScores {
     scores: Vec<f32>,
     /// Whether anything is left of its class without it.
     has_class: bool,
-    /// Whether it says nothing: it has a duplicate, its class is replaced, or without it nothing is left of its class.
+    /// See [`Validation::excluded`].
     is_excluded: bool,
     /// Scores of its views, `[views, classes]`, where it is a shot of a learned class and views were asked for.
     views: Vec<f32>,
@@ -94,7 +94,7 @@ impl SampleScores {
 /// The samples that a state scores.
 #[derive(Clone, Copy)]
 struct SampleSource<'a> {
-    /// Of the exemplars that are looked at, under that state's heads.
+    /// Of the exemplars that are needed, under that state's heads.
     projections: &'a Projections,
     /// Each sample's class in that state, if it is known there.
     own: &'a (dyn Fn(usize) -> Option<usize> + Sync),
@@ -174,9 +174,9 @@ impl<'a> ValidationSamples<'a> {
         viewable
     }
 
-    /// The exemplars that are looked at where these samples are, rising: those among them, and what is left out beside
-    /// those whose views are scored.
-    fn looked_at(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
+    /// The exemplars whose projections scoring these samples needs, rising: those among the samples and, for a border,
+    /// the shots that are left out in turn beside one whose views are scored.
+    fn needed_exemplars(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
         let mut exemplars: BTreeSet<usize> =
             samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
         if purpose == ScoringPurpose::Border {
@@ -196,8 +196,8 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Chooses the border and the temperature by the samples that are not excluded, then answers every sample with the
-    /// state and with an earlier one, in which class `c` had the index `indices[c]`. Of classes that have changed since,
-    /// all shots are answered.
+    /// state and with an earlier one, in which class `c` had the index `indices[c]`. All shots of classes that have
+    /// changed since are answered, too.
     pub(crate) fn evaluate(
         &self,
         earlier: &State,
@@ -208,8 +208,8 @@ impl<'a> ValidationSamples<'a> {
         let chosen = self.samples();
         let samples = self.with_changed(&chosen, earlier, indices);
         let classes_of_chosen = self.classes_of(&chosen);
-        let looked_at = self.looked_at(&samples, ScoringPurpose::Border);
-        let model = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
+        let needed = self.needed_exemplars(&samples, ScoringPurpose::Border);
+        let model = ScoringModel::new(self.base_model, self.state, self.scoring, &needed, work);
         let base = model.base();
         let mut calibrator = self.calibrator(&classes_of_chosen, &model);
         let (mut best, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
@@ -220,7 +220,7 @@ impl<'a> ValidationSamples<'a> {
                 sample.add_to(&mut calibrator);
             }
         });
-        // Its memory is wanted for the earlier state.
+        // The earlier state needs the memory.
         drop(model);
         let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start);
         let left_out = self.left_out_accuracy(&calibrator, calibration.border.shift);
@@ -256,7 +256,8 @@ impl<'a> ValidationSamples<'a> {
         samples.into_iter().collect()
     }
 
-    /// Chooses the border and the temperature of that state alone; projections of all that is looked at are there.
+    /// Chooses the border and the temperature of the state whose exemplars are samples. The model must hold the
+    /// projections of the [exemplars that this needs](Self::exemplars_to_calibrate).
     pub(crate) fn calibrate(&self, model: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
         let min_accuracy = self.min_accuracy(work);
         let classes = self.sample_classes();
@@ -270,7 +271,7 @@ impl<'a> ValidationSamples<'a> {
         self.own_scores(model, &self.samples(), ScoringPurpose::Border, work, &mut |sample| sample.add_to(calibrator));
     }
 
-    /// To choose a border by these samples, of these classes.
+    /// An empty calibrator for samples of these classes.
     fn calibrator<'c>(&self, classes: &'c [u32], model: &ScoringModel<'_>) -> Calibrator<'c> {
         let ratio = self.scoring.statistics.accuracy_ratio();
         let replaced = self.replaced.iter().filter(|replaced| **replaced).count();
@@ -283,7 +284,7 @@ impl<'a> ValidationSamples<'a> {
         self.classes_of(&self.samples())
     }
 
-    /// A calibrator that has all samples, of these classes, and the views of shots.
+    /// A calibrator with all samples, whose classes are these, and the views of shots.
     pub(crate) fn calibrator_with_all<'c>(&self, classes: &'c [u32], work: &mut ScoringWork<'_>) -> Calibrator<'c> {
         let wanted = self.exemplars_to_calibrate();
         let model = ScoringModel::new(self.base_model, self.state, self.scoring, &wanted, work);
@@ -292,14 +293,14 @@ impl<'a> ValidationSamples<'a> {
         calibrator
     }
 
-    /// Accuracy over all classes that answers should not fall below: that of the nearest class mean, where the balance
-    /// leaves something to be chosen by it, else 0.
+    /// Accuracy over all classes that answers should not fall below: that of the nearest class mean where the balance
+    /// has such a floor, else 0.
     fn min_accuracy(&self, work: &mut ScoringWork<'_>) -> f32 {
         let has_floor = !self.state.classes.is_empty() && self.state.balance.has_accuracy_floor();
         if has_floor { self.nearest_mean_accuracy(work) } else { 0.0 }
     }
 
-    /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border.
+    /// Expected accuracy over all classes of the nearest class mean without a border, by the same samples.
     pub(crate) fn nearest_mean_accuracy(&self, work: &mut ScoringWork<'_>) -> f32 {
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
         let model = ScoringModel::new(self.base_model, self.state, scoring, &[], work);
@@ -327,14 +328,14 @@ impl<'a> ValidationSamples<'a> {
         thinned(shots.into_iter().filter(|&sample| self.class_of(sample) as usize >= base).collect(), most)
     }
 
-    /// The exemplars that are looked at to score these samples alone, rising.
+    /// The exemplars that [rows](Self::rows) needs for these samples, rising.
     pub(crate) fn exemplars_of(&self, samples: &[usize]) -> Vec<usize> {
-        self.looked_at(samples, ScoringPurpose::Answers)
+        self.needed_exemplars(samples, ScoringPurpose::Answers)
     }
 
-    /// The exemplars that are looked at to [calibrate](Self::calibrate), rising.
+    /// The exemplars that [calibrate](Self::calibrate) needs, rising.
     pub(crate) fn exemplars_to_calibrate(&self) -> Vec<usize> {
-        self.looked_at(&self.samples(), ScoringPurpose::Border)
+        self.needed_exemplars(&self.samples(), ScoringPurpose::Border)
     }
 
     /// Scores of samples in the state whose exemplars they are, without the border, excluded ones left out.
@@ -359,8 +360,7 @@ impl<'a> ValidationSamples<'a> {
         state.calibration.map_or(self.scoring.statistics.start, |calibration| calibration.border.shift)
     }
 
-    /// Whether a sample of this class counts for nothing: it is an exemplar that another class has, too, or its own
-    /// class before, or a learned class replaces its class.
+    /// Whether a sample of this class counts for nothing: it is a duplicate, or a learned class replaces its class.
     fn says_nothing(&self, sample: usize, class: Option<usize>) -> bool {
         class.is_some_and(|class| self.is_replaced(class)) || self.is_duplicate(sample)
     }
@@ -374,12 +374,12 @@ impl<'a> ValidationSamples<'a> {
         sample.checked_sub(self.set_aside()).is_some_and(|exemplar| self.duplicate[exemplar])
     }
 
-    /// Pairs of classes that have an exemplar in common, that which had it first in front.
+    /// Pairs of classes that have an exemplar in common; the class that had it first comes first.
     pub(crate) fn pairs(&self) -> BTreeSet<[u32; 2]> {
         self.sharing_shots().into_values().flatten().collect()
     }
 
-    /// How many exemplars of a class are the same as others before them, for each class that has such.
+    /// For each class that stores an exemplar more than once, how many are the same as one before them.
     pub(crate) fn repeated(&self) -> BTreeMap<u32, usize> {
         let mut repeated = BTreeMap::new();
         for (_, &class) in self.repeats().zip(self.state.exemplars.classes()).filter(|(repeat, _)| *repeat) {
@@ -394,12 +394,13 @@ impl<'a> ValidationSamples<'a> {
         self.digests.iter().zip(self.state.exemplars.classes()).map(move |sample| !seen.insert(sample))
     }
 
-    /// What left-out shots say of the learned classes that can be judged, where the border is shifted so.
+    /// What left-out shots say of the learned classes that can be judged, where the border has this shift.
     pub(crate) fn left_out_accuracy(&self, calibrator: &Calibrator<'_>, shift: f32) -> Option<LeftOutAccuracy> {
         let judgeable = self.judgeable().counts;
         calibrator.left_out_accuracy(&|class| judgeable[class] > 0, shift)
     }
 
+    /// How many samples of every class can be judged.
     fn judgeable(&self) -> JudgeableSamples {
         let base = self.base_model.classes.len();
         let mut digests = vec![BTreeSet::new(); base + self.state.classes.len()];
@@ -417,8 +418,11 @@ impl<'a> ValidationSamples<'a> {
                 has_pairs |= digests[class].len() > 1 && !shots.is_empty();
             }
         }
-        let replaced = counts.iter_mut().zip(&self.replaced).filter(|(_, is_replaced)| **is_replaced);
-        replaced.for_each(|(count, _)| *count = 0);
+        for (count, is_replaced) in counts.iter_mut().zip(&self.replaced) {
+            if *is_replaced {
+                *count = 0;
+            }
+        }
         JudgeableSamples { counts, has_pairs }
     }
 
@@ -429,8 +433,8 @@ impl<'a> ValidationSamples<'a> {
         different
     }
 
-    /// Exemplars that stand in more classes than one, with the pairs of these. Those of a class that is replaced do not
-    /// count: nothing answers it.
+    /// Exemplars that several classes have, with the pairs of those classes. A class that is replaced does not count:
+    /// it is never answered.
     fn sharing_shots(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
         let mut shared = BTreeMap::<_, BTreeSet<_>>::new();
@@ -445,8 +449,8 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that
-    /// state, if it is known there; an exemplar that belongs to it there is left out of it, and has no answer where
-    /// nothing else is left of it.
+    /// state, if it is known there. An exemplar that the class has there is left out of it; if nothing else is left of
+    /// the class, there is no answer.
     pub(crate) fn answers(
         &self,
         state: &State,
@@ -456,8 +460,8 @@ impl<'a> ValidationSamples<'a> {
     ) -> Vec<Option<usize>> {
         let model = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
         let (border, base) = (self.border_of(state), model.base());
-        let looked_at = self.looked_at(samples, ScoringPurpose::Answers);
-        let projections = &model.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
+        let needed = self.needed_exemplars(samples, ScoringPurpose::Answers);
+        let projections = &model.embedder.projections(&self.state.exemplars, &needed, work.workers);
         let mut answers = Vec::with_capacity(samples.len());
         self.scores(&model, SampleSource { projections, own, samples }, ScoringPurpose::Answers, work, &mut |sample| {
             answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(border)));
@@ -560,7 +564,7 @@ impl<'a> ValidationSamples<'a> {
         scored
     }
 
-    /// A sample as a shot that is left out of its class in a state; `None` if it is none there.
+    /// A sample as a shot that is left out of its class in a state; `None` if it is no shot there.
     fn left_out(&self, context: &ScoringContext<'_>, sample: usize) -> Option<LeftOutShot> {
         let exemplar = sample.checked_sub(self.set_aside())?;
         let class = (context.at.own)(sample)?;
@@ -569,7 +573,7 @@ impl<'a> ValidationSamples<'a> {
     }
 }
 
-/// For every class, how many samples of it can be judged where answers have a border; none without statistics.
+/// How many samples of every class can be judged where answers have a border; `None` without statistics.
 pub(crate) fn judgeable_samples(base_model: &BaseModel, state: &State) -> Option<JudgeableSamples> {
     let statistics = base_model.statistics.as_ref()?;
     let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, statistics };

@@ -184,7 +184,7 @@ impl EvaluationCost {
         // The means of the classes, of two shots at least, among it.
         let scattered = self.scattered();
         let scatter = inputs * padded(scattered) + scattered * padded(inputs) + scattered / 2 * inputs;
-        let projections = views * self.looked_at() * heads * shape.outputs;
+        let projections = views * self.needed_shots() * heads * shape.outputs;
         let sums = known * length;
         let columns = length * padded(known);
         // First the classes' rows are made of sums; then they score the samples, some at a time, and the scores of
@@ -222,7 +222,7 @@ impl EvaluationCost {
         // Class means alone answer for all samples first, and the bundle alone for those set aside.
         let around = self.by_means() + self.by_bundle();
         // An earlier state without an aligned head scores its classes as the closed form does.
-        let earlier = self.of_state(heads_before, known_before, stored_before + self.looked_at());
+        let earlier = self.of_state(heads_before, known_before, stored_before + self.needed_shots());
         let session = |heads: usize| self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier;
         // The closed form is there before its head is aligned.
         session(heads) + if aligns { session(heads.min(1)) } else { 0 }
@@ -265,8 +265,8 @@ impl EvaluationCost {
         self.stored.min(MAX_VIEWED + (self.known - self.base).min(MAX_VIEWED))
     }
 
-    /// Stored shots that are looked at: samples, and what is left out beside those whose views are scored.
-    fn looked_at(&self) -> usize {
+    /// Stored shots that are needed: samples, and what is left out beside those whose views are scored.
+    fn needed_shots(&self) -> usize {
         self.stored.min(self.chosen + self.viewed() * MAX_OTHERS)
     }
 

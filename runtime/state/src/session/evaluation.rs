@@ -25,7 +25,7 @@ struct Answers {
     base: usize,
     /// Of those, by the bundle alone, when nothing else was known.
     first: Vec<usize>,
-    /// Before the change; none for a shot that was all its class had then.
+    /// Before the change; `None` for a shot that was the only one of its class then.
     earlier: Vec<Option<usize>>,
     /// After it.
     later: Vec<usize>,
@@ -33,7 +33,7 @@ struct Answers {
     thinned: Vec<bool>,
     /// Pairs of classes that have a shot in common.
     pairs: Vec<[u32; 2]>,
-    /// Classes that have a shot more than once, with how many too many.
+    /// Classes that store a shot more than once, with the number of surplus copies.
     repeated: Vec<(u32, usize)>,
     /// What left-out shots say of learned classes.
     left_out: Option<LeftOutAccuracy>,

@@ -1,5 +1,5 @@
-//! What a session did, measured on samples that the bundle set aside and on shots that are left out of their class in
-//! turn; where answers follow the paper, on the exemplars.
+//! What a session did. It is measured on samples that the bundle set aside and on shots that are left out of their
+//! class in turn; where answers follow the paper, on the exemplars.
 
 use alloc::string::String;
 use alloc::vec;
@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use crate::answer::{LeftOutAccuracy, judgeable_samples};
-use crate::effective_sample_size::{ShotIndependence, of_judged, range};
+use super::expected_accuracy::{AccuracyEvidence, ExpectedAccuracy, LearnedOnlyAccuracy};
+use crate::answer::LeftOutAccuracy;
+use crate::effective_sample_size::ShotIndependence;
 use crate::state::{BaseModel, State};
 use orco_core::align::LossTerms;
 use orco_core::border::Border;
@@ -28,13 +29,13 @@ pub struct ClassAccuracy {
     pub after: f32,
     /// What all sessions since the class was new have cost it; `None` for a class that is new.
     pub since: Option<CumulativeLoss>,
-    /// Samples that say so. With 0 nothing is known of the class, such as of one with a single shot, of which nothing
-    /// is left to recognise it by.
+    /// How many samples these shares rest on. With 0 nothing is known of the class: without its only shot, for example,
+    /// nothing is left to recognise that shot by.
     pub samples: u32,
 }
 
-/// What all sessions since a class was new have cost it. A base class is judged by samples that the bundle set aside (by
-/// its exemplars, where answers follow the paper), a learned one by the shots of the session that learned it.
+/// What all sessions since a class was new have cost it. A base class is judged by samples that the bundle set aside,
+/// or by its exemplars where answers follow the paper; a learned class by the shots of the session that learned it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CumulativeLoss {
@@ -67,102 +68,7 @@ pub struct AccuracyChange {
     pub after: f32,
 }
 
-/// Accuracies to be expected on new pictures, if answers name all classes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct ExpectedAccuracy {
-    /// Of base classes, 0..1; `None` without samples.
-    pub base: Option<f32>,
-    /// Of learned classes with three different shots or more, 0..1; `None` without samples.
-    pub learned: Option<f32>,
-    /// The range that this becomes by how many independent shots say so ([`crate::effective_sample_size`]).
-    pub learned_range: Option<[f32; 2]>,
-}
-
-impl ExpectedAccuracy {
-    /// What the border of a state promises; none where answers have no border. A state holds one number for all its
-    /// learned classes. Where some of these have two shots, that number is too low, and nothing is said of learned
-    /// classes; [`ExpectedByScope`] leaves them out.
-    pub fn of(base_model: &BaseModel, state: &State) -> Option<Self> {
-        let judged = judgeable_samples(base_model, state)?;
-        let independence = of_judged(base_model, state, &judged.counts);
-        let border = state.calibration?.border;
-        let learned = (!judged.has_pairs).then_some(border.learned);
-        Some(Self::promised(border.base, learned, &judged.counts, base_model.classes.len(), independence.as_deref()))
-    }
-
-    /// What accuracies of a border promise by so many samples of each class, of which the first `base_classes` came
-    /// with the bundle.
-    fn promised(
-        base: f32,
-        learned: Option<f32>,
-        samples: &[usize],
-        base_classes: usize,
-        independence: Option<&[ShotIndependence]>,
-    ) -> Self {
-        let (of_base, of_learned) = samples.split_at(base_classes);
-        let [has_base, has_learned] = [of_base, of_learned].map(|side| side.iter().any(|samples| *samples > 0));
-        let learned = learned.filter(|_| has_learned);
-        let learned_range = learned.zip(independence).map(|(learned, shots)| range(learned, shots));
-        Self { base: has_base.then_some(base), learned, learned_range }
-    }
-}
-
-/// Accuracy to be expected on new pictures of learned classes, of which there are two or more, if answers name these
-/// alone. Base classes are no rivals then, so it is at least that among all classes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct LearnedOnlyAccuracy {
-    /// Of classes with three different shots or more, 0..1.
-    pub learned: f32,
-    /// The range that this becomes by how many independent shots say so ([`crate::effective_sample_size`]).
-    pub learned_range: Option<[f32; 2]>,
-}
-
-/// What is to be expected on new pictures, by which classes answers name.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct ExpectedByScope {
-    /// If they name all classes; `None` where they have no border.
-    pub all: Option<ExpectedAccuracy>,
-    /// If they name learned classes alone; `None` where no shot says, a single class has no rival, or answers have no
-    /// border.
-    pub learned_only: Option<LearnedOnlyAccuracy>,
-}
-
-impl ExpectedByScope {
-    /// What a state's left-out shots say.
-    pub fn of(base_model: &BaseModel, state: &State, left_out: Option<LeftOutAccuracy>) -> Self {
-        let Some(judged) = judgeable_samples(base_model, state) else { return Self::default() };
-        let independence = of_judged(base_model, state, &judged.counts);
-        let promised = |border| {
-            Self::promised(border, left_out, &judged.counts, base_model.classes.len(), independence.as_deref())
-        };
-        state.calibration.map(|calibration| promised(calibration.border)).unwrap_or_default()
-    }
-
-    /// As [`ExpectedAccuracy::promised`].
-    fn promised(
-        border: Border,
-        left_out: Option<LeftOutAccuracy>,
-        samples: &[usize],
-        base_classes: usize,
-        independence: Option<&[ShotIndependence]>,
-    ) -> Self {
-        let learned = left_out.map(|left_out| left_out.among_all);
-        // A single class would be right whatever is seen.
-        let among_rivals = left_out.filter(|_| samples.len() > base_classes + 1);
-        Self {
-            all: Some(ExpectedAccuracy::promised(border.base, learned, samples, base_classes, independence)),
-            learned_only: among_rivals.map(|LeftOutAccuracy { among_learned: learned, .. }| LearnedOnlyAccuracy {
-                learned,
-                learned_range: independence.map(|shots| range(learned, shots)),
-            }),
-        }
-    }
-}
-
-/// A class of which a shot is stored more than once.
+/// A class that stores a shot more than once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RepeatedShots {
     /// The class.
@@ -190,19 +96,20 @@ pub struct ChangeReport {
     pub free_targets: usize,
     /// The border between base classes and learned ones that was chosen, where answers have one.
     pub border: Option<Border>,
-    /// The accuracies to be expected on new pictures, where answers have a border.
+    /// The accuracies to be expected on new pictures if answers name all classes; `None` where answers have no border.
     pub expected: Option<ExpectedAccuracy>,
-    /// The accuracy to be expected on new pictures of learned classes if answers name these alone, where there are two
-    /// and shots say.
+    /// The accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where answers
+    /// have no border, there are fewer than two learned classes, or too few shots to tell.
     pub expected_learned_only: Option<LearnedOnlyAccuracy>,
-    /// New classes that both leave out: an estimate needs three different shots, and one that no other class has.
+    /// New classes that both estimates leave out: an estimate needs three different shots, and one that no other class
+    /// has.
     pub too_few_shots: Vec<String>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
-    /// New classes whose shots seem to come from one scene: two more elsewhere would help, or an empty view of the
+    /// New classes whose shots seem to come from one scene. Two more from elsewhere would help, or an empty view of the
     /// place.
     pub one_scene: Vec<String>,
-    /// Classes of which a shot is stored more than once. When answers are judged, such a shot counts once.
+    /// Classes that store a shot more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
 }
 
@@ -221,7 +128,7 @@ pub(super) struct EvaluatedSamples<'a> {
     pub(super) classes: &'a [u32],
     /// Pairs of classes that have a shot in common.
     pub(super) sharing_shots: &'a [[u32; 2]],
-    /// Classes that have a shot more than once, with how many too many.
+    /// Classes that store a shot more than once, with the number of surplus copies.
     pub(super) repeated: &'a [(u32, usize)],
     /// What left-out shots say of learned classes.
     pub(super) left_out: Option<LeftOutAccuracy>,
@@ -307,7 +214,7 @@ impl AnswerCounts {
         confusions
     }
 
-    /// See [`ChangeReport::too_few_shots`]; so many samples of every class can be judged.
+    /// See [`ChangeReport::too_few_shots`]; `judged` is how many samples of each class can be judged.
     fn new_with_too_few_shots(&self, labels: &[&str], judged: &[usize]) -> Vec<String> {
         let unjudged = judged.iter().enumerate().filter(|(_, samples)| **samples == 0);
         unjudged.filter(|(class, _)| self.is_new(*class)).map(|(class, _)| labels[class].into()).collect()
@@ -326,7 +233,7 @@ impl AnswerCounts {
     }
 }
 
-/// So many of the samples, as a share of them.
+/// `hits` as a share of `of` samples; 0 of none.
 fn share(hits: u32, of: u32) -> f32 {
     hits as f32 / of.max(1) as f32
 }
@@ -346,33 +253,30 @@ impl ChangeReport {
         let new = after.state;
         let labels: Vec<&str> = new.known_classes(base_model).map(|class| class.label.as_str()).collect();
         let classes = labels.iter().enumerate().map(|(class, label)| counts.accuracy(class, label, since[class]));
-        let judged = judgeable_samples(base_model, new);
-        let judged = judged.as_ref().map(|judged| judged.counts.as_slice());
-        let independence = judged.and_then(|judged| of_judged(base_model, new, judged));
         let border = new.calibration.map(|calibration| calibration.border);
         let label = |class: u32| String::from(labels[class as usize]);
         let sharing_shots = samples.sharing_shots.iter().map(|pair| pair.map(label));
         let repeated = samples.repeated.iter().map(|&(class, shots)| RepeatedShots { label: label(class), shots });
-        let base = base_model.classes.len();
-        let promised = |(border, judged): (Border, &[usize])| {
-            ExpectedByScope::promised(border, samples.left_out, judged, base, independence.as_deref())
-        };
+        let evidence = AccuracyEvidence::of(base_model, new);
         // Answers that follow the paper have no border, and nothing is expected of them.
-        let judged = border.and(judged);
-        let expected = border.zip(judged).map(promised).unwrap_or_default();
+        let expectable = border.zip(evidence.as_ref());
+        let expected =
+            expectable.map(|(border, evidence)| evidence.by_scope(border, samples.left_out)).unwrap_or_default();
+        let judged = expectable.map_or(&[][..], |(_, evidence)| evidence.judged_counts());
+        let independence = evidence.as_ref().and_then(AccuracyEvidence::independence).unwrap_or_default();
         Self {
             expected: expected.all,
             expected_learned_only: expected.learned_only,
-            too_few_shots: counts.new_with_too_few_shots(&labels, judged.unwrap_or_default()),
+            too_few_shots: counts.new_with_too_few_shots(&labels, judged),
             losses,
             samples: samples.classes.len(),
-            base_classes: base,
+            base_classes: base_model.classes.len(),
             classes: classes.collect(),
             confusions: counts.confusions(&labels),
             free_targets: base_model.target_count() - labels.len(),
             border,
             sharing_shots: sharing_shots.collect(),
-            one_scene: counts.new_of_one_scene(base_model, &labels, independence.as_deref().unwrap_or_default()),
+            one_scene: counts.new_of_one_scene(base_model, &labels, independence),
             repeated: repeated.collect(),
         }
     }

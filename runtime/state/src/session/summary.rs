@@ -23,10 +23,10 @@ pub struct SessionSummary<'a> {
     pub new_accuracy: Option<f32>,
     /// Accuracies to be expected on new pictures if answers name all classes, where they have a border.
     pub expected: Option<ExpectedAccuracy>,
-    /// Accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where no shot
-    /// says, or there are fewer than two.
+    /// Accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where answers
+    /// have no border, there are fewer than two learned classes, or too few shots to tell.
     pub expected_learned_only: Option<LearnedOnlyAccuracy>,
-    /// New classes that both leave out, since they have too few different shots.
+    /// New classes that both estimates leave out, since they have too few different shots.
     pub too_few_shots: &'a [String],
     /// What all sessions since the bundle have cost.
     pub forgetting: ForgettingByGroup,

@@ -91,9 +91,9 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     Ok(together.ncols())
 }
 
-/// Between which numbers the noise of each image lies: about as normalised pictures do, or as bytes where the model is
-/// fed with these, since its features grow with what it is fed with. One image is dark, one bright: of images that are
-/// alike, a mean over the batch would be that of each.
+/// The range of each image's noise: that of bytes if the model takes bytes, since features grow with the input, else
+/// about that of normalised pictures. One image is dark and one bright: if all were alike, a mean over the batch would
+/// equal the mean of each image and pass unnoticed.
 fn ranges(input: &Preprocessing) -> [(f32, f32); IMAGES] {
     let Preprocessing { mean, deviation, .. } = *input;
     let (lowest, highest) = if are_byte_channels(Channels { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) };

@@ -146,7 +146,7 @@ fn kept_states(journal: &Journal, bundle: &Bundle) -> Vec<KeptState> {
     for from in journal.operations.iter().map(|operation| operation.begin) {
         let folder = TempDir::new().unwrap();
         medium::complete(journal, from + 1).lay_down(folder.path());
-        // Between two calls a slot may be half written; what the next one leaves is looked at then.
+        // Between two calls a slot may be half written; what the next one leaves is checked then.
         let Ok(loaded) = Store::new(folder.path().join("state")).load(bundle) else { continue };
         if states.last().is_none_or(|last| last.saved != loaded.saved) {
             states.push(KeptState { from, saved: loaded.saved });

@@ -84,7 +84,7 @@ fn views_stand_for_their_shots() {
     calibrator.add_views(&[row(0.2, 2), row(-0.2, 2)].concat());
     calibrator.add(&row(1.0, 2), false);
     calibrator.add_views(&[row(0.0, 2), row(9.0, 1)].concat());
-    let [known, new] = calibrator.sides(&calibrator.shares());
+    let [known, new] = calibrator.sides();
     assert_eq!((known.len(), new.len()), (1, 4));
     assert!(new.iter().all(|view| (view.weight - 0.25).abs() < 1e-6));
     assert_eq!(new.iter().filter(|view| view.right).count(), 3);

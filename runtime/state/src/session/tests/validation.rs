@@ -284,7 +284,7 @@ fn sums_that_are_kept_and_further_threads_change_no_bit() {
     assert_eq!(run(&mut memory, &Threads(2)), alone, "all sums are there already");
 }
 
-/// More shots than are looked at in every change.
+/// More shots than every change scores.
 #[test]
 fn of_very_many_shots_some_are_samples_and_all_of_what_changes() {
     let mut base_model = with_statistics();

@@ -11,7 +11,7 @@ use crate::model::onnx_proto::{
     AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
 };
 
-/// Most windows that are looked at; each needs the shape of its map, for which the model before it is gone through.
+/// Most windows that are tried; each needs the shape of its map, for which the model before it is gone through.
 const MOST_WINDOWS: usize = 8;
 
 /// What takes a node's place.

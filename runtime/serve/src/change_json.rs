@@ -1,4 +1,4 @@
-//! What a change did, as JSON.
+//! A change as JSON: its report, and its entry in the history.
 
 use orco_runtime::state::history::HistoryEntry;
 use orco_runtime::state::session::ChangeReport;
@@ -11,12 +11,12 @@ const LISTED: usize = 10;
 ///
 /// # Panics
 /// Never: serialising into memory cannot fail.
-pub fn of(report: &ChangeReport) -> Value {
+pub fn of_report(report: &ChangeReport) -> Value {
     serde_json::to_value(report.summary(LISTED)).expect("serialising into memory cannot fail")
 }
 
 /// An entry of the history.
-pub fn entry(entry: &HistoryEntry) -> Value {
+pub fn of_entry(entry: &HistoryEntry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({

@@ -1,4 +1,4 @@
-//! Server-sent events, and metrics for Prometheus.
+//! Events as they happen.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::{StreamExt, stream};
@@ -14,7 +13,6 @@ use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use super::UNBUFFERED;
-use crate::metric::MetricFormat;
 use crate::service::Service;
 use crate::stream_end::StreamEnd;
 
@@ -37,11 +35,4 @@ pub async fn events(
     let beginning = stream::iter([Ok(sse::Event::default().comment("connected"))]);
     let all = beginning.chain(events).take_until(streams.reached());
     ([UNBUFFERED], Sse::new(all).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
-}
-
-/// `GET /metrics`: for Prometheus, in OpenMetrics where that is asked for, else in its classic text.
-pub async fn metrics(State(service): State<Arc<Service>>, headers: HeaderMap) -> impl IntoResponse {
-    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
-    let format = MetricFormat::accepted(&accept.collect::<Vec<_>>().join(","));
-    ([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], service.metrics.text(format))
 }
