@@ -221,14 +221,19 @@ impl Camera {
         }
         decoded
     }
-}
 
-impl Drop for Camera {
-    fn drop(&mut self) {
+    /// Stops reading for good. A pipeline of GStreamer's has ended when this returns.
+    pub fn stop(&self) {
         self.shared.stop.set();
         // A thread that has just checked whether it is to stop is waiting now.
         drop(self.shared.state());
         self.shared.arrived.notify_all();
+    }
+}
+
+impl Drop for Camera {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -57,8 +57,8 @@ pub enum CameraError {
     WrongPassword,
     /// It takes a name and password in one form only, which is not sent.
     #[error(
-        "it wants digest authentication, which is not supported here; use gst:souphttpsrc location=... user-id=... \
-         user-pw=... ! multipartdemux"
+        "it wants digest authentication, which is not supported here; for Motion JPEG use gst:souphttpsrc location=... \
+         user-id=... user-pw=... ! multipartdemux; for single pictures let another program fetch them into folder:PATH"
     )]
     Digest,
     /// It answers with a status other than success.

@@ -25,7 +25,8 @@ function show({ status, classes, balances, outlook }) {
   $("answering-none").hidden = isShown;
   const isSame = isWithoutEffect(balances);
   const choices = status.balances.map((value) => {
-    const estimate = isSame ? null : balances.find(({ balance }) => balance === value);
+    // The estimates are of answers that name all classes.
+    const estimate = isSame || status.learned_only ? null : balances.find(({ balance }) => balance === value);
     return { value, label: term("balances", value), note: estimate ? estimateSentence(estimate) : "" };
   });
   showChoices($("dial-choices"), "balance", choices, status.balance, choose);

@@ -147,6 +147,8 @@ impl LiveCameraReader {
 impl Drop for LiveCamera {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
+        // The thread holds the camera until its next look, and the process may end sooner: without its pipeline.
+        self.0.camera.stop();
     }
 }
 

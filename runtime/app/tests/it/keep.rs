@@ -146,6 +146,8 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     learn_and_keep(&device, "apple", "toy-brick");
     device.json(&["add", "--keep-shots", &argument("umbrella", &shots("learn", "cactus"))]);
     device.json(&["balance", "favour-new"]);
+    let entries = device.json(&["history"])["entries"].clone();
+    assert_eq!(entries.as_array().unwrap().last().unwrap()["change"], "set the balance to favour-new");
     let (before, kept_before) = (device.saved(), pictures(&device));
     device.refused_keeping(&["upgrade"], "belongs to this bundle, earlier, already");
     let bundles = [device.bundle.clone(), support::shipped()];

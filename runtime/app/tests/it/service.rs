@@ -5,12 +5,15 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use orco_trials::heavy;
 use serde_json::json;
 use tempfile::TempDir;
@@ -94,6 +97,25 @@ fn the_log_says_what_breaks_where_its_level_is_set_to_nothing() {
     command.env("RUST_LOG", "").stderr(File::create(&log).unwrap());
     let _service = Service::of(command);
     until("it says so", || fs::read_to_string(&log).unwrap().contains("is not there, trying again"));
+}
+
+/// A pipeline whose camera is silent writes nothing, so that it never notices that nobody reads it any more.
+#[test]
+fn a_pipeline_that_gives_no_picture_ends_with_the_service() {
+    let folder = TempDir::new().unwrap();
+    let [state, program, number] = ["state", "gst-launch-1.0", "number"].map(|name| folder.path().join(name));
+    fs::write(&program, format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 600\n", number.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", "gst:videotestsrc"];
+    let mut command = orco(&shipped(), &state, &arguments);
+    command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
+    let service = Service::of(command);
+    let written = || fs::read_to_string(&number).unwrap_or_default();
+    until("the pipeline runs", || written().ends_with('\n'));
+    kill(Pid::from_raw(service.id().cast_signed()), Signal::SIGTERM).unwrap();
+    service.wait();
+    let process = Path::new("/proc").join(written().trim());
+    assert!(!process.exists(), "{} outlives the service", process.display());
 }
 
 #[test]

@@ -4,6 +4,7 @@ import test, { afterEach } from "node:test";
 
 import { showError } from "../dom.js";
 import { estimateSentence, expectedSentence } from "../dial.js";
+import { whatWasDone } from "../history.js";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences, takeEach } from "../shots.js";
@@ -28,6 +29,14 @@ test("labels are read with spaces for underscores, files are named as they are",
   assert.equal(message("confused", { label: "car_side", other: "sea_horse", percent: 40 }).replace("\u00a0", " "),
     "40 % of “car side” are taken for “sea horse”. Add shots that show the difference.");
   assert.equal(message("importing", { name: "car_side.orcopack" }), "“car_side.orcopack” is being read …");
+});
+
+test("an arrow in the history leads from an old label to a new one, and stands between no other labels", () => {
+  const said = (change, ...labels) => whatWasDone({ change, to: null, balance: "balanced", labels });
+  assert.equal(said("rename", "jug", "mug"), "renamed jug → mug");
+  assert.equal(said("move", "jug", "mug"), "moved a shot: jug → mug");
+  assert.equal(said("learn", "mug", "sea_horse", "duck"), "learned mug, sea horse, duck");
+  assert.equal(said("balance"), "set the dial to “balanced” ");
 });
 
 test("a language that the page does not speak is English", () => {
