@@ -17,7 +17,7 @@ use crate::platform::failure::catch_torch;
 use crate::platform::interrupt::{self, Activity};
 use crate::platform::{device, waiting};
 use crate::run::{RECIPE, Run, RunRecord, TrainedOn, read_recipe};
-use crate::train::base_align::{SharedFeatures, align_sharing};
+use crate::train::base_align::{SharedFeatures, align_sharing, require_full_batch};
 use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::pretrain::pretrain;
@@ -168,6 +168,9 @@ impl TrainingJob {
     /// If something is missing or does not fit; the folder is then as it was.
     pub fn open(arguments: &TrainingArguments, request: serde_json::Value, group: &RankGroup) -> Result<Self> {
         let (recipe, data) = open_training_data(arguments, group)?;
+        // Phase 1 may take days.
+        let images = data.split.base.len();
+        require_full_batch(&recipe.align.for_images_on(images, group.size()), images).context("phase 2")?;
         Self::with_data(recipe, data, arguments, request, group)
     }
 

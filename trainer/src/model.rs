@@ -4,7 +4,7 @@ pub mod backbone;
 pub(crate) mod onnx_proto;
 pub mod store;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -164,33 +164,38 @@ impl Model {
     /// where those of the weights are known. Other tensors in it are passed over.
     ///
     /// # Errors
-    /// If the file is none of these, or a tensor of the backbone is missing or has another shape; the model is then as
-    /// it was.
+    /// If the file is none of these, a tensor of the backbone is missing or has another shape, or the file has further
+    /// layers; the model is then as it was.
     pub fn load_weights(&mut self, file: &WeightFile) -> Result<LoadedWeights> {
         let shown = file.path.display();
         let read = decode_weights(&file.bytes, &self.backbone.description);
         let read = read.with_context(|| format!("cannot read the weights {shown}"))?;
         let tensors = read.tensors;
+        let network = &self.backbone.description.name;
         let finite = |tensor: &Tensor| !tensor.is_floating_point() || tensor.isfinite().all().int64_value(&[]) != 0;
         let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
-        let mut pairs = Vec::new();
+        let (mut pairs, mut taken) = (Vec::new(), HashSet::new());
         for (name, own) in own {
-            let published = || published_names(&name).find_map(|name| tensors.get(&name));
-            let Some(saved) = tensors.get(&name).or_else(published) else {
-                bail!("the weights {shown} lack the tensor {name} of {}", self.backbone.description.name);
+            let Some((key, saved)) = names_of(&name).find_map(|name| tensors.get_key_value(&name)) else {
+                bail!("the weights {shown} lack the tensor {name} of {network}{}", remedy_for(&name, &tensors));
             };
             if saved.size() != own.size() {
                 bail!(
-                    "the tensor {name} of the weights {shown} has shape {:?}, but {} needs {:?}",
+                    "the tensor {name} of the weights {shown} has shape {:?}, but {network} needs {:?}",
                     saved.size(),
-                    self.backbone.description.name,
                     own.size()
                 );
             }
             if !finite(saved) {
                 bail!("the tensor {name} of the weights {shown} holds numbers that are not finite");
             }
+            taken.insert(key);
             pairs.push((own, saved));
+        }
+        if let Some(left) = tensors.keys().filter(|&name| is_of_layer(name) && !taken.contains(name)).min() {
+            bail!(
+                "the weights {shown} are of another network than {network}, which has no layer for their tensor {left}"
+            );
         }
         no_grad(|| pairs.iter_mut().for_each(|(own, saved)| own.copy_(saved)));
         let channels = match read.channels {
@@ -285,6 +290,34 @@ impl WeightFile {
     pub fn digest(&self) -> String {
         hexadecimal(&Sha256::digest(&self.bytes))
     }
+}
+
+/// What a tensor of ours may be called in a file.
+fn names_of(own: &str) -> impl Iterator<Item = String> {
+    std::iter::once(own.to_owned()).chain(published_names(own))
+}
+
+/// Whether a tensor has the published name of one in a block.
+fn is_of_published_block(name: &str) -> bool {
+    ["layer1.", "layer2.", "layer3.", "layer4.", "_blocks."].iter().any(|start| name.starts_with(start))
+}
+
+/// Whether a tensor is one of a backbone's layers; heads, classifiers and counters are not.
+fn is_of_layer(name: &str) -> bool {
+    (name.starts_with("backbone.") || is_of_published_block(name)) && !name.ends_with(".num_batches_tracked")
+}
+
+/// What to do after a semicolon where a file has a tensor with more before its name, as `DataParallel` and Lightning
+/// write it.
+fn remedy_for(own: &str, tensors: &HashMap<String, Tensor>) -> String {
+    let known: Vec<String> = names_of(own).collect();
+    let prefixed = tensors.keys().filter(|name| !is_of_published_block(name)).filter_map(|name| {
+        let prefix = known.iter().find_map(|known| name.strip_suffix(known.as_str()))?;
+        prefix.ends_with('.').then_some((name, prefix))
+    });
+    prefixed.min().map_or_else(String::new, |(name, prefix)| {
+        format!("; {name:?} may be it: save the tensors without {prefix:?} before their names")
+    })
 }
 
 /// Tensors of a file by name: safetensors, PyTorch's format from before its zip one, or an ONNX file of ours.

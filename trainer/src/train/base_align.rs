@@ -5,7 +5,7 @@ mod cache;
 mod checkpoint;
 mod early_stopping;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
@@ -155,6 +155,16 @@ fn assigned(
     Ok(rows.into_iter().map(|row| row as i64).collect())
 }
 
+/// Whether so many base images fill a batch.
+///
+/// # Errors
+/// If they do not.
+pub fn require_full_batch(config: &BaseAlignConfig, images: usize) -> Result<()> {
+    let batch = config.batch;
+    ensure!(images >= batch, "the {images} base images do not fill one batch of {batch}; lower align.batch");
+    Ok(())
+}
+
 /// Phase 2 at work.
 struct AlignPhase<'a> {
     model: &'a Model,
@@ -193,11 +203,8 @@ impl<'a> AlignPhase<'a> {
     /// Trains from `at` to the end.
     fn run(&mut self, at: Position) -> Result<()> {
         let (config, run, device) = (self.tables.align, self.base.run, self.model.device());
-        let (count, batch) = (self.base.split.base.len(), config.batch);
+        require_full_batch(config, self.base.split.base.len())?;
         let steps = self.steps();
-        if steps == 0 {
-            bail!("the {count} base images do not fill one batch of {batch}; lower align.batch");
-        }
         // A finished checkpoint of other settings goes, with its metrics.
         run.remove(CHECKPOINT)?;
         run.rewind("align", at.epoch)?;

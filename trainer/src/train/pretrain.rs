@@ -69,7 +69,7 @@ pub fn train<C: Criterion>(
     check_precision(config.precision, device)?;
     let steps = images / config.batch;
     if steps == 0 {
-        bail!("the {images} base images do not fill one batch of {}", config.batch);
+        bail!("the {images} base images do not fill one batch of {}; lower pretrain.batch", config.batch);
     }
     let group = run.group();
     group.require_divisible("pretrain.batch", config.batch)?;

@@ -582,6 +582,10 @@ fn what_cannot_end_well_is_said_before_training() {
     fs::write(root.join("file"), "").unwrap();
     let said = refused(&mut command(&root.join("file/bundle")));
     assert!(said.contains("file/bundle"), "{said}");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("batch = 64\nlearning_rate = 0.25", "batch = 751\nlearning_rate = 0.25")).unwrap();
+    let said = refused(&mut command(&output));
+    assert!(said.ends_with("phase 2: the 750 base images do not fill one batch of 751; lower align.batch"), "{said}");
     assert!(!run.exists() && !output.exists(), "a refused run leaves no folder");
 }
 

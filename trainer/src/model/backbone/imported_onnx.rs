@@ -11,6 +11,7 @@ mod order;
 mod padding;
 mod parts;
 mod pixels;
+mod quantised;
 mod truncate;
 
 pub(super) use adapt::{Adaptation, AdaptedModel, adapt, names};

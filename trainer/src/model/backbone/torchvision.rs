@@ -101,5 +101,31 @@ mod tests {
         tch::Tensor::write_safetensors(&renamed, &path).unwrap();
         let error = model.load_weights(&WeightFile::read(&path).unwrap()).unwrap_err().to_string();
         assert!(error.contains("lack the tensor backbone.stage3_block2_conv1.norm_variance"), "{error}");
+        assert!(!error.contains("may be it"), "{error}");
+    }
+
+    #[test]
+    fn weights_of_a_deeper_network_and_names_with_more_before_them_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights.safetensors");
+        let (mut model, mut published) = (model(), Vec::new());
+        for (own, tensor) in model.tensors() {
+            published.extend(name(&own).map(|name| (name, tensor.detach().contiguous())));
+        }
+        let mut refused = |tensors: &[(String, tch::Tensor)]| {
+            tch::Tensor::write_safetensors(tensors, &path).unwrap();
+            model.load_weights(&WeightFile::read(&path).unwrap()).map(|_| ()).map_err(|error| error.to_string())
+        };
+        let counter = published[0].1.shallow_clone();
+        published.push(("layer1.0.bn1.num_batches_tracked".into(), counter.shallow_clone()));
+        assert_eq!(refused(&published), Ok(()));
+        let prefixed: Vec<_> =
+            published.iter().map(|(name, tensor)| (format!("module.{name}"), tensor.shallow_clone())).collect();
+        let error = refused(&prefixed).unwrap_err();
+        assert!(error.ends_with("may be it: save the tensors without \"module.\" before their names"), "{error}");
+        // As ResNet-34 has them, which begins with the blocks of ResNet-18.
+        published.push(("layer1.2.conv1.weight".into(), counter));
+        let error = refused(&published).unwrap_err();
+        assert!(error.ends_with("which has no layer for their tensor layer1.2.conv1.weight"), "{error}");
     }
 }

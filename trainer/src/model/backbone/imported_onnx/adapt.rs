@@ -1,7 +1,7 @@
-//! Adapts an imported model: it ends at the value that was chosen, half precision is widened and bytes become
-//! floats, operators that one engine lacks are decomposed, padding that engines put on different sides is written out,
-//! inputs that nothing reads are left out, images of any size get a fixed one, those whose colours come last get theirs
-//! first, and tokens or a feature map are pooled into one vector.
+//! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats, single
+//! numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on different
+//! sides is written out, inputs that nothing reads are left out, images of any size get a fixed one, those whose colours
+//! come last get theirs first, and tokens or a feature map are pooled into one vector.
 
 use std::collections::HashSet;
 
@@ -72,8 +72,9 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     is_changed |= graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     is_changed |= takes_bytes;
-    if graph.decompose().map_err(unreadable)? {
-        // A norm of a weight read statistics that the one in its place computes itself.
+    let is_dequantised = graph.dequantise_numbers().map_err(unreadable)?;
+    if graph.decompose().map_err(unreadable)? || is_dequantised {
+        // A norm of a weight read statistics that the one in its place computes itself, a node that dequantised a scale.
         graph.drop_unread().map_err(unreadable)?;
         is_changed = true;
     }
