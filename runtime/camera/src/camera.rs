@@ -222,7 +222,7 @@ impl Camera {
         decoded
     }
 
-    /// Stops reading for good. A pipeline of GStreamer's has ended when this returns.
+    /// Stops reading for good. A pipeline of GStreamer's that runs has ended when this returns.
     pub fn stop(&self) {
         self.shared.stop.set();
         // A thread that has just checked whether it is to stop is waiting now.
@@ -253,6 +253,8 @@ fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader
         shared.state().begin_opening();
         let error = match catch_panic(|| read(source, open, shared, &mut known, &mut said)) {
             Ok(Ok(())) => return,
+            // The stop cut its connection, or ended its pipeline: the camera is not away.
+            _ if shared.stop.is_set() => return,
             Ok(Err(error)) => error,
             Err(why) => CameraError::BrokeOff(why),
         };
@@ -450,6 +452,37 @@ mod tests {
         let logged = lock(&LOGGED);
         let said: Vec<&String> = logged.iter().filter(|line| line.contains(&shown)).collect();
         assert!(said.len() == 1 && said[0].contains("is not there"), "{said:?}");
+    }
+
+    /// A camera that is silent until its connection is cut.
+    struct SilentSource(Stop);
+
+    impl OpenSource for SilentSource {
+        fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
+            self.0.wait(Duration::from_secs(60));
+            Err(CameraError::Pipeline("its connection was cut".into()))
+        }
+    }
+
+    fn open_silent<'a>(_: &CameraSource, stop: &Stop, _: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
+        Ok(Box::new(SilentSource(stop.clone())))
+    }
+
+    #[test]
+    fn a_camera_that_is_stopped_is_not_said_to_be_away() {
+        let camera = Camera::open_by(CameraSource::Folder("silent".into()), open_silent).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while camera.status().opened == 0 {
+            assert!(Instant::now() < end, "{camera:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        camera.stop();
+        // Its thread lets this go at its end.
+        while Arc::strong_count(&camera.shared) > 1 {
+            assert!(Instant::now() < end, "{camera:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(camera.status().phase, CameraPhase::Opening);
     }
 
     #[test]

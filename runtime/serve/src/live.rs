@@ -147,7 +147,7 @@ impl LiveCameraReader {
 impl Drop for LiveCamera {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
-        // The thread holds the camera until its next look, and the process may end sooner: without its pipeline.
+        // The thread holds the camera until its next look. The process may end sooner, and would leave its pipeline.
         self.0.camera.stop();
     }
 }

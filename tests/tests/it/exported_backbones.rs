@@ -191,6 +191,17 @@ fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
         OnnxBackbone::open(&fixture("form-bytes-dynamo.onnx"), &recipe.backbone, SIDE as u32, Channels::default());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("normalises them itself; leave out backbone.mean"), "{refused}");
+    // What stands in the file itself cannot be left out of the recipe.
+    recipe.backbone.mean = None;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.onnx");
+    let mut file = std::fs::read(fixture("form-bytes-dynamo.onnx")).unwrap();
+    // One more entry of the metadata, as protobuf has it: orco.mean is 0.5.
+    file.extend_from_slice(b"\x72\x10\x0a\x09orco.mean\x12\x030.5");
+    std::fs::write(&path, file).unwrap();
+    let refused =
+        OnnxBackbone::open(&path, &recipe.backbone, SIDE as u32, Channels::default()).unwrap_err().to_string();
+    assert!(refused.contains("its metadata orco.mean and orco.deviation are no numbers"), "{refused}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ pub fn describe(entry: &HistoryEntry) -> String {
         (ChangeKind::Undo, Some(number), _) => format!("{what} to entry {number}"),
         (ChangeKind::Rename | ChangeKind::Move, _, [from, to]) => format!("{what} {from} to {to}"),
         (ChangeKind::Purge, ..) => format!("{what} a class"),
-        (ChangeKind::Balance, ..) => format!("set the balance to {}", entry.balance.name()),
+        (ChangeKind::Balance, ..) => format!("{what} {}", entry.balance.name()),
         (_, _, []) => what.to_owned(),
         _ => format!("{what} {}", join_first(names.iter(), session_report::MAX_CLASSES, ", ")),
     }

@@ -90,7 +90,7 @@ impl ChangeKind {
             Self::Import => "imported",
             Self::Undo => "went back",
             Self::Purge => "purged",
-            Self::Balance => "balanced",
+            Self::Balance => "set the balance to",
             Self::Upgrade => "upgraded",
             Self::Move => "moved a shot from",
             Self::RemoveShot => "removed a shot of",

@@ -135,10 +135,10 @@ impl OnnxBackbone {
         let names_channels = takes_bytes || (mean.is_some() && deviation.is_some());
         let default = if takes_bytes { BYTE_CHANNELS } else { channels };
         let given = Channels { mean: mean.unwrap_or(default.mean), deviation: deviation.unwrap_or(default.deviation) };
+        let input = input_of([width, height], given).map_err(wrong)?;
         if takes_bytes && !are_byte_channels(given) {
             return Err(wrong(NORMALISES_ITSELF.to_owned()));
         }
-        let input = input_of([width, height], given).map_err(wrong)?;
         let floats = graph.initializer.iter().filter(|weight| weight.data_type == FLOAT);
         let parameters = floats.map(|weight| weight.dims.iter().product::<i64>().max(0) as u64).sum();
         let name = path.file_stem().map_or("backbone".into(), |name| name.to_string_lossy().into_owned());
