@@ -78,9 +78,17 @@ pub enum WritePackError {
     /// No device would take it ([`Pack::is_sound`]).
     #[error("the label or the device's name is too long for a pack, or has characters that cannot be seen")]
     Unsound,
-    /// The file cannot be written, or is in place and [unsynced](files::is_unsynced).
+    /// The file cannot be written.
     #[error(transparent)]
     File(#[from] io::Error),
+    /// The file is in place as a whole, but [unsynced](files::is_unsynced): a power cut could still lose it.
+    #[error("{error}")]
+    Unsynced {
+        /// Its size in bytes.
+        size: usize,
+        /// Why its folder could not be synced.
+        error: io::Error,
+    },
 }
 
 /// The bytes of a pack without a signature; `None` if no device would take it ([`Pack::is_sound`]).
@@ -96,8 +104,11 @@ pub fn unsigned(pack: &Pack) -> Option<Vec<u8>> {
 pub fn write_unsigned(path: &Path, pack: &Pack, replace: bool) -> Result<usize, WritePackError> {
     let bytes = unsigned(pack).ok_or(WritePackError::Unsound)?;
     let write = if replace { files::replace } else { files::create };
-    write(path, &bytes)?;
-    Ok(bytes.len())
+    match write(path, &bytes) {
+        Ok(()) => Ok(bytes.len()),
+        Err(error) if files::is_unsynced(&error) => Err(WritePackError::Unsynced { size: bytes.len(), error }),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Opens a pack. With a key, nothing that the pack says is believed before its signature was checked; its thumbnails

@@ -17,10 +17,11 @@ use crate::platform::failure::catch_torch;
 use crate::platform::interrupt::{self, Activity};
 use crate::platform::{device, waiting};
 use crate::run::{RECIPE, Run, RunRecord, TrainedOn, read_recipe};
-use crate::train::base_align::{SharedFeatures, align_sharing, require_full_batch};
+use crate::train::base_align::{SharedFeatures, align_sharing};
 use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::pretrain::pretrain;
+use crate::train::require_full_batch;
 
 /// Reads a recipe and its images, together with the other ranks. The recipe may be one that needs `--backbone`.
 ///
@@ -170,7 +171,8 @@ impl TrainingJob {
         let (recipe, data) = open_training_data(arguments, group)?;
         // Phase 1 may take days.
         let images = data.split.base.len();
-        require_full_batch(&recipe.align.for_images_on(images, group.size()), images).context("phase 2")?;
+        require_full_batch("align.batch", recipe.align.for_images_on(images, group.size()).batch, images)
+            .context("phase 2")?;
         Self::with_data(recipe, data, arguments, request, group)
     }
 

@@ -21,7 +21,7 @@ use crate::data::augment::view;
 use crate::data::dataset::{Channels, Images};
 use crate::model::backbone::{
     Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA,
-    parts, pth, published_names, torchvision, unfold,
+    names_of, parts, pth, torchvision, unfold,
 };
 use crate::platform::kernels;
 use crate::run::checkpoint::TensorFile;
@@ -161,7 +161,7 @@ impl Model {
 
     /// Sets the backbone's tensors from a checkpoint of another run, weights that go by
     /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle; and the channels,
-    /// where those of the weights are known. Other tensors in it are passed over.
+    /// where those of the weights are known. Heads, classifiers and counters in it are passed over.
     ///
     /// # Errors
     /// If the file is none of these, a tensor of the backbone is missing or has another shape, or the file has further
@@ -290,11 +290,6 @@ impl WeightFile {
     pub fn digest(&self) -> String {
         hexadecimal(&Sha256::digest(&self.bytes))
     }
-}
-
-/// What a tensor of ours may be called in a file.
-fn names_of(own: &str) -> impl Iterator<Item = String> {
-    std::iter::once(own.to_owned()).chain(published_names(own))
 }
 
 /// Whether a tensor has the published name of one in a block.

@@ -4,8 +4,19 @@
 //! - [`objective`]: PSCL, CE and ORTH in libtorch, and the pseudo-targets that a recipe asks for;
 //! - [`optimiser`]: SGD and LARS; [`fit`]: the loop over epochs, with its checkpoints.
 
+use anyhow::{Result, ensure};
+
 pub mod base_align;
 pub mod fit;
 pub mod objective;
 pub mod optimiser;
 pub mod pretrain;
+
+/// Refuses a batch that the base images do not fill; `setting` is the recipe's name of its size.
+///
+/// # Errors
+/// If they do not fill it.
+pub fn require_full_batch(setting: &str, batch: usize, images: usize) -> Result<()> {
+    ensure!(images >= batch, "the {images} base images do not fill one batch of {batch}; lower {setting}");
+    Ok(())
+}

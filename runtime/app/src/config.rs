@@ -107,9 +107,7 @@ impl Setting<'_> {
     /// Values of the command line as a file takes them.
     fn value(&self, raw: &[String]) -> Option<Value> {
         if self.is_switch() {
-            // As clap reads them from a variable.
-            let is_on = |text: &String| ["1", "on", "t", "true", "y", "yes"].contains(&&*text.to_lowercase());
-            return raw.last().map(|text| Value::from(is_on(text)));
+            return raw.last().map(|text| Value::from(text == "true"));
         }
         let mut values = raw.iter().map(|text| toml_value(text, self.option.get_value_parser()));
         if self.is_list() { Some(Value::Array(values.collect())) } else { values.next_back() }
@@ -172,7 +170,8 @@ impl Setting<'_> {
             if self.is_switch() {
                 // Without a value, so that the error names the switch as a built command does.
                 let switch = self.option.clone().num_args(0);
-                BoolishValueParser::new().parse_ref(command, Some(&switch), &text)?;
+                let is_on = BoolishValueParser::new().parse_ref(command, Some(&switch), &text)?;
+                return Ok(EffectiveSetting { key, value: Some(Value::from(is_on)), from: variable });
             }
             let text = text.to_string_lossy();
             let raw: Vec<String> = match self.option.get_value_delimiter() {

@@ -199,7 +199,7 @@ fn print_expectation(
 }
 
 /// The shots of a class that an estimate for it needs.
-const ENOUGH_SHOTS: &str = "three different shots that no other class has";
+const ENOUGH_SHOTS: &str = "three different shots, one of which no other class has";
 
 /// What to expect if answers name all classes: a range for learned classes, where one is known.
 fn expectation_of_all(expected: ExpectedAccuracy) -> String {

@@ -27,14 +27,14 @@ function show(state) {
 function entryItem(entry, language) {
   const time = entry.seconds_since_1970 ? ` · ${dateTime(entry.seconds_since_1970, language)}` : "";
   const undone = entry.isUndone ? ` · ${message("undone")}` : "";
-  const what = element("span", { className: entry.isUndone ? "undone" : "" }, whatWasDone(entry));
+  const what = element("span", { className: entry.isUndone ? "undone" : "" }, changeSentence(entry));
   const mark = entry.isPresent ? element("span", { className: "badge", textContent: message("present") })
     : element("button", { textContent: message("back"), "aria-label": message("backOf", entry), on: (event) => goBack(entry, event) });
   return element("li", {}, what, small(`${entry.entry}${time}${undone}`), entry.isStep ? mark : "");
 }
 
 // Of a rename or a move, the labels say from what to what; of other changes, which things they are about.
-export function whatWasDone({ change, to, balance, labels }) {
+export function changeSentence({ change, to, balance, labels }) {
   const what = term("past", change, { to, balance: term("balances", balance) });
   return `${what} ${labels.map(readable).join(["rename", "move"].includes(change) ? " → " : ", ")}`;
 }

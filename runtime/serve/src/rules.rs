@@ -35,7 +35,7 @@ use crate::worker::{self, Worker};
 /// How often what is shown is compared with the rules: twice at least while a picture of a folder is shown.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Least time between two log entries about dropped occurrences.
-const SILENCE: Duration = Duration::from_secs(60);
+const DROP_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Occurrences that may wait, each with all actions of its rule.
 pub const WAITING: usize = 32;
 
@@ -84,8 +84,8 @@ impl Rules {
         let (sender, queue) = mpsc::sync_channel(WAITING);
         let rules = Arc::new(rules);
         let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
-        let due = DueActions { queue: sender, said: None };
-        let watcher = RuleWorker { rules, live: live.reader(), due, stop: Arc::clone(&stop) };
+        let actions = ActionQueue { queue: sender, last_logged: None };
+        let watcher = RuleWorker { rules, live: live.reader(), actions, stop: Arc::clone(&stop) };
         let threads = vec![worker::start(actor, &service.health)?, worker::start(watcher, &service.health)?];
         Ok(Self { stop, threads })
     }
@@ -112,23 +112,24 @@ fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
 /// Number of the rule that is to act, and why.
 type DueAction = (usize, Occurrence);
 
-/// Hands what is due to the thread that acts.
-struct DueActions {
+/// The queue to the thread that acts. It logs dropped occurrences at most once in [`DROP_LOG_INTERVAL`].
+struct ActionQueue {
     queue: SyncSender<DueAction>,
     /// When a dropped occurrence was last logged.
-    said: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
-impl DueActions {
+impl ActionQueue {
     /// Hands an action on, or drops it where too many wait. Returns whether to log the drop: a rule without a pause may
     /// be due twenty times a second, and one entry a minute is enough.
     fn push(&mut self, due: DueAction, now: Instant) -> bool {
         let is_dropped = matches!(self.queue.try_send(due), Err(TrySendError::Full(_)));
-        let is_said = is_dropped && self.said.is_none_or(|said| now.duration_since(said) >= SILENCE);
-        if is_said {
-            self.said = Some(now);
+        let is_to_be_logged =
+            is_dropped && self.last_logged.is_none_or(|logged| now.duration_since(logged) >= DROP_LOG_INTERVAL);
+        if is_to_be_logged {
+            self.last_logged = Some(now);
         }
-        is_said
+        is_to_be_logged
     }
 }
 
@@ -136,7 +137,7 @@ impl DueActions {
 struct RuleWorker {
     rules: Arc<Vec<Rule>>,
     live: LiveCameraReader,
-    due: DueActions,
+    actions: ActionQueue,
     stop: Arc<AtomicBool>,
 }
 
@@ -171,10 +172,10 @@ impl RuleWorker {
         let time = seconds_since_1970();
         let picture = self.live.view();
         let occurrence = Occurrence { label: label.to_owned(), probability, time, picture };
-        if self.due.push((number, occurrence), Instant::now()) {
-            let seconds = SILENCE.as_secs();
+        if self.actions.push((number, occurrence), Instant::now()) {
+            let seconds = DROP_LOG_INTERVAL.as_secs();
             log::warn!(
-                "rule {} has nobody to act: {WAITING} others wait already; for {seconds} s no more is said of that",
+                "rule {}: an action was dropped, since {WAITING} wait already; further drops are not logged for {seconds} s",
                 number + 1
             );
         }

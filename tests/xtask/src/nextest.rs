@@ -21,7 +21,7 @@ pub enum TestThreads {
     Shared,
 }
 
-/// Most tests that share cores which are fewer.
+/// Most tests at a time on a machine with fewer cores than this.
 const FEW: usize = 8;
 
 impl TestThreads {

@@ -28,6 +28,11 @@ pub fn published_names(own: &str) -> impl Iterator<Item = String> {
     torchvision::name(own).into_iter().chain(efficientnet::name(own))
 }
 
+/// What a tensor of ours may be called in a file: its own name first.
+pub fn names_of(own: &str) -> impl Iterator<Item = String> {
+    std::iter::once(own.to_owned()).chain(published_names(own))
+}
+
 /// PyTorch's name of a part of a convolution with a norm.
 fn published(convolution: &str, norm: &str, part: &str) -> Option<String> {
     Some(match part {

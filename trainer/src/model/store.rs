@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tch::nn::VarStore;
 use tch::{Tensor, no_grad};
 
-use crate::model::backbone::published_names;
+use crate::model::backbone::names_of;
 use crate::train::optimiser::Parameter;
 
 /// Every tensor by name, sorted.
@@ -28,8 +28,8 @@ pub fn parameters(named: impl IntoIterator<Item = (String, Tensor)>) -> Vec<Para
 /// If one is missing or has another shape.
 pub fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tensor>) -> Result<()> {
     for (name, mut own) in named {
-        let published = || published_names(&name).find_map(|name| saved.get(&name));
-        let Some(saved) = saved.get(&name).or_else(published) else { bail!("the checkpoint lacks the tensor {name}") };
+        let found = names_of(&name).find_map(|name| saved.get(&name));
+        let Some(saved) = found else { bail!("the checkpoint lacks the tensor {name}") };
         if saved.size() != own.size() {
             bail!("the checkpoint's {name} has shape {:?}, the recipe's {:?}", saved.size(), own.size());
         }

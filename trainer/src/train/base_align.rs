@@ -5,7 +5,7 @@ mod cache;
 mod checkpoint;
 mod early_stopping;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
@@ -25,6 +25,7 @@ use crate::platform::interrupt::{self, Activity};
 use crate::run::Run;
 use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
 use crate::train::objective::{LossWeights, Objective, Targets, class_means, pseudo_targets};
+use crate::train::require_full_batch;
 
 /// Name of the checkpoint of a finished phase in the run's folder.
 pub const CHECKPOINT: &str = "align.safetensors";
@@ -155,16 +156,6 @@ fn assigned(
     Ok(rows.into_iter().map(|row| row as i64).collect())
 }
 
-/// Whether so many base images fill a batch.
-///
-/// # Errors
-/// If they do not.
-pub fn require_full_batch(config: &BaseAlignConfig, images: usize) -> Result<()> {
-    let batch = config.batch;
-    ensure!(images >= batch, "the {images} base images do not fill one batch of {batch}; lower align.batch");
-    Ok(())
-}
-
 /// Phase 2 at work.
 struct AlignPhase<'a> {
     model: &'a Model,
@@ -203,7 +194,7 @@ impl<'a> AlignPhase<'a> {
     /// Trains from `at` to the end.
     fn run(&mut self, at: Position) -> Result<()> {
         let (config, run, device) = (self.tables.align, self.base.run, self.model.device());
-        require_full_batch(config, self.base.split.base.len())?;
+        require_full_batch("align.batch", config.batch, self.base.split.base.len())?;
         let steps = self.steps();
         // A finished checkpoint of other settings goes, with its metrics.
         run.remove(CHECKPOINT)?;

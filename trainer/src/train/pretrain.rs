@@ -25,6 +25,7 @@ use crate::platform::system;
 use crate::run::Run;
 use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
 use crate::train::optimiser::{gradients, unscale};
+use crate::train::require_full_batch;
 
 /// Name of the checkpoint in the run's folder.
 pub const CHECKPOINT: &str = "pretrain.safetensors";
@@ -68,9 +69,7 @@ pub fn train<C: Criterion>(
     let (device, run, images) = (model.device(), base.run, base.split.base.len());
     check_precision(config.precision, device)?;
     let steps = images / config.batch;
-    if steps == 0 {
-        bail!("the {images} base images do not fill one batch of {}; lower pretrain.batch", config.batch);
-    }
+    require_full_batch("pretrain.batch", config.batch, images)?;
     let group = run.group();
     group.require_divisible("pretrain.batch", config.batch)?;
     let (state, at) = PretrainState::load(model, criterion, config, run)?;

@@ -4,7 +4,6 @@ use std::ffi::c_char;
 use std::io;
 use std::path::Path;
 
-use orco_runtime::files;
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 
 use crate::learner::OrcoLearner;
@@ -33,10 +32,7 @@ pub unsafe extern "C" fn orco_export(
         let failed = |status: OrcoStatus, error: io::Error| StatusError::new(status, format!("{path}: {error}"));
         let (size, synced) = match pack::write_unsigned(Path::new(path), &pack, replace) {
             Ok(size) => (size, Ok(())),
-            Err(WritePackError::File(error)) if files::is_unsynced(&error) => {
-                let size = pack::unsigned(&pack).map_or(0, |bytes| bytes.len());
-                (size, Err(failed(OrcoStatus::Uncertain, error)))
-            }
+            Err(WritePackError::Unsynced { size, error }) => (size, Err(failed(OrcoStatus::Uncertain, error))),
             Err(WritePackError::File(error)) => return Err(failed(OrcoStatus::FileFailed, error)),
             Err(error) => return Err(StatusError::of(OrcoStatus::Refused, &error)),
         };

@@ -9,7 +9,6 @@ use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3};
 use orco_runtime::backup::{self, BackupError, BackupOptions};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::files;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, Observer};
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
@@ -219,9 +218,7 @@ impl PyLearner {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
             match pack::write_unsigned(&path, &pack, replace) {
                 Ok(bytes) => Ok((bytes, None)),
-                Err(WritePackError::File(error)) if files::is_unsynced(&error) => {
-                    Ok((pack::unsigned(&pack).map_or(0, |bytes| bytes.len()), Some(error)))
-                }
+                Err(WritePackError::Unsynced { size, error }) => Ok((size, Some(error))),
                 Err(WritePackError::File(error)) => {
                     let named = io::Error::new(error.kind(), format!("{}: {error}", path.display()));
                     Err(PendingError::Python(named.into()))

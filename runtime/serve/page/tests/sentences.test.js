@@ -4,7 +4,7 @@ import test, { afterEach } from "node:test";
 
 import { showError } from "../dom.js";
 import { estimateSentence, expectedSentence } from "../dial.js";
-import { whatWasDone } from "../history.js";
+import { changeSentence } from "../history.js";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences, takeEach } from "../shots.js";
@@ -32,7 +32,7 @@ test("labels are read with spaces for underscores, files are named as they are",
 });
 
 test("an arrow in the history leads from an old label to a new one, and stands between no other labels", () => {
-  const said = (change, ...labels) => whatWasDone({ change, to: null, balance: "balanced", labels });
+  const said = (change, ...labels) => changeSentence({ change, to: null, balance: "balanced", labels });
   assert.equal(said("rename", "jug", "mug"), "renamed jug → mug");
   assert.equal(said("move", "jug", "mug"), "moved a shot: jug → mug");
   assert.equal(said("learn", "mug", "sea_horse", "duck"), "learned mug, sea horse, duck");

@@ -152,11 +152,11 @@ impl Webhook {
 
 /// Starts a program without a shell; label and probability are in its environment.
 fn run(command: &[String], occurrence: &Occurrence, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
-    let mut started = Command::new(&command[0]);
-    // It leads a group of processes of its own: what it has started can be ended with it.
+    let mut program = Command::new(&command[0]);
+    // The program leads its own process group, so that `end` also reaches the processes that it starts.
     #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut started, 0);
-    let mut process = started
+    std::os::unix::process::CommandExt::process_group(&mut program, 0);
+    let mut process = program
         .args(&command[1..])
         .env("ORCO_LABEL", &occurrence.label)
         .env("ORCO_PROBABILITY", occurrence.probability.map(|value| format!("{value:.3}")).unwrap_or_default())

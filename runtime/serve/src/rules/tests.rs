@@ -20,8 +20,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, DueActions, LOOK_INTERVAL, Occurrence, Rule, RuleClock, Rules, SILENCE, WAITING, Webhook, shown_labels,
-    unknown_labels,
+    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, Occurrence, Rule, RuleClock, Rules, WAITING, Webhook,
+    shown_labels, unknown_labels,
 };
 use crate::Service;
 use crate::agreement::AgreedAnswer;
@@ -61,17 +61,17 @@ fn a_rule_acts_after_its_time_and_not_again_before_its_pause_is_over() {
 #[test]
 fn what_is_dropped_is_said_once_a_minute() {
     let (sender, queue) = mpsc::sync_channel(WAITING);
-    let mut due = DueActions { queue: sender, said: None };
+    let mut actions = ActionQueue { queue: sender, last_logged: None };
     let start = Instant::now();
     let mut push = |seconds| {
         let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
-        due.push((0, occurrence), start + Duration::from_secs(seconds))
+        actions.push((0, occurrence), start + Duration::from_secs(seconds))
     };
     assert!((0..WAITING).all(|_| !push(0)), "there is room");
     assert!(push(1) && !push(1) && !push(2));
     queue.recv().unwrap();
     assert!(!push(3) && !push(3), "one was taken, and the next one is dropped");
-    assert!(push(1 + SILENCE.as_secs()) && !push(2 + SILENCE.as_secs()));
+    assert!(push(1 + DROP_LOG_INTERVAL.as_secs()) && !push(2 + DROP_LOG_INTERVAL.as_secs()));
 }
 
 #[test]

@@ -26,8 +26,8 @@ impl ExpectedAccuracy {
     /// classes. Where some of these have just two different shots, that estimate is too low, and `learned` is `None`;
     /// [`ExpectedByScope`] leaves such classes out instead.
     pub fn of(base_model: &BaseModel, state: &State) -> Option<Self> {
-        let evidence = AccuracyEvidence::of(base_model, state)?;
         let border = state.calibration?.border;
+        let evidence = AccuracyEvidence::of(base_model, state)?;
         let learned = (!evidence.judged.has_pairs).then_some(border.learned);
         Some(evidence.among_all(border.base, learned))
     }
@@ -58,8 +58,9 @@ pub struct ExpectedByScope {
 impl ExpectedByScope {
     /// By the border of a state and its left-out shots.
     pub fn of(base_model: &BaseModel, state: &State, left_out: Option<LeftOutAccuracy>) -> Self {
-        let evidence = state.calibration.zip(AccuracyEvidence::of(base_model, state));
-        evidence.map(|(calibration, evidence)| evidence.by_scope(calibration.border, left_out)).unwrap_or_default()
+        let Some(calibration) = state.calibration else { return Self::default() };
+        let evidence = AccuracyEvidence::of(base_model, state);
+        evidence.map(|evidence| evidence.by_scope(calibration.border, left_out)).unwrap_or_default()
     }
 }
 

@@ -101,7 +101,7 @@ pub struct ChangeReport {
     /// The accuracy to be expected on new pictures of learned classes if answers name these alone; `None` where answers
     /// have no border, there are fewer than two learned classes, or too few shots to tell.
     pub expected_learned_only: Option<LearnedOnlyAccuracy>,
-    /// New classes that both estimates leave out: an estimate needs three different shots, and one that no other class
+    /// New classes that both estimates leave out: an estimate needs three different shots, one of which no other class
     /// has.
     pub too_few_shots: Vec<String>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
