@@ -93,14 +93,14 @@ impl Findings {
     }
 }
 
-/// Looks at what the file of settings says that only those commands refuse that use it.
+/// Reports settings whose faults stop only the commands that use them.
 pub fn examine_settings(file: Option<&SettingsFile>, findings: &mut Findings) {
     for fault in file.into_iter().flat_map(|file| file.faults.values()) {
         findings.wrong("settings", fault);
     }
 }
 
-/// Looks at bundle, state, engines and machine. Returns the state's folder, where that is known.
+/// Checks bundle, state, engines and machine. Returns the state's folder, where that is known.
 pub fn examine(options: &Options, findings: &mut Findings) -> Option<PathBuf> {
     machine::processor(findings);
     machine::clock(findings);
@@ -116,7 +116,7 @@ pub fn examine(options: &Options, findings: &mut Findings) -> Option<PathBuf> {
     state
 }
 
-/// Looks at what the service on that state needs.
+/// Checks what the service on that state needs.
 #[cfg(feature = "serve")]
 pub fn examine_service(arguments: &crate::serve_options::ServeOptions, state: Option<&Path>, findings: &mut Findings) {
     // What is not given for phones lies there.

@@ -16,15 +16,15 @@ use crate::output::Output;
 /// What is said where no place is kept.
 pub const NO_EMPTY_PLACE: &str = "no empty place is kept; show it with `orco scene learn PICTURE...`";
 
-/// Options of the commands that look at pictures.
+/// Options of the commands that learn or classify pictures.
 #[derive(Args, Debug)]
 pub struct SceneOptions {
-    /// Looks at this part of every picture alone: left edge, upper edge, width and height, as shares of the picture
+    /// Uses only this part of every picture: left edge, upper edge, width and height, as shares of the picture
     /// (0.5,0,0.5,1) or in pixels. `classify` takes several, each with a name.
     #[arg(long = "region", value_name = "[NAME=]X,Y,WIDTH,HEIGHT")]
     regions: Vec<NamedRegion>,
     /// A picture of the empty place by the same camera, or a folder of them; may be given again, three pictures are a
-    /// good number. Things in front of the place are cut out of every picture, and each is looked at alone.
+    /// good number. Things in front of the place are cut out of every picture, and each is used alone.
     #[arg(long, value_name = "PICTURE")]
     empty: Vec<PathBuf>,
     /// As --empty, with the empty place that `orco scene learn` keeps.

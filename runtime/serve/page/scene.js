@@ -2,7 +2,7 @@
 import { $, element, setPlace, setText, showError } from "./dom.js";
 import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
-import { disjoint, analysedParts, middleOf, placeInView, thingName } from "./selectors.js";
+import { analysedParts, disjoint, middleOf, placeInView, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 

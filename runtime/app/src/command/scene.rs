@@ -36,7 +36,7 @@ enum SceneAct {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Forgets the empty place; pictures are then looked at as a whole.
+    /// Forgets the empty place; pictures are then used as a whole.
     Forget,
 }
 

@@ -31,7 +31,7 @@ pub fn token(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Find
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir() && Some(*folder) != phone;
     match arguments.token_file.clone().or(phone.map(phone::token_in)) {
         None if arguments.phone => {
-            findings.note(SUBJECT, "not looked at: it lies beside the state, whose folder is not known")
+            findings.note(SUBJECT, "not checked: it lies beside the state, whose folder is not known")
         }
         None if arguments.listen().ip().is_loopback() => {
             findings.note(SUBJECT, "none: everyone on this machine may teach")

@@ -4,7 +4,7 @@ import test from "node:test";
 
 import { chosenPlace } from "../scene.js";
 import {
-  disjoint, analysedParts, middleOf, nameSides, placeInPicture, placeInView, regionBetween, thingName,
+  analysedParts, disjoint, middleOf, nameSides, placeInPicture, placeInView, regionBetween, thingName,
 } from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {

@@ -70,7 +70,7 @@ pub enum Command {
     },
     /// Says what this machine has for training: libtorch, CUDA, threads, precisions, ONNX Runtime, memory, disk.
     Doctor {
-        /// Folder whose disk is looked at.
+        /// Folder whose disk is checked.
         #[arg(default_value = ".")]
         folder: PathBuf,
     },
