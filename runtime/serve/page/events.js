@@ -7,14 +7,12 @@ import { api, call, get } from "./service.js";
 import { NO_ANSWER, store } from "./store.js";
 
 const RETRY_MS = 2000;
-// The service sends something every 15 seconds. A device that lost its power or its network does not close the
-// connection; only its silence shows that it is gone.
+// The service sends something every 15 seconds. Only silence shows that a device has lost its power or its network.
 const SILENCE_MS = 40_000;
-// Browsers open six connections to a service, for all tabs together. Tabs that nobody looks at let go of theirs after so
-// long: people who scan the invitation again each day have many.
+// A browser opens six connections to a service, for all tabs together. Hidden tabs close theirs after so long: people
+// who scan the invitation each day have many.
 const HIDDEN_MS = 10_000;
-// A device that is gone may not even refuse to open a stream again: after so long the page says that it is not
-// connected.
+// A device that is gone may not even refuse a new stream: after so long the page says that it is not connected.
 const LATE_MS = 5000;
 
 // The complete events of a stream's text, and the rest that is still to be completed.
@@ -124,9 +122,8 @@ async function refreshJob() {
   return !newest;
 }
 
-// Finds out what became of shots and of a job that were there before the connection was lost. Where something was
-// changed meanwhile, as in another tab, shots that are gone may have been learned; where there are other shots, they may
-// be these under another name, and the service was not started anew.
+// Finds out what became of the shots and the job of before the connection was lost. After a change, as in another tab,
+// shots that are gone may have been learned; other shots may be these, renamed, and the service did not restart.
 export async function resume({ shots, waiting, history }) {
   const hadJob = isUnfinished(store.state.job), isJobLost = await refreshJob();
   const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id;

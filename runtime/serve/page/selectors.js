@@ -107,7 +107,7 @@ export function disjoint(rectangles) {
   return parts;
 }
 
-// What is left of a rectangle without another one, as rectangles: those above, below, left and right of the other.
+// What is left of a rectangle without another one: the parts above, below, left and right of it.
 function without([x, y, width, height], [left, top, across, down]) {
   const within = (place, low, length) => Math.min(Math.max(place, low), low + length);
   const [from, to] = [left, left + across].map((place) => within(place, x, width));
@@ -117,13 +117,10 @@ function without([x, y, width, height], [left, top, across, down]) {
   return parts.filter((part) => part[2] > 0 && part[3] > 0);
 }
 
-// Most pixels that the name of a region needs above its lower edge.
-const NAME_HEIGHT = 96;
-
-// Where the name of a region may go beyond it without being cut off by the edge of the view: to the right of a region
-// in the left half, and below one at the top.
+// Where the name of a region may go beyond it and stay in the view: to the right in the left half, and below at the
+// top, where a name needs up to 96 pixels.
 export const nameSides = ([x, y, width, height], [viewWidth]) =>
-  ({ leftmost: 2 * x + width < viewWidth, topmost: y + height < NAME_HEIGHT });
+  ({ leftmost: 2 * x + width < viewWidth, topmost: y + height < 96 });
 
 // The parts of a picture that are analysed: its regions, else nothing special once the empty place is known, else the
 // largest square.

@@ -185,9 +185,9 @@ function tell(outcomes, { isHeldOn = false } = {}) {
   $("anyway-row").hidden = !refused.length || isRepeatWhileHeld;
 }
 
-// What is said of a shot. That a new thing looks like another one is no more than a note, since learning tells them
-// apart; of a thing that is learned already, it is a warning. Of a shot that was taken anyway, the reasons against it
-// are known. Of several files, a warning names its own.
+// What is said of a shot. That a new thing looks like another one is a note, since learning tells them apart; of a
+// learned thing it is a warning. Reasons against a shot that was taken anyway are known. With several files, a warning
+// names its own.
 export function shotSentences(warnings, { label, anyway, isLearned, file }) {
   const isSimilar = ({ kind }) => kind === "looks-like";
   const isLoud = (warning) => (isSimilar(warning) ? isLearned : !anyway);
