@@ -1,5 +1,7 @@
 //! What a change did, for people and as JSON.
 
+use std::borrow::Cow;
+
 use anyhow::Result;
 use orco_runtime::learner::{AnswerScope, ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
@@ -83,13 +85,14 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
 /// Says what a session did. `is_learned_only`: whether base classes are kept out of the answers after it.
 pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
-    if let Some(change) = report.old_accuracy() {
+    let answered = answered_part(report, is_learned_only);
+    if let Some(change) = answered.old_accuracy() {
         say!(output, "{}", old_classes(change))?;
     }
     let is_told = |class: &&ClassAccuracy| {
         output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
     };
-    let forgotten: Vec<&ClassAccuracy> = report.lost_in_session(0.0).into_iter().filter(is_told).collect();
+    let forgotten: Vec<&ClassAccuracy> = answered.lost_in_session(0.0).into_iter().filter(is_told).collect();
     if !forgotten.is_empty() {
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
@@ -121,7 +124,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
             "stored as {label} more than once: {shots}; the same picture again teaches nothing, take another"
         )?;
     }
-    for confusion in report.confusions.iter().take(5) {
+    for confusion in answered.confusions.iter().take(5) {
         say!(
             output,
             "now confused: {} is taken for {} ({})",
@@ -131,6 +134,20 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
         )?;
     }
     say!(output, "{}", room(report.free_targets))
+}
+
+/// What a report says of the classes that answers name: where these are learned ones alone, no class is taken for a
+/// base class, and nobody misses what base classes lost.
+fn answered_part(report: &ChangeReport, is_learned_only: bool) -> Cow<'_, ChangeReport> {
+    if !is_learned_only {
+        return Cow::Borrowed(report);
+    }
+    let mut answered = report.clone();
+    answered.classes.drain(..answered.base_classes);
+    answered.base_classes = 0;
+    let is_learned = |label: &String| answered.classes.iter().any(|class| class.label == *label);
+    answered.confusions.retain(|pair| is_learned(&pair.label) && is_learned(&pair.taken_for));
+    Cow::Owned(answered)
 }
 
 /// "room for 512 more things".
