@@ -1,5 +1,7 @@
 //! What a change did, for people and as JSON.
 
+use std::borrow::Cow;
+
 use anyhow::Result;
 use orco_runtime::learner::{AnswerScope, ChangeError, ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
@@ -93,13 +95,14 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
 /// Says what a session did. `is_learned_only`: whether answers leave base classes out after it.
 pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
-    if let Some(change) = report.old_accuracy() {
+    let answered = answered_part(report, is_learned_only);
+    if let Some(change) = answered.old_accuracy() {
         say!(output, "{}", old_classes(change))?;
     }
     let is_worth_saying = |class: &&ClassAccuracy| {
         output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
     };
-    let forgotten: Vec<&ClassAccuracy> = report.lost_in_session(0.0).into_iter().filter(is_worth_saying).collect();
+    let forgotten: Vec<&ClassAccuracy> = answered.lost_in_session(0.0).into_iter().filter(is_worth_saying).collect();
     if !forgotten.is_empty() {
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
@@ -116,7 +119,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
     if output.is_verbose() {
         print_details(output, report)?;
     }
-    print_doubts(output, report)?;
+    print_doubts(output, &answered)?;
     say!(output, "{}", room(report.free_targets))
 }
 
@@ -147,6 +150,20 @@ fn print_doubts(output: &Output, report: &ChangeReport) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// What a report says of the classes that answers name: where these are learned ones alone, no class is taken for a
+/// base class, and nobody misses what base classes lost.
+fn answered_part(report: &ChangeReport, is_learned_only: bool) -> Cow<'_, ChangeReport> {
+    if !is_learned_only {
+        return Cow::Borrowed(report);
+    }
+    let mut answered = report.clone();
+    answered.classes.drain(..answered.base_classes);
+    answered.base_classes = 0;
+    let is_learned = |label: &String| answered.classes.iter().any(|class| class.label == *label);
+    answered.confusions.retain(|pair| is_learned(&pair.label) && is_learned(&pair.taken_for));
+    Cow::Owned(answered)
 }
 
 /// "room for 512 more things".

@@ -9,9 +9,9 @@ let answered = -Infinity;
 // What is answered where somebody would rather have the thing removed.
 export const REMOVE = Symbol("remove");
 
-// Asks for a text, `value` to begin with, or without a value for consent. `list` names a list of proposals, `yes` is
-// what consent is called, `remove` is written on a button that answers REMOVE, `picture` shows what is asked about.
-// Returns the text or true; null if it was cancelled.
+// Asks for a text, `value` to begin with, or without a value for consent. `list` names proposals, `yes` is what consent
+// is called, `remove` the text of a button that answers REMOVE, `picture` what is asked about. Returns the text or true;
+// null if it was cancelled.
 export function ask(question, value, options = {}) {
   last = last.catch(() => {}).then(() => new Promise((answer) => open(question, value, options, answer)));
   return last;
@@ -48,7 +48,7 @@ function open(question, value, { list, yes, remove, picture }, answer) {
 
 let holding;
 
-// Where one question follows another, the second half of a double click on the answer to the first must not answer it.
+// The second half of a double click must not answer the next question.
 function holdBack(button) {
   clearTimeout(holding);
   button.disabled = false;

@@ -38,8 +38,8 @@ export function setText(id, text) {
 
 export const shownError = () => $("error").textContent;
 
-// The error of the last request, or none. It stays in view until it is closed, something else is done, or some time has
-// passed in which it could be read.
+// The error of the last request, or none. It stays until it is closed, something else is done, or there was time to
+// read it.
 export function showError(sentence = "") {
   clearTimeout(closing);
   $("error-bar").hidden = !sentence;

@@ -4,7 +4,7 @@ import { message, percent, readable, term } from "./language.js";
 import { noPicture, picturedShots, storedPicture } from "./pictures.js";
 import { problem } from "./problems.js";
 import { refusalText } from "./refusals.js";
-import { classOf, isOfLabel, isUnfinished } from "./selectors.js";
+import { classOf, isBaseLabel, isOfLabel, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
 const MOST_LINES = 3, MOST_PICTURES = 3;
@@ -31,12 +31,13 @@ export function alignmentText(status, wasImproving) {
   return wasImproving ? message("improved") : "";
 }
 
-function show({ job, label, classes, deviceCamera, deviceChosen }) {
+function show({ job, label, classes, deviceCamera, deviceChosen, status }) {
   $("job").hidden = !isUnfinished(job);
   if (isUnfinished(job)) showProgress(job);
   // Under the shots of the next thing, the report of the one before would be taken for its.
   const isShown = isOfLabel(job, label) && !isUnfinished(job);
-  $("report").replaceChildren(...(isShown ? reportElements(job, classes, deviceChosen ? deviceCamera : null) : []));
+  const told = status?.learned_only ? { ...job, report: answeredPart(job?.report, classes) } : job;
+  $("report").replaceChildren(...(isShown ? reportElements(told, classes, deviceChosen ? deviceCamera : null) : []));
 }
 
 // Whoever looks at another tab than that of the report is told there that a change failed.
@@ -62,6 +63,17 @@ function reportElements(job, classes, camera) {
   // One line, unless there is something to act upon.
   return [element("details", { open: lines.some(({ isWarning }) => isWarning) }, element("summary", { textContent: title }),
     list, ...comparisons(job.report, classes))];
+}
+
+// A report without what only matters where answers name base classes.
+export function answeredPart(report, classes) {
+  const isBase = (label) => isBaseLabel({ label, classes });
+  return report && {
+    ...report,
+    old_accuracy: null,
+    lost: report.lost?.filter(({ label }) => !isBase(label)),
+    confusions: report.confusions?.filter((pair) => !isBase(pair.label) && !isBase(pair.taken_for)),
+  };
 }
 
 const first = (list) => (list ?? []).slice(0, MOST_LINES);

@@ -31,8 +31,7 @@ export const ofFile = (name, sentence) => (name ? `${isolate(name)}: ${sentence}
 // A word of a group such as the verbs of jobs; what the page does not know yet stays as the service names it.
 export const term = (group, key, values) => fill(words[group][key] ?? key, values);
 
-// The page's language as it is written where the browser's user lives: English days and months stand in another order
-// in Britain than in the United States.
+// The page's language as it is written where the user lives: dates differ between Britain and the United States.
 export function localeOf(language, wanted = navigator.languages) {
   const locales = wanted.filter(isLocale);
   const region = locales.map((one) => new Intl.Locale(one).region).find(Boolean);

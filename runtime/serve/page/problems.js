@@ -1,5 +1,5 @@
-// What the service says without a code, in the page's language: warnings of changes, and problems of its camera, of the
-// empty place and of its disk. It says them in English, and in the words of programs.
+// What the service says without a code, in the page's language: warnings of changes, and problems of its camera, the
+// empty place and its disk. The service says them in English, and in the words of programs.
 import { currentLanguage, fill } from "./language.js";
 
 // What a sentence is like, and how it is said in each language; {1} and so on are what its groups held. A language that

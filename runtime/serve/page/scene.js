@@ -76,8 +76,7 @@ function holes(rectangles, [width, height]) {
   return `path(evenodd, "${[[0, 0, width, height], ...disjoint(rectangles)].map(path).join("")}")`;
 }
 
-// The button of each thing, by its id. It stays as long as the thing does: one that were made anew with every frame
-// would lose a tap, and the focus.
+// The button of each thing, by its id. A new one with every frame would lose a tap, and the focus.
 const boxes = new Map();
 
 function boxOf(id) {
@@ -89,8 +88,8 @@ function boxOf(id) {
   return boxes.get(id);
 }
 
-// Where shots are taken: of the thing that people chose, or else of the one in the middle. Null where the chosen one
-// has gone: another one is no shot of it.
+// Where shots are taken: of the thing that people chose, or else of the one in the middle. Null where the chosen one has
+// gone.
 export function chosenPlace({ deviceCamera, chosenThing }) {
   if (chosenThing === null) return {};
   const thing = deviceCamera?.things?.find(({ id }) => id === chosenThing);

@@ -5,8 +5,8 @@ export const ENOUGH_SHOTS = 5;
 
 const LEAST_REGION = 0.05;
 
-// Characters that nobody sees, which keyboards put around emoji, and this page around names that are written from the
-// right, whence people copy them; the service refuses them.
+// Invisible characters, which keyboards put around emoji, and this page around names that are written from the right;
+// the service refuses them.
 const UNSEEN = /[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe00-\ufe0f\ufeff]/g;
 
 // Joiners, but for those between letters of scripts that join, or emoji: spelling needs these.
@@ -17,8 +17,8 @@ const LOOSE_JOINER = new RegExp(`(?<![${JOINED}])[\\u200c\\u200d]|[\\u200c\\u200
 export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(LOOSE_JOINER, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
 
 // The label that a typed text stands for: as it is typed if that is known, else as it is known in other capitals or with
-// underscores for spaces, of a learned class first, then of shots that wait, then of a base class. Among the shots that
-// wait are those of the chosen label, which `waiting` leaves out.
+// underscores for spaces: of a learned class, of shots that wait (`waiting` lacks those of the chosen label), or of a base
+// class.
 export function knownLabelFor(typed, { classes, waiting, label: chosen, shots = [] }) {
   const label = labelOf(typed), plain = (name) => name.normalize().toLocaleLowerCase().replaceAll("_", " ");
   const held = shots.length && chosen ? [{ label: chosen }, ...waiting] : waiting;
@@ -75,8 +75,7 @@ export const isReplaced = ({ status }) => status?.answers !== "all";
 // Whether a job is about the typed label; any is, while no label is typed.
 export const isOfLabel = (job, label) => Boolean(job) && (!label || !job.label || job.label === label.normalize());
 
-// A part of a picture, given in shares of its sides, as pixels of a view that shows the whole picture as large as
-// possible.
+// A part of a picture, in shares of its sides, as pixels of a view into which the whole picture fits.
 export function placeInView([left, top, width, height], [pictureWidth, pictureHeight], [viewWidth, viewHeight]) {
   const scale = Math.min(viewWidth / pictureWidth, viewHeight / pictureHeight);
   const [shownWidth, shownHeight] = [pictureWidth * scale, pictureHeight * scale];
@@ -144,9 +143,9 @@ export function stay(seconds) {
     : { key: "stayHours", count: Math.round(seconds / 3600) };
 }
 
-// The history as people read it: a change and its undo are one line. Entries that only went back or forth to another
-// one that is listed are left out, and changes that are no part of what is known now are marked. A purge is no step to
-// undo or to go back to: it stands for the change before it, as long as that is remembered.
+// The history as people read it: a change and its undo are one line, entries that only went to another listed one are
+// left out, and changes that are no part of what is known now are marked. A purge stands for the change before it, as
+// long as that is remembered: it is no step.
 export function historyLines({ history, present, earlier }) {
   const numbers = new Set(history.map(({ entry }) => entry)), kept = new Set([present, ...earlier]);
   return history.filter(({ change, to }) => change !== "undo" || !numbers.has(to))

@@ -44,8 +44,8 @@ async function renewToken(used) {
 // Requests of which it was said that no answer has come yet.
 const late = new Set();
 
-// The answer to a request. That none comes, or not soon, is shown unless the request is quiet. What another request
-// was answered is neither covered by that nor taken back with it.
+// The answer to a request. Unless the request is quiet, it is shown that none comes, or not soon; messages of other
+// requests stay.
 async function answered(request, quiet) {
   if (quiet) return request;
   const timer = setTimeout(() => {

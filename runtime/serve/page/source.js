@@ -124,8 +124,8 @@ function chooseFiles(files) {
   else update({ files });
 }
 
-// The service's own camera is shown unless people have chosen something else before it was known. A service that was
-// started anew may have none.
+// The service's own camera is shown unless people chose something else before it was known. After a restart, a service
+// may have none.
 let isOffered = false;
 function offerDevice(state) {
   const isThere = Boolean(state.deviceCamera);

@@ -37,9 +37,9 @@ function offerRemoval(number) {
   $("odd-remove").onclick = () => $("shots").children[number - 1]?.querySelector("button").click();
 }
 
-// Whether to take more shots, and how many: as long as there are few, some are taken for something else by the others, or
-// two more would bring a good deal. One that alone is taken for something else may be of something else: the others
-// agree, or it does not fit what is learned already.
+// Whether to take more shots, and how many: while there are few, the others take some for something else, or two more
+// would bring a good deal. One that alone is taken for something else may show it: the others agree, or it does not fit
+// what is learned already.
 export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }, isLearned = false) {
   const missed = leftOut.filter((shot) => shot.taken_for !== null), isMissed = missed.length > 0;
   if (missed.length === 1 && (isLearned || shotCount > LEAST_SHOTS)) {

@@ -37,8 +37,8 @@ export async function save(path, name, options) {
 // The name that the service gives a file, if it is one of plain letters.
 export const attachedName = (disposition) => /filename="([^"]+)"(?!; filename\*)/.exec(disposition ?? "")?.[1];
 
-// Sends a class that was exported elsewhere, and returns what is to be said. Where its name is known already, people are
-// asked for another one, until one is free or they give up; nothing is said then.
+// Sends a class that was exported elsewhere, and returns what is to be said. Where its name is known, people are asked
+// for others until one is free, or they give up; nothing is said then.
 export async function importFile(file, label) {
   // The service would break the connection off.
   if (file.size > store.state.status?.pack_bytes_most) return message("importTooLarge");

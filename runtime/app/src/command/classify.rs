@@ -76,8 +76,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 results.push(json!({ "image": image, "regions": of_regions }));
             }
             Err(error) => {
-                output.complain(format!("{error:#}"));
-                results.push(json!({ "image": image, "error": format!("{error:#}") }));
+                let advice = if path.is_dir() { "; name the pictures in it, as FOLDER/*" } else { "" };
+                let error = format!("{error:#}{advice}");
+                output.complain(&error);
+                results.push(json!({ "image": image, "error": error }));
                 failed += 1;
             }
         }

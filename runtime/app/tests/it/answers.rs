@@ -78,6 +78,9 @@ fn whoever_teaches_single_shots_is_told_that_most_pictures_stay_unknown() {
     assert!(first.contains("needs three different shots") && !first.contains(told), "{first}");
     let third = learned(&["cactus", "dumbbell"].map(single));
     assert!(third.contains(told), "{third}");
+    // No answer names what came with the bundle any more.
+    let known = "classes known before: ";
+    assert!(first.contains(known) && !third.contains(known), "{first}{third}");
     let uneven = learned(&[argument("duck", &shots("learn", "rubber-duck")), single("traffic-cone")]);
     assert!(uneven.contains("that leaves out traffic-cone: "), "{uneven}");
     let twin = learned(&[argument("twin", &device.folder.path().join("mug"))]);

@@ -207,6 +207,8 @@ fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
     };
     let refused = classify(&[&folder.join("IMG_1.HEIC")]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("is a HEIC file, which cannot be read"));
+    let whole = text(&classify(&[&folder]).stderr);
+    assert!(whole.contains("it is a folder; name the pictures in it, as FOLDER/*"), "{whole}");
     let some = classify(&[&folder.join("IMG_1.HEIC"), &webp]);
     assert!(!some.status.success() && text(&some.stdout).contains("lossy.webp: "), "{}", text(&some.stdout));
 }

@@ -5,7 +5,7 @@ import test, { afterEach } from "node:test";
 import { showError } from "../dom.js";
 import { estimateSentence, expectedSentence } from "../dial.js";
 import { changeSentence } from "../history.js";
-import { alignmentText, reportLines } from "../jobs.js";
+import { alignmentText, answeredPart, reportLines } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences, takeEach } from "../shots.js";
 import { cameraProblem } from "../source.js";
@@ -74,6 +74,20 @@ test("a report says what was learned, lost and confused, the worst three of each
   assert.match(reportLines(alike, "not shown")[0].text, /show the empty place/);
   assert.match(reportLines(alike, "shown")[0].text, /other sides/);
   assert.match(reportLines(alike)[0].text, /elsewhere\.$/, "a browser's camera cannot be shown the empty place");
+});
+
+test("where answers name learned classes alone, a report says nothing of base classes", () => {
+  const classes = [{ label: "cup", learned: false }, { label: "hat", learned: false }, { label: "mug", learned: true }, { label: "jar", learned: true }];
+  const report = { new: [{ label: "mug", after: 0.6 }], old_accuracy: { before: 0.9, after: 0.9 },
+    lost: [{ label: "hat", before: 1, after: 0.2 }, { label: "jar", before: 1, after: 0.2 }],
+    confusions: ["cup", "jar"].map((taken_for) => ({ label: "mug", taken_for, share: 0.2 })) };
+  const said = reportLines({ report: answeredPart(report, classes) }).map(({ text }) => text.replaceAll("\u00a0", " "));
+  assert.deepEqual(said, [
+    "“mug”: 60 % of its shots are recognised.",
+    "“jar” is recognised less: 100 % before, 20 % after.",
+    "20 % of “mug” are taken for “jar”. Add shots that show the difference.",
+  ]);
+  assert.equal(answeredPart(null, classes), null);
 });
 
 test("of a single shot nothing is said of how it is recognised", () => {
