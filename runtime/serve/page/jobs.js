@@ -65,8 +65,8 @@ function reportElements(job, classes, camera) {
     list, ...comparisons(job.report, classes))];
 }
 
-// What a report says where answers name learned classes alone: no class is taken for a base class then, and nobody misses
-// what base classes lost.
+// What a report says where answers name learned classes alone: no class is taken for a base class then, and nobody
+// misses what base classes lost.
 export function answeredPart(report, classes) {
   const isBase = (label) => isBaseLabel({ label, classes });
   return report && {
