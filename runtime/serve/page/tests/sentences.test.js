@@ -77,7 +77,7 @@ test("a report says what was learned, lost and confused, the worst three of each
 });
 
 test("where answers name learned classes alone, a report says nothing of base classes", () => {
-  const classes = [{ label: "cup", learned: false }, { label: "hat", learned: false }, { label: "mug", learned: true }, { label: "jar", learned: true }];
+  const classes = ["cup", "hat", "mug", "jar"].map((label, index) => ({ label, learned: index > 1 }));
   const report = { new: [{ label: "mug", after: 0.6 }], old_accuracy: { before: 0.9, after: 0.9 },
     lost: [{ label: "hat", before: 1, after: 0.2 }, { label: "jar", before: 1, after: 0.2 }],
     confusions: ["cup", "jar"].map((taken_for) => ({ label: "mug", taken_for, share: 0.2 })) };
