@@ -137,9 +137,9 @@ pub fn join(arguments: &TrainingArguments) -> Result<RankGroup> {
 /// What a rank other than the first does of a command: it takes part in both phases.
 ///
 /// # Errors
-/// As for [`TrainingJob::open`], [`TrainingJob::pretrain`] and [`TrainingJob::align`].
+/// As for [`TrainingJob::open_for_both_phases`], [`TrainingJob::pretrain`] and [`TrainingJob::align`].
 pub fn follow(arguments: &TrainingArguments, request: serde_json::Value, group: &RankGroup) -> Result<()> {
-    let mut job = TrainingJob::open(arguments, request, group)?;
+    let mut job = TrainingJob::open_for_both_phases(arguments, request, group)?;
     job.pretrain(None)?;
     job.align().map(drop)
 }
@@ -169,7 +169,20 @@ impl TrainingJob {
     /// If something is missing or does not fit; the folder is then as it was.
     pub fn open(arguments: &TrainingArguments, request: serde_json::Value, group: &RankGroup) -> Result<Self> {
         let (recipe, data) = open_training_data(arguments, group)?;
-        // Phase 1 may take days.
+        Self::with_data(recipe, data, arguments, request, group)
+    }
+
+    /// As [`TrainingJob::open`], for both phases: what phase 2 would refuse is refused before phase 1, which may take
+    /// days.
+    ///
+    /// # Errors
+    /// As for [`TrainingJob::open`], and if the base images do not fill a batch of phase 2.
+    pub fn open_for_both_phases(
+        arguments: &TrainingArguments,
+        request: serde_json::Value,
+        group: &RankGroup,
+    ) -> Result<Self> {
+        let (recipe, data) = open_training_data(arguments, group)?;
         let images = data.split.base.len();
         require_full_batch("align.batch", recipe.align.for_images_on(images, group.size()).batch, images)
             .context("phase 2")?;

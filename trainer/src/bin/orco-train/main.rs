@@ -33,7 +33,7 @@ fn run(command: Command) -> Result<()> {
             TrainingJob::open(&common, request, &job::join(&common)?)?.pretrain(until)
         }
         Command::Align(common) => {
-            let mut job = TrainingJob::open(&common, request, &job::join(&common)?)?;
+            let mut job = TrainingJob::open_for_both_phases(&common, request, &job::join(&common)?)?;
             job.pretrain(None)?;
             job.align().map(|_| ())
         }
@@ -92,7 +92,7 @@ fn train_and_export(
     let key = key.map(SecretKey::read).transpose()?;
     onnx::start().context("the bundle is checked with ONNX Runtime; see `orco-train doctor`")?;
     let made = BundleOutput::prepare(output, &common.run)?;
-    let mut job = TrainingJob::open(common, request, &group)?;
+    let mut job = TrainingJob::open_for_both_phases(common, request, &group)?;
     job.pretrain(None)?;
     let targets = job.align()?;
     job.move_to_processor()?;
