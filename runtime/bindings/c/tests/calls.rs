@@ -93,6 +93,13 @@ impl Device {
         state
     }
 
+    /// Learns a class from the shots of a folder.
+    fn learn(&self, label: &str, class: &str) {
+        let shots = shots(label, class);
+        assert_eq!(unsafe { orco_learn(self.learner, shots, null_mut()) }, OrcoStatus::Ok, "{}", error());
+        unsafe { orco_shots_free(shots) };
+    }
+
     fn counts(&self) -> [usize; 4] {
         let mut counts = OrcoCounts { base_classes: 0, learned_classes: 0, free_targets: 0, changes: 0 };
         assert_eq!(unsafe { orco_counts(self.learner, &mut counts) }, OrcoStatus::Ok);
@@ -202,9 +209,7 @@ fn the_head_is_aligned_when_asked() {
         assert_eq!(orco_align(device.learner, &mut aligned, null_mut()), OrcoStatus::Ok, "{}", error());
         assert!(!aligned, "nothing is to be done");
         assert_eq!(orco_set_align_later(device.learner, true), OrcoStatus::Ok);
-        let mug = shots("mug", "mug");
-        assert_eq!(orco_learn(device.learner, mug, null_mut()), OrcoStatus::Ok, "{}", error());
-        orco_shots_free(mug);
+        device.learn("mug", "mug");
         assert_eq!(orco_align(device.learner, &mut aligned, &mut report), OrcoStatus::Ok, "{}", error());
         assert!(aligned && report.old_accuracy_after > 0.5 && report.new_accuracy.is_nan(), "{report:?}");
         assert_eq!(device.counts(), [60, 1, 39, 1], "it is part of the change");
@@ -263,10 +268,8 @@ fn the_scope_says_which_classes_are_answered() {
         labels
     };
     assert!(labels(Learned).is_empty(), "nothing was learned");
-    let mug = shots("mug", "mug");
+    device.learn("mug", "mug");
     unsafe {
-        assert_eq!(orco_learn(device.learner, mug, null_mut()), OrcoStatus::Ok, "{}", error());
-        orco_shots_free(mug);
         assert_eq!(orco_set_scope(device.learner, 3), OrcoStatus::BadArgument);
     }
     assert_eq!(error(), "scope 3 is no OrcoAnswerScope");
@@ -395,11 +398,8 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
         refused(orco_backup(device.learner, file.as_ptr(), false, &mut kept, &mut warnings), Refused, "nothing");
         assert!(warnings.is_null());
         assert_eq!(orco_set_keep_shots(device.learner, true), Ok);
-        for (label, class) in [("mug", "mug"), ("cone", "traffic-cone")] {
-            let shots = shots(label, class);
-            assert_eq!(orco_learn(device.learner, shots, null_mut()), Ok, "{}", error());
-            orco_shots_free(shots);
-        }
+        device.learn("mug", "mug");
+        device.learn("cone", "traffic-cone");
         let moved = |number: usize| orco_move_shot(device.learner, cone.as_ptr(), number, mug.as_ptr(), null_mut());
         refused(moved(6), Refused, "cone");
         refused(orco_move_shot(device.learner, cone.as_ptr(), 1, null(), null_mut()), BadArgument, "to is NULL");
@@ -455,9 +455,7 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
 #[test]
 fn a_class_without_pictures_is_given_up_only_where_that_is_wanted() {
     let device = Device::fresh();
-    let mug = shots("mug", "mug");
-    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
-    unsafe { orco_shots_free(mug) };
+    device.learn("mug", "mug");
     let state = device.close();
     let mut warnings = null_mut();
     let mut upgrade = |give_up_unkept: bool| unsafe {
@@ -506,9 +504,7 @@ fn changes_are_remembered_with_their_balance() {
     unsafe {
         assert_eq!(orco_balance(device.learner, &mut balance), OrcoStatus::Ok, "{}", error());
         assert_eq!(balance, Balanced);
-        let mug = shots("mug", "mug");
-        assert_eq!(orco_learn(device.learner, mug, null_mut()), OrcoStatus::Ok, "{}", error());
-        orco_shots_free(mug);
+        device.learn("mug", "mug");
         assert_eq!(orco_set_balance(device.learner, 3, null_mut()), OrcoStatus::BadArgument);
         assert_eq!(error(), "balance 3 is no OrcoBalance");
         assert_eq!(orco_balance(device.learner, null_mut()), OrcoStatus::BadArgument);
@@ -531,9 +527,7 @@ fn changes_are_remembered_with_their_balance() {
 #[test]
 fn a_learned_class_goes_into_a_pack() {
     let device = Device::fresh();
-    let mug = shots("mug", "mug");
-    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
-    unsafe { orco_shots_free(mug) };
+    device.learn("mug", "mug");
     let file = device.state.path().join("mug.orcopack");
     let path = c(file.to_str().unwrap());
     let mut size = 0;
@@ -565,9 +559,7 @@ fn a_file_that_is_written_but_not_synced_is_told_as_it_is() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
     let device = Device::fresh();
-    let mug = shots("mug", "mug");
-    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
-    unsafe { orco_shots_free(mug) };
+    device.learn("mug", "mug");
     // A folder that takes files, but cannot be opened, so that it cannot be synced.
     let folder = tempfile::tempdir().unwrap();
     let set_mode = |mode: u32| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
@@ -613,9 +605,7 @@ fn with_a_public_key_only_signed_backups_of_signed_bundles_are_restored() {
     fs::write(folder.path().join("key.pub"), public).unwrap();
     let bundle = signed_bundle(folder.path(), &key);
     let device = Device::open(&bundle, tempfile::tempdir().unwrap());
-    let mug = shots("mug", "mug");
-    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
-    unsafe { orco_shots_free(mug) };
+    device.learn("mug", "mug");
     let (state, opened) = (Store::new(device.state.path()), Bundle::open(&bundle).unwrap());
     for (name, key) in [("signed", Some(&key)), ("unsigned", None)] {
         let (path, options) = (folder.path().join(name), BackupOptions::default().sign(key));
@@ -639,9 +629,7 @@ fn with_a_public_key_only_signed_backups_of_signed_bundles_are_restored() {
 #[test]
 fn threads_share_a_learner() {
     let device = Device::fresh();
-    let mug = shots("mug", "mug");
-    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok);
-    unsafe { orco_shots_free(mug) };
+    device.learn("mug", "mug");
     let expected: Vec<_> = (1..=4).map(|number| device.answer(&path("try", "mug", number))).collect();
     thread::scope(|scope| {
         let device = &device;
