@@ -184,8 +184,8 @@ impl TrainingJob {
     ) -> Result<Self> {
         let (recipe, data) = open_training_data(arguments, group)?;
         let images = data.split.base.len();
-        require_full_batch("align.batch", recipe.align.for_images_on(images, group.size()).batch, images)
-            .context("phase 2")?;
+        let batch = recipe.align.for_images_on(images, group.size()).batch;
+        require_full_batch("align.batch", batch, images).context("phase 2")?;
         Self::with_data(recipe, data, arguments, request, group)
     }
 

@@ -302,10 +302,11 @@ fn is_of_layer(name: &str) -> bool {
     (name.starts_with("backbone.") || is_of_published_block(name)) && !name.ends_with(".num_batches_tracked")
 }
 
-/// What to do after a semicolon where a file has a tensor with more before its name, as `DataParallel` and Lightning
-/// write it.
+/// The end of a sentence about a missing tensor: what to do where the file has it with a prefix, as `DataParallel` and
+/// Lightning write it, else nothing.
 fn remedy_for(own: &str, tensors: &HashMap<String, Tensor>) -> String {
     let known: Vec<String> = names_of(own).collect();
+    // "layer1.0.bn1.weight" is no "bn1.weight" with a prefix.
     let prefixed = tensors.keys().filter(|name| !is_of_published_block(name)).filter_map(|name| {
         let prefix = known.iter().find_map(|known| name.strip_suffix(known.as_str()))?;
         prefix.ends_with('.').then_some((name, prefix))

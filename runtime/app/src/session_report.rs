@@ -117,7 +117,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
         say!(output, "the shots of {labels} are much alike: add two from other sides, or taken elsewhere")?;
     }
     if output.is_verbose() {
-        print_details(output, report)?;
+        print_details(output, &answered)?;
     }
     print_doubts(output, &answered)?;
     say!(output, "{}", room(report.free_targets))

@@ -22,7 +22,7 @@ pub fn all(common: &TrainingArguments, request: serde_json::Value, draws: usize,
     }
     sigpipe::reset();
     onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
-    let mut job = TrainingJob::open(common, request, &group)?;
+    let mut job = TrainingJob::open_for_both_phases(common, request, &group)?;
     check(&job.model, &job.recipe.learn, shares)?;
     job.pretrain(None)?;
     let targets = job.align()?;

@@ -74,7 +74,8 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     is_changed |= takes_bytes;
     let is_dequantised = graph.dequantise_numbers().map_err(unreadable)?;
     if graph.decompose().map_err(unreadable)? || is_dequantised {
-        // A norm of a weight read statistics that the one in its place computes itself, a node that dequantised a scale.
+        // Nodes that were replaced leave behind what only they read: a weight's norm its statistics, a dequantised
+        // number its scale.
         graph.drop_unread().map_err(unreadable)?;
         is_changed = true;
     }
