@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use orco_camera::{Camera, CameraPhase};
-use support::until;
+use orco_trials::until;
 
 fn open(pipeline: &str) -> Camera {
     Camera::open(format!("gst:{pipeline}").parse().unwrap()).unwrap()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use orco_camera::camera::FIRST_PAUSE;
 use orco_camera::{Camera, CameraPhase};
 use orco_runtime::image;
-use support::{FakeCamera, Mode, photograph, until, webp_picture};
+use support::{FakeCamera, Mode, photograph, webp_picture};
 
 const EVERY: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(240);

@@ -8,20 +8,38 @@ pub mod record;
 pub mod system;
 #[cfg(target_os = "linux")]
 pub mod threads;
+pub mod tmpfs;
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Names the file that [`skipped`] adds its lines to, beside saying them: `cargo xtask test` prints them when all tests
 /// have run, for what a test says that succeeds is not shown.
 pub const SKIPPED: &str = "ORCO_SKIPPED";
+
+/// How long a test waits for what must come; none depends on how soon it does.
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 static TORCH_GENERATOR: Mutex<()> = Mutex::new(());
 
 /// For tests that draw from torch's random generator, of which a process has one: they take turns.
 pub fn torch_generator() -> MutexGuard<'static, ()> {
     TORCH_GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until something is so.
+///
+/// # Panics
+/// If it is not within four minutes.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < TIMEOUT, "not so after {TIMEOUT:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The middle one of what was measured, or the higher of two in the middle.

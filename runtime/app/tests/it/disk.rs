@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Output;
 
 use orco_trials::skipped;
+use orco_trials::tmpfs::TmpfsMount;
 use tempfile::TempDir;
 
 use crate::support::service::Service;
-use crate::support::{self, TmpfsMount, argument, assert_refused, shipped, shots, text};
+use crate::support::{self, argument, assert_refused, shipped, shots, text};
 
 fn orco(state: &Path, arguments: &[&str]) -> Output {
     support::orco(&shipped(), state, arguments).output().unwrap()
@@ -33,11 +34,11 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     };
     /// A page of the file system in memory.
     const ROOM: u64 = 4096;
-    let state = mounted.path.join("state");
+    let state = mounted.path().join("state");
     let [mug, duck, cactus] = ["mug", "rubber-duck", "cactus"].map(|class| argument(class, &shots("learn", class)));
     done(&orco(&state, &["learn", &mug, &duck]));
     let before = listed(&state);
-    let ballast = mounted.path.join("ballast");
+    let ballast = mounted.path().join("ballast");
     let full = fs::write(&ballast, vec![1; 16 << 20]);
     assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     for change in [&["learn", &cactus][..], &["rename", "mug", "beaker"], &["forget", "mug"], &["undo"]] {
@@ -53,7 +54,7 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     assert_eq!(listed(&state), before);
     assert!(fs::read_dir(&state).unwrap().all(|entry| !entry.unwrap().file_name().to_string_lossy().contains("new")));
     fs::remove_file(&ballast).unwrap();
-    mounted.remount("remount,ro");
+    mounted.remount("ro");
     for change in [&["learn", &cactus][..], &["rename", "mug", "beaker"], &["forget", "mug", "--purge"]] {
         assert_refused(&orco(&state, change), "Read-only file system");
         assert_eq!(listed(&state), before, "{change:?}");
@@ -65,7 +66,7 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     done(&orco(&state, &["backup", backup.to_str().unwrap()]));
     done(&orco(&restored, &["restore", backup.to_str().unwrap()]));
     assert_eq!(listed(&restored), before);
-    mounted.remount("remount,rw");
+    mounted.remount("rw");
     done(&orco(&state, &["rename", "mug", "beaker"]));
     assert!(listed(&state).contains("beaker"));
 }
@@ -76,7 +77,7 @@ fn a_change_whose_head_finds_no_room_is_not_called_undone() {
     let Some(mounted) = TmpfsMount::new("size=1m") else {
         return skipped("alignment on a full disk (mounting needs root)");
     };
-    let state = mounted.path.join("state");
+    let state = mounted.path().join("state");
     let learned = orco(&state, &["learn", &argument("mug", &shots("learn", "mug"))]);
     let said = text(&learned.stderr);
     assert_eq!(learned.status.code(), Some(3), "{said}");
@@ -95,7 +96,7 @@ fn a_service_starts_again_where_its_disk_is_full_or_read_only() {
     let Some(mounted) = TmpfsMount::new("size=16m") else {
         return skipped("services on full and read-only disks (mounting needs root)");
     };
-    let [state, token, sightings] = ["state", "token", "sightings"].map(|name| mounted.path.join(name));
+    let [state, token, sightings] = ["state", "token", "sightings"].map(|name| mounted.path().join(name));
     let is_live = || {
         let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0"];
         let mut command = support::orco(&shipped(), &state, &arguments);
@@ -109,7 +110,7 @@ fn a_service_starts_again_where_its_disk_is_full_or_read_only() {
     fs::write(&list, format!("{whole}1800000001-1,2027-01-15T08")).unwrap();
     mounted.fill();
     assert!(is_live(), "the disk is full");
-    mounted.remount("remount,ro");
+    mounted.remount("ro");
     assert!(is_live(), "the disk is read-only");
 }
 
@@ -120,11 +121,11 @@ fn a_service_whose_disk_takes_no_more_files_is_not_ready() {
     };
     let serve = || {
         let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0"];
-        Service::of(support::orco(&shipped(), &mounted.path.join("state"), &arguments))
+        Service::of(support::orco(&shipped(), &mounted.path().join("state"), &arguments))
     };
     let ready = |service: &Service| service.ask("GET", "/v2/health/ready", "", b"").0;
     assert_eq!(ready(&serve()), 200);
-    let count = (0..8).take_while(|number| fs::write(mounted.path.join(number.to_string()), b"").is_ok()).count();
+    let count = (0..8).take_while(|number| fs::write(mounted.path().join(number.to_string()), b"").is_ok()).count();
     assert!(count < 8, "there are inodes left");
     let service = serve();
     assert_eq!(ready(&service), 503);

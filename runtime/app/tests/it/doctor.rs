@@ -9,9 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use orco_trials::skipped;
+use orco_trials::tmpfs::TmpfsMount;
 use serde_json::Value;
 
-use crate::support::{Device, TmpfsMount, shots, text};
+use crate::support::{Device, shots, text};
 
 /// Runs the doctor; whether it found nothing to mend, and what it found.
 fn examined(device: &Device, arguments: &[&str]) -> (bool, Value) {
@@ -295,15 +296,15 @@ fn a_disk_without_files_to_come_or_that_is_read_only_is_not_blamed_on_rights() {
         return skipped("disks without files to come (mounting needs root)");
     };
     let device = Device::new();
-    let state = mounted.path.join("state");
+    let state = mounted.path().join("state");
     fs::create_dir(&state).unwrap();
     fs::set_permissions(&state, Permissions::from_mode(0o700)).unwrap();
     let doctor = || examined(&device, &["--state", state.to_str().unwrap()]);
     assert_finds(&doctor(), "disk", "wrong", "more files");
-    let count = (0..8).take_while(|number| fs::write(mounted.path.join(number.to_string()), b"").is_ok()).count();
+    let count = (0..8).take_while(|number| fs::write(mounted.path().join(number.to_string()), b"").is_ok()).count();
     assert!(count < 8, "there are inodes left");
     assert_finds(&doctor(), "state", "wrong", "cannot be written: No space left on device");
-    mounted.remount("remount,ro");
+    mounted.remount("ro");
     assert_finds(&doctor(), "state", "wrong", "cannot be written: Read-only file system");
     assert_finds(&doctor(), "disk", "wrong", "is read-only");
 }

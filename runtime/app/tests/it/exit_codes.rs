@@ -12,11 +12,12 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use orco_state::pack::UnverifiedPack;
+use orco_trials::tmpfs::TmpfsMount;
 use orco_trials::{heavy, skipped};
 use serde_json::Value;
 
 use crate::support::bench::Bench;
-use crate::support::{self, TmpfsMount, argument, changes, make_pipe, shots, text};
+use crate::support::{self, argument, changes, make_pipe, shots, text};
 
 const DONE: Option<i32> = Some(0);
 const FAILED: Option<i32> = Some(1);
@@ -200,8 +201,8 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
     match (&full, &read_only) {
         (Some(full), Some(read_only)) => {
             full.fill();
-            read_only.remount("remount,ro");
-            paths.extend([full.path.clone(), read_only.path.clone()]);
+            read_only.remount("ro");
+            paths.extend([full.path().clone(), read_only.path().clone()]);
         }
         _ => skipped("thumbnails on full and read-only disks (mounting needs root)"),
     }
@@ -239,7 +240,7 @@ fn a_first_save_with_room_for_one_slot_is_changed_but() {
         skipped("a first save with room for one slot (mounting needs root)");
         return;
     };
-    let state = mounted.path.join("state");
+    let state = mounted.path().join("state");
     let orco = |arguments: &[&str]| support::orco(&bench.bundle.folder, &state, arguments).output().unwrap();
     let output = orco(&learn);
     let said = text(&output.stderr);
@@ -252,7 +253,7 @@ fn a_first_save_with_room_for_one_slot_is_changed_but() {
     assert!(!state.join("slot-b").exists());
     assert!(text(&orco(&["list"]).stdout).contains("mug"), "it is known");
     // With room again, the next change makes two of it.
-    mounted.remount("remount,size=64m");
+    mounted.remount("size=64m");
     let again = orco(&["rename", "mug", "beaker"]);
     assert_eq!(again.status.code(), DONE, "{}", text(&again.stderr));
     assert!(state.join("slot-b").exists());

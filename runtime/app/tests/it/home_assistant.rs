@@ -12,11 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use orco_trials::skipped;
+use orco_trials::{skipped, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::broker::{Broker, is_here, until};
+use crate::support::broker::{Broker, is_here};
 use crate::support::reporting::Reporting;
 
 /// Home Assistant, until it is dropped.

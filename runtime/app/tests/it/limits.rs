@@ -17,12 +17,13 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use orco_trials::skipped;
+use orco_trials::tmpfs::TmpfsMount;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::service::Service;
 use crate::support::user::User;
-use crate::support::{Device, TmpfsMount, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
+use crate::support::{Device, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
 
 /// How long anything may take that does not hang.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -242,7 +243,7 @@ fn ready_tells_of_a_disk_that_is_read_only_or_full() {
         skipped("a service on full and read-only disks (mounting needs root)");
         return;
     };
-    let service = Service::start("cifar100-edge", &mounted.path);
+    let service = Service::start("cifar100-edge", mounted.path());
     let until = |status: u16, said: &str| {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -256,15 +257,15 @@ fn ready_tells_of_a_disk_that_is_read_only_or_full() {
         }
     };
     until(200, "[]");
-    mounted.remount("remount,ro");
+    mounted.remount("ro");
     until(503, "is on a disk that is read-only");
     let (status, answer) = service.ask("POST", "/api/v1/classify", "image/jpeg", &picture());
     assert_eq!(status, 200, "it goes on answering: {}", text(&answer));
-    mounted.remount("remount,rw");
+    mounted.remount("rw");
     until(200, "[]");
     mounted.fill();
     until(503, " is full");
-    fs::remove_file(mounted.path.join("ballast")).unwrap();
+    fs::remove_file(mounted.path().join("ballast")).unwrap();
     until(200, "[]");
 }
 
@@ -274,7 +275,7 @@ fn a_service_backs_up_a_device_whose_disk_takes_no_file() {
         skipped("backups over HTTP of full and read-only disks (mounting needs root)");
         return;
     };
-    let state = mounted.path.join("state");
+    let state = mounted.path().join("state");
     let mug = argument("mug", &shots("learn", "mug"));
     let learned = orco(&shipped(), &state, &["learn", "--align", "never", &mug]).output().unwrap();
     assert!(learned.status.success(), "{}", text(&learned.stderr));
@@ -294,7 +295,7 @@ fn a_service_backs_up_a_device_whose_disk_takes_no_file() {
     };
     mounted.fill();
     tried();
-    fs::remove_file(mounted.path.join("ballast")).unwrap();
-    mounted.remount("remount,ro");
+    fs::remove_file(mounted.path().join("ballast")).unwrap();
+    mounted.remount("ro");
     tried();
 }

@@ -10,10 +10,11 @@ use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use orco_trials::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::broker::{Broker, Listener, Message, is_here, until};
+use crate::support::broker::{Broker, Listener, Message, is_here};
 use crate::support::reporting::Reporting;
 use crate::support::{Device, assert_refused, shots, text};
 

@@ -90,9 +90,9 @@ fn phones_that_were_invited_come_in_although_the_disk_is_full() {
     use std::net::TcpListener;
 
     use orco_trials::skipped;
+    use orco_trials::tmpfs::TmpfsMount;
+    use orco_trials::until;
 
-    use crate::support::TmpfsMount;
-    use crate::support::broker::until;
     use crate::support::service::Service;
 
     let Some(mounted) = TmpfsMount::new("size=16m") else {
@@ -103,11 +103,11 @@ fn phones_that_were_invited_come_in_although_the_disk_is_full() {
     let serve = |ip: &str| {
         let address = TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().to_string();
         let arguments = ["--engine", "rten", "serve", "--phone", "--listen", &address];
-        let mut command = orco(&shipped(), &mounted.path.join("state"), &arguments);
+        let mut command = orco(&shipped(), &mounted.path().join("state"), &arguments);
         command.env("JOURNAL_STREAM", "8:1").stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         Service::listening(command, &address)
     };
-    let of_phones = |name: &str| fs::read(mounted.path.join("state.phone").join(name)).unwrap();
+    let of_phones = |name: &str| fs::read(mounted.path().join("state.phone").join(name)).unwrap();
     drop(serve("127.0.0.1"));
     let before = ["certificate.pem", "key.pem", "token"].map(of_phones);
     mounted.fill();

@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use orco_trials::heavy;
+use orco_trials::{heavy, until};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::broker::until;
 use crate::support::service::Service;
 use crate::support::{self, orco, shipped, shots, text};
 

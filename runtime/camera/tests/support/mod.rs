@@ -8,10 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long a test waits for what must come; none depends on how soon it does.
-const TIMEOUT: Duration = Duration::from_secs(240);
+use std::time::Duration;
 
 /// What the camera does with the next picture, and with who asks next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,13 +213,4 @@ fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()>
         }
     }
     Ok(())
-}
-
-/// Waits until something is so.
-pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < TIMEOUT, "it never came: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

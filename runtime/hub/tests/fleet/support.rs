@@ -231,44 +231,6 @@ impl Transport for FaultyNetwork {
     }
 }
 
-/// A file system in memory; needs root.
-pub struct SmallDisk {
-    folder: tempfile::TempDir,
-}
-
-impl SmallDisk {
-    /// `None` where this user may not mount.
-    pub fn mount(size: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let size = format!("size={size}");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self { folder })
-    }
-
-    pub fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    pub fn resize(&self, size: &str) {
-        let options = format!("remount,size={size}");
-        assert!(Command::new("mount").args(["-o", &options]).arg(self.path()).status().unwrap().success());
-    }
-
-    /// A file that leaves no room.
-    pub fn fill(&self) -> PathBuf {
-        let ballast = self.path().join("ballast");
-        let full = std::fs::write(&ballast, vec![1; 64 << 20]).unwrap_err();
-        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
-        ballast
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
-    }
-}
-
 /// A network that changes what passes.
 pub struct Changing<F>(pub HttpTransport, pub F);
 

@@ -16,8 +16,9 @@ use orco_runtime::manifest::{BACKBONE, BENCHMARK, LEARNER, MANIFEST, hexadecimal
 use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
+use orco_trials::tmpfs::TmpfsMount;
 
-use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, refusal, release, shipped};
+use crate::support::{Changing, DeviceFiles, Fleet, code, refusal, release, shipped};
 
 /// The shipped bundle as another release.
 fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
@@ -318,7 +319,7 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
 
 #[test]
 fn a_bundle_without_room_has_to_wait_and_does_not_fill_the_disk() {
-    let Some(disk) = SmallDisk::mount("10m") else {
+    let Some(disk) = TmpfsMount::new("size=10m") else {
         orco_trials::skipped("a device with a small disk (mounting needs root)");
         return;
     };
@@ -338,7 +339,7 @@ fn a_bundle_without_room_has_to_wait_and_does_not_fill_the_disk() {
     assert_eq!((outcome.pushed, parts()), (vec!["duck".to_owned()], 0));
 
     // Somebody else fills the disk while parts come.
-    disk.resize("40m");
+    disk.remount("size=40m");
     let (mut answers, mut ballast) = (0, None);
     let fill = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
         answers += usize::from(answer.is_some() && request.path.starts_with(OBJECTS));

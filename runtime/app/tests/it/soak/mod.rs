@@ -16,13 +16,13 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orco_trials::heavy;
+use orco_trials::{heavy, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::soak::clients::Stop;
 use crate::soak::meter::Meter;
-use crate::support::broker::{Broker, is_here, until};
+use crate::support::broker::{Broker, is_here};
 use crate::support::service::Service;
 use crate::support::{fast_bundle, orco};
 

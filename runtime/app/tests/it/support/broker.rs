@@ -7,22 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use orco_trials::missing;
+use orco_trials::{missing, until};
 use serde_json::Value;
-
-/// How long a test waits for what must come; none depends on how soon it does.
-const TIMEOUT: Duration = Duration::from_secs(240);
-
-/// Waits until something is so.
-pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < TIMEOUT, "not so after {TIMEOUT:?}: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// Whether mosquitto is here; where not, says what was left out, unless ORCO_MOSQUITTO says that it must be.
 pub fn is_here(what: &str) -> bool {

@@ -222,39 +222,6 @@ pub fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// A file system in memory, while it lives.
-pub struct TmpfsMount {
-    pub path: PathBuf,
-    _folder: TempDir,
-}
-
-impl TmpfsMount {
-    /// `None` where this user may not mount.
-    pub fn new(options: &str) -> Option<Self> {
-        let folder = TempDir::new().unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).output();
-        let path = folder.path().to_owned();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self { path, _folder: folder })
-    }
-
-    pub fn remount(&self, options: &str) {
-        let done = Command::new("mount").args(["-o", options]).arg(&self.path).status().unwrap();
-        assert!(done.success());
-    }
-
-    /// Leaves no room on it.
-    pub fn fill(&self) {
-        let full = fs::write(self.path.join("ballast"), vec![1; 64 << 20]);
-        assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
-    }
-}
-
-impl Drop for TmpfsMount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.path).status();
-    }
-}
-
 /// A device with a state folder of its own.
 pub struct Device {
     pub folder: TempDir,

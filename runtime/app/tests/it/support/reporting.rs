@@ -6,7 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::broker::{Listener, until};
+use orco_trials::until;
+
+use crate::support::broker::Listener;
 use crate::support::service::Service;
 use crate::support::{orco, shipped, shots, text};
 
