@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use orco_camera::camera::FIRST_PAUSE;
 use orco_camera::{Camera, CameraPhase};
 use orco_runtime::image;
+use orco_trials::until;
 use support::{FakeCamera, Mode, photograph, webp_picture};
 
 const EVERY: Duration = Duration::from_millis(10);

@@ -202,7 +202,7 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
         (Some(full), Some(read_only)) => {
             full.fill();
             read_only.remount("ro");
-            paths.extend([full.path().clone(), read_only.path().clone()]);
+            paths.extend([full.path().to_owned(), read_only.path().to_owned()]);
         }
         _ => skipped("thumbnails on full and read-only disks (mounting needs root)"),
     }

@@ -8,12 +8,13 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
-use fake::{FakeCamera, Mode, until};
+use fake::{FakeCamera, Mode};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_runtime::{image, image_rs};
 use orco_serve::{ServerOptions, Service, live};
+use orco_trials::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

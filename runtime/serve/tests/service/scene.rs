@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::camera::fake::{FakeCamera, until};
+use crate::camera::fake::FakeCamera;
 use crate::camera::once;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::image;
@@ -13,6 +13,7 @@ use orco_runtime::image_rs::{ImageFormat, Rgb, RgbImage};
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_serve::{ServerOptions, Service, live};
+use orco_trials::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
