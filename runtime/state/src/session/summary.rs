@@ -32,10 +32,11 @@ pub struct SessionSummary<'a> {
     pub forgetting: ForgettingByGroup,
     /// The new classes.
     pub new: Vec<&'a ClassAccuracy>,
-    /// Classes that are recognised less than before, worst first.
+    /// Classes that are recognised less than before, worst first. A short list has as much room for learned classes as
+    /// for base classes, of which answers may name none.
     pub lost: Vec<&'a ClassAccuracy>,
-    /// Confused pairs, worst first.
-    pub confusions: &'a [ConfusedPair],
+    /// Confused pairs, worst first; a short list has as much room for pairs of learned classes as for others.
+    pub confusions: Vec<&'a ConfusedPair>,
     /// Pairs of labels under which the very same shot is stored.
     pub sharing_shots: &'a [[String; 2]],
     /// New classes whose shots seem to come from one scene.
@@ -57,7 +58,8 @@ pub struct ForgettingByGroup {
 }
 
 impl ChangeReport {
-    /// What the session did, with at most so many entries in each list.
+    /// What the session did, with at most so many entries in each list; `lost` and `confusions` have as many of base
+    /// classes, and again as many of learned classes alone.
     pub fn summary(&self, most: usize) -> SessionSummary<'_> {
         let mut forgetting = ForgettingByGroup::default();
         for loss in self.group_losses() {
@@ -66,8 +68,8 @@ impl ChangeReport {
                 ForgettingGroup::Learned => forgetting.learned = Some(loss.since),
             }
         }
-        let mut lost = self.lost_in_session(0.0);
-        lost.truncate(most);
+        let base = &self.classes[..self.base_classes.min(self.classes.len())];
+        let is_base = |label: &str| base.iter().any(|class| class.label == label);
         SessionSummary {
             samples: self.samples,
             free_targets: self.free_targets,
@@ -78,8 +80,8 @@ impl ChangeReport {
             too_few_shots: first(&self.too_few_shots, most),
             forgetting,
             new: self.classes.iter().filter(|class| class.before.is_none()).take(most).collect(),
-            lost,
-            confusions: first(&self.confusions, most),
+            lost: first_of_both(self.lost_in_session(0.0), most, |class| is_base(&class.label)),
+            confusions: first_of_both(&self.confusions, most, |pair| is_base(&pair.label) || is_base(&pair.taken_for)),
             sharing_shots: first(&self.sharing_shots, most),
             one_scene: first(&self.one_scene, most),
             repeated: first(&self.repeated, most),
@@ -89,6 +91,22 @@ impl ChangeReport {
 
 fn first<T>(list: &[T], most: usize) -> &[T] {
     &list[..list.len().min(most)]
+}
+
+/// The first entries that concern base classes, and as many of the others, in their order.
+fn first_of_both<'a, T>(
+    list: impl IntoIterator<Item = &'a T>,
+    most: usize,
+    concerns_base: impl Fn(&T) -> bool,
+) -> Vec<&'a T> {
+    let mut room = [most; 2];
+    let has_room = |entry: &&T| {
+        let room = &mut room[usize::from(concerns_base(entry))];
+        let is_left = *room > 0;
+        *room = room.saturating_sub(1);
+        is_left
+    };
+    list.into_iter().filter(has_room).collect()
 }
 
 #[cfg(test)]
@@ -115,5 +133,24 @@ mod tests {
         let cut = report.summary(1);
         assert_eq!((labels(&cut.lost), labels(&cut.new)), (labels(&whole.lost[..1]), labels(&whole.new[..1])));
         assert_eq!(cut.new_accuracy, whole.new_accuracy, "shares are those of all classes");
+    }
+    #[test]
+    fn what_base_classes_lost_leaves_room_for_learned_ones() {
+        let class = |label: &str, after| {
+            let label = label.into();
+            ClassAccuracy { label, before: Some(1.0), after, since: None, samples: 5 }
+        };
+        let classes = ["cup 0.0", "hat 0.1", "mug 0.2", "jar 0.3"]
+            .map(|class_after| class_after.split_once(' ').expect("a label and an accuracy"))
+            .map(|(label, after)| class(label, after.parse().expect("a number")));
+        let pair = |label: &str, taken_for: &str| {
+            let [label, taken_for] = [label, taken_for].map(String::from);
+            ConfusedPair { label, taken_for, share: 0.4 }
+        };
+        let confusions = [pair("mug", "cup"), pair("hat", "jar"), pair("jar", "mug"), pair("mug", "jar")].to_vec();
+        let report = ChangeReport { base_classes: 2, classes: classes.to_vec(), confusions, ..ChangeReport::empty() };
+        let cut = report.summary(1);
+        assert_eq!(cut.lost.iter().map(|class| &class.label[..]).collect::<Vec<_>>(), ["cup", "mug"]);
+        assert_eq!(cut.confusions, [&report.confusions[0], &report.confusions[2]]);
     }
 }
