@@ -16,8 +16,7 @@ use sha2::{Digest, Sha256};
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::config::{Arithmetic, AugmentConfig, Recipe};
-use crate::data::augment::view;
+use crate::config::{Arithmetic, Recipe};
 use crate::data::dataset::{Channels, Images};
 use crate::model::backbone::{
     Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA,
@@ -144,19 +143,11 @@ impl Model {
         })
     }
 
-    /// Features of images by the model's own backbone, in inference mode, f32 `[indices, features]`: clean, or under a
-    /// random view of each, and changed before they go through the backbone.
-    pub fn features(
-        &self,
-        images: &Images,
-        indices: &[usize],
-        augment: Option<&AugmentConfig>,
-        precision: Arithmetic,
-        change: impl Fn(Tensor) -> Tensor,
-    ) -> Tensor {
-        let images = images.batch(indices, self.device());
-        let shown = augment.map_or_else(|| images.shallow_clone(), |augment| view(&images, augment));
-        no_grad(|| self.backbone.forward(&self.channels.normalise(&change(shown)), precision, ForwardMode::Inference))
+    /// Features of images by the model's own backbone, in inference mode and f32, `[indices, features]`: of the images
+    /// as they are changed before they go through the backbone.
+    pub fn features(&self, images: &Images, indices: &[usize], change: impl Fn(Tensor) -> Tensor) -> Tensor {
+        let input = self.channels.normalise(&change(images.batch(indices, self.device())));
+        no_grad(|| self.backbone.forward(&input, Arithmetic::F32, ForwardMode::Inference))
     }
 
     /// Sets the backbone's tensors from a checkpoint of another run, weights that go by

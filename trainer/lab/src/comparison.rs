@@ -21,7 +21,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::threads::{Threads, usable_threads};
 use orco_state::state::BaseModel;
-use orco_trainer::config::{Arithmetic, Recipe};
+use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::export::BundleSource;
 use orco_trainer::model::Model;
@@ -315,7 +315,7 @@ impl SessionLearner for ComparedLearner<'_> {
 /// Features of clean views by the model's own backbone, `[indices, features]`.
 fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
     let parts = indices.chunks(images.forward_batch(BATCH));
-    let parts = parts.map(|indices| model.features(images, indices, None, Arithmetic::F32, |images| images));
+    let parts = parts.map(|indices| model.features(images, indices, |images| images));
     Tensor::cat(&parts.collect::<Vec<_>>(), 0)
 }
 

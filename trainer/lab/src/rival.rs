@@ -38,6 +38,7 @@ use serde_json::json;
 
 use self::attention::Attention;
 use self::embedding::Embedding;
+use self::episodes::EpisodeImages;
 use self::prototypes::PrototypeClassifier;
 use crate::measurements::{self, Experiment};
 use crate::sessions::Protocol;
@@ -221,6 +222,11 @@ impl RivalTraining<'_> {
         self.protocol.by_means(&self.embedding(turns)?, classifier)
     }
 
+    /// Base images as episodes show them.
+    fn episode_images(&self) -> EpisodeImages<'_> {
+        EpisodeImages { model: self.model, data: self.data, augment: &self.recipe.pretrain.augment }
+    }
+
     /// Attention that was not trained yet. What follows draws the same whether the backbone was trained now or before.
     fn attention(&self) -> Attention {
         tch::manual_seed(self.recipe.seed as i64);
@@ -359,7 +365,7 @@ mod tests {
     }
 
     /// Trained with and without a stop between the epochs, everything ends in the same numbers.
-    fn goes_on<C: Criterion>(new: impl Fn(&Model, &Recipe) -> C) {
+    pub(in crate::rival) fn goes_on<C: Criterion>(new: impl Fn(&Model, &Recipe) -> C) {
         let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
         let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
         let all = |name: &str, stops: &[Option<usize>]| {

@@ -8,8 +8,9 @@
 //! from both the base backbone and the branch, weighed for each image by another small network.
 //!
 //! The authors published the program for mini-ImageNet alone; settings are those of its command. Prototypes begin as
-//! means of unit features. Scaled cosines have the fixed scale of the other rivals; there it is learned from 10.
+//! means of unit features. The scale of cosines is learned in the base session, from 10, and stays in the others.
 
+mod learned_scale;
 mod step;
 
 use anyhow::Result;
@@ -23,13 +24,14 @@ use orco_trainer::train::optimiser::{Parameter, gradients};
 use tch::nn::VarStore;
 use tch::{Kind, Tensor, no_grad};
 
+use self::learned_scale::LearnedScale;
 use self::step::{BidistStep, both, merged};
 use super::branch::{Branch, check_loss, copied, drawn, features, labelled, permuted};
-use super::cosine::{CrossEntropy, logits};
+use super::cosine::cosines;
 use super::embedding::class_means;
 use super::prototypes::new_means;
 use super::sgd;
-use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
+use super::{RivalBackbone, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
 
 pub(super) static BIDIST: RivalSpec = RivalSpec {
@@ -38,14 +40,15 @@ pub(super) static BIDIST: RivalSpec = RivalSpec {
         description: "Two branches and two teachers in every session (Zhao et al., CVPR 2023).",
         paper_row: Some("BiDist"),
     },
-    revision: 2,
-    backbone: BY_CROSS_ENTROPY,
+    revision: 3,
+    backbone: RivalBackbone { name: "cross-entropy-with-scale", revision: 1 },
     measure,
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
-    training.train(&mut CrossEntropy)?;
-    training.protocol.walk(&mut Bidist::new(training.model, training.protocol)?)
+    let mut criterion = LearnedScale::new(training.model.device());
+    training.train(&mut criterion)?;
+    training.protocol.walk(&mut Bidist::new(training.model, training.protocol, criterion.value())?)
 }
 
 /// Steps of a session, `--ft_iters`.
@@ -62,6 +65,8 @@ const SMALL: HeadConfig = HeadConfig { hidden: 64, projection: 2 };
 /// BiDist on its way through the sessions.
 pub(super) struct Bidist<'a> {
     branch: Branch<'a>,
+    /// What cosines are multiplied by to be logits.
+    scale: f64,
     /// The backbone before the session at hand.
     before: (VarStore, Network),
     /// Means of the base classes, and of all classes seen, by the base backbone: `[c, d]`.
@@ -81,7 +86,7 @@ impl<'a> Bidist<'a> {
     ///
     /// # Errors
     /// If a stop was asked for.
-    pub fn new(model: &'a Model, protocol: Protocol<'a>) -> Result<Self> {
+    pub fn new(model: &'a Model, protocol: Protocol<'a>, scale: f64) -> Result<Self> {
         let (train, split) = (&protocol.data.train, &protocol.data.split);
         let branch = Branch::new(model, protocol)?;
         let base = features(model, train, &split.base)?;
@@ -98,6 +103,7 @@ impl<'a> Bidist<'a> {
             base_exemplars,
             learned: Vec::new(),
             selector: None,
+            scale,
             branch,
         })
     }
@@ -130,6 +136,7 @@ impl<'a> Bidist<'a> {
                 step_images(shots, &self.base_exemplars, &self.learned).into_iter().unzip();
             let branch = &self.branch;
             let (hidden, labels) = (branch.hidden(&images), Tensor::from_slice(&labels).to_device(device));
+            let logits = |features: &Tensor, rows: &Tensor| cosines(features, rows) * self.scale;
             let student = logits(&branch.features(&branch.model.backbone, &hidden), &weights);
             let of = |network: &Network, rows| no_grad(|| logits(&branch.features(network, &hidden), rows));
             let (by_base, by_before) = (of(&branch.base.1, &self.base_weights), of(&self.before.1, &before));
@@ -193,7 +200,7 @@ impl SessionLearner for Bidist<'_> {
         self.base_weights = Tensor::cat(&[&self.base_weights, &self.means(&self.branch.base.1, shots)], 0);
         self.fine_tune(&labelled(shots, known))?;
 
-        let features = model.features(&protocol.data.train, shots, None, Arithmetic::F32, |images| images);
+        let features = model.features(&protocol.data.train, shots, |images| images);
         let (_, classes): (Vec<usize>, Vec<i64>) = labelled(shots, 0).into_iter().unzip();
         let classes = Tensor::from_slice(&classes).to_device(features.device());
         let rows = self.weights.narrow(0, known, self.weights.size()[0] - known);
@@ -205,7 +212,9 @@ impl SessionLearner for Bidist<'_> {
 
     fn scores(&self, rows: &Tensor) -> Tensor {
         let device = self.branch.model.device();
-        let of = |features: &Tensor, weights| logits(&features.index_select(0, rows).to_device(device), weights);
+        let of = |features: &Tensor, weights| {
+            cosines(&features.index_select(0, rows).to_device(device), weights) * self.scale
+        };
         let by_base = of(&self.branch.by_base, &self.base_weights);
         let Some((_, selector)) = &self.selector else { return by_base };
         let branch = of(&self.branch.by_branch, &self.weights);

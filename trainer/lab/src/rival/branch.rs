@@ -142,7 +142,7 @@ impl<'a> Branch<'a> {
 /// Features of clean images, f32 `[indices, d]` on the processor, with progress.
 pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Result<Tensor> {
     let mut progress = PhaseProgress::counting("features", "images", indices.len() as u64, 0);
-    let features = turned(model, images, indices, 0, None, &mut progress)?;
+    let features = turned(model, images, indices, 0, &mut progress)?;
     progress.finish();
     Ok(features)
 }

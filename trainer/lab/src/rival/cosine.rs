@@ -32,12 +32,33 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
 /// What cosines are multiplied by to be logits; the programs of FACT, SAVC, CEC and LIMIT call it temperature.
 pub(super) const SCALE: f64 = 16.0;
 
-/// Scaled cosines of every row with every class.
+/// Cosines of every row with every class.
 ///
 /// # Shapes
 /// `features` f32 `[n, d]`, `classes` f32 `[c, d]`; returns f32 `[n, c]`.
+pub(super) fn cosines(features: &Tensor, classes: &Tensor) -> Tensor {
+    unit(features).matmul(&unit(classes).tr())
+}
+
+/// Scaled [`cosines`].
 pub(super) fn logits(features: &Tensor, classes: &Tensor) -> Tensor {
-    unit(features).matmul(&unit(classes).tr()) * SCALE
+    cosines(features, classes) * SCALE
+}
+
+/// Cross entropy of views of a batch, where `logits` are those of features `[n, d]` and the model's classifier.
+pub(super) fn cross_entropy(
+    context: &StepContext<'_>,
+    views: &Tensor,
+    batch: &[usize],
+    logits: impl Fn(&Tensor, &Tensor) -> Tensor,
+) -> BatchLosses {
+    let StepContext { model, config, .. } = context;
+    let labels = context.labels(batch);
+    let features = model.backbone.forward(&model.channels.normalise(views), config.precision, ForwardMode::Training);
+    let logits = logits(&features, &model.classifier);
+    let loss = logits.cross_entropy_for_logits(&labels);
+    let none = loss.detach().zeros_like();
+    BatchLosses::new(loss, none, accuracy(&logits.detach(), &labels))
 }
 
 /// The baseline.
@@ -57,14 +78,7 @@ impl Criterion for CrossEntropy {
     }
 
     fn losses(&mut self, context: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
-        let StepContext { model, config, .. } = context;
-        let labels = context.labels(batch);
-        let features =
-            model.backbone.forward(&model.channels.normalise(&drawn), config.precision, ForwardMode::Training);
-        let logits = logits(&features, &model.classifier);
-        let loss = logits.cross_entropy_for_logits(&labels);
-        let none = loss.detach().zeros_like();
-        Ok(BatchLosses::new(loss, none, accuracy(&logits.detach(), &labels)))
+        Ok(cross_entropy(context, &drawn, batch, logits))
     }
 }
 

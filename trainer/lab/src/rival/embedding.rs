@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use orco_trainer::config::{Arithmetic, AugmentConfig};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::model::Model;
 use orco_trainer::platform::interrupt;
@@ -56,26 +55,22 @@ fn clean(
     turns: &[i64],
     progress: &mut PhaseProgress,
 ) -> Result<Tensor> {
-    let each = turns.iter().map(|&turn| turned(model, images, indices, turn, None, progress));
+    let each = turns.iter().map(|&turn| turned(model, images, indices, turn, progress));
     Ok(Tensor::stack(&each.collect::<Result<Vec<_>>>()?, 1))
 }
 
-/// Features of images turned by so many quarters, f32 `[indices, d]` on the processor: clean and in f32, or each under
-/// a random view in the arithmetic given.
+/// Features of clean images turned by so many quarters, f32 `[indices, d]` on the processor.
 pub(super) fn turned(
     model: &Model,
     images: &Images,
     indices: &[usize],
     turn: i64,
-    augment: Option<(&AugmentConfig, Arithmetic)>,
     progress: &mut PhaseProgress,
 ) -> Result<Tensor> {
-    let precision = augment.map_or(Arithmetic::F32, |(_, precision)| precision);
-    let augment = augment.map(|(augment, _)| augment);
     let mut parts = Vec::new();
     for indices in indices.chunks(images.forward_batch(BATCH)) {
         interrupt::check()?;
-        let features = model.features(images, indices, augment, precision, |images| images.rot90(turn, [2, 3]));
+        let features = model.features(images, indices, |images| images.rot90(turn, [2, 3]));
         parts.push(features.to_device(tch::Device::Cpu));
         if turn == 0 {
             progress.advance(indices.len() as u64, "");

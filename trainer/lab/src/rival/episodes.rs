@@ -1,26 +1,67 @@
-//! Attention trained by episodes over features of a backbone that stands still: the loop that CEC and LIMIT share.
+//! Attention trained by episodes, and the backbone with it: the loop that CEC and LIMIT share. Norms of the backbone
+//! keep their statistics meanwhile, as in both programs.
 
 use anyhow::{Result, bail};
-use orco_trainer::model::store;
+use orco_trainer::config::{Arithmetic, AugmentConfig, PretrainConfig};
+use orco_trainer::data::augment::view;
+use orco_trainer::data::dataset::DataSet;
+use orco_trainer::model::backbone::ForwardMode;
+use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
 use orco_trainer::train::fit::{
     BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
 };
-use orco_trainer::train::optimiser::{Sgd, finite, gradients};
+use orco_trainer::train::optimiser::{Parameter, Sgd, finite, gradients};
 use orco_trainer::train::pretrain::accuracy;
 use serde_json::{Map, json};
 use tch::{Kind, Tensor};
 
 use super::attention::Attention;
+use super::branch::features;
+use super::embedding::class_means;
 use super::sgd;
 
-/// A task: which prototypes there are, and whose images are to be told apart.
+/// The base images that episodes are drawn from.
+#[derive(Clone, Copy)]
+pub(super) struct EpisodeImages<'a> {
+    pub model: &'a Model,
+    pub data: &'a DataSet,
+    pub augment: &'a AugmentConfig,
+}
+
+impl EpisodeImages<'_> {
+    /// Class of each image, i64 `[n]`.
+    pub fn labels(&self) -> Tensor {
+        self.data.train.select_labels(&self.data.split.base)
+    }
+
+    pub fn base_classes(&self) -> i64 {
+        self.data.split.base_classes as i64
+    }
+
+    /// A random view of each of some images, given as rows: f32 `[rows, 3, h, w]`, in 0..1.
+    pub fn views(&self, rows: &[i64]) -> Tensor {
+        let images: Vec<usize> = rows.iter().map(|row| self.data.split.base[*row as usize]).collect();
+        view(&self.data.train.batch(&images, self.model.device()), self.augment)
+    }
+
+    /// Means of the features of each class, by the backbone as it is, f32 `[base, d]` on the processor.
+    ///
+    /// # Errors
+    /// If a stop was asked for.
+    pub fn means(&self) -> Result<Tensor> {
+        let features = features(self.model, &self.data.train, &self.data.split.base)?.unsqueeze(1);
+        Ok(class_means(&features, &self.labels(), self.base_classes()).squeeze_dim(1))
+    }
+}
+
+/// A task: shots that prototypes are made of, and images that are to be told apart.
 pub(super) struct Episode {
-    /// `[c, d]`.
-    pub prototypes: Tensor,
-    /// `[n, d]`.
-    pub images: Tensor,
+    /// Random views, f32 `[m + n, 3, h, w]` in 0..1: of the shots, then of the images.
+    pub views: Tensor,
+    /// Class that each shot stands for, i64 `[m]`.
+    pub shots: Tensor,
     /// Prototype of each image, i64 `[n]`.
     pub labels: Tensor,
 }
@@ -33,20 +74,41 @@ pub(super) trait Tasks {
     fn revision(&self) -> u32;
     /// Epochs, and steps of each.
     fn length(&self) -> [usize; 2];
-    /// Learning rate of an epoch.
-    fn rate(&self, epoch: usize) -> f64;
+    /// Learning rates of an epoch: of the backbone, and of all else.
+    fn rates(&self, epoch: usize) -> [f64; 2];
     /// Draws an episode.
     fn draw(&self) -> Episode;
+    /// Prototypes f32 `[c, d]`, where the shots of these classes, i64 `[m]`, have these features, f32 `[m, d]`.
+    fn prototypes(&self, classes: &Tensor, features: &Tensor) -> Tensor;
+    /// Makes ready for another epoch.
+    ///
+    /// # Errors
+    /// If a stop was asked for.
+    fn begin_epoch(&self) -> Result<()> {
+        Ok(())
+    }
+    /// What is trained beside attention and backbone.
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        Vec::new()
+    }
 }
 
-/// Trains attention as far as it is not trained yet, one episode for each step. What another revision trained is trained
-/// anew.
+/// Trains attention and backbone as far as they are not trained yet, one episode for each step. What another revision
+/// trained is trained anew.
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
-pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &BaseSession<'_>) -> Result<()> {
-    let sgd = sgd(store::parameters(store::tensors(&attention.store)));
-    let mut phase = EpisodePhase { attention, tasks, base, sgd, sums: [0.0; 2] };
+pub(super) fn train<T: Tasks>(
+    model: &Model,
+    attention: &Attention,
+    tasks: &T,
+    config: &PretrainConfig,
+    base: &BaseSession<'_>,
+) -> Result<()> {
+    let arithmetic = config.precision.unscaled();
+    let own = store::tensors(&attention.store).into_iter().chain(tasks.tensors());
+    let optimisers = [sgd(model.parameters(BACKBONE)), sgd(store::parameters(own))];
+    let mut phase = EpisodePhase { model, attention, tasks, arithmetic, base, optimisers, sums: [0.0; 2] };
     let at = phase.load()?;
     base.run.rewind(T::NAME, at.epoch)?;
     let [epochs, steps] = tasks.length();
@@ -64,14 +126,19 @@ pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &BaseSessi
     fit.run(&mut phase, at)
 }
 
+/// How names of the backbone's tensors begin.
+const BACKBONE: &str = "backbone.";
 /// Name of the number in a checkpoint that says which revision trained it.
 const REVISION: &str = "revision";
 
 struct EpisodePhase<'a, T> {
+    model: &'a Model,
     attention: &'a Attention,
     tasks: &'a T,
+    arithmetic: Arithmetic,
     base: &'a BaseSession<'a>,
-    sgd: Sgd,
+    /// Of the backbone, and of all else.
+    optimisers: [Sgd; 2],
     /// Of losses and accuracies over the steps of this epoch.
     sums: [f64; 2],
 }
@@ -79,6 +146,12 @@ struct EpisodePhase<'a, T> {
 impl<T: Tasks> EpisodePhase<'_, T> {
     fn file() -> String {
         format!("{}.safetensors", T::NAME)
+    }
+
+    /// All that is trained, by name.
+    fn trained(&self) -> Vec<(String, Tensor)> {
+        let parameters = self.optimisers.iter().flat_map(Sgd::parameters);
+        parameters.map(|Parameter { name, tensor, .. }| (name.clone(), tensor.shallow_clone())).collect()
     }
 
     /// Sets everything from the checkpoint, if there is one of this revision; the first one named none.
@@ -93,8 +166,8 @@ impl<T: Tasks> EpisodePhase<'_, T> {
             );
             return Ok(Position::default());
         }
-        store::restore(store::tensors(&self.attention.store), &tensors)?;
-        self.sgd.restore(&tensors);
+        store::restore(self.trained(), &tensors)?;
+        self.optimisers.iter_mut().for_each(|optimiser| optimiser.restore(&tensors));
         self.sums = [number("loss"), number("accuracy")];
         Ok(Position { epoch: number("epochs") as usize, step: number("steps") as usize })
     }
@@ -102,19 +175,32 @@ impl<T: Tasks> EpisodePhase<'_, T> {
 
 impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
     fn begin(&mut self, at: Position) -> Result<()> {
+        if at.step == 0 {
+            self.tasks.begin_epoch()?;
+        }
         seed_torch(self.base.seed, at.epoch as i64 + 1);
         (0..at.step).for_each(|_| drop(self.tasks.draw()));
         Ok(())
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
-        let Episode { prototypes, images, labels } = self.tasks.draw();
-        let logits = self.attention.logits(&images, &prototypes);
+        let Self { model, attention, tasks, arithmetic, optimisers, sums, .. } = self;
+        let Episode { views, shots, labels } = tasks.draw();
+        let input = model.channels.normalise(&views);
+        let features = model.backbone.forward(&input, *arithmetic, ForwardMode::Inference);
+        let images = features.narrow(0, shots.numel() as i64, labels.numel() as i64);
+        let prototypes = tasks.prototypes(&shots, &features.narrow(0, 0, shots.numel() as i64));
+        let logits = attention.logits(&images, &prototypes);
         let loss = logits.cross_entropy_for_logits(&labels);
-        let gradients = gradients(&loss, self.sgd.parameters());
-        self.sgd.step(&gradients, self.tasks.rate(at.epoch));
-        self.sums[0] += loss.double_value(&[]);
-        self.sums[1] += accuracy(&logits.detach(), &labels).double_value(&[]);
+        let gradients = gradients(&loss, optimisers.iter().flat_map(Sgd::parameters));
+        let (of_backbone, of_others) = gradients.split_at(optimisers[0].parameters().len());
+        for ((optimiser, gradients), rate) in
+            optimisers.iter_mut().zip([of_backbone, of_others]).zip(tasks.rates(at.epoch))
+        {
+            optimiser.step(gradients, rate);
+        }
+        sums[0] += loss.double_value(&[]);
+        sums[1] += accuracy(&logits.detach(), &labels).double_value(&[]);
         Ok(())
     }
 
@@ -134,10 +220,10 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        let mut tensors = store::tensors(&self.attention.store);
-        tensors.extend(self.sgd.state());
+        let mut tensors = self.trained();
+        tensors.extend(self.optimisers.iter().flat_map(Sgd::state));
         if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
-            bail!("a weight of the attention became infinite in epoch {}", at.epoch + 1);
+            bail!("a weight became infinite in epoch {} of the episodes", at.epoch + 1);
         }
         let numbers = [
             ("loss", self.sums[0]),
@@ -165,6 +251,7 @@ mod tests {
     /// The same task in every step.
     struct OneTask {
         revision: u32,
+        rates: [f64; 2],
         drawn: Cell<usize>,
     }
 
@@ -179,39 +266,62 @@ mod tests {
             [2, 3]
         }
 
-        fn rate(&self, _: usize) -> f64 {
-            0.1
+        fn rates(&self, _: usize) -> [f64; 2] {
+            self.rates
         }
 
         fn draw(&self) -> Episode {
             self.drawn.set(self.drawn.get() + 1);
-            let images = Tensor::eye(2, (Kind::Float, Device::Cpu));
-            Episode { prototypes: images.copy(), images, labels: Tensor::from_slice(&[1i64, 0]) }
+            let views = Tensor::arange(4 * 3 * 24 * 24, (Kind::Float, Device::Cpu)).sin().abs().view([4, 3, 24, 24]);
+            let numbers = Tensor::from_slice(&[0i64, 1]);
+            Episode { views, shots: numbers.copy(), labels: numbers }
         }
+
+        fn prototypes(&self, _: &Tensor, features: &Tensor) -> Tensor {
+            features.shallow_clone()
+        }
+    }
+
+    /// Trains a model and attention in a folder: steps that were made, and the weights of both after them.
+    fn trained(folder: &std::path::Path, revision: u32, rates: [f64; 2]) -> (usize, [Vec<Vec<f32>>; 2]) {
+        let recipe = recipe();
+        let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+        let run = &Run::open(folder, &recipe).unwrap();
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let task = OneTask { revision, rates, drawn: Cell::new(0) };
+        let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+        tch::manual_seed(1);
+        let attention = Attention::new(model.backbone.description.features(), Device::Cpu);
+        train(&model, &attention, &task, &recipe.pretrain, &base).unwrap();
+        let of = |named: Vec<(String, Tensor)>| named.iter().map(|(_, tensor)| values(tensor)).collect();
+        let attention = of(store::tensors(&attention.store));
+        assert_eq!(run.metrics(OneTask::NAME).len(), 2);
+        (task.drawn.get(), [of(model.tensors()), attention])
     }
 
     #[test]
     fn what_another_revision_trained_is_trained_anew() {
         alone("rival::episodes::tests::what_another_revision_trained_is_trained_anew", || {
-            let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
-            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
-            let run = &Run::open(folder.path(), &recipe).unwrap();
-            let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
-            let trained = |revision: u32| {
-                let task = OneTask { revision, drawn: Cell::new(0) };
-                tch::manual_seed(1);
-                let attention = Attention::new(2, Device::Cpu);
-                train(&attention, &task, &base).unwrap();
-                let weights: Vec<_> =
-                    store::tensors(&attention.store).into_iter().map(|(_, tensor)| values(&tensor)).collect();
-                (task.drawn.get(), weights)
-            };
+            let folder = tempfile::tempdir().unwrap();
+            let trained = |revision| trained(folder.path(), revision, [0.01, 0.1]);
             let (steps, first) = trained(1);
             assert_eq!(steps, 6);
             assert_eq!(trained(1), (0, first.clone()), "the checkpoint is taken");
             assert_eq!(trained(2), (6, first.clone()), "it is of another revision");
             assert_eq!(trained(2), (0, first));
-            assert_eq!(run.metrics(OneTask::NAME).len(), 2);
+        });
+    }
+
+    #[test]
+    fn backbone_and_attention_have_a_rate_each() {
+        alone("rival::episodes::tests::backbone_and_attention_have_a_rate_each", || {
+            let all = [[0.0, 0.0], [0.01, 0.0], [0.0, 0.1]].map(|rates| {
+                let folder = tempfile::tempdir().unwrap();
+                trained(folder.path(), 1, rates).1
+            });
+            let [still, of_backbone, of_attention] = all;
+            assert!(still[0] != of_backbone[0] && still[1] == of_backbone[1]);
+            assert!(still[0] == of_attention[0] && still[1] != of_attention[1]);
         });
     }
 }

@@ -8,8 +8,8 @@
 //!
 //! This follows the authors' program, with the settings of its command for CIFAR-100: all three losses that reserve
 //! space have one weight, cross entropy is over the base classes alone, images pull virtual prototypes by their
-//! mixtures only. Its mask, which allows three random base classes for each virtual one, is left out: the nearest of
-//! all virtual prototypes is taken.
+//! mixtures only. Each virtual prototype is allowed to three random base classes; of an image's cosines with those that
+//! its class is not allowed the program makes 0 before it takes the largest. A mixture may have any of them.
 
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
@@ -25,7 +25,7 @@ use orco_trainer::train::objective::NEVER;
 use orco_trainer::train::optimiser::Parameter;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{self, Init, VarStore};
-use tch::{Kind, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 
 use super::branch::uniform;
 use super::cosine::logits;
@@ -38,8 +38,8 @@ pub(super) static FACT: RivalSpec = RivalSpec {
         description: "Virtual prototypes reserve space (Zhou et al., CVPR 2022).",
         paper_row: Some("FACT"),
     },
-    revision: 1,
-    backbone: RivalBackbone { name: "fact", revision: 1 },
+    revision: 2,
+    backbone: RivalBackbone { name: "fact", revision: 2 },
     measure,
 };
 
@@ -53,6 +53,8 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
 const BALANCE: f64 = 0.001;
 /// Share of the answer that comes by way of the virtual prototypes, `-eta`.
 const ETA: f64 = 0.1;
+/// Base classes that each virtual prototype is allowed to, `masknum`.
+const ALLOWED: i64 = 3;
 /// Virtual prototypes that an answer goes by, the nearest ones.
 const NEAREST: i64 = 40;
 
@@ -61,6 +63,8 @@ pub(super) struct Fact {
     store: VarStore,
     /// `[classes to come, d]`.
     virtuals: Tensor,
+    /// 1 where a base class is allowed a virtual prototype, else 0, `[base, classes to come]`.
+    allowed: Tensor,
 }
 
 /// Everything random of a step.
@@ -73,7 +77,8 @@ pub(super) struct FactDraw {
 }
 
 impl Fact {
-    /// Prototypes that are orthogonal, as far as there are dimensions: those of the base classes go to the model.
+    /// Prototypes that are orthogonal, as far as there are dimensions: those of the base classes go to the model. Draws
+    /// which base classes each virtual one is allowed to.
     pub fn new(model: &Model, recipe: &Recipe) -> Self {
         let (base, classes) = (recipe.split.base_classes as i64, recipe.classes() as i64);
         let features = model.backbone.description.features();
@@ -82,8 +87,11 @@ impl Fact {
         let (own, to_come) = (all.narrow(0, 0, base), all.narrow(0, base, classes - base));
         no_grad(|| model.classifier.shallow_clone().copy_(&own));
         let store = VarStore::new(model.device());
-        let virtuals = (store.root() / "fact").var_copy("virtual", &to_come);
-        Self { store, virtuals }
+        let path = store.root() / "fact";
+        let virtuals = path.var_copy("virtual", &to_come);
+        let mut allowed = path.zeros_no_train("allowed", &[base, classes - base]);
+        no_grad(|| allowed.copy_(&drawn_allowed(base, classes - base)));
+        Self { store, virtuals, allowed }
     }
 }
 
@@ -122,7 +130,7 @@ impl Criterion for Fact {
             logits(&model.backbone.upper(&hidden, between, ForwardMode::Training), &all(&self.virtuals.detach()));
         let own = known.narrow(1, 0, base);
         let cross_entropy = own.cross_entropy_for_logits(&labels);
-        let mut reserve = reserved(&known, &labels, base);
+        let mut reserve = reserved(&known, &labels, &self.allowed);
 
         let mixed = &hidden * share + hidden.index_select(0, &partner) * (1.0 - share);
         let differ = labels.index_select(0, &partner).not_equal_tensor(&labels).nonzero().squeeze_dim(1);
@@ -152,12 +160,24 @@ fn before_third_stage(description: &Description) -> usize {
     description.stages().get(1).copied().unwrap_or(description.blocks.len() / 2)
 }
 
-/// The second answer of an image, once its label is masked out, is to be the nearest virtual prototype.
+/// Which base classes each virtual prototype is allowed to, 1 or 0, f32 `[base, virtual]`.
+fn drawn_allowed(base: i64, virtuals: i64) -> Tensor {
+    let column = |_| {
+        let chosen = Tensor::randperm(base, (Kind::Int64, Device::Cpu)).narrow(0, 0, ALLOWED.min(base));
+        Tensor::zeros([base], (Kind::Float, Device::Cpu)).index_fill(0, &chosen, 1.0)
+    };
+    Tensor::stack(&(0..virtuals).map(column).collect::<Vec<_>>(), 1)
+}
+
+/// The second answer of an image, once its label is masked out, is to be the nearest virtual prototype, where cosines
+/// with those that its class is not allowed count as 0.
 ///
 /// # Shapes
-/// `logits` f32 `[n, base + virtual]`, `labels` i64 `[n]`; returns a scalar.
-fn reserved(logits: &Tensor, labels: &Tensor, base: i64) -> Tensor {
-    masked(logits, labels).cross_entropy_for_logits(&nearest_virtual(logits, base))
+/// `logits` f32 `[n, base + virtual]`, `labels` i64 `[n]`, `allowed` f32 `[base, virtual]`; returns a scalar.
+fn reserved(logits: &Tensor, labels: &Tensor, allowed: &Tensor) -> Tensor {
+    let [base, virtuals] = [0, 1].map(|side| allowed.size()[side]);
+    let to_virtuals = logits.narrow(1, base, virtuals) * allowed.index_select(0, labels);
+    masked(logits, labels).cross_entropy_for_logits(&(to_virtuals.argmax(1, false) + base))
 }
 
 /// The first answer of a mixture is to be the nearest virtual prototype, and the second the nearest base
@@ -166,13 +186,9 @@ fn reserved(logits: &Tensor, labels: &Tensor, base: i64) -> Tensor {
 /// # Shapes
 /// `logits` f32 `[n, base + virtual]`; returns a scalar.
 fn forecast(logits: &Tensor, base: i64) -> Tensor {
-    let nearest = nearest_virtual(logits, base);
+    let nearest = logits.narrow(1, base, logits.size()[1] - base).argmax(1, false) + base;
     let known = logits.narrow(1, 0, base).argmax(1, false);
     logits.cross_entropy_for_logits(&nearest) + masked(logits, &nearest).cross_entropy_for_logits(&known)
-}
-
-fn nearest_virtual(logits: &Tensor, base: i64) -> Tensor {
-    logits.narrow(1, base, logits.size()[1] - base).argmax(1, false) + base
 }
 
 /// The logits without one class of each row.
@@ -218,8 +234,29 @@ mod tests {
     #[test]
     fn an_image_has_a_virtual_class_for_its_second_answer() {
         // Without label 0 there are 2 + 1 + 3, of which the nearest virtual class has 3; without label 1, 3 of 8.
-        near(&reserved(&odds(), &Tensor::from_slice(&[0i64]), 2), 2f64.ln());
-        near(&reserved(&odds(), &Tensor::from_slice(&[1i64]), 2), (8f64 / 3.0).ln());
+        let all = Tensor::ones([2, 2], (Kind::Float, Device::Cpu));
+        near(&reserved(&odds(), &Tensor::from_slice(&[0i64]), &all), 2f64.ln());
+        near(&reserved(&odds(), &Tensor::from_slice(&[1i64]), &all), (8f64 / 3.0).ln());
+    }
+
+    #[test]
+    fn the_second_answer_is_one_that_the_class_is_allowed() {
+        // Class 0 is allowed the first virtual prototype alone, whose cosine of ln 2 is more than the 0 of the other;
+        // without label 0 there are 2 + 2 + 3.
+        let logits = Tensor::from_slice(&[4.0f32, 2.0, 2.0, 3.0]).log().view([1, 4]);
+        let allowed = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0]).view([2, 2]);
+        near(&reserved(&logits, &Tensor::from_slice(&[0i64]), &allowed), (7f64 / 2.0).ln());
+        near(&reserved(&logits, &Tensor::from_slice(&[1i64]), &allowed), (9f64 / 3.0).ln());
+    }
+
+    #[test]
+    fn a_virtual_prototype_is_allowed_to_three_base_classes() {
+        let allowed = drawn_allowed(7, 40);
+        assert_eq!(allowed.size(), [7, 40]);
+        let counts = allowed.sum_dim_intlist([0].as_slice(), false, Kind::Float);
+        near(&(counts - 3.0).abs().max(), 0.0);
+        assert!(allowed.sum_dim_intlist([1].as_slice(), false, Kind::Float).min().double_value(&[]) > 0.0);
+        near(&drawn_allowed(2, 5).sum(Kind::Float), 10.0);
     }
 
     #[test]
@@ -230,10 +267,10 @@ mod tests {
 
     #[test]
     fn a_tenth_of_an_answer_comes_by_way_of_the_virtual_prototypes() {
-        let store = VarStore::new(tch::Device::Cpu);
+        let store = VarStore::new(Device::Cpu);
         let rows = |values: &[f32]| Tensor::from_slice(values).view([-1, 2]);
         let virtuals = store.root().var_copy("virtual", &rows(&[2.0, 0.0, 0.0, 5.0]));
-        let fact = Fact { store, virtuals };
+        let fact = Fact { store, virtuals, allowed: Tensor::new() };
         let (image, classes) = (rows(&[3.0, 0.0]).unsqueeze(1), rows(&[1.0, 0.0, 0.0, 1.0]).unsqueeze(1));
         // Cosines 1 and 0, both with the virtual prototypes and with the classes, which are the same directions.
         let odds = |scale: f64| scale.exp() / (scale.exp() + 1.0);

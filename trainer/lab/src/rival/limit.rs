@@ -2,27 +2,24 @@
 //! Multi-Phase Tasks", TPAMI 2022).
 //!
 //! Fake incremental tasks are drawn from the base classes: sixteen of them are known by one shot only, the others by
-//! their means, and images of all are to be told apart. A layer of a transformer, over all classifiers and the image at
-//! hand, learns to calibrate the ones to the others; in incremental sessions it does the same over the means of all
-//! classes seen.
+//! their classifiers, and images of all are to be told apart. A layer of a transformer, over all classifiers and the
+//! image at hand, learns to calibrate the ones to the others; in incremental sessions it does the same over the means
+//! of all classes seen. Backbone and classifiers move with it; every epoch begins with class means as classifiers.
 //!
-//! Settings are those of the authors' command for CIFAR-100: 20 epochs. In their program, the 32 tasks of a step are
-//! the same classes and shots in another order, which attention does not see; here a step has one. The backbone is that
-//! of the baseline and stands still, while the program moves it on, and the classifiers too, at a rate of 0.0002;
-//! images are features of four random views of each, computed once. Rows of classes that nobody has seen are no tokens.
+//! Settings are those of the authors' command for CIFAR-100, its 20 epochs among them. In their program, the 32 tasks of
+//! a step are the same classes and shots in another order, which attention does not see; here a step has one. Rows of
+//! classes that nobody has seen are no tokens.
 
 use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
-use orco_trainer::config::PretrainConfig;
-use orco_trainer::data::dataset::DataSet;
-use orco_trainer::model::Model;
-use orco_trainer::run::progress::PhaseProgress;
-use tch::{Device, Kind, Tensor};
+use orco_trainer::model::store;
+use tch::nn::{Init, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
 
 use super::cosine::CrossEntropy;
-use super::embedding::{rows_of_classes, turned};
-use super::episodes::{self, Episode, Tasks};
+use super::embedding::rows_of_classes;
+use super::episodes::{self, Episode, EpisodeImages, Tasks};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
 pub(super) static LIMIT: RivalSpec = RivalSpec {
@@ -31,77 +28,66 @@ pub(super) static LIMIT: RivalSpec = RivalSpec {
         description: "A transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).",
         paper_row: Some("LIMIT"),
     },
-    revision: 1,
+    revision: 2,
     backbone: BY_CROSS_ENTROPY,
     measure,
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     training.train(&mut CrossEntropy)?;
-    let (embedding, attention) = (training.embedding(&[0])?, training.attention());
-    let means = embedding.means.squeeze_dim(1);
-    let tasks = Limit::new(training.model, &training.recipe.pretrain, training.data, &means)?;
-    episodes::train(&attention, &tasks, &training.base)?;
-    training.protocol.by_means(&embedding, &attention)
+    let attention = training.attention();
+    let pretrain = &training.recipe.pretrain;
+    let tasks = Limit::new(training.episode_images(), pretrain.batch);
+    episodes::train(training.model, &attention, &tasks, pretrain, &training.base)?;
+    training.by_means(&[0], &attention)
 }
 
 /// Classes of a task that are known by a shot, `-sample_class` with `-sample_shot 1`.
 const FAKE: i64 = 16;
 /// Epochs over the base images, `-epochs_base`.
 const EPOCHS: usize = 20;
-/// Learning rate, and its share after epochs 2, 4 and 6: `-lrg`, `-gamma`, `-milestones`.
+/// Learning rate of all, `-lr_base` and `-lrg`, and its share after epochs 2, 4 and 6: `-gamma`, `-milestones`.
 const RATE: f64 = 0.0002;
 const FALL: f64 = 0.3;
 const MILESTONES: [usize; 3] = [2, 4, 6];
-/// Views of every image.
-const VIEWS: i64 = 4;
 
 /// Where LIMIT's tasks come from.
-pub(super) struct Limit {
-    /// Features of every base image under each view, `[n, views, d]`.
-    features: Tensor,
+pub(super) struct Limit<'a> {
+    images: EpisodeImages<'a>,
     /// Class of each image, i64.
     labels: Tensor,
     /// Rows of each class, i64.
     classes: Vec<Tensor>,
-    /// Means of the base classes, `[base, d]`.
-    means: Tensor,
+    /// The base classes' classifiers, `[base, d]`.
+    store: VarStore,
+    classifiers: Tensor,
     /// Images of a step.
     batch: usize,
 }
 
-impl Limit {
-    /// Computes the features; `means` are those of the base classes, `[base, d]`.
-    ///
-    /// # Errors
-    /// If a stop was asked for.
-    pub fn new(model: &Model, config: &PretrainConfig, data: &DataSet, means: &Tensor) -> Result<Self> {
-        let augment = Some((&config.augment, config.precision));
-        let mut progress =
-            PhaseProgress::counting("features", "images", VIEWS as u64 * data.split.base.len() as u64, 0);
-        let each = (0..VIEWS).map(|_| turned(model, &data.train, &data.split.base, 0, augment, &mut progress));
-        let features = Tensor::stack(&each.collect::<Result<Vec<_>>>()?, 1);
-        progress.finish();
-        let labels = data.train.select_labels(&data.split.base);
-        let device = model.device();
-        Ok(Self::over(features.to_device(device), labels, means.to_device(device), config.batch))
-    }
-
-    /// Takes features that were computed before.
-    fn over(features: Tensor, labels: Tensor, means: Tensor, batch: usize) -> Self {
-        let classes = rows_of_classes(&labels, means.size()[0]);
-        Self { features, labels, classes, means, batch }
-    }
-
-    /// A random view of each row, `[rows, d]`.
-    fn shown(&self, rows: &Tensor) -> Tensor {
-        let views = Tensor::randint(self.features.size()[1], [rows.numel() as i64], (Kind::Int64, Device::Cpu));
-        let flat = self.features.flatten(0, 1);
-        flat.index_select(0, &(rows * self.features.size()[1] + views).to_device(flat.device()))
+impl<'a> Limit<'a> {
+    fn new(images: EpisodeImages<'a>, batch: usize) -> Self {
+        let (labels, base) = (images.labels(), images.base_classes());
+        let store = VarStore::new(images.model.device());
+        let size = [base, images.model.backbone.description.features()];
+        let classifiers = (store.root() / "limit").var("classifiers", &size, Init::Const(0.0));
+        Self { classes: rows_of_classes(&labels, base), images, labels, store, classifiers, batch }
     }
 }
 
-impl Tasks for Limit {
+/// Classes that are known by a shot, i64 `[m]`, a row of each, and rows of the images of a step.
+fn drawn(classes: &[Tensor], images: i64, batch: i64) -> [Tensor; 3] {
+    let options = (Kind::Int64, Device::Cpu);
+    let fake = Tensor::randperm(classes.len() as i64, options).narrow(0, 0, FAKE.min(classes.len() as i64));
+    let shot = |class: i64| {
+        let rows = &classes[class as usize];
+        rows.index_select(0, &Tensor::randint(rows.numel() as i64, [1], options))
+    };
+    let shots: Vec<Tensor> = (0..fake.numel() as i64).map(|number| shot(fake.int64_value(&[number]))).collect();
+    [fake, Tensor::cat(&shots, 0), Tensor::randint(images, [batch], options)]
+}
+
+impl Tasks for Limit<'_> {
     const NAME: &'static str = "limit";
 
     fn revision(&self) -> u32 {
@@ -112,54 +98,78 @@ impl Tasks for Limit {
         [EPOCHS, (self.labels.numel() / self.batch).max(1)]
     }
 
-    fn rate(&self, epoch: usize) -> f64 {
-        RATE * FALL.powi(MILESTONES.iter().filter(|milestone| epoch >= **milestone).count() as i32)
+    fn rates(&self, epoch: usize) -> [f64; 2] {
+        let falls = MILESTONES.iter().filter(|milestone| epoch >= **milestone).count();
+        [RATE * FALL.powi(falls as i32); 2]
     }
 
     fn draw(&self) -> Episode {
-        let options = (Kind::Int64, Device::Cpu);
-        let fake =
-            Tensor::randperm(self.classes.len() as i64, options).narrow(0, 0, FAKE.min(self.classes.len() as i64));
-        let shot = |class: i64| {
-            let rows = &self.classes[class as usize];
-            rows.index_select(0, &Tensor::randint(rows.numel() as i64, [1], options))
-        };
-        let shots: Vec<Tensor> = (0..fake.numel() as i64).map(|number| shot(fake.int64_value(&[number]))).collect();
-        let shots = self.shown(&Tensor::cat(&shots, 0));
-        let rows = Tensor::randint(self.labels.numel() as i64, [self.batch as i64], options);
-        let device = self.features.device();
-        Episode {
-            prototypes: self.means.index_copy(0, &fake.to_device(device), &shots),
-            images: self.shown(&rows),
-            labels: self.labels.index_select(0, &rows).to_device(device),
-        }
+        let [shots, of_shots, rows] = drawn(&self.classes, self.labels.numel() as i64, self.batch as i64);
+        let all = Vec::<i64>::try_from(Tensor::cat(&[&of_shots, &rows], 0)).expect("numbers");
+        let views = self.images.views(&all);
+        let device = views.device();
+        let labels = self.labels.index_select(0, &rows).to_device(device);
+        Episode { views, shots: shots.to_device(device), labels }
+    }
+
+    fn prototypes(&self, classes: &Tensor, features: &Tensor) -> Tensor {
+        self.classifiers.index_copy(0, classes, features)
+    }
+
+    fn begin_epoch(&self) -> Result<()> {
+        let means = self.images.means()?.to_device(self.classifiers.device());
+        no_grad(|| self.classifiers.shallow_clone().copy_(&means));
+        Ok(())
+    }
+
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        store::tensors(&self.store)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use orco_trainer::data::dataset::{self, DataOrigin};
+    use orco_trainer::model::Model;
+    use orco_trials::alone::alone;
+
     use super::*;
+    use crate::rival::tests::{recipe, values};
 
     #[test]
-    fn a_task_knows_sixteen_classes_by_a_shot_and_the_others_by_their_means() {
-        // 20 classes of 3 images; a feature is its class, and 0.5 more in images than in means.
+    fn a_task_knows_sixteen_classes_by_a_shot() {
+        // 20 classes of 3 images, in turn.
         let labels: Vec<i64> = (0..60).map(|image| image % 20).collect();
-        let labels = Tensor::from_slice(&labels);
-        let features = (labels.to_kind(Kind::Float) + 0.5).view([60, 1, 1]).repeat([1, 2, 1]);
-        let limit = Limit::over(features, labels, Tensor::arange(20, (Kind::Float, Device::Cpu)).view([20, 1]), 7);
-        let Episode { prototypes, images, labels } = limit.draw();
-        let shots = (0..20).filter(|&class| {
-            let above = prototypes.double_value(&[class, 0]) - class as f64;
-            assert!(above == 0.5 || above == 0.0);
-            above == 0.5
+        let [fake, shots, rows] = drawn(&rows_of_classes(&Tensor::from_slice(&labels), 20), 60, 7);
+        let numbers = |tensor: &Tensor| Vec::<i64>::try_from(tensor).unwrap();
+        let (mut fake, shots) = (numbers(&fake), numbers(&shots));
+        assert!(fake.iter().zip(&shots).all(|(class, row)| row % 20 == *class), "{fake:?}: {shots:?}");
+        fake.sort_unstable();
+        fake.dedup();
+        assert_eq!(fake.len(), 16);
+        assert!(rows.size() == [7] && numbers(&rows).iter().all(|row| (0..60).contains(row)));
+    }
+
+    #[test]
+    fn classifiers_are_means_first_and_shots_where_there_are_some() {
+        alone("rival::limit::tests::classifiers_are_means_first_and_shots_where_there_are_some", || {
+            let recipe = recipe();
+            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let images = EpisodeImages { model: &model, data: &data, augment: &recipe.pretrain.augment };
+            let means = values(&images.means().unwrap());
+            let limit = Limit::new(images, 24);
+            limit.begin_epoch().unwrap();
+            assert_eq!(values(&limit.classifiers), means);
+            let features = model.backbone.description.features();
+            let shot = Tensor::ones([1, features], (Kind::Float, Device::Cpu));
+            let prototypes = limit.prototypes(&Tensor::from_slice(&[2i64]), &shot);
+            assert_eq!(values(&prototypes.get(2)), values(&shot));
+            assert_eq!(values(&prototypes.narrow(0, 3, 3)), means[3 * features as usize..]);
+            assert_eq!(limit.length(), [20, 3]);
+            let rates = [1, 2, 4, 19].map(|epoch| limit.rates(epoch)[0] / RATE);
+            let expected = [1.0, 0.3, 0.09, 0.027];
+            assert!(rates.iter().zip(expected).all(|(rate, share)| (rate - share).abs() < 1e-12), "{rates:?}");
         });
-        assert_eq!(shots.count(), 16);
-        assert!(images.squeeze_dim(1).equal(&(labels.to_kind(Kind::Float) + 0.5)) && labels.size() == [7]);
-        assert_eq!(limit.length(), [20, 8]);
-        let rates = [1, 2, 4, 19].map(|epoch| limit.rate(epoch) / RATE);
-        assert!(
-            rates.iter().zip([1.0, 0.3, 0.09, 0.027]).all(|(rate, share)| (rate - share).abs() < 1e-12),
-            "{rates:?}"
-        );
     }
 }
