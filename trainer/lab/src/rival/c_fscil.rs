@@ -10,8 +10,8 @@
 //! of the projections' hyperbolic tangents.
 //!
 //! Settings are those of the authors' commands for CIFAR-100. In their program, the feature vector of a base class is a
-//! sum: of its means in each of the batches of 128 that 200 images of every base class fill (`update_feat_replay`). That
-//! of a learned class is the mean of its shots, all in one batch. So base prototypes are much longer, and their
+//! sum: of its means in each of the batches of 128 that 200 images of every base class fill (`update_feat_replay`).
+//! That of a learned class is the mean of its shots, all in one batch. So base prototypes are much longer, and their
 //! hyperbolic tangents hardly move any more; the same is done here.
 //!
 //! Otherwise than there, the base session trains the backbone alone, over scaled cosines and by the recipe's budget,

@@ -1,14 +1,15 @@
 //! C-FSCIL's meta-training: episodes that train the backbone and the layer behind it together.
 //!
 //! An episode has five shots and ten queries of sixty base classes. A class's prototype is the sum of its shots'
-//! projections, which are made in inference mode and have no gradient; queries go through the backbone in training mode.
-//! A query attends to a memory of all classes: its cosines with the prototypes are sharpened by softabs and divided by
-//! their sum. Classes to come have rows, too, which are zero. Binary cross entropy compares each share of the attention
-//! with the label. All of that is as in the authors' program; views are the recipe's, there crops of padded images.
+//! projections, which are made in inference mode and have no gradient; queries go through the backbone in training
+//! mode. A query attends to a memory of all classes: its cosines with the prototypes are sharpened by softabs and
+//! divided by their sum. Classes to come have rows, too, which are zero. Binary cross entropy compares each share of
+//! the attention with the label. All of that is as in the authors' program; views are the recipe's, there crops of
+//! padded images.
 //!
-//! The authors' 70,000 episodes of 900 images show 63 million images, each of CIFAR-100's 30,000 base images 2,100 times
-//! on average, which is too long for a processor. A twentieth of that is taken, and the rate falls after the same shares
-//! of it: 105 epochs of as many episodes as the base images fill. The last step's weights count, as in their program.
+//! The authors' 70,000 episodes of 900 images show 63 million images, each of CIFAR-100's 30,000 base images 2,100
+//! times on average, which is too long for a processor. A twentieth of that is taken, and the rate falls after the same
+//! shares of it: 105 epochs, each of as many episodes as the base images fill. The last step's weights count.
 
 use anyhow::{Result, bail};
 use orco_trainer::config::{PretrainConfig, Recipe};
@@ -292,14 +293,15 @@ mod tests {
         1.0 / (1.0 + (-x).exp())
     }
 
+    fn near(found: &[f32], expected: &[f64]) -> bool {
+        let are_near = |(found, expected): (&f32, &f64)| (f64::from(*found) - expected).abs() < 1e-5;
+        found.len() == expected.len() && found.iter().zip(expected).all(are_near)
+    }
+
     #[test]
     fn attention_is_sharpened_and_shared_among_all_rows() {
         let [none, some, most] = [2.0 * sigmoid(-5.0), sigmoid(1.0) + sigmoid(-11.0), sigmoid(3.0) + sigmoid(-13.0)];
         let found = values(&softabs(&Tensor::from_slice(&[0.0f32, 0.6, -0.6, 0.8])));
-        let near = |found: &[f32], expected: &[f64]| {
-            found.len() == expected.len()
-                && found.iter().zip(expected).all(|(found, expected)| (f64::from(*found) - expected).abs() < 1e-5)
-        };
         assert!(near(&found, &[none, some, some, most]), "{found:?}");
         // The hyperbolic tangents of ln 2 and ln 3 are 0.6 and 0.8. A row of zeros has the cosine 0, a row of the other
         // sign counts the same.
