@@ -10,6 +10,7 @@
 mod attention;
 mod bidist;
 mod branch;
+mod c_fscil;
 mod cec;
 mod cosine;
 mod embedding;
@@ -88,11 +89,12 @@ pub struct Rival(&'static RivalSpec);
 
 impl Rival {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self(&cosine::BASELINE),
         Self(&fact::FACT),
         Self(&savc::SAVC),
         Self(&cec::CEC),
+        Self(&c_fscil::C_FSCIL),
         Self(&limit::LIMIT),
         Self(&bidist::BIDIST),
         Self(&lcwof::LCWOF),

@@ -10,7 +10,8 @@
 //! Nesterov's; and it begins at zero in each session, there it is kept over the sessions. Besides, the backbone and the
 //! head that it starts from are the bundle's, trained by OrCo's phases 1 and 2 instead of meta-learning; the head has a
 //! hidden layer; prototypes are unit vectors, not hyperbolic tangents of a layer's outputs, so that the same rate turns
-//! them further; and the rate of the head's training falls along a cosine.
+//! them further; and the rate of the head's training falls along a cosine. The method with a training of its own is
+//! `orco-train-lab rival c-fscil`.
 
 use orco_core::math::{add_scaled, dot, exp, normalise_rows};
 use orco_core::random::Random;

@@ -1,0 +1,421 @@
+//! C-FSCIL's meta-training: episodes that train the backbone and the layer behind it together.
+//!
+//! An episode has five shots and ten queries of sixty base classes. A class's prototype is the sum of its shots'
+//! projections, which are made in inference mode and have no gradient; queries go through the backbone in training
+//! mode. A query attends to a memory of all classes: its cosines with the prototypes are sharpened by softabs and
+//! divided by their sum. Classes to come have rows, too, which are zero. Binary cross entropy compares each share of
+//! the attention with the label. All of that is as in the authors' program; views are the recipe's, there crops of
+//! padded images.
+//!
+//! The authors' 70,000 episodes of 900 images show 63 million images, each of CIFAR-100's 30,000 base images 2,100
+//! times on average, which is too long for a processor. A twentieth of that is taken, and the rate falls after the same
+//! shares of it: 105 epochs, each of as many episodes as the base images fill. The last step's weights count.
+
+use anyhow::{Result, bail};
+use orco_trainer::config::{PretrainConfig, Recipe};
+use orco_trainer::data::augment::view;
+use orco_trainer::model::backbone::ForwardMode;
+use orco_trainer::model::{Model, store};
+use orco_trainer::platform::interrupt::Activity;
+use orco_trainer::run::Run;
+use orco_trainer::train::fit::{
+    BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
+};
+use orco_trainer::train::optimiser::{Sgd, finite, gradients};
+use orco_trainer::train::pretrain::accuracy;
+use serde_json::{Map, json};
+use tch::{Kind, Reduction, Tensor, no_grad};
+
+use super::{C_FSCIL, CFscil, directions};
+use crate::rival::branch::permuted;
+use crate::rival::sgd;
+
+/// Name of the phase and of its checkpoint: another one than that of the backbone, which other rivals stand on.
+const NAME: &str = "c-fscil";
+const FILE: &str = "c-fscil.safetensors";
+/// Name of the number in a checkpoint that says which revision trained it.
+const REVISION: &str = "revision";
+
+/// Classes of an episode, `num_ways`; shots of each, `num_shots`; queries of each, `batch_size_training`.
+const WAYS: usize = 60;
+const SHOTS: usize = 5;
+const QUERIES: usize = 10;
+/// A twentieth of `max_train_iter` 70000, in passes over the base images.
+const EPOCHS: usize = 105;
+/// Learning rate, a tenth after each 45 epochs: `learning_rate`, and a twentieth of `lr_step_size` 30000.
+const RATE: f64 = 0.01;
+const FALL: f64 = 0.1;
+const EVERY: usize = 45;
+/// How steeply softabs rises, `sharpening_strength`.
+const STEEPNESS: f64 = 10.0;
+
+/// sigma(s (x - 1/2)) + sigma(s (-x - 1/2)): nearly 0 around 0 and nearly 1 around 1 and -1.
+fn softabs(cosines: &Tensor) -> Tensor {
+    let step = |x: Tensor| ((x - 0.5) * STEEPNESS).sigmoid();
+    step(cosines.shallow_clone()) + step(-cosines)
+}
+
+/// The attention that each query pays to every row of the memory; it adds up to 1.
+///
+/// # Shapes
+/// `queries` f32 `[n, outputs]`, `memory` f32 `[c, outputs]`; returns f32 `[n, c]`.
+fn attention(queries: &Tensor, memory: &Tensor) -> Tensor {
+    let sharpened = softabs(&directions(queries).matmul(&directions(memory).tr()));
+    let sum = sharpened.sum_dim_intlist([1].as_slice(), true, Kind::Float);
+    sharpened / sum
+}
+
+/// Binary cross entropy of each share of the attention, mean over all.
+///
+/// # Shapes
+/// `attention` f32 `[n, c]`, `labels` i64 `[n]`; returns a scalar.
+fn attention_loss(attention: &Tensor, labels: &Tensor) -> Tensor {
+    let targets = labels.one_hot(attention.size()[1]).to_kind(Kind::Float);
+    attention.binary_cross_entropy(&targets, None::<Tensor>, Reduction::Mean)
+}
+
+/// Random views, normalised, with their classes.
+struct LabelledViews {
+    /// f32 `[n, 3, h, w]`.
+    views: Tensor,
+    /// i64 `[n]`.
+    labels: Tensor,
+}
+
+/// Everything random of a step.
+struct MetaEpisode {
+    shots: LabelledViews,
+    queries: LabelledViews,
+}
+
+/// What is meta-trained, and on what.
+pub(super) struct MetaTraining<'a> {
+    model: &'a Model,
+    own: &'a CFscil,
+    config: &'a PretrainConfig,
+    base: &'a BaseSession<'a>,
+    /// Training images of each base class.
+    of_classes: Vec<Vec<usize>>,
+    /// Rows of the memory: all classes, those to come among them.
+    rows: i64,
+    /// Epochs, and steps of each.
+    length: [usize; 2],
+}
+
+impl<'a> MetaTraining<'a> {
+    /// On all base images.
+    pub fn new(model: &'a Model, own: &'a CFscil, recipe: &'a Recipe, base: &'a BaseSession<'a>) -> Self {
+        let mut of_classes = vec![Vec::new(); base.split.base_classes];
+        for &image in &base.split.base {
+            of_classes[usize::from(base.images.labels[image])].push(image);
+        }
+        let of_episode = WAYS.min(of_classes.len()) * (SHOTS + QUERIES);
+        let steps = (base.split.base.len() / of_episode.max(1)).max(1);
+        let rows = recipe.classes() as i64;
+        Self { model, own, config: &recipe.pretrain, base, of_classes, rows, length: [EPOCHS, steps] }
+    }
+
+    /// Trains as far as it is not trained yet: from the model as the base session left it, or from the own checkpoint.
+    /// What another revision trained is trained anew.
+    ///
+    /// # Errors
+    /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
+    pub fn train(&self) -> Result<()> {
+        let mut phase = MetaPhase::new(self);
+        let at = phase.load()?;
+        self.base.run.rewind(NAME, at.epoch)?;
+        let [epochs, steps] = self.length;
+        let fit = TrainingLoop {
+            run: self.base.run,
+            name: NAME,
+            title: "episodes",
+            work: Activity::Episodes,
+            device: self.model.device(),
+            steps,
+            epochs,
+            until: epochs,
+            views: None,
+        };
+        fit.run(&mut phase, at)
+    }
+
+    /// All that is trained and belongs into a checkpoint: the backbone, its norms' statistics among it, and the layer.
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        let backbone = self.model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
+        backbone.chain(self.own.tensors()).collect()
+    }
+
+    /// Draws an episode. Of classes with few images, all are in it, one at least as a query.
+    fn draw(&self) -> MetaEpisode {
+        let (mut shots, mut queries) = (Vec::new(), Vec::new());
+        for class in permuted(self.of_classes.len()).into_iter().take(WAYS) {
+            let images = &self.of_classes[class];
+            let drawn: Vec<usize> =
+                permuted(images.len()).into_iter().take(SHOTS + QUERIES).map(|row| images[row]).collect();
+            let (own, others) = drawn.split_at(SHOTS.min(drawn.len().saturating_sub(1)));
+            shots.extend_from_slice(own);
+            queries.extend_from_slice(others);
+        }
+        MetaEpisode { shots: self.views(&shots), queries: self.views(&queries) }
+    }
+
+    fn views(&self, images: &[usize]) -> LabelledViews {
+        let Self { model, base, config, .. } = self;
+        let device = model.device();
+        let views = view(&base.images.batch(images, device), &config.augment);
+        let labels = base.images.select_labels(images).to_device(device);
+        LabelledViews { views: model.channels.normalise(&views), labels }
+    }
+
+    /// The memory, f32 `[rows, outputs]`: the sum of the shots' projections in the row of each class.
+    fn memory(&self, shots: &LabelledViews) -> Tensor {
+        /// Images at a time.
+        const BATCH: usize = 500;
+        let (backbone, precision) = (&self.model.backbone, self.config.precision.unscaled());
+        no_grad(|| {
+            let parts = shots.views.split(self.base.images.forward_batch(BATCH) as i64, 0);
+            let features = parts.iter().map(|views| backbone.forward(views, precision, ForwardMode::Inference));
+            let projected = self.own.project(&Tensor::cat(&features.collect::<Vec<_>>(), 0));
+            let empty = Tensor::zeros([self.rows, projected.size()[1]], (Kind::Float, projected.device()));
+            empty.index_add(0, &shots.labels, &projected)
+        })
+    }
+}
+
+/// Meta-training at work.
+struct MetaPhase<'a> {
+    training: &'a MetaTraining<'a>,
+    sgd: Sgd,
+    /// Of losses and accuracies over the steps of this epoch.
+    sums: [f64; 2],
+}
+
+impl<'a> MetaPhase<'a> {
+    fn new(training: &'a MetaTraining<'a>) -> Self {
+        let parameters = store::parameters(training.tensors());
+        Self { training, sgd: sgd(parameters), sums: [0.0; 2] }
+    }
+
+    /// Sets everything from the checkpoint, if there is one of this revision.
+    fn load(&mut self) -> Result<Position> {
+        let Some(tensors) = self.training.base.run.load(FILE)? else { return Ok(Position::default()) };
+        let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
+        if number(REVISION) as u32 != C_FSCIL.revision {
+            log::warn!(
+                "the episodes of {NAME} were trained by another revision of this program; they are trained anew"
+            );
+            return Ok(Position::default());
+        }
+        store::restore(self.training.tensors(), &tensors)?;
+        self.sgd.restore(&tensors);
+        self.sums = [number("loss"), number("accuracy")];
+        Ok(Position { epoch: number("epochs") as usize, step: number("steps") as usize })
+    }
+}
+
+impl TrainingPhase for MetaPhase<'_> {
+    fn begin(&mut self, at: Position) -> Result<()> {
+        seed_torch(self.training.base.seed, at.epoch as i64 + 1);
+        (0..at.step).for_each(|_| drop(self.training.draw()));
+        Ok(())
+    }
+
+    fn step(&mut self, at: Position) -> Result<()> {
+        let MetaTraining { model, own, config, .. } = self.training;
+        let MetaEpisode { shots, queries: LabelledViews { views, labels } } = self.training.draw();
+        let memory = self.training.memory(&shots);
+        let features = model.backbone.forward(&views, config.precision.unscaled(), ForwardMode::Training);
+        let attention = attention(&own.project(&features), &memory);
+        let loss = attention_loss(&attention, &labels);
+        let gradients = gradients(&loss, self.sgd.parameters());
+        self.sgd.step(&gradients, rate(at.epoch));
+        self.sums[0] += loss.double_value(&[]);
+        self.sums[1] += accuracy(&attention.detach(), &labels).double_value(&[]);
+        Ok(())
+    }
+
+    fn loss(&self, at: Position) -> Result<f64> {
+        let loss = self.sums[0] / at.step as f64;
+        if !loss.is_finite() {
+            bail!("the loss of the episodes became {loss} in epoch {}", at.epoch + 1);
+        }
+        Ok(loss)
+    }
+
+    fn end(&mut self, at: Position, _: EpochTime) -> Result<EpochReport> {
+        let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
+        self.sums = [0.0; 2];
+        let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
+        Ok(EpochReport { loss, metrics, summary: format!("accuracy {percent:.1} %") })
+    }
+
+    fn save(&mut self, at: Position, run: &Run) -> Result<()> {
+        let mut tensors = self.training.tensors();
+        tensors.extend(self.sgd.state());
+        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+            bail!("a weight became infinite in epoch {} of the episodes", at.epoch + 1);
+        }
+        let numbers = [
+            ("loss", self.sums[0]),
+            ("accuracy", self.sums[1]),
+            ("epochs", at.epoch as f64),
+            ("steps", at.step as f64),
+            (REVISION, f64::from(C_FSCIL.revision)),
+        ];
+        tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
+        run.save(FILE, &tensors, at.global_step(self.training.length[1]))
+    }
+}
+
+/// Learning rate of an epoch.
+fn rate(epoch: usize) -> f64 {
+    RATE * FALL.powi((epoch / EVERY) as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use orco_trainer::data::dataset::{self, DataOrigin, DataSet};
+    use orco_trainer::train::pretrain::{self, CHECKPOINT};
+    use orco_trials::alone::alone;
+    use tch::Device;
+
+    use super::*;
+    use crate::rival::cosine::CrossEntropy;
+    use crate::rival::tests::{recipe, values};
+
+    fn rows(values: &[f32]) -> Tensor {
+        Tensor::from_slice(values).view([-1, 2])
+    }
+
+    fn sigmoid(x: f64) -> f64 {
+        1.0 / (1.0 + (-x).exp())
+    }
+
+    fn near(found: &[f32], expected: &[f64]) -> bool {
+        let are_near = |(found, expected): (&f32, &f64)| (f64::from(*found) - expected).abs() < 1e-5;
+        found.len() == expected.len() && found.iter().zip(expected).all(are_near)
+    }
+
+    #[test]
+    fn attention_is_sharpened_and_shared_among_all_rows() {
+        let [none, some, most] = [2.0 * sigmoid(-5.0), sigmoid(1.0) + sigmoid(-11.0), sigmoid(3.0) + sigmoid(-13.0)];
+        let found = values(&softabs(&Tensor::from_slice(&[0.0f32, 0.6, -0.6, 0.8])));
+        assert!(near(&found, &[none, some, some, most]), "{found:?}");
+        // The hyperbolic tangents of ln 2 and ln 3 are 0.6 and 0.8. A row of zeros has the cosine 0, a row of the other
+        // sign counts the same.
+        let memory = rows(&[0.5, 0.0, 0.0, -20.0, 0.0, 0.0]);
+        let found = attention(&rows(&[2f32.ln(), 3f32.ln()]), &memory);
+        let sum = some + most + none;
+        assert!(near(&values(&found), &[some / sum, most / sum, none / sum]), "{found:?}");
+    }
+
+    #[test]
+    fn every_share_of_the_attention_counts_in_the_loss() {
+        let attention = Tensor::from_slice(&[0.7f32, 0.2, 0.1, 0.3, 0.3, 0.4]).view([2, 3]);
+        let loss = attention_loss(&attention, &Tensor::from_slice(&[0i64, 2])).double_value(&[]);
+        let logarithms = [0.7f64, 0.8, 0.9, 0.7, 0.7, 0.4].map(f64::ln);
+        assert!((loss + logarithms.iter().sum::<f64>() / 6.0).abs() < 1e-6, "{loss}");
+    }
+
+    #[test]
+    fn the_rate_falls_after_the_shares_of_the_training_that_the_authors_have() {
+        assert_eq!([30_000 * EPOCHS, 60_000 * EPOCHS], [70_000 * EVERY, 70_000 * 2 * EVERY]);
+        let rates = [0, 44, 45, 104].map(rate);
+        assert!(
+            rates.iter().zip([1e-2, 1e-2, 1e-3, 1e-4]).all(|(rate, expected)| (rate / expected - 1.0).abs() < 1e-9),
+            "{rates:?}"
+        );
+    }
+
+    /// The base session's backbone, trained or taken from its checkpoint, and a layer that is always the same.
+    fn start(recipe: &Recipe, base: &BaseSession<'_>) -> (Model, CFscil) {
+        let mut model = Model::new(recipe, [3, 24, 24], Device::Cpu);
+        pretrain::train(&mut model, &recipe.pretrain, base, None, &mut CrossEntropy).unwrap();
+        tch::manual_seed(1);
+        let own = CFscil::new(model.backbone.description.features(), Device::Cpu);
+        (model, own)
+    }
+
+    fn base<'a>(data: &'a DataSet, run: &'a Run) -> BaseSession<'a> {
+        BaseSession { images: &data.train, split: &data.split, seed: 1, run }
+    }
+
+    fn values_of(tensors: &[(String, Tensor)]) -> Vec<Vec<f32>> {
+        tensors.iter().map(|(_, tensor)| values(tensor)).collect()
+    }
+
+    #[test]
+    fn an_episode_has_shots_and_queries_of_the_same_classes() {
+        alone("rival::c_fscil::meta_training::tests::an_episode_has_shots_and_queries_of_the_same_classes", || {
+            let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
+            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+            let run = &Run::open(folder.path(), &recipe).unwrap();
+            let base = base(&data, run);
+            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let own = CFscil::new(model.backbone.description.features(), Device::Cpu);
+            let training = MetaTraining::new(&model, &own, &recipe, &base);
+            assert_eq!((training.length, training.rows), ([EPOCHS, 1], 10));
+            let MetaEpisode { shots, queries } = training.draw();
+            // Six classes of twelve images.
+            let counts = |of: &LabelledViews| values(&of.labels.bincount(None::<Tensor>, 6).to_kind(Kind::Float));
+            assert_eq!((counts(&shots), counts(&queries)), (vec![5.0; 6], vec![7.0; 6]));
+            assert_eq!(shots.views.size(), [30, 3, 24, 24]);
+
+            let before = values_of(&training.tensors());
+            let memory = training.memory(&shots);
+            assert_eq!(memory.size()[0], 10);
+            let to_come = memory.narrow(0, 6, 4).abs().max().double_value(&[]);
+            assert!(to_come == 0.0 && !memory.requires_grad());
+            assert!(values_of(&training.tensors()) == before, "shots leave the norms' statistics");
+        });
+    }
+
+    #[test]
+    fn episodes_go_on_where_they_were_and_leave_the_shared_backbone() {
+        alone(
+            "rival::c_fscil::meta_training::tests::episodes_go_on_where_they_were_and_leave_the_shared_backbone",
+            || {
+                let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
+                let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+                let length = [2, 3];
+                let trained = |name: &str, stops: bool| {
+                    let run = &Run::open(&folder.path().join(name), &recipe).unwrap();
+                    let base = base(&data, run);
+                    let shared = |run: &Run| fs::read(run.path(CHECKPOINT)).unwrap();
+                    if stops {
+                        let (model, own) = start(&recipe, &base);
+                        let training = MetaTraining { length, ..MetaTraining::new(&model, &own, &recipe, &base) };
+                        let mut phase = MetaPhase::new(&training);
+                        phase.begin(Position::default()).unwrap();
+                        for step in 0..2 {
+                            phase.step(Position { epoch: 0, step }).unwrap();
+                        }
+                        phase.save(Position { epoch: 0, step: 2 }, run).unwrap();
+                    }
+                    let (model, own) = start(&recipe, &base);
+                    let (before, by_base) = (shared(run), values_of(&model.tensors()));
+                    let training = MetaTraining { length, ..MetaTraining::new(&model, &own, &recipe, &base) };
+                    training.train().unwrap();
+                    let tensors = training.tensors();
+                    assert_eq!(run.metrics(NAME).len(), 2);
+                    assert!(shared(run) == before, "the backbone that others share is as it was");
+                    assert!(values_of(&model.tensors()) != by_base, "the backbone moves");
+
+                    // Another rival finds the base session's backbone; this one its own.
+                    let (model, own) = start(&recipe, &base);
+                    assert!(values_of(&model.tensors()) == by_base);
+                    let training = MetaTraining { length, ..MetaTraining::new(&model, &own, &recipe, &base) };
+                    training.train().unwrap();
+                    assert!(values_of(&training.tensors()) == values_of(&tensors), "the checkpoint is taken");
+                    tensors
+                };
+                let (straight, stopped) = (trained("straight", false), trained("stopped", true));
+                for ((name, straight), (_, stopped)) in straight.iter().zip(&stopped) {
+                    assert!(straight.equal(stopped), "{name}");
+                }
+            },
+        );
+    }
+}
