@@ -12,8 +12,9 @@
 //! - `results` (feature `ablations`): the one form of results as JSON;
 //! - `phase3_ablations` (feature `ablations`): the paper's ablations of phase 3; `kept_measurements`, in files;
 //! - `seeds` (feature `ablations`): trainings of one recipe with several seeds;
+//! - `rival_results` (feature `ablations`): rivals that train the backbone, as the trainer's laboratory writes them;
 //! - `report` (feature `report`): a bundle's results as JSON, CSV, pictures, and a page;
-//! - `results_pages` (feature `report`): the reports of several bundles as pages of the book;
+//! - `results_pages` (feature `report`): the reports of several bundles, and rivals, as pages of the book;
 //! - `scenes` (feature `report`): things that are learned in one place and asked in others;
 //! - [`format`](mod@format) shows summaries on a terminal.
 
@@ -35,6 +36,8 @@ pub mod report;
 pub mod results;
 #[cfg(feature = "report")]
 pub mod results_pages;
+#[cfg(feature = "ablations")]
+pub mod rival_results;
 #[cfg(feature = "report")]
 pub mod scenes;
 #[cfg(feature = "ablations")]

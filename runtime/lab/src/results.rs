@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_benchmark::Summary;
 use orco_benchmark::benchmark::SEED;
+use orco_benchmark::{Metric, Summary};
 use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +100,20 @@ impl MeasuredSystem {
         let trainings = Some(Trainings { over_seeds: over.over_seeds.clone(), each });
         Self { trainings, ..over.over_draws.clone().into() }
     }
+
+    /// Its trainings taken together, where there are several.
+    pub fn over_seeds(&self) -> Option<SeedSummary> {
+        let Trainings { over_seeds, each } = self.trainings.as_ref()?;
+        let (over_seeds, over_draws) = (over_seeds.clone(), self.summary.clone());
+        Some(SeedSummary { seeds: each.len(), draws: over_draws.draws, over_seeds, over_draws })
+    }
+
+    /// A number over all sessions as a table shows it, with its deviation over draws, and over seeds where there are
+    /// several trainings; `-` where it was not measured.
+    pub fn cell(&self, metric: Metric) -> String {
+        let Some(over_seeds) = self.over_seeds() else { return self.summary.cell(metric) };
+        over_seeds.total(metric).map_or_else(|| "-".to_owned(), |total| total.to_string())
+    }
 }
 
 /// Whether a file's bytes are results, with or without more beside them.
@@ -146,7 +160,7 @@ pub fn write(folder: &Path, name: &str, value: &impl Serialize, csv: &str) -> io
 
 #[cfg(test)]
 mod tests {
-    use orco_benchmark::{AccuracyEstimateError, Draw, Metric, SessionAccuracy, summarise};
+    use orco_benchmark::{AccuracyEstimateError, Draw, SessionAccuracy, summarise};
 
     use super::*;
     use crate::published::PaperTable;

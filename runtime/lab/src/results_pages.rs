@@ -1,9 +1,11 @@
 //! The book's results as Markdown, generated from the reports of bundles, so that no number is typed twice.
 //!
-//! [`ResultsPages::read`] takes a folder of bundles; [`ResultsPages::pages`] gives a page for all of them, one for each,
-//! one with the paper's tables beside ours, one with ablations, and one of things in other places.
+//! [`ResultsPages::read`] takes a folder of bundles, [`ResultsPages::with_rivals`] one of rivals that train the
+//! backbone. [`ResultsPages::pages`] gives a page for all bundles, one for each, one with the paper's tables beside
+//! ours, one with ablations, and one of things in other places.
 
 mod ablations;
+mod rivals;
 mod scenes;
 
 use std::fmt::Write as _;
@@ -14,6 +16,7 @@ use std::path::{Path, PathBuf};
 use orco_benchmark::{Metric, SessionAccuracy, Summary, percent_or_dash};
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
+use self::rivals::MeasuredRivals;
 use self::scenes::MeasuredScenes;
 use crate::phase3_ablations::AblationResults;
 use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
@@ -87,6 +90,20 @@ pub enum ResultsPagesError {
         /// Why.
         source: serde_json::Error,
     },
+    /// A file holds no results of rivals.
+    #[error("{} holds no results of rivals; measure them with `orco-train-lab rival`", path.display())]
+    Rivals {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// Rivals have no place beside the paper's numbers.
+    #[error("{} was measured on none of the paper's benchmarks", path.display())]
+    NoTable {
+        /// The file.
+        path: PathBuf,
+    },
     /// A manifest cannot be read.
     #[error("cannot read the manifest in {}", path.display())]
     Manifest {
@@ -116,9 +133,10 @@ struct MeasuredBundle {
     scenes: Vec<MeasuredScenes>,
 }
 
-/// The reports of a folder of bundles, ordered by name.
+/// The reports of a folder of bundles, ordered by name, and rivals that were trained without any.
 pub struct ResultsPages {
     bundles: Vec<MeasuredBundle>,
+    rivals: Vec<MeasuredRivals>,
 }
 
 impl ResultsPages {
@@ -149,7 +167,16 @@ impl ResultsPages {
             bundles.push(MeasuredBundle { page_name, manifest, report, ablations, scenes });
         }
         bundles.sort_by(|a, b| (&a.manifest.name, &a.page_name).cmp(&(&b.manifest.name, &b.page_name)));
-        Ok(Self { bundles })
+        Ok(Self { bundles, rivals: Vec::new() })
+    }
+
+    /// With rivals that train the backbone beside the paper's tables: those in every JSON file of `folder`, as
+    /// `orco-train-lab rival` writes it. There may be no such folder.
+    ///
+    /// # Errors
+    /// [`ResultsPagesError`] if a file cannot be read, or is of none of the paper's benchmarks.
+    pub fn with_rivals(self, folder: &Path) -> Result<Self, ResultsPagesError> {
+        Ok(Self { rivals: rivals::read(folder)?, ..self })
     }
 
     /// Every page: its file's name and its text.
@@ -255,6 +282,7 @@ impl ResultsPages {
             } else if table == PaperTable::MiniImagenet {
                 text += TEST_PICTURES;
             }
+            text += &rivals::section(&self.rivals, table);
         }
         text + FIGURES
     }

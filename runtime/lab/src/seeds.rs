@@ -183,7 +183,7 @@ impl SeedSummary {
     }
 
     /// A number over all sessions; none where it was not measured.
-    fn total(&self, metric: Metric) -> Option<SeedStatistic> {
+    pub fn total(&self, metric: Metric) -> Option<SeedStatistic> {
         let (draws, seeds) = (self.over_draws.total(metric)?, self.over_seeds.total(metric)?);
         Some(SeedStatistic::of(None, metric.csv_name(), draws, seeds))
     }

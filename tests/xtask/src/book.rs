@@ -1,4 +1,5 @@
-//! The book: results pages generated from the reports of bundles and from the runs of benchmarks, then mdBook.
+//! The book: results pages generated from the reports of bundles, from rivals and from the runs of benchmarks, then
+//! mdBook.
 
 use std::error::Error;
 use std::ffi::OsString;

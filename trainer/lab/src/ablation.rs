@@ -228,7 +228,7 @@ pub fn write(
         |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::figures(question, &summary.name));
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
-    measurements::write(folder, &AblationResults::file(question, reading), recipe, &results, &csv(measured))
+    measurements::write(folder, &AblationResults::file(question, reading), recipe, None, &results, &csv(measured))
 }
 
 #[cfg(test)]

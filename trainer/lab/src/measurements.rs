@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use orco_lab::kept_measurements;
 use orco_lab::results::{self, Results};
+use orco_lab::rival_results::RivalRun;
 use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::run::Run;
@@ -57,6 +58,8 @@ struct RecipeResults<'a> {
     #[serde(flatten)]
     results: &'a Results,
     recipe: &'a Recipe,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'a RivalRun>,
 }
 
 /// Results of a recipe that hold nothing yet, on test images that this seed drew from all, if one did.
@@ -64,13 +67,20 @@ pub(crate) fn results_of(recipe: &Recipe, test_seed: Option<u64>, draws: usize) 
     Results::new(&recipe.name, recipe.measured_on(test_seed), draws)
 }
 
-/// Writes what was measured by a recipe as NAME.json, and `csv` as NAME.csv.
+/// Writes what was measured by a recipe as NAME.json, of rivals with their `run`, and `csv` as NAME.csv.
 ///
 /// # Errors
 /// If a file cannot be written, or is none of ours.
-pub(crate) fn write(folder: &Path, name: &str, recipe: &Recipe, results: &Results, csv: &str) -> Result<()> {
+pub(crate) fn write(
+    folder: &Path,
+    name: &str,
+    recipe: &Recipe,
+    run: Option<&RivalRun>,
+    results: &Results,
+    csv: &str,
+) -> Result<()> {
     results::claim(folder, name)?;
-    results::write(folder, name, &RecipeResults { results, recipe }, csv)
+    results::write(folder, name, &RecipeResults { results, recipe, run }, csv)
         .with_context(|| format!("cannot write {name}.json or {name}.csv in {}", folder.display()))
 }
 
@@ -86,12 +96,13 @@ mod tests {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
         let results = results_of(&recipe, None, 2);
         for _ in 0..2 {
-            write(folder.path(), "rivals", &recipe, &results, "").unwrap();
+            write(folder.path(), "rivals", &recipe, None, &results, "").unwrap();
         }
         let bytes = fs::read(folder.path().join("rivals.json")).unwrap();
         assert_eq!(serde_json::from_slice::<Results>(&bytes).unwrap(), results);
         let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!((&json["subject"], &json["recipe"]["name"]), (&"synthetic-tiny".into(), &"synthetic-tiny".into()));
+        assert!(json.get("run").is_none(), "{json}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ use orco_lab::kept_measurements::{self, fingerprint};
 use orco_lab::method::Method;
 use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedFigure};
 use orco_lab::results::MeasuredSystem;
+use orco_lab::rival_results::RivalRun;
 use orco_lab::seeds::{self, SeedSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -288,7 +289,8 @@ pub struct MeasuredRival<T> {
     pub measured: T,
 }
 
-/// Writes all that was measured as rivals.json and rivals.csv; `test_seed` drew the test images from all, if one did.
+/// Writes all that was measured as rivals.json and rivals.csv; `run` says how it came about, `test_seed` drew the test
+/// images from all, if one did.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -296,6 +298,7 @@ pub fn write(
     folder: &Path,
     measured: &[MeasuredRival<Summary>],
     recipe: &Recipe,
+    run: &RivalRun,
     test_seed: Option<u64>,
     draws: usize,
 ) -> Result<()> {
@@ -305,7 +308,7 @@ pub fn write(
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
     let csv = csv(results.summaries());
-    measurements::write(folder, "rivals", recipe, &results, &csv)
+    measurements::write(folder, "rivals", recipe, Some(run), &results, &csv)
 }
 
 /// Writes what was measured of each rival by every one of these recipes, which differ in their seeds alone, as
@@ -320,6 +323,7 @@ pub fn write_over_seeds(
     folder: &Path,
     measured: &[MeasuredRival<Vec<Summary>>],
     recipes: &[Recipe],
+    run: &RivalRun,
     test_seed: Option<u64>,
     draws: usize,
 ) -> Result<Vec<SeedSummary>> {
@@ -332,12 +336,16 @@ pub fn write_over_seeds(
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.training_seeds = recipes.iter().map(|recipe| recipe.seed).collect();
     results.systems = over.iter().zip(measured).map(beside).collect();
-    measurements::write(folder, "rivals-seeds", recipe, &results, &seeds::csv(&over))?;
+    measurements::write(folder, "rivals-seeds", recipe, Some(run), &results, &seeds::csv(&over))?;
     Ok(over)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use orco_benchmark::{Draw, SessionAccuracy, summarise};
+    use orco_lab::rival_results::RivalResults;
     use tch::{Device, Tensor};
 
     use super::*;
@@ -393,6 +401,31 @@ mod tests {
         let synthetic = recipe();
         let cifar100: Recipe = toml::from_str(include_str!("../../recipes/cifar100-rivals.toml")).unwrap();
         assert!(heading(&cifar100).contains("on CIFAR-100") && heading(&synthetic).ends_with("base decay"));
+    }
+
+    #[test]
+    fn the_lab_reads_what_is_written_of_each_recipe() {
+        let row = |session, inc| SessionAccuracy { session, base: 60.0, inc, hm: inc, top1: 50.0, area: None };
+        let draw = Draw::of_rows(vec![row(0, None), row(1, Some(40.0))]);
+        let measured = [MeasuredRival { rival: Rival::named("fact").unwrap(), measured: summarise("fact", &[draw]) }];
+        let weights = ["cifar100-edge", "miniimagenet-edge"].map(|name| format!("models/{name}/backbone.onnx"));
+        for (text, table, weights) in [
+            (include_str!("../../recipes/cifar100-rivals.toml"), PaperTable::Cifar100, None),
+            (include_str!("../../recipes/cifar100-rivals-given.toml"), PaperTable::Cifar100, Some(&weights[0])),
+            (include_str!("../../recipes/miniimagenet-rivals.toml"), PaperTable::MiniImagenet, None),
+            (include_str!("../../recipes/miniimagenet-rivals-given.toml"), PaperTable::MiniImagenet, Some(&weights[1])),
+        ] {
+            let recipe: Recipe = toml::from_str(text).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let (image_size, steps) = (recipe.data.side(), 4 * recipe.pretrain.steps_per_epoch(30_000));
+            let run = RivalRun { command: "train-lab rival fact".into(), image_size, base_images: 30_000, steps };
+            write(folder.path(), &measured, &recipe, &run, None, 1).unwrap();
+            let json = fs::read(folder.path().join("rivals.json")).unwrap();
+            let read: RivalResults = serde_json::from_slice(&json).unwrap();
+            assert_eq!((read.table(), read.run.as_ref(), steps), (Some(table), Some(&run), 936));
+            assert_eq!(read.results.systems[0].published.len(), 3);
+            assert_eq!((read.recipe.pretrain.epochs, read.recipe.backbone.weights.as_ref()), (4, weights));
+        }
     }
 
     #[test]

@@ -130,6 +130,11 @@ pub enum OptimiserKind {
 }
 
 impl PretrainConfig {
+    /// Steps of an epoch over so many images: full batches alone.
+    pub fn steps_per_epoch(&self, images: usize) -> usize {
+        images / self.batch
+    }
+
     /// Checks every value.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         count("pretrain.epochs", self.epochs, 0..=1_000_000, "at most 1000000")?;

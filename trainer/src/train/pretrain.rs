@@ -68,7 +68,7 @@ pub fn train<C: Criterion>(
 ) -> Result<Speed> {
     let (device, run, images) = (model.device(), base.run, base.split.base.len());
     check_precision(config.precision, device)?;
-    let steps = images / config.batch;
+    let steps = config.steps_per_epoch(images);
     require_full_batch("pretrain.batch", config.batch, images)?;
     let group = run.group();
     group.require_divisible("pretrain.batch", config.batch)?;

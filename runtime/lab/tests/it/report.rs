@@ -195,7 +195,7 @@ fn a_benchmark_of_the_paper_stands_beside_its_table() {
 #[test]
 fn the_book_has_the_numbers_of_the_reports() {
     let folder = models().join("../docs/src/results");
-    let pages = ResultsPages::read(&models()).unwrap().pages();
+    let pages = ResultsPages::read(&models()).unwrap().with_rivals(&models().join("../docs/rivals")).unwrap().pages();
     assert!(pages.len() > shipped().len());
     for (name, text) in pages {
         let committed = fs::read_to_string(folder.join(&name)).unwrap_or_default();

@@ -64,6 +64,10 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
     let json: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("run/rivals.json")).unwrap()).unwrap();
     let rivals = json["systems"].as_array().unwrap();
     assert_eq!(rivals.len(), expected.len());
+    let command =
+        format!("cargo xtask train-lab rival {wanted} recipe.toml --run RUN --draws 2 --threads 1 --device cpu");
+    assert_eq!(json["run"]["command"].as_str(), Some(&*command));
+    assert!(json["run"]["steps"].as_u64().is_some_and(|steps| steps >= 2), "{}", json["run"]);
     for (rival, name) in rivals.iter().zip(&expected) {
         assert_eq!(rival["name"].as_str(), Some(*name));
         let sessions = rival["sessions"].as_array().unwrap();

@@ -147,6 +147,9 @@ struct ResultsPagesArguments {
     /// Folder of bundles.
     #[arg(default_value = "models")]
     bundles: PathBuf,
+    /// Folder of what `orco-train-lab rival` measured, a JSON file for each recipe; there may be none.
+    #[arg(long, value_name = "DIR", default_value = "docs/rivals")]
+    rivals: PathBuf,
     /// Folder to write to.
     #[arg(long, value_name = "DIR", default_value = "docs/src/results")]
     output: PathBuf,
@@ -325,8 +328,8 @@ fn write_results(output: &Path, name: &str, results: &impl Serialize, csv: &str)
 }
 
 fn write_results_pages(arguments: &ResultsPagesArguments) -> Result<()> {
-    let ResultsPagesArguments { bundles, output } = arguments;
-    let pages = ResultsPages::read(bundles)?.pages();
+    let ResultsPagesArguments { bundles, rivals, output } = arguments;
+    let pages = ResultsPages::read(bundles)?.with_rivals(rivals)?.pages();
     report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
     let is_page = |text: &[u8]| text.starts_with(results_pages::MARK.as_bytes());
     for (name, _) in &pages {

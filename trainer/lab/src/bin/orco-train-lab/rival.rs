@@ -7,9 +7,11 @@ use orco_benchmark::Summary;
 use orco_benchmark::benchmark::distinct_draws;
 use orco_lab::format::{print, say_of_draws};
 use orco_lab::results::claim;
+use orco_lab::rival_results::RivalRun;
 use orco_lab::seeds::SeedSummary;
 use orco_trainer::config::{Recipe, SHOTS};
 use orco_trainer::job::{self, MAX_SEED, TrainingArguments, TrainingJob};
+use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt::{self, Activity};
@@ -44,6 +46,7 @@ pub fn all(
     let draws = distinct_draws(asked, SHOTS, data.split.candidates.iter().map(Vec::len));
     say_of_draws(draws, asked)?;
     let sessions = session_digest(&data)?;
+    let training = RivalTrainingRequest { common, recipe: &first, base_images: data.split.base.len(), draws };
     let folders = RivalFolders { run: &common.run, data_seed: first.seed, sessions: &sessions };
     for recipe in &recipes {
         let of = if seeds > 1 { format!(", seed {}", recipe.seed) } else { String::new() };
@@ -63,11 +66,11 @@ pub fn all(
             if recipe.seed == first.seed {
                 let measured = |rival| Some(MeasuredRival { rival, measured: folders.kept(rival, &first)? });
                 let measured: Vec<_> = Rival::ALL.into_iter().filter_map(measured).collect();
-                write(&common.run, &measured, &first, data.test_seed, draws)?;
+                write(&common.run, &measured, &first, &training.run(&measured, 1), data.test_seed, draws)?;
             }
         }
     }
-    if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, data.test_seed, draws) } else { Ok(()) }
+    if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, &training, data.test_seed) } else { Ok(()) }
 }
 
 /// A recipe with so many seeds, from its own on.
@@ -78,6 +81,54 @@ fn by_seeds(first: &Recipe, seeds: u32) -> Result<Vec<Recipe>> {
         Ok(Recipe { seed, ..first.clone() })
     };
     (0..seeds).map(of_seed).collect()
+}
+
+/// What was asked for, as files of results tell it.
+struct RivalTrainingRequest<'a> {
+    common: &'a TrainingArguments,
+    /// The recipe with the first seed.
+    recipe: &'a Recipe,
+    /// Images of base classes that are trained on.
+    base_images: usize,
+    /// Draws of the shots.
+    draws: usize,
+}
+
+impl RivalTrainingRequest<'_> {
+    /// How rivals were trained by so many seeds.
+    fn run<T>(&self, measured: &[MeasuredRival<T>], seeds: usize) -> RivalRun {
+        let Self { common, recipe, base_images, draws } = *self;
+        let rivals: Vec<Rival> = measured.iter().map(|of| of.rival).collect();
+        RivalRun {
+            command: command(&rivals, common, draws, seeds),
+            image_size: recipe.data.side(),
+            base_images,
+            steps: recipe.pretrain.epochs * recipe.pretrain.steps_per_epoch(base_images),
+        }
+    }
+}
+
+/// The command that measures these rivals again. Folders of this machine mean nothing elsewhere: names stand for them.
+fn command(rivals: &[Rival], common: &TrainingArguments, draws: usize, seeds: usize) -> String {
+    let names: Vec<&str> = rivals.iter().map(|rival| rival.name()).collect();
+    let names = if names.len() == Rival::ALL.len() { "all".to_owned() } else { names.join(",") };
+    let images = &common.images;
+    let recipe = images.recipe.as_path();
+    let recipe = if recipe.is_absolute() { Path::new(recipe.file_name().unwrap_or_default()) } else { recipe };
+    let shown = |option: &str, value: Option<String>| value.map(|value| format!(" --{option} {value}"));
+    let options = [
+        shown("data", images.data.as_ref().map(|_| "DATA".to_owned())),
+        shown("lists", images.lists.as_ref().map(|_| "LISTS".to_owned())),
+        images.skip_broken.then(|| " --skip-broken".to_owned()),
+        shown("seed", images.seed.map(|seed| seed.to_string())),
+        shown("run", Some("RUN".to_owned())),
+        shown("draws", Some(draws.to_string())),
+        shown("seeds", (seeds > 1).then(|| seeds.to_string())),
+        shown("threads", common.threads.map(|threads| threads.to_string())),
+        shown("device", (common.device != DeviceChoice::Auto).then(|| common.device.to_string())),
+    ];
+    let options: String = options.into_iter().flatten().collect();
+    format!("cargo xtask train-lab rival {names} {}{options}", recipe.display())
 }
 
 /// Where rivals keep what is measured of them, by recipe.
@@ -106,18 +157,55 @@ fn write_and_print_over_seeds(
     rivals: &Rivals,
     recipes: &[Recipe],
     folders: &RivalFolders<'_>,
+    training: &RivalTrainingRequest<'_>,
     test_seed: Option<u64>,
-    draws: usize,
 ) -> Result<()> {
+    let draws = training.draws;
     let each = |rival: Rival| {
         let each = recipes.iter().map(|recipe| folders.kept(rival, recipe).filter(|kept| kept.draws == draws));
         Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
     };
     let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
-    let over = write_over_seeds(folders.run, &measured, recipes, test_seed, draws)?;
+    let run = training.run(&measured, recipes.len());
+    let over = write_over_seeds(folders.run, &measured, recipes, &run, test_seed, draws)?;
     print(SeedSummary::heading())?;
     for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
         print(over.line())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Cli, Command};
+
+    #[test]
+    fn the_command_that_measures_again_names_no_folder_of_this_machine() {
+        let asked = |words: &str| {
+            let Command::Rival { common, .. } = Cli::parse_from(words.split(' ')).command else {
+                panic!("another command")
+            };
+            common
+        };
+        let recipe = "trainer/recipes/cifar100-rivals.toml";
+        let all = asked(&format!(
+            "orco-train-lab rival all {recipe} --data ../cifar --lists /lists --run /tmp/run --threads 1 --device cpu"
+        ));
+        assert_eq!(
+            command(&Rival::ALL, &all, 3, 2),
+            format!(
+                "cargo xtask train-lab rival all {recipe} --data DATA --lists LISTS --run RUN --draws 3 --seeds 2 \
+                 --threads 1 --device cpu"
+            )
+        );
+        let some = asked("orco-train-lab rival fact /home/me/own.toml --run run --seed 7 --skip-broken");
+        let [baseline, fact, ..] = Rival::ALL;
+        assert_eq!(
+            command(&[baseline, fact], &some, 1, 1),
+            "cargo xtask train-lab rival baseline,fact own.toml --skip-broken --seed 7 --run RUN --draws 1"
+        );
+    }
 }
