@@ -8,8 +8,8 @@
 //! padded images.
 //!
 //! The authors' 70,000 episodes of 900 images show 63 million images, each of CIFAR-100's 30,000 base images 2,100
-//! times on average, which is too long for a processor. A twentieth of that is taken, and the rate falls after the same
-//! shares of it: 105 epochs, each of as many episodes as the base images fill. The last step's weights count.
+//! times on average, which is too long for a processor. A hundredth of that is taken, and the rate falls after the same
+//! shares of it: 21 epochs, each of as many episodes as the base images fill. The last step's weights count.
 
 use anyhow::{Result, bail};
 use orco_trainer::config::{PretrainConfig, Recipe};
@@ -40,12 +40,12 @@ const REVISION: &str = "revision";
 const WAYS: usize = 60;
 const SHOTS: usize = 5;
 const QUERIES: usize = 10;
-/// A twentieth of `max_train_iter` 70000, in passes over the base images.
-const EPOCHS: usize = 105;
-/// Learning rate, a tenth after each 45 epochs: `learning_rate`, and a twentieth of `lr_step_size` 30000.
+/// A hundredth of `max_train_iter` 70000, in passes over the base images.
+const EPOCHS: usize = 21;
+/// Learning rate, a tenth after each 9 epochs: `learning_rate`, and a hundredth of `lr_step_size` 30000.
 const RATE: f64 = 0.01;
 const FALL: f64 = 0.1;
-const EVERY: usize = 45;
+const EVERY: usize = 9;
 /// How steeply softabs rises, `sharpening_strength`.
 const STEEPNESS: f64 = 10.0;
 
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn the_rate_falls_after_the_shares_of_the_training_that_the_authors_have() {
         assert_eq!([30_000 * EPOCHS, 60_000 * EPOCHS], [70_000 * EVERY, 70_000 * 2 * EVERY]);
-        let rates = [0, 44, 45, 104].map(rate);
+        let rates = [0, 8, 9, 20].map(rate);
         assert!(
             rates.iter().zip([1e-2, 1e-2, 1e-3, 1e-4]).all(|(rate, expected)| (rate / expected - 1.0).abs() < 1e-9),
             "{rates:?}"
