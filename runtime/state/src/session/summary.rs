@@ -1,5 +1,6 @@
 //! A report as programs read it: one form for the command line and HTTP.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -68,8 +69,8 @@ impl ChangeReport {
                 ForgettingGroup::Learned => forgetting.learned = Some(loss.since),
             }
         }
-        let base = &self.classes[..self.base_classes.min(self.classes.len())];
-        let is_base = |label: &str| base.iter().any(|class| class.label == label);
+        let base: BTreeSet<&str> = self.classes.iter().take(self.base_classes).map(|class| &class.label[..]).collect();
+        let is_base = |label: &str| base.contains(label);
         SessionSummary {
             samples: self.samples,
             free_targets: self.free_targets,
@@ -134,6 +135,7 @@ mod tests {
         assert_eq!((labels(&cut.lost), labels(&cut.new)), (labels(&whole.lost[..1]), labels(&whole.new[..1])));
         assert_eq!(cut.new_accuracy, whole.new_accuracy, "shares are those of all classes");
     }
+
     #[test]
     fn what_base_classes_lost_leaves_room_for_learned_ones() {
         let class = |label: &str, after| {
