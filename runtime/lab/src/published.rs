@@ -176,15 +176,6 @@ impl fmt::Display for PaperTotals {
     }
 }
 
-/// What a table of the paper gives for every session, in percent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PaperSessions {
-    /// A_base from session 0 on.
-    pub base: &'static [f64],
-    /// A_inc from session 1 on.
-    pub inc: &'static [f64],
-}
-
 /// A row of the paper's tables. The definition of a system says which row it stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaperRow {
@@ -213,12 +204,6 @@ impl PaperRow {
             PaperTable::MiniImagenet => self.mini_imagenet,
             PaperTable::Cub200 => self.cub200,
         }
-    }
-
-    /// What a table has in this row for every session, where we have it: for OrCo on CIFAR-100 alone.
-    pub fn sessions(&self, table: PaperTable) -> Option<PaperSessions> {
-        let is_there = self.name == "OrCo" && table == PaperTable::Cifar100;
-        is_there.then_some(PaperSessions { base: &ORCO_BASE, inc: &ORCO_INC })
     }
 }
 

@@ -30,6 +30,9 @@ pub struct RivalRun {
     pub base_images: usize,
     /// Steps of the recipe's phase 1.
     pub steps: usize,
+    /// What rivals train the backbone beyond these steps, in words, each with its rival's name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lengths: Vec<String>,
 }
 
 /// The part of a recipe that stands beside the numbers of rivals. The trainer writes the whole of it.

@@ -1,6 +1,6 @@
 //! Rivals that need the training of a backbone, or all base images, beside a baseline: their backbones are trained by
 //! one recipe - the same network, images, views, optimiser, rate and number of steps - and all are measured by the
-//! lab's protocol. Episodes and sessions have each rival's own settings.
+//! lab's protocol. Episodes and sessions have each rival's own settings, and its own length.
 //!
 //! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists
 //! them. Its own settings are those that its authors published, for CIFAR-100 where they did; none was chosen here. The
@@ -63,6 +63,9 @@ pub(crate) struct RivalSpec {
     backbone: RivalBackbone,
     /// Trains it as far as it is not trained yet, and leads it through the sessions.
     measure: fn(&mut RivalTraining<'_>) -> Result<Summary>,
+    /// How long it trains the backbone beyond the recipe's budget, and how long its authors do, as tables of results
+    /// say it; `None` if it does not.
+    length: Option<&'static str>,
 }
 
 /// What trains a backbone in the base session.
@@ -115,6 +118,11 @@ impl Rival {
     /// The one of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rival| rival.name() == name)
+    }
+
+    /// How long it trains the backbone beyond the recipe's budget, in words; `None` if it does not.
+    pub fn length(self) -> Option<&'static str> {
+        self.0.length
     }
 
     /// What trains its backbone: rivals that say the same share one.
@@ -418,13 +426,17 @@ mod tests {
             let recipe: Recipe = toml::from_str(text).unwrap();
             let folder = tempfile::tempdir().unwrap();
             let (image_size, steps) = (recipe.data.side(), 4 * recipe.pretrain.steps_per_epoch(30_000));
-            let run = RivalRun { command: "train-lab rival fact".into(), image_size, base_images: 30_000, steps };
+            let lengths = Rival::ALL.into_iter().filter_map(Rival::length).map(str::to_owned).collect();
+            let command = "train-lab rival fact".into();
+            let run = RivalRun { command, image_size, base_images: 30_000, steps, lengths };
             write(folder.path(), &measured, &recipe, &run, None, 1).unwrap();
             let json = fs::read(folder.path().join("rivals.json")).unwrap();
             let read: RivalResults = serde_json::from_slice(&json).unwrap();
             assert_eq!((read.table(), read.run.as_ref(), steps), (Some(table), Some(&run), 936));
             assert_eq!(read.results.systems[0].published.len(), 3);
             assert_eq!((read.recipe.pretrain.epochs, read.recipe.backbone.weights.as_ref()), (4, weights));
+            let has_imagenet_stem = read.recipe.backbone.stem.as_deref() == Some("imagenet");
+            assert_eq!(has_imagenet_stem, table == PaperTable::MiniImagenet);
         }
     }
 

@@ -6,11 +6,10 @@ use std::io;
 use std::iter::once;
 use std::path::{Path, PathBuf};
 
-use orco_benchmark::spread::two_decimals;
 use orco_benchmark::{Metric, SessionAccuracy, percent_or_dash};
 
 use super::ResultsPagesError;
-use crate::published::{PaperRow, PaperSessions, PaperTable, ROWS};
+use crate::published::{ORCO_BASE, ORCO_INC, PaperRow, PaperTable, ROWS};
 use crate::results::MeasuredSystem;
 use crate::rival_results::{RivalBackboneConfig, RivalBudget, RivalRecipe, RivalResults};
 
@@ -18,11 +17,14 @@ use crate::rival_results::{RivalBackboneConfig, RivalBudget, RivalRecipe, RivalR
 const TOTALS: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
 
 const INTRODUCTION: &str = "\n### Rivals that train the backbone\n\n\
-    One recipe trains all rivals of a table: the same network, images, views, learning rate and number of steps. \
+    One recipe trains all rivals of a table: the same network, images, views, learning rate and number of steps in \
+    the base training. CEC, C-FSCIL and LIMIT then train the backbone further by episodes; in every session, BiDist \
+    and LCwoF train its last stage, C-FSCIL and NC-FSCIL a projection behind it. \
     Their own settings are those that their authors published, for CIFAR-100 where they did; nothing was tuned here. \
     *Baseline* is trained by cross entropy and answers by the nearest class mean. *Published* is the OrCo paper's row, \
     aHM / harmonic mean of the last session / aACC, where each method has its own backbone and budget. In commands, \
-    DATA is the folder of the data set, LISTS that of the session lists.\n";
+    DATA is the folder of the data set, LISTS that of the session lists, RUN a new one: see \
+    [Train other methods](../guides/data.md#train-other-methods).\n";
 
 /// Rivals that were trained by a recipe, and the benchmark that they were measured on.
 pub(super) struct MeasuredRivals {
@@ -90,9 +92,12 @@ fn training(measured: &RivalResults) -> String {
         }
         None => text += ", from scratch.",
     }
-    let _ = write!(text, " Budget: {epochs} epochs in batches of {batch} images");
+    let _ = write!(text, " Budget of the base training: {epochs} epochs in batches of {batch} images");
     if let Some(run) = run {
         let _ = write!(text, ", which are {} steps on {} base images", run.steps, run.base_images);
+        if !run.lengths.is_empty() {
+            let _ = write!(text, ". Beyond it: {}", run.lengths.join("; "));
+        }
     }
     match results.training_seeds.as_slice() {
         [] => {
@@ -123,7 +128,7 @@ fn totals(systems: &[MeasuredSystem], table: PaperTable) -> String {
     text
 }
 
-/// Accuracies of every session, a row for each group of classes; published ones below ours.
+/// Accuracies of every session, a row for each group of classes; OrCo's below, where the paper prints them.
 fn sessions(systems: &[MeasuredSystem], table: PaperTable) -> String {
     let Some(first) = systems.first().filter(|first| !first.summary.sessions.is_empty()) else {
         return String::new();
@@ -141,17 +146,12 @@ fn sessions(systems: &[MeasuredSystem], table: PaperTable) -> String {
         text += &row(title, "base", ours(|session| Some(session.base)));
         text += &row(title, "learned", ours(|session| session.inc));
         text += &row(title, "all", ours(|session| Some(session.top1)));
-        text += &paper_row(system).map_or_else(String::new, |row| published_sessions(row, table));
     }
-    text + &PaperRow::named("OrCo").map_or_else(String::new, |row| published_sessions(row, table))
-}
-
-/// What the paper prints of every session; nothing where we do not have it.
-fn published_sessions(of: &PaperRow, table: PaperTable) -> String {
-    let Some(PaperSessions { base, inc }) = of.sessions(table) else { return String::new() };
-    let title = format!("{}, published", of.name);
-    let inc = once(None).chain(inc.iter().copied().map(Some));
-    row(&title, "base", base.iter().copied().map(Some)) + &row(&title, "learned", inc)
+    if table == PaperTable::Cifar100 {
+        text += &row("OrCo, published", "base", ORCO_BASE.map(Some));
+        text += &row("OrCo, published", "learned", once(None).chain(ORCO_INC.map(Some)));
+    }
+    text
 }
 
 fn row(title: &str, classes: &str, values: impl IntoIterator<Item = Option<f64>>) -> String {
@@ -169,14 +169,10 @@ fn title(system: &MeasuredSystem) -> &str {
     paper_row(system).map_or(system.summary.name.as_str(), |row| row.name)
 }
 
-/// The totals that the file has beside a rival's own.
+/// The totals that the paper's table gives for a rival.
 fn published(system: &MeasuredSystem, table: PaperTable) -> String {
-    let figure = |metric: Metric| {
-        let mut figures = system.published.iter().filter(|figure| figure.table == table);
-        figures.find(|figure| figure.metric == metric).map(|figure| two_decimals(figure.value))
-    };
-    let figures: Option<Vec<String>> = TOTALS.into_iter().map(figure).collect();
-    figures.map_or_else(|| "-".to_owned(), |figures| figures.join(" / "))
+    let totals = paper_row(system).and_then(|row| row.totals(table));
+    totals.map_or_else(|| "-".to_owned(), |totals| totals.to_string())
 }
 
 #[cfg(test)]
@@ -194,11 +190,6 @@ mod tests {
         let row = |session, inc| SessionAccuracy { session, base: 60.0, inc, hm: inc, top1: 55.5, area: None };
         let draws: Vec<_> = incs.iter().map(|inc| Draw::of_rows(vec![row(0, None), row(1, Some(*inc))])).collect();
         summarise(name, &draws)
-    }
-
-    fn beside(system: MeasuredSystem, row: &str, table: PaperTable) -> MeasuredSystem {
-        let totals = PaperRow::named(row).unwrap().totals(table);
-        system.beside(totals.into_iter().flat_map(|totals| totals.figures(table)))
     }
 
     /// A file as the trainer writes it, as far as it is read here.
@@ -219,23 +210,23 @@ mod tests {
 
     fn cifar() -> Value {
         let mut results = Results::new("cifar100-rivals", "CIFAR-100 test images", 2);
-        let fact = summary("fact", &[20.0, 22.0]).into();
-        let lcwof = summary("lcwof", &[10.0]).into();
         results.systems = vec![
             summary("baseline", &[10.0, 12.0]).into(),
-            beside(fact, "FACT", PaperTable::Cifar100),
-            beside(lcwof, "LCwoF", PaperTable::Cifar100),
+            summary("fact", &[20.0, 22.0]).into(),
+            summary("lcwof", &[10.0]).into(),
         ];
         let command = "cargo xtask train-lab rival all";
-        let run = json!({ "command": command, "image_size": 32, "base_images": 30_000, "steps": 936 });
+        let lengths = ["CEC 20 epochs", "LIMIT 20 epochs"];
+        let run = json!({
+            "command": command, "image_size": 32, "base_images": 30_000, "steps": 936, "lengths": lengths,
+        });
         file(&results, json!({ "architecture": "resnet18", "width": 16 }), Some(run))
     }
 
     fn mini() -> Value {
         let mut results = Results::new("miniimagenet-rivals-given", "mini-ImageNet test images", 2);
         let each = vec![summary("lcwof", &[10.0, 30.0]), summary("lcwof", &[40.0, 40.0])];
-        let trained = MeasuredSystem::of_trainings(&SeedSummary::of(&each), each);
-        results.systems = vec![beside(trained, "LCwoF", PaperTable::MiniImagenet)];
+        results.systems = vec![MeasuredSystem::of_trainings(&SeedSummary::of(&each), each)];
         results.training_seeds = vec![1, 2];
         let weights = "models/miniimagenet-edge/backbone.onnx";
         let backbone = json!({ "architecture": "resnet18", "width": 24, "stem": "imagenet", "weights": weights });
@@ -257,9 +248,10 @@ mod tests {
         let (cifar, rest) = text.split_once("\n## mini-ImageNet\n").unwrap();
         let (mini, cub) = rest.split_once("\n## CUB200\n").unwrap();
         for line in [
-            "#### cifar100-rivals\n\nBackbone: `resnet18` of width 16, images of 32 x 32, from scratch. Budget: 4 \
-             epochs in batches of 128 images, which are 936 steps on 30000 base images. Training seed: 1. Deviations \
-             are over draws of the shots. Printed by\n\n    cargo xtask train-lab rival all\n\n\
+            "#### cifar100-rivals\n\nBackbone: `resnet18` of width 16, images of 32 x 32, from scratch. Budget \
+             of the base training: 4 epochs in batches of 128 images, which are 936 steps on 30000 base images. Beyond \
+             it: CEC 20 epochs; LIMIT 20 epochs. Training seed: 1. Deviations are over draws of the shots. Printed \
+             by\n\n    cargo xtask train-lab rival all\n\n\
              | rival | published | aHM | last HM | aACC | draws |\n|---|---|---|---|---|---|\n",
             "| baseline | - | 11.00 ± 1.41 | 11.00 ± 1.41 | 55.50 ± 0.00 | 2 |\n",
             "| FACT | 34.91 / 33.61 / 62.55 | 21.00 ± 1.41 | 21.00 ± 1.41 | 55.50 ± 0.00 | 2 |\n",
@@ -271,10 +263,12 @@ mod tests {
         ] {
             assert!(cifar.contains(line), "{line}: {cifar}");
         }
+        assert!(cifar.contains("CEC, C-FSCIL and LIMIT then train the backbone further by episodes;"), "{cifar}");
         for line in [
             "#### miniimagenet-rivals-given\n\nBackbone: `resnet18` of width 24 with the stem for ImageNet, from the \
-             weights of `models/miniimagenet-edge/backbone.onnx`. Budget: 4 epochs in batches of 128 images. Training \
-             seeds: 1, 2. The first deviation is over draws of the shots, the second over training seeds.\n\n\
+             weights of `models/miniimagenet-edge/backbone.onnx`. Budget of the base training: 4 epochs in batches \
+             of 128 images. Training seeds: 1, 2. The first deviation is over draws of the shots, the second over \
+             training seeds.\n\n\
              | rival |",
             "| LCwoF | 37.50 / 35.02 / 46.80 | 30.00 ± 10.00 ± 14.14 | 30.00 ± 10.00 ± 14.14 | 55.50 ± 0.00 ± 0.00 \
              | 2 |\n",

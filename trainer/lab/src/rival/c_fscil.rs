@@ -51,6 +51,7 @@ pub(super) static C_FSCIL: RivalSpec = RivalSpec {
     revision: 1,
     backbone: BY_CROSS_ENTROPY,
     measure,
+    length: Some("C-FSCIL 21 passes over the base images by episodes, a hundredth of its authors' episodes"),
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

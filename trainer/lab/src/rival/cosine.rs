@@ -22,6 +22,7 @@ pub(super) static BASELINE: RivalSpec = RivalSpec {
     revision: 1,
     backbone: BY_CROSS_ENTROPY,
     measure,
+    length: None,
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

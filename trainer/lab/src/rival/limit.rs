@@ -31,6 +31,7 @@ pub(super) static LIMIT: RivalSpec = RivalSpec {
     revision: 2,
     backbone: BY_CROSS_ENTROPY,
     measure,
+    length: Some("LIMIT all 20 epochs of its authors"),
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

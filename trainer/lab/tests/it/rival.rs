@@ -68,6 +68,8 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
         format!("cargo xtask train-lab rival {wanted} recipe.toml --run RUN --draws 2 --threads 1 --device cpu");
     assert_eq!(json["run"]["command"].as_str(), Some(&*command));
     assert!(json["run"]["steps"].as_u64().is_some_and(|steps| steps >= 2), "{}", json["run"]);
+    let lengths = json["run"]["lengths"].as_array().unwrap();
+    assert!(lengths.contains(&"LIMIT all 20 epochs of its authors".into()), "{lengths:?}");
     for (rival, name) in rivals.iter().zip(&expected) {
         assert_eq!(rival["name"].as_str(), Some(*name));
         let sessions = rival["sessions"].as_array().unwrap();
