@@ -1,5 +1,5 @@
-//! Attention trained by episodes, and the backbone with it: the loop that CEC and LIMIT share. Norms of the backbone
-//! keep their statistics meanwhile, as in both programs.
+//! Training by episodes: the record that CEC, LIMIT and C-FSCIL share, and the loop of CEC and LIMIT, which train
+//! attention and the backbone with it. Norms of the backbone keep their statistics in that loop, as in both programs.
 
 use anyhow::{Result, bail};
 use orco_trainer::config::{Arithmetic, AugmentConfig, PretrainConfig};
@@ -15,7 +15,7 @@ use orco_trainer::train::fit::{
 use orco_trainer::train::optimiser::{Parameter, Sgd, finite, gradients};
 use orco_trainer::train::pretrain::accuracy;
 use serde_json::{Map, json};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::attention::Attention;
 use super::branch::features;
@@ -108,21 +108,11 @@ pub(super) fn train<T: Tasks>(
     let arithmetic = config.precision.unscaled();
     let own = store::tensors(&attention.store).into_iter().chain(tasks.tensors());
     let optimisers = [sgd(model.parameters(BACKBONE)), sgd(store::parameters(own))];
-    let mut phase = EpisodePhase { model, attention, tasks, arithmetic, base, optimisers, sums: [0.0; 2] };
-    let at = phase.load()?;
-    base.run.rewind(T::NAME, at.epoch)?;
-    let [epochs, steps] = tasks.length();
-    let fit = TrainingLoop {
-        run: base.run,
-        name: T::NAME,
-        title: "episodes",
-        work: Activity::Episodes,
-        device: attention.store.device(),
-        steps,
-        epochs,
-        until: epochs,
-        views: None,
-    };
+    let record = EpisodeRecord::new(T::NAME, tasks.revision(), tasks.length());
+    let mut phase = EpisodePhase { model, attention, tasks, arithmetic, base, optimisers, record };
+    let trained = phase.trained();
+    let at = phase.record.load(base.run, trained, &mut phase.optimisers)?;
+    let fit = phase.record.training_loop(base.run, attention.store.device());
     fit.run(&mut phase, at)
 }
 
@@ -130,6 +120,118 @@ pub(super) fn train<T: Tasks>(
 const BACKBONE: &str = "backbone.";
 /// Name of the number in a checkpoint that says which revision trained it.
 const REVISION: &str = "revision";
+
+/// The checkpoint of a training by episodes, and its means over the steps of an epoch.
+pub(super) struct EpisodeRecord {
+    /// Name of the phase and of its checkpoint.
+    name: &'static str,
+    /// The rival's: a checkpoint of another one is left.
+    revision: u32,
+    /// Epochs, and steps of each.
+    length: [usize; 2],
+    /// Of losses and accuracies over the steps of this epoch.
+    sums: [f64; 2],
+}
+
+impl EpisodeRecord {
+    pub fn new(name: &'static str, revision: u32, length: [usize; 2]) -> Self {
+        Self { name, revision, length, sums: [0.0; 2] }
+    }
+
+    fn file(&self) -> String {
+        format!("{}.safetensors", self.name)
+    }
+
+    /// How the phase is trained.
+    pub fn training_loop<'a>(&self, run: &'a Run, device: Device) -> TrainingLoop<'a> {
+        let [epochs, steps] = self.length;
+        TrainingLoop {
+            run,
+            name: self.name,
+            title: "episodes",
+            work: Activity::Episodes,
+            device,
+            steps,
+            epochs,
+            until: epochs,
+            views: None,
+        }
+    }
+
+    /// Sets everything from the checkpoint, if there is one of this revision, and takes back the metrics after it.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be read or lacks a tensor, or the metrics cannot be written.
+    pub fn load(&mut self, run: &Run, trained: Vec<(String, Tensor)>, optimisers: &mut [Sgd]) -> Result<Position> {
+        let mut at = Position::default();
+        if let Some(tensors) = run.load(&self.file())? {
+            let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
+            // The first one named none.
+            if number(REVISION).max(1.0) as u32 == self.revision {
+                store::restore(trained, &tensors)?;
+                optimisers.iter_mut().for_each(|optimiser| optimiser.restore(&tensors));
+                self.sums = [number("loss"), number("accuracy")];
+                at = Position { epoch: number("epochs") as usize, step: number("steps") as usize };
+            } else {
+                log::warn!(
+                    "the episodes of {} were trained by another revision of this program; they are trained anew",
+                    self.name
+                );
+            }
+        }
+        run.rewind(self.name, at.epoch)?;
+        Ok(at)
+    }
+
+    /// Counts a step: its loss, and how often the highest of `scores` is the label's.
+    pub fn add(&mut self, loss: &Tensor, scores: &Tensor, labels: &Tensor) {
+        self.sums[0] += loss.double_value(&[]);
+        self.sums[1] += accuracy(&scores.detach(), labels).double_value(&[]);
+    }
+
+    /// Mean loss over the steps of this epoch.
+    ///
+    /// # Errors
+    /// If it is no number.
+    pub fn loss(&self, at: Position) -> Result<f64> {
+        let loss = self.sums[0] / at.step as f64;
+        if !loss.is_finite() {
+            bail!("the loss of the episodes became {loss} in epoch {}", at.epoch + 1);
+        }
+        Ok(loss)
+    }
+
+    /// Ends an epoch.
+    ///
+    /// # Errors
+    /// If its loss is no number.
+    pub fn end(&mut self, at: Position) -> Result<EpochReport> {
+        let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
+        self.sums = [0.0; 2];
+        let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
+        Ok(EpochReport { loss, metrics, summary: format!("accuracy {percent:.1} %") })
+    }
+
+    /// Writes the checkpoint.
+    ///
+    /// # Errors
+    /// If a weight is no number, or the file cannot be written.
+    pub fn save(&self, at: Position, run: &Run, mut tensors: Vec<(String, Tensor)>, optimisers: &[Sgd]) -> Result<()> {
+        tensors.extend(optimisers.iter().flat_map(Sgd::state));
+        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+            bail!("a weight became infinite in epoch {} of the episodes", at.epoch + 1);
+        }
+        let numbers = [
+            ("loss", self.sums[0]),
+            ("accuracy", self.sums[1]),
+            ("epochs", at.epoch as f64),
+            ("steps", at.step as f64),
+            (REVISION, f64::from(self.revision)),
+        ];
+        tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
+        run.save(&self.file(), &tensors, at.global_step(self.length[1]))
+    }
+}
 
 struct EpisodePhase<'a, T> {
     model: &'a Model,
@@ -139,37 +241,14 @@ struct EpisodePhase<'a, T> {
     base: &'a BaseSession<'a>,
     /// Of the backbone, and of all else.
     optimisers: [Sgd; 2],
-    /// Of losses and accuracies over the steps of this epoch.
-    sums: [f64; 2],
+    record: EpisodeRecord,
 }
 
 impl<T: Tasks> EpisodePhase<'_, T> {
-    fn file() -> String {
-        format!("{}.safetensors", T::NAME)
-    }
-
     /// All that is trained, by name.
     fn trained(&self) -> Vec<(String, Tensor)> {
         let parameters = self.optimisers.iter().flat_map(Sgd::parameters);
         parameters.map(|Parameter { name, tensor, .. }| (name.clone(), tensor.shallow_clone())).collect()
-    }
-
-    /// Sets everything from the checkpoint, if there is one of this revision; the first one named none.
-    fn load(&mut self) -> Result<Position> {
-        let Some(tensors) = self.base.run.load(&Self::file())? else { return Ok(Position::default()) };
-        let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
-        let revision = number(REVISION).max(1.0) as u32;
-        if revision != self.tasks.revision() {
-            log::warn!(
-                "the episodes of {} were trained by another revision of this program; they are trained anew",
-                T::NAME
-            );
-            return Ok(Position::default());
-        }
-        store::restore(self.trained(), &tensors)?;
-        self.optimisers.iter_mut().for_each(|optimiser| optimiser.restore(&tensors));
-        self.sums = [number("loss"), number("accuracy")];
-        Ok(Position { epoch: number("epochs") as usize, step: number("steps") as usize })
     }
 }
 
@@ -184,7 +263,7 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
-        let Self { model, attention, tasks, arithmetic, optimisers, sums, .. } = self;
+        let Self { model, attention, tasks, arithmetic, optimisers, record, .. } = self;
         let Episode { views, shots, labels } = tasks.draw();
         let input = model.channels.normalise(&views);
         let features = model.backbone.forward(&input, *arithmetic, ForwardMode::Inference);
@@ -199,41 +278,20 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
         {
             optimiser.step(gradients, rate);
         }
-        sums[0] += loss.double_value(&[]);
-        sums[1] += accuracy(&logits.detach(), &labels).double_value(&[]);
+        record.add(&loss, &logits, &labels);
         Ok(())
     }
 
     fn loss(&self, at: Position) -> Result<f64> {
-        let loss = self.sums[0] / at.step as f64;
-        if !loss.is_finite() {
-            bail!("the loss of the episodes became {loss} in epoch {}", at.epoch + 1);
-        }
-        Ok(loss)
+        self.record.loss(at)
     }
 
     fn end(&mut self, at: Position, _: EpochTime) -> Result<EpochReport> {
-        let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
-        self.sums = [0.0; 2];
-        let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
-        Ok(EpochReport { loss, metrics, summary: format!("accuracy {percent:.1} %") })
+        self.record.end(at)
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        let mut tensors = self.trained();
-        tensors.extend(self.optimisers.iter().flat_map(Sgd::state));
-        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
-            bail!("a weight became infinite in epoch {} of the episodes", at.epoch + 1);
-        }
-        let numbers = [
-            ("loss", self.sums[0]),
-            ("accuracy", self.sums[1]),
-            ("epochs", at.epoch as f64),
-            ("steps", at.step as f64),
-            (REVISION, f64::from(self.tasks.revision())),
-        ];
-        tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
-        run.save(&Self::file(), &tensors, at.global_step(self.tasks.length()[1]))
+        self.record.save(at, run, self.trained(), &self.optimisers)
     }
 }
 
@@ -243,7 +301,6 @@ mod tests {
 
     use orco_trainer::data::dataset::{self, DataOrigin};
     use orco_trials::alone::alone;
-    use tch::Device;
 
     use super::*;
     use crate::rival::tests::{recipe, values};

@@ -9,7 +9,10 @@
 //! This follows the authors' program, with the settings of its command for CIFAR-100: all three losses that reserve
 //! space have one weight, cross entropy is over the base classes alone, images pull virtual prototypes by their
 //! mixtures only. Each virtual prototype is allowed to three random base classes; of an image's cosines with those that
-//! its class is not allowed the program makes 0 before it takes the largest. A mixture may have any of them.
+//! its class is not allowed the program makes 0 before it takes the largest. A mixture may have any of them. The program
+//! copies the virtual prototypes to the GPU twice, so mixtures move one copy and images are compared with the other,
+//! which stays as it began; the same is done here. What it computes twice of a batch is computed once: there, batch norm
+//! counts a batch as often, so mixtures weigh less in its statistics.
 
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
@@ -38,8 +41,8 @@ pub(super) static FACT: RivalSpec = RivalSpec {
         description: "Virtual prototypes reserve space (Zhou et al., CVPR 2022).",
         paper_row: Some("FACT"),
     },
-    revision: 2,
-    backbone: RivalBackbone { name: "fact", revision: 2 },
+    revision: 3,
+    backbone: RivalBackbone { name: "fact", revision: 3 },
     measure,
     length: None,
 };
@@ -64,6 +67,8 @@ pub(super) struct Fact {
     store: VarStore,
     /// `[classes to come, d]`.
     virtuals: Tensor,
+    /// As they began.
+    first_virtuals: Tensor,
     /// 1 where a base class is allowed a virtual prototype, else 0, `[base, classes to come]`.
     allowed: Tensor,
 }
@@ -90,9 +95,11 @@ impl Fact {
         let store = VarStore::new(model.device());
         let path = store.root() / "fact";
         let virtuals = path.var_copy("virtual", &to_come);
+        let mut first_virtuals = path.zeros_no_train("first_virtual", &to_come.size());
+        no_grad(|| first_virtuals.copy_(&to_come));
         let mut allowed = path.zeros_no_train("allowed", &[base, classes - base]);
         no_grad(|| allowed.copy_(&drawn_allowed(base, classes - base)));
-        Self { store, virtuals, allowed }
+        Self { store, virtuals, first_virtuals, allowed }
     }
 }
 
@@ -127,8 +134,7 @@ impl Criterion for Fact {
             model.backbone.lower(&model.channels.normalise(&views), between, config.precision, ForwardMode::Training);
         let all = |virtuals: &Tensor| Tensor::cat(&[&model.classifier, virtuals], 0);
 
-        let known =
-            logits(&model.backbone.upper(&hidden, between, ForwardMode::Training), &all(&self.virtuals.detach()));
+        let known = logits(&model.backbone.upper(&hidden, between, ForwardMode::Training), &all(&self.first_virtuals));
         let own = known.narrow(1, 0, base);
         let cross_entropy = own.cross_entropy_for_logits(&labels);
         let mut reserve = reserved(&known, &labels, &self.allowed);
@@ -221,6 +227,7 @@ impl PrototypeClassifier for Fact {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rival::tests::recipe;
 
     fn near(value: &Tensor, expected: f64) {
         let value = value.double_value(&[]);
@@ -261,6 +268,15 @@ mod tests {
     }
 
     #[test]
+    fn images_are_compared_with_virtual_prototypes_that_nothing_trains() {
+        let recipe = recipe();
+        let fact = Fact::new(&Model::new(&recipe, [3, 24, 24], Device::Cpu), &recipe);
+        assert!(fact.first_virtuals.equal(&fact.virtuals));
+        let trained: Vec<String> = fact.parameters().into_iter().map(|parameter| parameter.name).collect();
+        assert_eq!(trained, ["fact.virtual"]);
+    }
+
+    #[test]
     fn a_mixture_is_a_virtual_class_first_and_a_base_class_then() {
         // 3 of 10, then 4 of the 7 that are left.
         near(&forecast(&odds(), 2), (10f64 / 3.0).ln() + (7f64 / 4.0).ln());
@@ -271,7 +287,7 @@ mod tests {
         let store = VarStore::new(Device::Cpu);
         let rows = |values: &[f32]| Tensor::from_slice(values).view([-1, 2]);
         let virtuals = store.root().var_copy("virtual", &rows(&[2.0, 0.0, 0.0, 5.0]));
-        let fact = Fact { store, virtuals, allowed: Tensor::new() };
+        let fact = Fact { store, virtuals, first_virtuals: Tensor::new(), allowed: Tensor::new() };
         let (image, classes) = (rows(&[3.0, 0.0]).unsqueeze(1), rows(&[1.0, 0.0, 0.0, 1.0]).unsqueeze(1));
         // Cosines 1 and 0, both with the virtual prototypes and with the classes, which are the same directions.
         let odds = |scale: f64| scale.exp() / (scale.exp() + 1.0);

@@ -11,30 +11,25 @@
 //! times on average, which is too long for a processor. A hundredth of that is taken, and the rate falls after the same
 //! shares of it: 21 epochs, each of as many episodes as the base images fill. The last step's weights count.
 
-use anyhow::{Result, bail};
+use std::slice;
+
+use anyhow::Result;
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::data::augment::view;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, store};
-use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
-use orco_trainer::train::fit::{
-    BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
-};
-use orco_trainer::train::optimiser::{Sgd, finite, gradients};
-use orco_trainer::train::pretrain::accuracy;
-use serde_json::{Map, json};
+use orco_trainer::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingPhase, seed_torch};
+use orco_trainer::train::optimiser::{Sgd, gradients};
 use tch::{Kind, Reduction, Tensor, no_grad};
 
 use super::{C_FSCIL, CFscil, directions};
 use crate::rival::branch::permuted;
+use crate::rival::episodes::EpisodeRecord;
 use crate::rival::sgd;
 
 /// Name of the phase and of its checkpoint: another one than that of the backbone, which other rivals stand on.
 const NAME: &str = "c-fscil";
-const FILE: &str = "c-fscil.safetensors";
-/// Name of the number in a checkpoint that says which revision trained it.
-const REVISION: &str = "revision";
 
 /// Classes of an episode, `num_ways`; shots of each, `num_shots`; queries of each, `batch_size_training`.
 const WAYS: usize = 60;
@@ -122,20 +117,8 @@ impl<'a> MetaTraining<'a> {
     /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
     pub fn train(&self) -> Result<()> {
         let mut phase = MetaPhase::new(self);
-        let at = phase.load()?;
-        self.base.run.rewind(NAME, at.epoch)?;
-        let [epochs, steps] = self.length;
-        let fit = TrainingLoop {
-            run: self.base.run,
-            name: NAME,
-            title: "episodes",
-            work: Activity::Episodes,
-            device: self.model.device(),
-            steps,
-            epochs,
-            until: epochs,
-            views: None,
-        };
+        let at = phase.record.load(self.base.run, self.tensors(), slice::from_mut(&mut phase.sgd))?;
+        let fit = phase.record.training_loop(self.base.run, self.model.device());
         fit.run(&mut phase, at)
     }
 
@@ -186,30 +169,14 @@ impl<'a> MetaTraining<'a> {
 struct MetaPhase<'a> {
     training: &'a MetaTraining<'a>,
     sgd: Sgd,
-    /// Of losses and accuracies over the steps of this epoch.
-    sums: [f64; 2],
+    record: EpisodeRecord,
 }
 
 impl<'a> MetaPhase<'a> {
     fn new(training: &'a MetaTraining<'a>) -> Self {
         let parameters = store::parameters(training.tensors());
-        Self { training, sgd: sgd(parameters), sums: [0.0; 2] }
-    }
-
-    /// Sets everything from the checkpoint, if there is one of this revision.
-    fn load(&mut self) -> Result<Position> {
-        let Some(tensors) = self.training.base.run.load(FILE)? else { return Ok(Position::default()) };
-        let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
-        if number(REVISION) as u32 != C_FSCIL.revision {
-            log::warn!(
-                "the episodes of {NAME} were trained by another revision of this program; they are trained anew"
-            );
-            return Ok(Position::default());
-        }
-        store::restore(self.training.tensors(), &tensors)?;
-        self.sgd.restore(&tensors);
-        self.sums = [number("loss"), number("accuracy")];
-        Ok(Position { epoch: number("epochs") as usize, step: number("steps") as usize })
+        let record = EpisodeRecord::new(NAME, C_FSCIL.revision, training.length);
+        Self { training, sgd: sgd(parameters), record }
     }
 }
 
@@ -229,41 +196,20 @@ impl TrainingPhase for MetaPhase<'_> {
         let loss = attention_loss(&attention, &labels);
         let gradients = gradients(&loss, self.sgd.parameters());
         self.sgd.step(&gradients, rate(at.epoch));
-        self.sums[0] += loss.double_value(&[]);
-        self.sums[1] += accuracy(&attention.detach(), &labels).double_value(&[]);
+        self.record.add(&loss, &attention, &labels);
         Ok(())
     }
 
     fn loss(&self, at: Position) -> Result<f64> {
-        let loss = self.sums[0] / at.step as f64;
-        if !loss.is_finite() {
-            bail!("the loss of the episodes became {loss} in epoch {}", at.epoch + 1);
-        }
-        Ok(loss)
+        self.record.loss(at)
     }
 
     fn end(&mut self, at: Position, _: EpochTime) -> Result<EpochReport> {
-        let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
-        self.sums = [0.0; 2];
-        let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
-        Ok(EpochReport { loss, metrics, summary: format!("accuracy {percent:.1} %") })
+        self.record.end(at)
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        let mut tensors = self.training.tensors();
-        tensors.extend(self.sgd.state());
-        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
-            bail!("a weight became infinite in epoch {} of the episodes", at.epoch + 1);
-        }
-        let numbers = [
-            ("loss", self.sums[0]),
-            ("accuracy", self.sums[1]),
-            ("epochs", at.epoch as f64),
-            ("steps", at.step as f64),
-            (REVISION, f64::from(C_FSCIL.revision)),
-        ];
-        tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
-        run.save(FILE, &tensors, at.global_step(self.training.length[1]))
+        self.record.save(at, run, self.training.tensors(), slice::from_ref(&self.sgd))
     }
 }
 
