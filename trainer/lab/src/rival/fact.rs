@@ -41,8 +41,8 @@ pub(super) static FACT: RivalSpec = RivalSpec {
         description: "Virtual prototypes reserve space (Zhou et al., CVPR 2022).",
         paper_row: Some("FACT"),
     },
-    revision: 3,
-    backbone: RivalBackbone { name: "fact", revision: 3 },
+    revision: 2,
+    backbone: RivalBackbone { name: "fact", revision: 2 },
     measure,
     length: None,
 };
