@@ -81,7 +81,7 @@ impl<'a> Sampler<'a> {
         };
         let perturbable = || (0..assigned + free).filter(|&label| is_perturbable(label)).map(|label| label as u32);
         let exemplars = || data.exemplars(config);
-        let samples = data.extent(assigned, config).samples;
+        let samples = data.step_extent(assigned, config).samples;
         let numbers = SamplerNumbers::carve(numbers, data.shape, samples, config);
         let mut indices = SamplerIndices::carve(indices, samples, exemplars().count(), perturbable().count());
         let SamplerIndices { members, order, targets, .. } = &mut indices;
