@@ -108,14 +108,14 @@ impl<'a> Sampler<'a> {
     pub fn start_epoch(&mut self) -> usize {
         let exemplars = self.indices.members.len();
         let count = self.config.samples_of_epoch(exemplars);
-        let drawn = if self.config.balanced { self.balance() } else { exemplars };
+        let drawn = if self.config.balanced { self.oversample() } else { exemplars };
         self.random.shuffle(&mut self.indices.order[..drawn]);
         count
     }
 
-    /// Takes every exemplar once, those of classes with fewer than the average again until they have as many; returns
-    /// how many samples that makes.
-    fn balance(&mut self) -> usize {
+    /// Oversamples small classes ([`MethodConfig::balanced`]): takes every exemplar once, those of classes with fewer than
+    /// the average again, with their next views, until they have as many. Returns how many samples that makes.
+    fn oversample(&mut self) -> usize {
         let (data, views) = (self.data, self.data.views());
         let mut drawn = 0;
         for own in self.indices.members.chunk_by(|a, b| data.class_of(*a) == data.class_of(*b)) {
