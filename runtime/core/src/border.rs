@@ -118,11 +118,11 @@ pub fn expected(base: &[BorderSample], learned: &[BorderSample], shift: f32) -> 
     Expectation::of(base, learned).at(shift)
 }
 
-/// Steps between the shifts at which the accuracies are computed, from one at which no sample is answered with a learned
-/// class to one at which every one is.
+/// Steps between the shifts at which the accuracies are computed: from where every sample is answered with a base class
+/// to where every sample is answered with a learned one.
 const STEPS: usize = 256;
-/// How far beyond the last sample a border lies that no sample bounds, in units of scores: a fifth of their deviation
-/// over base images.
+/// How far beyond the last sample a border lies that no sample bounds, in units of scores (each of unit deviation over
+/// base images before they are weighed).
 const OUTSIDE: f32 = 0.2;
 /// Weights add up with rounding errors.
 const TIE: f32 = 1e-5;
@@ -214,8 +214,8 @@ fn highest(curve: &[Border], value: impl Fn(&Border) -> f32) -> f32 {
     (first + best.last().unwrap_or(first)) / 2.0
 }
 
-/// Weighted harmonic mean 1 / (w / base + (1 - w) / learned); with w = 1/2 it is the field's HM. Accuracies below a
-/// thousandth count as one, so that the mean still tells which of two borders is better for the other side.
+/// Weighted harmonic mean 1 / (w / base + (1 - w) / learned); with w = 1/2 it is the field's HM. Where
+/// one accuracy is 0, a floor under both lets the mean still rise with the other.
 fn harmonic(base: f32, learned: f32, weight: f32) -> f32 {
     const LEAST: f32 = 1e-3;
     1.0 / (weight / base.max(LEAST) + (1.0 - weight) / learned.max(LEAST))
