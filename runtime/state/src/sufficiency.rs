@@ -161,7 +161,7 @@ impl LearningCurve {
     pub fn of(base_model: &BaseModel) -> Option<Self> {
         let aside = &base_model.statistics.as_ref()?.set_aside;
         // A new class has the border in its scores, its rivals here do not. Among learned classes it cancels out.
-        let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.start);
+        let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.initial_border);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
         let (count, inputs) = (classifier.classes(), base_model.head.inputs);
         let clean = aside.clean();

@@ -161,20 +161,20 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are
-    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `start` is the border without
-    /// samples.
-    pub fn choose(&mut self, balance: Balance, min_accuracy: f32, start: f32) -> Calibration {
-        let border = self.border(balance, min_accuracy, start);
+    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the border
+    /// without samples.
+    pub fn choose(&mut self, balance: Balance, min_accuracy: f32, initial: f32) -> Calibration {
+        let border = self.border(balance, min_accuracy, initial);
         let base = self.base;
         self.rows.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
         Calibration { border, temperature: self.temperature(&self.shares()) }
     }
 
     /// Chooses the border alone.
-    pub(super) fn border(&self, balance: Balance, min_accuracy: f32, start: f32) -> Border {
+    pub(super) fn border(&self, balance: Balance, min_accuracy: f32, initial: f32) -> Border {
         let [base, learned] = self.sides();
         if base.is_empty() || learned.is_empty() {
-            return border::expected(&base, &learned, start);
+            return border::expected(&base, &learned, initial);
         }
         let (weights, base_fraction) = (balance.weights(), self.base_fraction());
         border::choose(&base, &learned, &BorderObjective { weights, base_fraction, min_accuracy })
