@@ -14,8 +14,8 @@ use crate::head::Head;
 use crate::label;
 use crate::state::{Balance, BaseModel, Class, FirstRecognitions, MAX_TARGETS, are_distinct, within_shot_limit};
 
-/// What kind of change it was. States store its position (`slots/STATE.md`): a new kind goes to the end, and needs a new
-/// version of a slot's body, since earlier releases cannot read it.
+/// What kind of change it was. States store its position (`slots/STATE.md`): a new kind goes to the end, and needs a
+/// new version of a slot's body, since earlier releases cannot read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ChangeKind {
