@@ -433,11 +433,12 @@ impl Learner {
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>,
     ) -> Result<(State, ChangeReport), ChangeError> {
-        let config = self.settings_of_change().into_owned();
+        let config = self.config_of_change().into_owned();
         self.run_session_with(&config, observer, step)
     }
 
-    /// Runs a session that makes a change, from the present state, on all cores, with these settings.
+    /// Runs a session that makes a change, from the present state, on all cores, with this
+    /// configuration of the method.
     pub(super) fn run_session_with(
         &mut self,
         config: &MethodConfig,
