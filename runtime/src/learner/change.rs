@@ -12,9 +12,9 @@ use orco_state::sentence::with_causes;
 use orco_state::session::{self, BaseLabels, ChangeReport, LearnError, NewClass, Session, StoredClass};
 use orco_state::state::{Balance, State};
 
-use super::check::ShotExaminer;
 use super::error::{ChangeError, ShotsError};
 use super::observer::{ChangeStep, Observer};
+use super::shot_examiner::ShotExaminer;
 use super::shot_keeper::ShotKeeper;
 use super::shots::Shots;
 use super::{Learner, StoreSnapshot};
