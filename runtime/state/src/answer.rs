@@ -186,7 +186,12 @@ impl Predictor {
 
     /// Scores `[subsets, n]` of one more class, known by some of these shots alone, for features `[n, inputs]`, the
     /// border among them.
-    pub(crate) fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
+    pub(crate) fn scores_of_subsets(
+        &self,
+        shots: &[Vec<f32>],
+        subsets: &[Vec<usize>],
+        features: &[f32],
+    ) -> Vec<Vec<f32>> {
         let contributions: Vec<Vec<f32>> = shots.iter().map(|shot| self.contribution(shot)).collect();
         let embedded = self.embedder.embed(features);
         let scores = |subset: &Vec<usize>| {

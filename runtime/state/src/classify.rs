@@ -214,7 +214,7 @@ impl Classifier {
     ///
     /// # Panics
     /// If a shot has no whole feature vector, or there is no such shot.
-    pub fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
+    pub fn scores_of_subsets(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
         match &self.0 {
             ClassifierKind::NearestTarget(nearest) => {
                 let scores = |subset: &Vec<usize>| {
@@ -222,7 +222,7 @@ impl Classifier {
                 };
                 subsets.iter().map(scores).collect()
             }
-            ClassifierKind::Predictor(predictor) => predictor.scores_of_some(shots, subsets, features),
+            ClassifierKind::Predictor(predictor) => predictor.scores_of_subsets(shots, subsets, features),
         }
     }
 

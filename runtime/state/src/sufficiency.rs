@@ -115,7 +115,7 @@ fn left_out_scores(classifier: &Classifier, shots: &[Vec<f32>], clean: &[f32]) -
     }
     let others = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
     let subsets: Vec<Vec<usize>> = (0..shots.len()).map(others).collect();
-    let scores = classifier.scores_of_some(shots, &subsets, clean);
+    let scores = classifier.scores_of_subsets(shots, &subsets, clean);
     scores.iter().enumerate().map(|(shot, scores)| scores[shot]).collect()
 }
 
@@ -184,7 +184,7 @@ impl LearningCurve {
             let rivals: Vec<Vec<f32>> = own.iter().map(rivals).collect();
             let shots = shots_of(&base_model.exemplars, class as u32);
             let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
-            let as_new = classifier.scores_of_some(&shots, &first, &features);
+            let as_new = classifier.scores_of_subsets(&shots, &first, &features);
             means.resize_with(means.len().max(as_new.len()), MeanError::default);
             means.iter_mut().zip(&as_new).for_each(|(mean, as_new)| mean.add_class(as_new, &rivals, border));
         }
