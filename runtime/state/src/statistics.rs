@@ -18,9 +18,9 @@ pub struct Statistics {
     pub root_centre: Vec<f32>,
     /// Orthonormal axes along which samples of a class scatter most, one view each, numbered as classes.
     pub axes: Bank,
-    /// What whitening takes away along each axis, 0..1.
+    /// What whitening takes away along each axis, `[axes]`, 0..1 ([`orco_core::discriminant::Whitening`]).
     pub damping: Vec<f32>,
-    /// Factor applied to the rest.
+    /// Factor of the whitening, on what is left.
     pub factor: f32,
     /// Mean of each base class's directions from the centre, one view each.
     pub directions: Bank,
