@@ -24,7 +24,7 @@ use core::fmt;
 
 use crate::answer::{ClassSums, KnownSamples, Predictor, ScoringWork, familiarity};
 use crate::head::Projector;
-use crate::prediction_set::{SampleScale, SetThresholds};
+use crate::prediction_set::{ProbabilityScale, SetThresholds};
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
 use crate::unknown::KnownScores;
@@ -139,7 +139,7 @@ impl Classifier {
         let work = &mut ScoringWork { sums, workers };
         let (predictor, samples) = Predictor::with_samples(base_model, state, scoring, work);
         let KnownSamples { evenly, learned } = samples;
-        let scale = SampleScale {
+        let scale = ProbabilityScale {
             base: base_model.classes.len(),
             temperature: predictor.temperature(),
             ratio: scoring.statistics.accuracy_ratio(),
