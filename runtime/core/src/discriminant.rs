@@ -14,7 +14,8 @@ pub fn signed_sqrt(features: &mut [f32]) {
     features.iter_mut().for_each(|value| *value = sqrt(value.abs()).copysign(*value));
 }
 
-/// Turns features into their direction as seen from a centre: a unit vector, or zero at the centre.
+/// Turns features into their direction as seen from a centre: a unit vector, or zero at the centre. Nearest class means
+/// of such vectors are SimpleShot's CL2N (Wang et al. 2019).
 pub fn direction(features: &mut [f32], centre: &[f32]) {
     add_scaled(features, -1.0, centre);
     normalise(features);
