@@ -16,6 +16,7 @@ mod service;
 mod settings;
 mod shot_examiner;
 mod shot_keeper;
+mod shot_reading;
 mod shots;
 mod started_encoder;
 #[cfg(test)]
