@@ -345,7 +345,7 @@ impl Learner {
         self.run_session_with(&config, observer, step)
     }
 
-    /// Runs a session that makes a change, from the present state, on all cores, with this configuration of the method.
+    /// Runs a session that makes a change, from the present state, on all cores; `config` says how the method runs.
     pub(super) fn run_session_with(
         &mut self,
         config: &MethodConfig,

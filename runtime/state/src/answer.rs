@@ -10,7 +10,8 @@
 //!   learned class's shots;
 //! - means: the cosine to its mean direction (nearest class mean);
 //! - discriminant: z . m - |m|^2 / 2 of whitened roots, which orders classes as their distances do. Whitening is linear
-//!   and symmetric: it is applied to the means alone, once in m and once more for z.
+//!   and symmetric: it is applied to the means alone, once in m and once more for z. The scatter of the device's shots
+//!   joins the covariance by which it whitens (`answer/scatter.rs`).
 //!
 //! Each is divided by its deviation over base images, so that weights mean the same with every backbone: both heads by
 //! that under the head of phase 2, whose weight is that of both together until a head is aligned.
