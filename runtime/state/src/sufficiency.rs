@@ -30,8 +30,8 @@ use crate::classify::Classifier;
 use crate::state::{BaseModel, State};
 use crate::target::argmax;
 
-/// How many shots' worth the curve counts beside the shots' own errors.
-const CURVE_COUNTS: f32 = 2.0;
+/// Weight of the curve beside the shots' own errors, in shots: the 2 of the formula above.
+const CURVE_WEIGHT: f32 = 2.0;
 
 /// What each shot of a class is taken for without the others' help, and what more shots would bring.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,7 +234,7 @@ impl LearningCurve {
             return 1.0 - self.error(shots);
         }
         let present = self.error(of - 1);
-        let own = (wrong as f32 + CURVE_COUNTS * present) / (of as f32 + CURVE_COUNTS);
+        let own = (wrong as f32 + CURVE_WEIGHT * present) / (of as f32 + CURVE_WEIGHT);
         let ratio = if present > 0.0 { self.error(shots) / present } else { 1.0 };
         1.0 - (own * ratio).clamp(0.0, 1.0)
     }
