@@ -10,7 +10,7 @@
 //! ```
 //! use core::ops::ControlFlow;
 //!
-//! use orco_core::align::{self, AlignmentData, AlignmentInput, WorkspaceSize, Sampling, Workspace};
+//! use orco_core::align::{self, AlignmentData, AlignmentExtent, AlignmentInput, Sampling, Workspace, WorkspaceSize};
 //! use orco_core::config::MethodConfig;
 //! use orco_core::exemplar::{Exemplars, ExemplarPrecision};
 //! use orco_core::projection::{HeadParameters, HeadShape};
@@ -18,8 +18,8 @@
 //!
 //! const SHAPE: HeadShape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
 //! const CONFIG: MethodConfig = MethodConfig { views: 1, ..MethodConfig::edge() };
-//! // Three targets, two classes, two exemplars.
-//! const NEEDS: WorkspaceSize = align::workspace_size(SHAPE, 3, 2, 2, &CONFIG);
+//! const EXTENT: AlignmentExtent = AlignmentExtent { shape: SHAPE, targets: 3, classes: 2, exemplars: 2 };
+//! const NEEDS: WorkspaceSize = EXTENT.workspace_size(&CONFIG);
 //!
 //! const SCALES: &[f32] = &[1.0 / 127.0];
 //! let exemplar = |classes, values| {
@@ -54,12 +54,14 @@
 //! ```
 
 mod data;
+mod extent;
 mod memory;
 mod perturbation;
 mod sampler;
 mod step;
 
-pub use data::{AlignmentData, AlignmentInput, operations};
+pub use data::{AlignmentData, AlignmentInput};
+pub use extent::AlignmentExtent;
 pub use memory::{Workspace, WorkspaceSize};
 pub use perturbation::{Perturbation, PerturbedTargets, Sampling};
 pub use sampler::Sampler;
@@ -71,7 +73,7 @@ use crate::assignment::{self, AssignmentMemory};
 use crate::config::MethodConfig;
 use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, HeadParameters, HeadShape};
-use memory::{buffers, total_length};
+use memory::buffers;
 
 /// Progress of an alignment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,38 +116,6 @@ pub enum AlignError {
         /// What [`MethodConfig::problem`] says.
         problem: &'static str,
     },
-}
-
-impl AlignmentData<'_> {
-    /// Working memory that [`assign_new_classes`] and [`align`] need for so many known classes, and so many more
-    /// exemplars than the data holds.
-    pub fn workspace_size(&self, classes: usize, more: usize, config: &MethodConfig) -> WorkspaceSize {
-        let exemplars = self.base.len() + self.learned.len() + more;
-        workspace_size(self.shape, self.target_count(), classes, exemplars, config)
-    }
-}
-
-/// Working memory that [`assign_new_classes`] and [`align`] need for a head of that shape and so many pseudo-targets,
-/// known classes and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that
-/// takes none.
-pub const fn workspace_size(
-    shape: HeadShape,
-    targets: usize,
-    classes: usize,
-    exemplars: usize,
-    config: &MethodConfig,
-) -> WorkspaceSize {
-    let assigning = WorkspaceSize {
-        numbers: AssignmentNumbers::size(shape, classes, targets),
-        indices: total_length(&assignment_indices(classes, targets)),
-    };
-    if config.epochs == 0 {
-        return assigning;
-    }
-    let extent = StepExtent::new(shape, targets, classes, exemplars, config);
-    let target_rows = WorkspaceSize { numbers: targets * shape.outputs, indices: 0 };
-    let sampler = Sampler::workspace_size(shape, extent.samples, exemplars, targets, config);
-    target_rows.plus(sampler).plus(extent.workspace_size()).max(assigning)
 }
 
 buffers! {
@@ -273,7 +243,7 @@ fn train(
     }
     let (assigned_targets, free_targets) = targets.split_at(assigned.len() * outputs);
     let target_rows = TargetRows { base_classes: data.base_classes, assigned: assigned_targets, free: free_targets };
-    let extent = data.extent(assigned.len(), config);
+    let extent = data.step_extent(assigned.len(), config);
     let needs = extent.workspace_size();
     let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
@@ -305,6 +275,7 @@ fn train(
     Ok(())
 }
 
+/// Refuses settings that are out of range, and working memory that is too small for so many known classes.
 fn check(
     data: &AlignmentData<'_>,
     classes: usize,

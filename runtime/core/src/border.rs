@@ -15,9 +15,9 @@
 //! let sample = |margin| BorderSample { margin, right: true, weight: 0.1 };
 //! // Ten samples of base classes, and ten shots, most of which lose to a base class.
 //! let base: Vec<_> = (0..10).map(|i| sample(-1.6 - 0.1 * i as f32)).collect();
-//! let new: Vec<_> = (0..10).map(|i| sample(0.1 - 0.1 * i as f32)).collect();
+//! let learned: Vec<_> = (0..10).map(|i| sample(0.1 - 0.1 * i as f32)).collect();
 //! let weights = BorderWeights { base: 0.5, harmonic: &[1.0] };
-//! let border = choose(&base, &new, &BorderObjective { weights, base_fraction: 0.5, min_accuracy: 0.0 });
+//! let border = choose(&base, &learned, &BorderObjective { weights, base_fraction: 0.5, min_accuracy: 0.0 });
 //! assert!((0.8..1.6).contains(&border.shift));
 //! assert!(border.base > 0.95 && border.learned > 0.95);
 //! ```
@@ -94,12 +94,12 @@ impl BorderObjective<'_> {
 /// the one that expects most.
 ///
 /// Without samples on one of the sides, the border is 0.
-pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective<'_>) -> Border {
-    if base.is_empty() || new.is_empty() {
-        return expected(base, new, 0.0);
+pub fn choose(base: &[BorderSample], learned: &[BorderSample], aim: &BorderObjective<'_>) -> Border {
+    if base.is_empty() || learned.is_empty() {
+        return expected(base, learned, 0.0);
     }
-    let expectation = Expectation::of(base, new);
-    let curve = expectation.curve(new);
+    let expectation = Expectation::of(base, learned);
+    let curve = expectation.curve(learned);
     let mut best: Option<Border> = None;
     for &weight in aim.weights.harmonic {
         let border = expectation.at(highest(&curve, |point| aim.value(point, weight)));
@@ -114,13 +114,15 @@ pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective
 }
 
 /// The accuracies to be expected where the border lies at a shift.
-pub fn expected(base: &[BorderSample], new: &[BorderSample], shift: f32) -> Border {
-    Expectation::of(base, new).at(shift)
+pub fn expected(base: &[BorderSample], learned: &[BorderSample], shift: f32) -> Border {
+    Expectation::of(base, learned).at(shift)
 }
 
-/// Shifts at which the accuracies are computed, from one at which nothing is new to one at which everything is.
+/// Steps between the shifts at which the accuracies are computed: from where every sample is answered with a base class
+/// to where every sample is answered with a learned one.
 const STEPS: usize = 256;
-/// How far beyond the last sample a border lies that no sample bounds.
+/// How far beyond the last sample a border lies that no sample bounds, in units of scores (each of unit deviation over
+/// base images before they are weighed).
 const OUTSIDE: f32 = 0.2;
 /// Weights add up with rounding errors.
 const TIE: f32 = 1e-5;
@@ -134,7 +136,7 @@ struct MarginSpread {
     weight: f32,
     mean: f32,
     deviation: f32,
-    /// As many samples of equal shares would say as much.
+    /// Effective sample size (sum w)^2 / sum w^2 (Kish 1965): as many samples of equal weight say as much.
     count: f32,
 }
 
@@ -152,7 +154,8 @@ impl MarginSpread {
         Self { weight, mean, deviation: sqrt(variance), count }
     }
 
-    /// Half the width of the kernel by which samples count: by Silverman's rule for Epanechnikov's kernel.
+    /// Half the width h of the kernel by which samples count: h = 2.34 s n^(-1/5), the normal reference rule for
+    /// Epanechnikov's kernel, with the deviation s of n samples.
     fn kernel_width(&self) -> f32 {
         const REFERENCE: f32 = 2.34;
         (REFERENCE * self.deviation * exp(-0.2 * ln(self.count.max(1.0)))).max(NARROWEST)
@@ -164,28 +167,28 @@ struct Expectation<'a> {
     base: &'a [BorderSample],
     base_weight: f32,
     width: f32,
-    new: MarginSpread,
+    learned: MarginSpread,
 }
 
 impl<'a> Expectation<'a> {
-    fn of(base: &'a [BorderSample], new: &[BorderSample]) -> Self {
+    fn of(base: &'a [BorderSample], learned: &[BorderSample]) -> Self {
         let spread = MarginSpread::of(base);
-        Self { base, base_weight: spread.weight, width: spread.kernel_width(), new: MarginSpread::of(new) }
+        Self { base, base_weight: spread.weight, width: spread.kernel_width(), learned: MarginSpread::of(learned) }
     }
 
     fn at(&self, shift: f32) -> Border {
-        let Self { base, base_weight, width, new } = self;
+        let Self { base, base_weight, width, learned } = self;
         // How much of a sample lies beyond the border.
         let over = |sample: &BorderSample| sample.weight * ramp((sample.margin + shift) / width);
         let lost = base.iter().filter(|sample| sample.right).map(over).fold(0.0, |sum, lost| sum + lost);
-        let won = new.weight * normal_cdf((new.mean + shift) / new.deviation.max(NARROWEST));
+        let won = learned.weight * normal_cdf((learned.mean + shift) / learned.deviation.max(NARROWEST));
         Border { shift, base: (base_weight - lost).clamp(0.0, 1.0), learned: won.clamp(0.0, 1.0) }
     }
 
-    /// From where nothing is new to where everything is, as far as samples say.
-    fn curve(&self, new: &[BorderSample]) -> [Border; STEPS + 1] {
+    /// The borders from where no sample is answered with a learned class to where every one is.
+    fn curve(&self, learned: &[BorderSample]) -> [Border; STEPS + 1] {
         let (mut low, mut high) = (f32::MAX, f32::MIN);
-        for (samples, width) in [(self.base, self.width), (new, self.new.deviation)] {
+        for (samples, width) in [(self.base, self.width), (learned, self.learned.deviation)] {
             for sample in samples {
                 low = low.min(-sample.margin - width);
                 high = high.max(-sample.margin + width);
@@ -211,9 +214,11 @@ fn highest(curve: &[Border], value: impl Fn(&Border) -> f32) -> f32 {
     (first + best.last().unwrap_or(first)) / 2.0
 }
 
-fn harmonic(base: f32, new: f32, weight: f32) -> f32 {
+/// Weighted harmonic mean 1 / (w / base + (1 - w) / learned); with w = 1/2 it is the field's HM. Where
+/// one accuracy is 0, a floor under both lets the mean still rise with the other.
+fn harmonic(base: f32, learned: f32, weight: f32) -> f32 {
     const LEAST: f32 = 1e-3;
-    1.0 / (weight / base.max(LEAST) + (1.0 - weight) / new.max(LEAST))
+    1.0 / (weight / base.max(LEAST) + (1.0 - weight) / learned.max(LEAST))
 }
 
 #[cfg(test)]

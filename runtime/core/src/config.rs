@@ -106,8 +106,8 @@ pub struct AnswerWeights {
     /// Of the linear discriminant with the covariance that the base classes share, on the roots of features.
     pub discriminant: f32,
     /// How much of its excess over others is taken off a learned class's score, 0..1: some classes of few shots lie
-    /// nearer to everything. The excess is what its score leads the best base class's by, on the set-aside samples of
-    /// base classes that come nearest to it.
+    /// nearer to everything (hubs, Radovanović et al. 2010). The excess is what its score leads the best base class's
+    /// by, on the set-aside samples of base classes that come nearest to it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub class_offset: f32,
 }

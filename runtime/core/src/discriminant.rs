@@ -14,20 +14,24 @@ pub fn signed_sqrt(features: &mut [f32]) {
     features.iter_mut().for_each(|value| *value = sqrt(value.abs()).copysign(*value));
 }
 
-/// Turns features into their direction as seen from a centre: a unit vector, or zero at the centre.
+/// Turns features into their direction as seen from a centre: a unit vector, or zero at the centre. Nearest class means
+/// of such vectors are SimpleShot's CL2N (Wang et al. 2019).
 pub fn direction(features: &mut [f32], centre: &[f32]) {
     add_scaled(features, -1.0, centre);
     normalise(features);
 }
 
 /// A whitening x -> factor (x - sum_i damping_i (u_i . x) u_i), with orthonormal axes u_i.
+///
+/// It is C^(-1/2) of a covariance C that has the variance v_i along u_i and v across all axes: factor = 1 / sqrt(v),
+/// damping_i = 1 - sqrt(v / v_i).
 #[derive(Clone, Copy, Debug)]
 pub struct Whitening<'a> {
     /// Unit rows `[axes, inputs]`.
     pub axes: &'a [f32],
-    /// How much of a vector's part along each axis is taken away, 0..1.
+    /// How much of a vector's part along each axis is taken away, `[axes]`, 0..1.
     pub damping: &'a [f32],
-    /// Length of the rest.
+    /// What is multiplied with what is left.
     pub factor: f32,
 }
 

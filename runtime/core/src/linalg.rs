@@ -14,27 +14,28 @@ pub use layout::{pack, pack_transposed, transpose, transpose_columns};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-/// Columns come in multiples of this; shorter rows are filled up with zeros, which change no product.
+/// Columns come in multiples of this, and packed factors in groups of so many; shorter rows are filled up with zeros,
+/// which change no product.
 pub const LANES: usize = 32;
 
-/// Numbers that are read before any is written, so that the compiler takes vectors for them: it cannot know that what a
-/// [`Epilogue`] reads and what it writes lie apart.
-pub(crate) const GROUP: usize = 16;
+/// Numbers of an [`Epilogue`] that are all read before the first is written. The compiler cannot know that what is read
+/// and what is written lie apart; in this order it uses vectors all the same.
+pub(crate) const BLOCK: usize = 16;
 
-/// The groups of a slice of a multiple of [`GROUP`] numbers.
+/// The blocks of a slice of a multiple of [`BLOCK`] numbers.
 #[inline(always)]
-pub(crate) fn groups(values: &[f32]) -> &[[f32; GROUP]] {
-    let (groups, rest) = values.as_chunks();
+pub(crate) fn blocks(values: &[f32]) -> &[[f32; BLOCK]] {
+    let (blocks, rest) = values.as_chunks();
     debug_assert!(rest.is_empty());
-    groups
+    blocks
 }
 
-/// As [`groups`], to be changed.
+/// As [`blocks`], to be changed.
 #[inline(always)]
-pub(crate) fn groups_mut(values: &mut [f32]) -> &mut [[f32; GROUP]] {
-    let (groups, rest) = values.as_chunks_mut();
+pub(crate) fn blocks_mut(values: &mut [f32]) -> &mut [[f32; BLOCK]] {
+    let (blocks, rest) = values.as_chunks_mut();
     debug_assert!(rest.is_empty());
-    groups
+    blocks
 }
 
 /// The next multiple of [`LANES`].
@@ -184,7 +185,7 @@ pub fn product(
     product_to(rows, length, left, right, ForEach(finish));
 }
 
-/// As [`product`], with a [`Epilogue`] that says what memory will be needed.
+/// As [`product`], with an [`Epilogue`] that says what memory will be needed.
 ///
 /// # Panics
 /// As for [`product`].

@@ -43,10 +43,10 @@ pub fn normal_cdf(x: f32) -> f32 {
     if x > 0.0 { 1.0 - beyond } else { beyond }
 }
 
-/// Lanes in which sums run side by side, the same on every processor.
-const LANES: usize = 8;
+/// Partial sums that run side by side, as many on every processor, so that the bits are the same on all.
+const SUM_LANES: usize = 8;
 
-/// Folds pairs of entries in eight lanes, then the lanes.
+/// Folds pairs of entries into [`SUM_LANES`] partial results, then these.
 #[inline(always)]
 fn in_lanes<T: Copy>(
     a: &[f32],
@@ -55,11 +55,11 @@ fn in_lanes<T: Copy>(
     fold: impl Fn(f32, f32, T) -> f32,
     join: fn(f32, f32) -> f32,
 ) -> f32 {
-    let mut lanes = [start; LANES];
-    let (chunks_a, chunks_b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let mut lanes = [start; SUM_LANES];
+    let (chunks_a, chunks_b) = (a.chunks_exact(SUM_LANES), b.chunks_exact(SUM_LANES));
     let rest = chunks_a.remainder().iter().zip(chunks_b.remainder()).fold(start, |sum, (x, y)| fold(sum, *x, *y));
     for (x, y) in chunks_a.zip(chunks_b) {
-        for lane in 0..LANES {
+        for lane in 0..SUM_LANES {
             lanes[lane] = fold(lanes[lane], x[lane], y[lane]);
         }
     }

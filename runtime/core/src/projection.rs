@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::linalg::kernel::on_vector_units;
 use crate::linalg::{
-    LANES, LeftFactor, Prefetch, RightFactor, groups, groups_mut, pack, padded, product_to, transpose,
+    LANES, LeftFactor, Prefetch, RightFactor, blocks, blocks_mut, pack, padded, product_to, transpose,
     transpose_columns,
 };
 use crate::math::{SHORTEST, dot, normalise};
@@ -76,8 +76,8 @@ impl SgdUpdate {
 
     #[inline(always)]
     fn apply(self, rate: f32, weights: &mut [f32], momenta: &mut [f32], gradients: &[f32]) {
-        let weights = groups_mut(weights).iter_mut().zip(groups_mut(momenta));
-        for ((weights, momenta), gradients) in weights.zip(groups(gradients)) {
+        let weights = blocks_mut(weights).iter_mut().zip(blocks_mut(momenta));
+        for ((weights, momenta), gradients) in weights.zip(blocks(gradients)) {
             let (mut to, mut momentum) = (*weights, *momenta);
             for ((weight, momentum), gradient) in to.iter_mut().zip(&mut momentum).zip(gradients) {
                 *momentum = self.momentum * *momentum + self.gradient_scale * (gradient + self.decay * *weight);

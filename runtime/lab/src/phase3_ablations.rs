@@ -116,7 +116,7 @@ fn perturbations(program: &MethodConfig) -> Vec<AblationVariant<Phase3Settings>>
         config: MethodConfig { unperturbed_targets: UnperturbedTargets::NONE, ..program.clone() },
         ablation: Ablation { perturbed, ..Ablation::default() },
     };
-    let perturbed = PerturbedTargets { base: true, ..PerturbedTargets::SESSION };
+    let perturbed = PerturbedTargets { base: true, ..PerturbedTargets::PHASE_3 };
     let base_too = Ablation { perturbed, ..Ablation::default() };
     let mut variants = vec![
         AblationVariant { name: "no targets in the batch".into(), settings: no_targets },

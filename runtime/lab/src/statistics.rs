@@ -104,13 +104,13 @@ pub fn fit(
         directions: bank(&means, ExemplarPrecision::F16),
         whitened: bank(&whitened, ExemplarPrecision::F16),
         deviations: [1.0; 3],
-        start: 0.0,
+        initial_border: 0.0,
         set_aside,
         base_accuracy_ratio: None,
     };
     statistics.deviations = deviations(base_model, &statistics, features);
     statistics.base_accuracy_ratio = base_accuracy_ratio(base_model, &statistics, unseen);
-    statistics.start = start(base_model, &statistics, features, seed);
+    statistics.initial_border = initial_border(base_model, &statistics, features, seed);
     statistics
 }
 
@@ -241,7 +241,7 @@ fn base_accuracy(base_model: &BaseModel, statistics: &Statistics, features: Feat
 }
 
 /// The border that sessions played with base classes choose: in each round a fifth of them are new.
-fn start(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, seed: u64) -> f32 {
+fn initial_border(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, seed: u64) -> f32 {
     let mut random = Random::new(seed, "sessions played with base classes");
     let borders = (0..ROUNDS).filter_map(|_| played(base_model, statistics, features, &mut random)).map(f64::from);
     median(borders.collect()).unwrap_or(0.0) as f32

@@ -34,9 +34,9 @@ impl Learner {
         self.align_locked(&locked, &before, observer)
     }
 
-    /// Settings of the session that makes a change: without alignment where answers can do without it, and the
-    /// head is aligned afterwards.
-    pub(super) fn settings_of_change(&self) -> Cow<'_, MethodConfig> {
+    /// How the method runs in the session that makes a change: without alignment where answers follow in closed form;
+    /// the head is aligned afterwards then.
+    pub(super) fn config_of_change(&self) -> Cow<'_, MethodConfig> {
         let base_model = self.base_model();
         match base_model.scoring(&base_model.config) {
             Some(_) if base_model.config.epochs > 0 => Cow::Owned(base_model.config.without_alignment()),

@@ -11,9 +11,9 @@ use orco_state::pack::PackError;
 use orco_state::sentence::{counted, join_first};
 use orco_state::session::{ForgettingExcess, LearnError};
 
-use super::check::DoubtfulShot;
 use super::forgetting_sentences::excess_sentence;
 use super::settings::SettingsError;
+use super::shot_examiner::DoubtfulShot;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::{ImageError, PictureFileError, UnsupportedFile};

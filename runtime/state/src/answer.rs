@@ -10,7 +10,8 @@
 //!   learned class's shots;
 //! - means: the cosine to its mean direction (nearest class mean);
 //! - discriminant: z . m - |m|^2 / 2 of whitened roots, which orders classes as their distances do. Whitening is linear
-//!   and symmetric: it is applied to the means alone, once in m and once more for z.
+//!   and symmetric: it is applied to the means alone, once in m and once more for z. The scatter of the device's shots
+//!   joins the covariance by which it whitens (`answer/scatter.rs`).
 //!
 //! Each is divided by its deviation over base images, so that weights mean the same with every backbone: both heads by
 //! that under the head of phase 2, whose weight is that of both together until a head is aligned.
@@ -142,7 +143,7 @@ impl Predictor {
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut calibrator = Calibrator::new(&classes, base, model.len());
             rows.iter().for_each(|row| calibrator.add(&row.scores, false));
-            calibrator.choose(state.balance, 0.0, scoring.statistics.start)
+            calibrator.choose(state.balance, 0.0, scoring.statistics.initial_border)
         });
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
         (Self::of(model, calibration), KnownSamples { evenly: rows, learned: shots })
@@ -186,7 +187,12 @@ impl Predictor {
 
     /// Scores `[subsets, n]` of one more class, known by some of these shots alone, for features `[n, inputs]`, the
     /// border among them.
-    pub(crate) fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
+    pub(crate) fn scores_of_subsets(
+        &self,
+        shots: &[Vec<f32>],
+        subsets: &[Vec<usize>],
+        features: &[f32],
+    ) -> Vec<Vec<f32>> {
         let contributions: Vec<Vec<f32>> = shots.iter().map(|shot| self.contribution(shot)).collect();
         let embedded = self.embedder.embed(features);
         let scores = |subset: &Vec<usize>| {

@@ -24,7 +24,7 @@ use core::fmt;
 
 use crate::answer::{ClassSums, KnownSamples, Predictor, ScoringWork, familiarity};
 use crate::head::Projector;
-use crate::prediction_set::{SampleScale, SetThresholds};
+use crate::prediction_set::{ProbabilityScale, SetThresholds};
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
 use crate::unknown::KnownScores;
@@ -139,7 +139,7 @@ impl Classifier {
         let work = &mut ScoringWork { sums, workers };
         let (predictor, samples) = Predictor::with_samples(base_model, state, scoring, work);
         let KnownSamples { evenly, learned } = samples;
-        let scale = SampleScale {
+        let scale = ProbabilityScale {
             base: base_model.classes.len(),
             temperature: predictor.temperature(),
             ratio: scoring.statistics.accuracy_ratio(),
@@ -214,7 +214,7 @@ impl Classifier {
     ///
     /// # Panics
     /// If a shot has no whole feature vector, or there is no such shot.
-    pub fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
+    pub fn scores_of_subsets(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
         match &self.0 {
             ClassifierKind::NearestTarget(nearest) => {
                 let scores = |subset: &Vec<usize>| {
@@ -222,7 +222,7 @@ impl Classifier {
                 };
                 subsets.iter().map(scores).collect()
             }
-            ClassifierKind::Predictor(predictor) => predictor.scores_of_some(shots, subsets, features),
+            ClassifierKind::Predictor(predictor) => predictor.scores_of_subsets(shots, subsets, features),
         }
     }
 

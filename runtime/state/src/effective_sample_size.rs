@@ -37,12 +37,12 @@ pub struct ShotIndependence {
     /// How many of them an estimate counts: none of a class of fewer than three different ones, nor one that another
     /// class has, too.
     pub judged: usize,
-    /// What they have in common that other pictures of a class have not, 0..1.
+    /// What they have in common that other pictures of a class have not, 0..1: rho above, their intraclass correlation.
     pub common: f32,
 }
 
 impl ShotIndependence {
-    /// How many independent shots those count like that can be judged.
+    /// How many independent shots those count like that can be judged: n / (1 + (n - 1) rho).
     pub fn effective(&self) -> f32 {
         let shots = self.judged as f32;
         shots / (1.0 + (shots - 1.0).max(0.0) * self.common)
@@ -80,7 +80,8 @@ pub(crate) fn of_judged(base_model: &BaseModel, state: &State, judged: &[usize])
     Some((0..state.classes.len()).map(independence).collect())
 }
 
-/// The range around an `expected` accuracy on learned classes, 0..1, by how many independent shots they have.
+/// The range around an `expected` accuracy p on learned classes, 0..1, by how many independent shots n they have, with
+/// the normal deviate z: (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n).
 pub fn range(expected: f32, learned: &[ShotIndependence]) -> [f32; 2] {
     let count = learned.iter().map(ShotIndependence::effective).sum::<f32>().max(1.0);
     let square = INTERVAL_DEVIATE * INTERVAL_DEVIATE;

@@ -40,18 +40,18 @@ pub struct SetThresholds {
     pub learned_only: Option<f32>,
 }
 
-/// What makes probabilities of samples' scores, and what they stand for.
+/// How the scores of samples become probabilities that stand for pictures to come.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SampleScale {
+pub(crate) struct ProbabilityScale {
     /// Number of base classes.
     pub(crate) base: usize,
-    /// What scores are divided by.
+    /// What scores are divided by before the softmax.
     pub(crate) temperature: f32,
     /// Accuracy on pictures of base classes to come, as a multiple of that on samples set aside.
     pub(crate) ratio: f32,
 }
 
-impl SampleScale {
+impl ProbabilityScale {
     /// The probability of a sample's class among those from number `first` on, its score lowered by so much.
     fn right(&self, sample: &ScoredSample, first: usize, lowered: f32) -> ClassValue {
         let (mut scores, own) = (sample.scores[first..].to_vec(), sample.class as usize - first);
@@ -81,7 +81,7 @@ fn margin(sample: &ScoredSample) -> f32 {
 
 impl RightProbabilities {
     /// Of samples of base classes, and of the shots of learned ones; scores have the border among them.
-    pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: SampleScale) -> Self {
+    pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: ProbabilityScale) -> Self {
         let base = scale.of_base(samples);
         let of_shots = |first: usize| shots.iter().map(|sample| scale.right(sample, first, 0.0)).collect::<Vec<_>>();
         let learned = of_shots(0);
@@ -105,7 +105,8 @@ impl RightProbabilities {
     }
 }
 
-/// The floor(miss (n + 1))-th smallest of n probabilities; none where that is none of them.
+/// The floor((1 - coverage) (n + 1))-th smallest of n probabilities, classes counting alike; none where that is 0. It is
+/// the quantile of split conformal prediction (Angelopoulos and Bates 2021, section 1) for the score 1 - probability.
 fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
     let count = right.len() as f32;
     let below = ((1.0 - coverage) * (count + 1.0) - 1.0) / count;
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn among_learned_classes_alone_too_few_shots_support_no_set() {
         let sample = |class| ScoredSample { class, is_set_aside: class < 2, scores: [1.0, 0.0, 2.0, 0.0].to_vec() };
-        let scale = SampleScale { base: 2, temperature: 1.0, ratio: 1.0 };
+        let scale = ProbabilityScale { base: 2, temperature: 1.0, ratio: 1.0 };
         let thresholds = |shots: usize| {
             let samples: Vec<ScoredSample> = (0..40).map(|number| sample(number % 2)).collect();
             RightProbabilities::of(&samples, &alloc::vec![sample(2); shots], scale).thresholds(COVERAGE)
@@ -167,7 +168,7 @@ mod tests {
             scores: [margin as f32, 0.0].to_vec(),
         };
         let of = |is_set_aside| (1..=20).map(|margin| sample(margin, is_set_aside)).collect::<Vec<_>>();
-        let scale = |ratio| SampleScale { base: 1, temperature: 1.0, ratio };
+        let scale = |ratio| ProbabilityScale { base: 1, temperature: 1.0, ratio };
         let base = |ratio| RightProbabilities::of(&of(true), &[], scale(ratio)).thresholds(COVERAGE).base;
         let of_margin = |margin: f32| 1.0 / (1.0 + orco_core::math::exp(-margin));
         assert!((base(0.62) - of_margin(-6.0)).abs() < 1e-5, "{}", base(0.62));

@@ -1,4 +1,4 @@
-//! Values of samples in their order, classes counting alike.
+//! The distribution of samples' values, in which all classes have the same weight: shares below a value, and quantiles.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ pub(crate) struct RankedValues(Vec<RankedValue>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct RankedValue {
     value: f32,
-    /// The sample's share among all.
+    /// The sample's share among all, 1 / (classes x samples of its class).
     share: f32,
 }
 
@@ -39,12 +39,12 @@ impl RankedValues {
         self.0.len()
     }
 
-    /// The share of the samples below a value.
+    /// The share of the samples below a value: the empirical distribution function.
     pub(crate) fn share_below(&self, value: f32) -> f32 {
         self.0.iter().take_while(|ranked| ranked.value < value).map(|ranked| ranked.share).sum()
     }
 
-    /// The highest value that at most this share of the samples stays below.
+    /// The highest value that at most this share of the samples stays below: their quantile.
     pub(crate) fn threshold(&self, share_below: f32) -> f32 {
         let mut below = 0.0;
         for &RankedValue { value, share } in &self.0 {

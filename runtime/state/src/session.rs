@@ -42,7 +42,7 @@
 //! #         directions: across.clone(),
 //! #         whitened: across,
 //! #         deviations: [1.0; 3],
-//! #         start: 0.0,
+//! #         initial_border: 0.0,
 //! #         set_aside: base_model.exemplars.clone(),
 //! #         base_accuracy_ratio: None,
 //! #     }),
@@ -164,12 +164,12 @@ pub fn workspace_size(
     config: &MethodConfig,
 ) -> WorkspaceSize {
     let classes = base_model.classes.len() + state.classes.len() + classes;
-    data(base_model, state).workspace_size(classes, shots, config)
+    alignment_data(base_model, state).workspace_size(classes, shots, config)
 }
 
 /// Floating-point operations of the alignment of a state, those of its matrix products.
 pub fn operations(base_model: &BaseModel, state: &State, config: &MethodConfig) -> u64 {
-    data(base_model, state).operations(base_model.classes.len() + state.classes.len(), config)
+    alignment_data(base_model, state).operations(base_model.classes.len() + state.classes.len(), config)
 }
 
 /// All that a change of a state works with, except the state.
@@ -277,7 +277,7 @@ impl Session<'_> {
         let (base_model, config) = (self.base_model, self.config);
         let base = base_model.classes.len();
         let mut assigned: Vec<u32> = state.known_classes(base_model).map(|class| class.target).collect();
-        let data = data(base_model, state);
+        let data = alignment_data(base_model, state);
         align::assign_new_classes(&data, &mut assigned, base + first, config, &mut self.workspace(state))?;
         state.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
         Ok(())
@@ -321,7 +321,7 @@ impl Session<'_> {
         } else {
             let mut head = Head::zeros(base_model.head.shape());
             let assigned: Vec<u32> = next.known_classes(base_model).map(|class| class.target).collect();
-            let data = data(base_model, &next);
+            let data = alignment_data(base_model, &next);
             self.memory.grow(workspace_size(base_model, &next, 0, 0, config));
             let mut note = |progress: AlignProgress| {
                 losses.push(progress.losses);
@@ -348,8 +348,8 @@ impl Session<'_> {
     }
 }
 
-/// What a session on a state learns from.
-fn data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
+/// What aligning a state's head learns from.
+fn alignment_data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
     AlignmentData {
         shape: base_model.head.shape(),
         head: base_model.head.as_parameters(),

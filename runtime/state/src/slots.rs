@@ -166,7 +166,8 @@ fn encode(saved: &SavedState) -> Vec<u8> {
     to_postcard(saved)
 }
 
-/// Reads a body of any version up to [`VERSION`].
+/// Reads a body of any version up to [`VERSION`]: an arm for each. An earlier version is decoded into types of its own,
+/// which a conversion fills up with what they lack.
 fn decode(version: u16, body: &[u8]) -> Option<SavedState> {
     match version {
         1 => from_postcard(body),

@@ -29,7 +29,8 @@ pub const MAX_SHOTS: usize = 1000;
 /// Most pseudo-targets of a bundle, and so most classes that a device can know.
 pub(crate) const MAX_TARGETS: usize = 4096;
 
-/// A class with its pseudo-target.
+/// A class with its pseudo-target. Bundles (`learner.postcard`), states and their histories store its fields in this
+/// order, without names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
     /// Name for people; unique.
@@ -40,7 +41,8 @@ pub struct Class {
     pub session: u32,
 }
 
-/// What the bundle brings and the device never changes.
+/// What the bundle brings and the device never changes. `learner.postcard` stores its fields in this order, without
+/// names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BaseModel {
     /// Dimension d of the sphere.
@@ -74,8 +76,8 @@ pub struct Scoring<'a> {
 /// How much base classes count against learned ones, where the border between them is chosen: by a mixture of the
 /// harmonic mean of both accuracies and the accuracy over all classes.
 ///
-/// A state stores it by its position (STATE.md), JSON by its name: a new one goes to the end here, and between the
-/// others in [`Balance::ALL`] alone.
+/// A state stores it by its position (`slots/STATE.md`), JSON by its name: a new one goes to the end here, and between
+/// the others in [`Balance::ALL`] alone. It needs a new version of a slot's body, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
@@ -149,6 +151,9 @@ impl Calibration {
 }
 
 /// What the device has learned since.
+///
+/// Its fields in this order are the first part of a slot's body (`slots/STATE.md`). They are stored without names and
+/// cannot have defaults, so a further one needs a new version of the body: "Versions" there says how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// SHA-256 of the bundle's learner file that this state belongs to.

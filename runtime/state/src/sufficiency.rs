@@ -30,8 +30,8 @@ use crate::classify::Classifier;
 use crate::state::{BaseModel, State};
 use crate::target::argmax;
 
-/// How many shots' worth the curve counts beside the shots' own errors.
-const CURVE_COUNTS: f32 = 2.0;
+/// Weight of the curve beside the shots' own errors, in shots: the 2 of the formula above.
+const CURVE_WEIGHT: f32 = 2.0;
 
 /// What each shot of a class is taken for without the others' help, and what more shots would bring.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,7 @@ fn left_out_scores(classifier: &Classifier, shots: &[Vec<f32>], clean: &[f32]) -
     }
     let others = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
     let subsets: Vec<Vec<usize>> = (0..shots.len()).map(others).collect();
-    let scores = classifier.scores_of_some(shots, &subsets, clean);
+    let scores = classifier.scores_of_subsets(shots, &subsets, clean);
     scores.iter().enumerate().map(|(shot, scores)| scores[shot]).collect()
 }
 
@@ -161,7 +161,7 @@ impl LearningCurve {
     pub fn of(base_model: &BaseModel) -> Option<Self> {
         let aside = &base_model.statistics.as_ref()?.set_aside;
         // A new class has the border in its scores, its rivals here do not. Among learned classes it cancels out.
-        let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.start);
+        let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.initial_border);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
         let (count, inputs) = (classifier.classes(), base_model.head.inputs);
         let clean = aside.clean();
@@ -184,7 +184,7 @@ impl LearningCurve {
             let rivals: Vec<Vec<f32>> = own.iter().map(rivals).collect();
             let shots = shots_of(&base_model.exemplars, class as u32);
             let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
-            let as_new = classifier.scores_of_some(&shots, &first, &features);
+            let as_new = classifier.scores_of_subsets(&shots, &first, &features);
             means.resize_with(means.len().max(as_new.len()), MeanError::default);
             means.iter_mut().zip(&as_new).for_each(|(mean, as_new)| mean.add_class(as_new, &rivals, border));
         }
@@ -234,7 +234,7 @@ impl LearningCurve {
             return 1.0 - self.error(shots);
         }
         let present = self.error(of - 1);
-        let own = (wrong as f32 + CURVE_COUNTS * present) / (of as f32 + CURVE_COUNTS);
+        let own = (wrong as f32 + CURVE_WEIGHT * present) / (of as f32 + CURVE_WEIGHT);
         let ratio = if present > 0.0 { self.error(shots) / present } else { 1.0 };
         1.0 - (own * ratio).clamp(0.0, 1.0)
     }

@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 
 use crate::answer::{ScoredSample, familiarity};
-use crate::prediction_set::{RightProbabilities, SampleScale, SetThresholds};
+use crate::prediction_set::{ProbabilityScale, RightProbabilities, SetThresholds};
 use crate::ranked::{ClassValue, RankedValues};
 
 /// Share of known pictures that may be taken for unknown ones unless a setting says otherwise.
@@ -48,7 +48,7 @@ pub struct LearnedThresholds {
 impl KnownScores {
     /// Collects them from samples whose class is known, and from shots of learned classes; their scores have the border
     /// among them.
-    pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: SampleScale) -> Option<Self> {
+    pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: ProbabilityScale) -> Option<Self> {
         let base = scale.base;
         if samples.is_empty() {
             return None;
@@ -107,7 +107,7 @@ mod tests {
         let sample = |class, scores: [f32; 3]| ScoredSample { class, is_set_aside: true, scores: scores.to_vec() };
         let base = [sample(0, [3.0, 0.0, 0.5])];
         let shots: Vec<ScoredSample> = (0..4).map(|shot| sample(2, [1.0, 0.2, 2.0 + 0.1 * shot as f32])).collect();
-        let known = KnownScores::of(&base, &shots, SampleScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();
+        let known = KnownScores::of(&base, &shots, ProbabilityScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();
         let thresholds = known.learned_thresholds(FALSE_ALARMS).unwrap();
         assert_eq!(thresholds, LearnedThresholds { familiarity: 2.0, margin: 0.0 });
         assert!(thresholds.are_reached(&[2.0, 0.0, 2.1], 2));

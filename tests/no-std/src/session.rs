@@ -3,7 +3,7 @@
 
 use core::ops::ControlFlow;
 
-use orco_core::align::{self, AlignmentData, AlignmentInput, Sampling, Workspace, WorkspaceSize};
+use orco_core::align::{self, AlignmentData, AlignmentExtent, AlignmentInput, Sampling, Workspace, WorkspaceSize};
 use orco_core::config::MethodConfig;
 use orco_core::exemplar::{ExemplarPrecision, Exemplars, quantise};
 use orco_core::math::dot;
@@ -20,7 +20,9 @@ const CLASSES: usize = 5;
 const SHOTS: usize = 4;
 const CONFIG: MethodConfig = MethodConfig { batch: 8, epochs: 200, warmup_epochs: 4, ..MethodConfig::edge() };
 /// Working memory, known when the program is compiled.
-const NEEDS: WorkspaceSize = align::workspace_size(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
+const NEEDS: WorkspaceSize =
+    AlignmentExtent { shape: SHAPE, targets: TARGETS, classes: CLASSES, exemplars: CLASSES * SHOTS }
+        .workspace_size(&CONFIG);
 
 /// Labels of the classes, base classes first.
 const LABELS: [&str; CLASSES] = ["cat", "dog", "cow", "mug", "duck"];

@@ -105,7 +105,7 @@ impl From<&MethodConfig> for LossWeights {
             contrast: config.contrast.into(),
             contrast_form: config.contrast_form,
             temperature: config.temperature.into(),
-            perturbed: PerturbedTargets::SESSION,
+            perturbed: PerturbedTargets::PHASE_3,
             perturbation: Perturbation::Uniform,
             perturbation_width: config.perturbation_width.into(),
             unperturbed_targets: config.unperturbed_targets,

@@ -1,7 +1,6 @@
 //! What an alignment learns from.
 
 use super::perturbation::Sampling;
-use super::step::StepExtent;
 use crate::config::MethodConfig;
 use crate::exemplar::Exemplars;
 use crate::projection::{HeadParameters, HeadShape};
@@ -67,40 +66,4 @@ impl<'a> AlignmentData<'a> {
     pub(super) fn target_count(&self) -> usize {
         self.targets.len() / self.shape.outputs
     }
-
-    /// How large the steps of an alignment of so many known classes are at most.
-    pub(super) fn extent(&self, classes: usize, config: &MethodConfig) -> StepExtent {
-        StepExtent::new(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
-    }
-
-    /// Floating-point operations of the matrix products of [`super::align`] over so many known classes: those of the
-    /// head and of the losses.
-    pub fn operations(&self, classes: usize, config: &MethodConfig) -> u64 {
-        operations(self.shape, self.target_count(), classes, self.exemplars(config).count(), config)
-    }
-}
-
-/// Floating-point operations of the matrix products of [`super::align`] for a head of that shape and so many
-/// pseudo-targets, known classes and exemplars: those of the head and of the losses.
-pub fn operations(shape: HeadShape, targets: usize, classes: usize, exemplars: usize, config: &MethodConfig) -> u64 {
-    let samples = config.samples_of_epoch(exemplars);
-    let batch = config.batch.max(1);
-    let of_step = |samples: usize| operations_of_step(shape, targets, classes, samples, config);
-    let steps = (samples / batch) as u64 * of_step(batch);
-    let last = match samples % batch {
-        0 => 0,
-        rest => of_step(rest),
-    };
-    config.epochs as u64 * (steps + last)
-}
-
-/// Floating-point operations of a step with so many samples.
-fn operations_of_step(shape: HeadShape, targets: usize, classes: usize, samples: usize, config: &MethodConfig) -> u64 {
-    let (views, outputs) = (config.sample.views(), shape.outputs);
-    let (rows, means) = (views * samples, samples.min(classes));
-    let beside = 2 * samples + config.unperturbed_targets.count(classes, targets);
-    let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
-    let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
-    let losses = pairs(rows + beside, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
-    2 * (rows as u64 * (shape.forward_cost() + shape.backward_cost()) + losses as u64)
 }

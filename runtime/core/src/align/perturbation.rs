@@ -29,8 +29,8 @@ pub struct PerturbedTargets {
 }
 
 impl PerturbedTargets {
-    /// Those of phase 3 in the published program: all but the targets of base classes.
-    pub const SESSION: Self = Self { base: false, incremental: true, free: true };
+    /// The published program's in phase 3: all but those of base classes.
+    pub const PHASE_3: Self = Self { base: false, incremental: true, free: true };
 }
 
 /// How the batches of phase 3 are drawn.
@@ -47,6 +47,6 @@ pub struct Sampling {
 impl Sampling {
     /// The published program's, from a seed.
     pub const fn seeded(seed: u64) -> Self {
-        Self { seed, perturbed: PerturbedTargets::SESSION, perturbation: Perturbation::Uniform }
+        Self { seed, perturbed: PerturbedTargets::PHASE_3, perturbation: Perturbation::Uniform }
     }
 }

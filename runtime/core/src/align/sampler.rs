@@ -81,7 +81,7 @@ impl<'a> Sampler<'a> {
         };
         let perturbable = || (0..assigned + free).filter(|&label| is_perturbable(label)).map(|label| label as u32);
         let exemplars = || data.exemplars(config);
-        let samples = data.extent(assigned, config).samples;
+        let samples = data.step_extent(assigned, config).samples;
         let numbers = SamplerNumbers::carve(numbers, data.shape, samples, config);
         let mut indices = SamplerIndices::carve(indices, samples, exemplars().count(), perturbable().count());
         let SamplerIndices { members, order, targets, .. } = &mut indices;
@@ -108,14 +108,14 @@ impl<'a> Sampler<'a> {
     pub fn start_epoch(&mut self) -> usize {
         let exemplars = self.indices.members.len();
         let count = self.config.samples_of_epoch(exemplars);
-        let drawn = if self.config.balanced { self.balance() } else { exemplars };
+        let drawn = if self.config.balanced { self.oversample() } else { exemplars };
         self.random.shuffle(&mut self.indices.order[..drawn]);
         count
     }
 
-    /// Takes every exemplar once, those of classes with fewer than the average again until they have as many; returns
-    /// how many samples that makes.
-    fn balance(&mut self) -> usize {
+    /// Oversamples small classes ([`MethodConfig::balanced`]): takes every exemplar once, and those of classes that have
+    /// fewer than the average again, with their next views, until they have as many. Returns how many samples that makes.
+    fn oversample(&mut self) -> usize {
         let (data, views) = (self.data, self.data.views());
         let mut drawn = 0;
         for own in self.indices.members.chunk_by(|a, b| data.class_of(*a) == data.class_of(*b)) {

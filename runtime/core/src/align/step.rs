@@ -76,26 +76,6 @@ pub struct StepExtent {
 }
 
 impl StepExtent {
-    /// The largest steps of a training on so many exemplars.
-    pub(super) const fn new(
-        shape: HeadShape,
-        targets: usize,
-        classes: usize,
-        exemplars: usize,
-        config: &MethodConfig,
-    ) -> Self {
-        let samples = if config.batch < exemplars { config.batch } else { exemplars };
-        let samples = if samples == 0 { 1 } else { samples };
-        Self {
-            shape,
-            samples,
-            views: config.sample.views(),
-            classes,
-            targets,
-            unperturbed_targets: config.unperturbed_targets,
-        }
-    }
-
     /// Working memory of a [`HeadTrainer`].
     pub const fn workspace_size(&self) -> WorkspaceSize {
         WorkspaceSize { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }

@@ -70,7 +70,7 @@ pub fn loss(
     if anchors == 0 {
         return 0.0;
     }
-    let total = pairs.loss(rows, 1.0 / temperature, weight / anchors as f32, gradient, workers, |i, row| {
+    let total = pairs.sum_over_rows(rows, 1.0 / temperature, weight / anchors as f32, gradient, workers, |i, row| {
         let Some(positives) = positives_of(i) else {
             row.fill(0.0);
             return 0.0;

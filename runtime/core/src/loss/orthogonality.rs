@@ -21,7 +21,7 @@ pub fn target_loss(
     if n == 0 {
         return 0.0;
     }
-    let total = pairs.loss(rows, 1.0, 1.0 / n as f32, gradient, workers, |_, row| {
+    let total = pairs.sum_over_rows(rows, 1.0, 1.0 / n as f32, gradient, workers, |_, row| {
         let (log_sum, sum) = exponentiate(row);
         row.iter_mut().for_each(|value| *value /= sum);
         log_sum

@@ -21,12 +21,13 @@ impl PairScratch<'_> {
         width * padded(rows) + (rows + wanted) * padded(rows) + rows
     }
 
-    /// Sum over all rows of a loss that depends on the inner products of a row with all rows, s_ik = scale z_i . z_k.
+    /// Sum over all rows of a loss that depends on the inner products of a row with all rows, s_ik = scale z_i . z_k;
+    /// adds the gradient of that sum.
     ///
     /// `of_row(i, s_i)` returns the loss of row i and replaces s_i by the loss's gradient G_i with respect to it; S =
     /// scale Z Z^T then makes dZ = scale (G + G^T) Z, which times `weight` is added to `gradient` for as many leading
     /// rows as that has.
-    pub(super) fn loss(
+    pub(super) fn sum_over_rows(
         &mut self,
         rows: UnitRows<'_>,
         scale: f32,

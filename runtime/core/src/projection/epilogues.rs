@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::SgdUpdate;
-use crate::linalg::{AHEAD, Epilogue, LANES, Prefetch, groups, groups_mut};
+use crate::linalg::{AHEAD, Epilogue, LANES, Prefetch, blocks, blocks_mut};
 
 /// The hidden units of a panel.
 pub(super) struct HeadActivation<'a> {
@@ -28,7 +28,7 @@ impl Epilogue for HeadActivation<'_> {
             return hidden.copy_from_slice(sums);
         }
         let biases = &self.biases[column..][..sums.len()];
-        for ((values, sums), biases) in groups_mut(hidden).iter_mut().zip(groups(sums)).zip(groups(biases)) {
+        for ((values, sums), biases) in blocks_mut(hidden).iter_mut().zip(blocks(sums)).zip(blocks(biases)) {
             let mut results = *biases;
             for (result, sum) in results.iter_mut().zip(sums) {
                 *result = (sum + *result).max(0.0);
@@ -63,7 +63,7 @@ impl Epilogue for ColumnSum<'_> {
     #[inline(always)]
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
         let sum = &mut self.sum[row * self.width + column..][..sums.len()];
-        for (values, sums) in groups_mut(sum).iter_mut().zip(groups(sums)) {
+        for (values, sums) in blocks_mut(sum).iter_mut().zip(blocks(sums)) {
             let mut results = *values;
             results.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
             *values = results;
@@ -95,7 +95,7 @@ impl Epilogue for MaskedActivation<'_> {
     #[inline(always)]
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
         let hidden = &mut self.hidden[row * LANES + column..][..sums.len()];
-        for (values, sums) in groups_mut(hidden).iter_mut().zip(groups(sums)) {
+        for (values, sums) in blocks_mut(hidden).iter_mut().zip(blocks(sums)) {
             let mut results = *values;
             for (value, sum) in results.iter_mut().zip(sums) {
                 // A mask instead of a branch, which would be taken at random.

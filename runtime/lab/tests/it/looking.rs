@@ -103,7 +103,7 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
     imprinted.imprint(&one_shot.shots);
     let clean = &new[0].shots[1][..base_model.head.inputs];
     let scores = imprinted.scores(clean);
-    let apart = scores.last().unwrap() - classifier.scores_of_some(&one_shot.shots, &[vec![0]], clean)[0][0];
+    let apart = scores.last().unwrap() - classifier.scores_of_subsets(&one_shot.shots, &[vec![0]], clean)[0][0];
     assert!(apart.abs() < 1e-4, "a class that is not kept scores as an imprinted one does");
 }
 

@@ -59,22 +59,22 @@ pub fn balance_estimates(
     let calibrator = samples.calibrator_with_all(&classes, work);
     let present = state.calibration.map(|calibration| (state.balance, calibration.border.shift));
     BalanceEstimates {
-        choices: estimates(&calibrator, present, floor, scoring.statistics.start),
+        choices: estimates(&calibrator, present, floor, scoring.statistics.initial_border),
         left_out: present.and_then(|(_, shift)| samples.left_out_accuracy(&calibrator, shift)),
     }
 }
 
 /// `calibrator` holds all samples, `present` is the balance in use with the shift of its border, `floor` the accuracy of
-/// the nearest class mean, and `start` the shift where one of the sides has no samples.
+/// the nearest class mean, and `initial` the shift where one of the sides has no samples.
 fn estimates(
     calibrator: &Calibrator<'_>,
     present: Option<(Balance, f32)>,
     floor: f32,
-    start: f32,
+    initial: f32,
 ) -> Vec<BalanceEstimate> {
     let shift = |balance: Balance| match present {
         Some((present, shift)) if present == balance => shift,
-        _ => calibrator.border(balance, if balance.has_accuracy_floor() { floor } else { 0.0 }, start).shift,
+        _ => calibrator.border(balance, if balance.has_accuracy_floor() { floor } else { 0.0 }, initial).shift,
     };
     let has_both = |one: &BalanceEstimate| one.shots > 0 && one.base_samples > 0;
     let all = Balance::ALL.map(|balance| estimate(calibrator, balance, shift(balance)));

@@ -103,8 +103,8 @@ pub struct Calibrator<'a> {
     /// these.
     set_aside: usize,
     ratio: f32,
-    /// Evenly spread samples.
-    rows: Vec<TemperatureSample>,
+    /// Evenly spread samples, by which the temperature is chosen.
+    temperature_samples: Vec<TemperatureSample>,
 }
 
 impl<'a> Calibrator<'a> {
@@ -121,7 +121,7 @@ impl<'a> Calibrator<'a> {
             views: Vec::new(),
             set_aside: 0,
             ratio: 1.0,
-            rows: Vec::new(),
+            temperature_samples: Vec::new(),
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> Calibrator<'a> {
         self.best.push(BestPerSide::of(row, self.base));
         self.excluded.push(excluded);
         if !excluded && sample.is_multiple_of(self.classes.len().div_ceil(MAX_TEMPERATURE_SAMPLES)) {
-            self.rows.push(TemperatureSample { sample, scores: row.to_vec() });
+            self.temperature_samples.push(TemperatureSample { sample, scores: row.to_vec() });
         }
     }
 
@@ -161,20 +161,20 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are
-    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `start` is the border without
-    /// samples.
-    pub fn choose(&mut self, balance: Balance, min_accuracy: f32, start: f32) -> Calibration {
-        let border = self.border(balance, min_accuracy, start);
+    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the border
+    /// without samples.
+    pub fn choose(&mut self, balance: Balance, min_accuracy: f32, initial: f32) -> Calibration {
+        let border = self.border(balance, min_accuracy, initial);
         let base = self.base;
-        self.rows.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
+        self.temperature_samples.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
         Calibration { border, temperature: self.temperature(&self.shares()) }
     }
 
     /// Chooses the border alone.
-    pub(super) fn border(&self, balance: Balance, min_accuracy: f32, start: f32) -> Border {
+    pub(super) fn border(&self, balance: Balance, min_accuracy: f32, initial: f32) -> Border {
         let [base, learned] = self.sides();
         if base.is_empty() || learned.is_empty() {
-            return border::expected(&base, &learned, start);
+            return border::expected(&base, &learned, initial);
         }
         let (weights, base_fraction) = (balance.weights(), self.base_fraction());
         border::choose(&base, &learned, &BorderObjective { weights, base_fraction, min_accuracy })
@@ -292,11 +292,11 @@ impl<'a> Calibrator<'a> {
         samples.collect()
     }
 
-    /// The temperature at which the softmax of the rows gives the samples' classes the highest likelihood, from 0.01 to
-    /// 2.2 in steps of 12 percent.
+    /// The temperature at which the softmax of the samples' scores gives their classes the highest likelihood
+    /// (temperature scaling, Guo et al., ICML 2017), from 0.01 to 2.2 in steps of 12 percent.
     fn temperature(&self, shares: &[f32]) -> f32 {
         const STEPS: i32 = 48;
-        if self.rows.is_empty() || self.count < 2 {
+        if self.temperature_samples.is_empty() || self.count < 2 {
             return Calibration::TEMPERATURE;
         }
         // The loss is convex in 1 / temperature: where it rises from a step to the next, its valley lies before.
@@ -315,7 +315,7 @@ impl<'a> Calibrator<'a> {
 
     /// Cross entropy of the softmax at a temperature.
     fn loss(&self, temperature: f32, shares: &[f32]) -> f32 {
-        let each = self.rows.iter().map(|TemperatureSample { sample, scores }| {
+        let each = self.temperature_samples.iter().map(|TemperatureSample { sample, scores }| {
             let highest = highest(scores);
             let sum: f32 = scores.iter().map(|score| exp((score - highest) / temperature)).sum();
             let own = scores[self.classes[*sample] as usize];

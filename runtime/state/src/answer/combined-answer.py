@@ -16,7 +16,7 @@ INPUTS, HIDDEN, OUTPUTS, VIEWS, BASE, LEARNED, SHOTS, PICTURES = 6, 8, 4, 3, 3, 
 WEIGHTS = {"targets": 0.2, "aligned": 0.3, "means": 1.0, "discriminant": 2.0}
 DEVIATIONS = [0.3, 0.7, 1.9]
 # As many shots a base class's mean counts beside those that the device adds.
-BASE_COUNTS = 10
+BASE_WEIGHT = 10
 # How many observations the bundle's covariance counts as, beside the shots.
 PRIOR = 1000
 
@@ -115,11 +115,11 @@ def scores(x, head_weights, kept, weights=WEIGHTS, scattered=None):
                 row = unit(sum(contribution(shots[shot], lambda view: project(view, head)) for shot in own(kept, label)))
             total += weight * project(x, head) @ row / DEVIATIONS[0]
         added = sum((contribution(shots[shot], direct) for shot in own(kept, label)), np.zeros(INPUTS))
-        mean = unit(added + (BASE_COUNTS * directions[label] if label < BASE else 0))
+        mean = unit(added + (BASE_WEIGHT * directions[label] if label < BASE else 0))
         total += weights["means"] * direct(x) @ mean / DEVIATIONS[1]
         added = whiten(sum((contribution(shots[shot], root) for shot in own(kept, label)), np.zeros(INPUTS)))
         if label < BASE:
-            centre_of_class = (added + BASE_COUNTS * whitened[label]) / (count + BASE_COUNTS)
+            centre_of_class = (added + BASE_WEIGHT * whitened[label]) / (count + BASE_WEIGHT)
         else:
             centre_of_class = added / count
         discriminant = whiten(root(x)) @ damped @ centre_of_class - 0.5 * centre_of_class @ damped @ centre_of_class

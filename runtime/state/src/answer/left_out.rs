@@ -79,7 +79,9 @@ fn with_fewer(
 }
 
 /// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one
-/// when it lacks the first: the ratio of differences of 1 / n.
+/// when it lacks the first. With n shots, c copies of the one and o of the other:
+///
+/// (1 / (n - c) - 1 / n) / (1 / (n - c - o) - 1 / (n - c)) = c (n - c - o) / (o n)
 fn extrapolation(count: f32, copies: u32, of_other: u32) -> f32 {
     let [copies, of_other] = [copies as f32, of_other as f32];
     copies * (count - copies - of_other) / (of_other * count)

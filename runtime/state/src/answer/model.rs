@@ -17,9 +17,9 @@ use crate::state::{BaseModel, Scoring, State};
 
 /// Weight of a base class's mean, in shots, where the device adds shots to it. The place of use differs from that of the
 /// training images, so few shots must be able to move it.
-const BASE_COUNTS: f32 = 10.0;
+const BASE_WEIGHT: f32 = 10.0;
 
-/// Share of the set-aside samples, those that come nearest to a learned class, by which its offset is chosen.
+/// Share of the set-aside samples, those that come nearest to a learned class, by which its class offset is chosen.
 const NEAREST_SHARE: f32 = 0.05;
 
 /// A shot that is left out of its class.
@@ -82,9 +82,9 @@ impl<'a> ScoringModel<'a> {
             sums.extend_from_slice(direction);
             sums.extend_from_slice(&whitened[..embedder.roots_len]);
         }
-        sums.iter_mut().for_each(|value| *value *= BASE_COUNTS);
+        sums.iter_mut().for_each(|value| *value *= BASE_WEIGHT);
         sums.resize(count * length, 0.0);
-        let mut counts = vec![BASE_COUNTS; base];
+        let mut counts = vec![BASE_WEIGHT; base];
         counts.resize(count, 0.0);
         let rows = ScoreRows::new(&[], Vec::new(), length);
         let class_offsets = vec![0.0; count];

@@ -23,7 +23,8 @@ pub(super) struct Scorer {
     projections_len: usize,
     inputs: usize,
     roots_len: usize,
-    /// Weights of the heads' projections, of means and of the discriminant, divided by their deviations.
+    /// Weights of the heads' projections, of means and of the discriminant, divided by the sum of all weights and by
+    /// the score's deviation over base images.
     heads: Vec<f32>,
     means: f32,
     discriminant: f32,
@@ -33,8 +34,8 @@ impl Scorer {
     /// For the classes that have these shots.
     pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>, shots: &Bank) -> Self {
         let Scoring { weights, statistics } = scoring;
-        let all: f32 = weights.values().iter().sum();
-        let [targets, means, discriminant] = statistics.deviations;
+        let sum_of_weights: f32 = weights.values().iter().sum();
+        let [targets_deviation, means_deviation, discriminant_deviation] = statistics.deviations;
         let whitener = LowRankMap::whitening(statistics, embedder.inputs);
         let scatter =
             (embedder.roots_len > 0).then(|| ShotScatter::of(shots, &statistics.root_centre, &whitener)).flatten();
@@ -48,9 +49,9 @@ impl Scorer {
             inputs: embedder.inputs,
             roots_len: embedder.roots_len,
             // Scores of both heads are as far spread before one of them is aligned, so they are divided alike.
-            heads: embedder.heads.iter().map(|head| head.weight / all / targets).collect(),
-            means: weights.means / all / means,
-            discriminant: weights.discriminant / all / discriminant / spread,
+            heads: embedder.heads.iter().map(|head| head.weight / sum_of_weights / targets_deviation).collect(),
+            means: weights.means / sum_of_weights / means_deviation,
+            discriminant: weights.discriminant / sum_of_weights / discriminant_deviation / spread,
         }
     }
 
@@ -115,7 +116,13 @@ impl Scorer {
     }
 
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
-    /// scores; returns the offsets.
+    /// scores; returns the offsets, `[n]`.
+    ///
+    /// With the means z (one for each head), d and u of a class's projections, directions and whitened roots over its
+    /// `counts` shots, the whitening W, the scatter's damping M, and the weights w of the scores, divided by their
+    /// deviations:
+    ///
+    /// row = (w_head z / |z| .., w_means d / |d|, w_discriminant W M u), offset = -w_discriminant / 2 u . M u
     pub(super) fn finish_rows(&self, sums: &mut [f32], counts: &[f32]) -> Vec<f32> {
         let length = self.roots_start() + self.roots_len;
         for (row, count) in sums.chunks_exact_mut(length).zip(counts) {

@@ -105,7 +105,7 @@ struct SampleSource<'a> {
 /// What all samples of a scoring have in common.
 struct ScoringContext<'a> {
     model: &'a ScoringModel<'a>,
-    at: SampleSource<'a>,
+    source: SampleSource<'a>,
     /// How often each class of the state has each exemplar.
     stored: BTreeMap<(u32, [u8; 32]), u32>,
     /// Exemplars that are no duplicates, by class, where views are wanted.
@@ -222,7 +222,7 @@ impl<'a> ValidationSamples<'a> {
         });
         // The earlier state needs the memory.
         drop(model);
-        let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start);
+        let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.initial_border);
         let left_out = self.left_out_accuracy(&calibrator, calibration.border.shift);
         let answers = best.iter().map(|best| best.answer(calibration.border.shift)).collect();
         let earlier = self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work);
@@ -263,7 +263,7 @@ impl<'a> ValidationSamples<'a> {
         let classes = self.sample_classes();
         let calibrator = &mut self.calibrator(&classes, model);
         self.collect(model, calibrator, work);
-        calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start)
+        calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.initial_border)
     }
 
     /// Hands all samples, and the views of shots, to a calibrator.
@@ -357,11 +357,11 @@ impl<'a> ValidationSamples<'a> {
     }
 
     fn border_of(&self, state: &State) -> f32 {
-        state.calibration.map_or(self.scoring.statistics.start, |calibration| calibration.border.shift)
+        state.calibration.map_or(self.scoring.statistics.initial_border, |calibration| calibration.border.shift)
     }
 
-    /// Whether a sample of this class counts for nothing: it is a duplicate, or a learned class replaces its class.
-    fn says_nothing(&self, sample: usize, class: Option<usize>) -> bool {
+    /// Whether a sample says nothing of its class: it is a duplicate, or a learned class replaces its class.
+    fn is_uninformative(&self, sample: usize, class: Option<usize>) -> bool {
         class.is_some_and(|class| self.is_replaced(class)) || self.is_duplicate(sample)
     }
 
@@ -486,15 +486,15 @@ impl<'a> ValidationSamples<'a> {
     fn scores(
         &self,
         model: &ScoringModel<'_>,
-        at: SampleSource<'_>,
+        source: SampleSource<'_>,
         purpose: ScoringPurpose,
         work: &mut ScoringWork<'_>,
         note: &mut dyn FnMut(SampleScores),
     ) {
         let different = if purpose == ScoringPurpose::Border { self.different_by_class() } else { BTreeMap::new() };
-        let context = ScoringContext { model, at, stored: self.stored(model.state), different };
+        let context = ScoringContext { model, source, stored: self.stored(model.state), different };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
-        for_each_result(work.workers, at.samples, EMBED_BATCH, scores, |scored| {
+        for_each_result(work.workers, source.samples, EMBED_BATCH, scores, |scored| {
             scored.into_iter().for_each(&mut *note)
         });
     }
@@ -517,7 +517,7 @@ impl<'a> ValidationSamples<'a> {
         some: &[usize],
         purpose: ScoringPurpose,
     ) -> Vec<SampleScores> {
-        let ScoringContext { model, at: SampleSource { projections, own, .. }, different, .. } = context;
+        let ScoringContext { model, source: SampleSource { projections, own, .. }, different, .. } = context;
         let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
         // Samples set aside come before exemplars.
         let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
@@ -539,7 +539,7 @@ impl<'a> ValidationSamples<'a> {
         let mut scored = Vec::with_capacity(some.len());
         let mut viewed = Vec::new();
         for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
-            let (mut has_class, mut is_excluded) = (true, self.says_nothing(number, own(number)));
+            let (mut has_class, mut is_excluded) = (true, self.is_uninformative(number, own(number)));
             if let Some(shot) = left_out {
                 let (without, change) = without.next().expect("one for each that is left out");
                 if let Some(change) = &change {
@@ -567,7 +567,7 @@ impl<'a> ValidationSamples<'a> {
     /// A sample as a shot that is left out of its class in a state; `None` if it is no shot there.
     fn left_out(&self, context: &ScoringContext<'_>, sample: usize) -> Option<LeftOutShot> {
         let exemplar = sample.checked_sub(self.set_aside())?;
-        let class = (context.at.own)(sample)?;
+        let class = (context.source.own)(sample)?;
         let copies = *context.stored.get(&(class as u32, self.digests[exemplar]))?;
         Some(LeftOutShot { exemplar, class, copies })
     }

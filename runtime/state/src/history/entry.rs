@@ -14,7 +14,8 @@ use crate::head::Head;
 use crate::label;
 use crate::state::{Balance, BaseModel, Class, FirstRecognitions, MAX_TARGETS, are_distinct, within_shot_limit};
 
-/// What kind of change it was. New kinds go to the end: their numbers are part of the format.
+/// What kind of change it was. States store its position (`slots/STATE.md`): a new kind goes to the end, and needs a
+/// new version of a slot's body, since earlier releases cannot read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ChangeKind {
@@ -177,7 +178,8 @@ impl HeadFingerprint {
     }
 }
 
-/// A change that is remembered, and the class set after it.
+/// A change that is remembered, and the class set after it. States store its fields in this order, without names
+/// (`slots/STATE.md`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistoryEntry {
     /// Number, which an entry keeps; 0 for the first.

@@ -1,4 +1,5 @@
-//! Changes of what was learned: more shots, forgetting, renaming, going back.
+//! Changes of what was learned: more shots, forgetting, renaming, the balance, going back. Single shots are moved and
+//! removed in `move_shot.rs`; classes out of packs are learned in `stored.rs`.
 
 use alloc::vec::Vec;
 

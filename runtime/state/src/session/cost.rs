@@ -3,7 +3,7 @@
 //! Counted are vectors, which grow with the bundle and with what is known, not the few kilobytes around them. Program
 //! and backbone come on top.
 
-use orco_core::align;
+use orco_core::align::AlignmentExtent;
 use orco_core::config::AnswerWeights;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
@@ -74,7 +74,8 @@ impl SessionCost {
         let written = HEADER + learned_then * (5 * LABEL + 8) + stored_then * (one + 8) + head;
         let exemplars = base_model.exemplars.len() + stored_then;
         let known = base_model.classes.len() + learned_then;
-        let working = align::workspace_size(shape, base_model.target_count(), known, exemplars, config).bytes();
+        let targets = base_model.target_count();
+        let working = AlignmentExtent { shape, targets, classes: known, exemplars }.workspace_size(config).bytes();
         let features = size_of::<f32>() * shots * config.views * shape.inputs;
         // While the head is aligned, the closed form is there, too.
         let before_alignment = if aligns { closed(learned_then, stored_then) } else { 0 };
@@ -82,8 +83,9 @@ impl SessionCost {
         let evaluation = EvaluationCost::new(base_model, scoring, extent);
         let free = base_model.target_count() - base_model.classes.len() - learned;
         let to_assign = shots as u64 * shape.forward_cost() + (classes * free * shape.outputs) as u64;
-        let samples = base_model.exemplars.len().min(base_model.classes.len() * config.base_exemplars) + stored_then;
-        let alignment = align::operations(shape, base_model.target_count(), known, samples, config) / 2;
+        let trained_on = base_model.exemplars.len().min(base_model.classes.len() * config.base_exemplars) + stored_then;
+        let alignment = AlignmentExtent { shape, targets, classes: known, exemplars: trained_on };
+        let to_align = alignment.operations(config) / 2;
         Some(Self {
             bundle: bundle(base_model, scoring.statistics),
             state: state(learned, stored),
@@ -91,7 +93,7 @@ impl SessionCost {
             // What will be written, both slots as they are, and one of them decoded.
             saving: meanwhile + 4 * written,
             written,
-            multiply_adds: evaluation.multiply_adds() + to_assign + alignment,
+            multiply_adds: evaluation.multiply_adds() + to_assign + to_align,
         })
     }
 

@@ -12,7 +12,7 @@ use orco_core::align::LossTerms;
 use orco_core::config::MethodConfig;
 
 use super::report::{AnsweredState, EvaluatedSamples};
-use super::{ChangeReport, CumulativeLoss, data};
+use super::{ChangeReport, CumulativeLoss, alignment_data};
 use crate::answer::{LeftOutAccuracy, ScoringWork, Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};
@@ -50,8 +50,8 @@ pub(super) fn calibrate_and_report(
     work: &mut ScoringWork<'_>,
 ) -> ChangeReport {
     let answers = match base_model.scoring(config) {
-        Some(scoring) => by_all(base_model, scoring, before, after, work),
-        None => by_targets(base_model, before, after, config),
+        Some(scoring) => calibrate_and_answer(base_model, scoring, before, after, work),
+        None => answer_by_targets(base_model, before, after, config),
     };
     note_first_recognitions(base_model, before, after, &answers);
     let count = base_model.classes.len() + after.classes.len();
@@ -122,9 +122,9 @@ impl Answers {
     }
 }
 
-/// On the exemplars that `after` was trained on, by targets alone.
-fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &MethodConfig) -> Answers {
-    let data = data(base_model, after);
+/// Answers of both states by targets alone, for the exemplars that `after` was trained on.
+fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, config: &MethodConfig) -> Answers {
+    let data = alignment_data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
     let mut base = 0;
     let replaced = after.replaced(base_model);
@@ -157,8 +157,9 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Me
     }
 }
 
-/// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
-fn by_all(
+/// Chooses the border and the temperature of `after`, then answers with both states for samples set aside and for shots
+/// left out in turn, by all four scores.
+fn calibrate_and_answer(
     base_model: &BaseModel,
     scoring: Scoring<'_>,
     before: &State,
