@@ -14,7 +14,8 @@ use crate::folder::{FolderSource, KnownFiles};
 use crate::frame::{CameraFrame, CameraPicture};
 use crate::gstreamer::{self, GstreamerSource};
 use crate::http::HttpSource;
-use crate::source::{CameraSource, MAX_UNREADABLE, OpenSource, without_passwords};
+use crate::password::mask_text;
+use crate::source::{CameraSource, MAX_UNREADABLE, OpenSource};
 use crate::status::{CameraPhase, CameraStatus, FrameRate};
 use crate::stop::Stop;
 
@@ -262,7 +263,7 @@ fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader
             (pause, tries) = (FIRST_PAUSE, 0);
         }
         tries += 1;
-        let reason = without_passwords(&error.to_string());
+        let reason = mask_text(&error.to_string());
         // Once is enough, as long as nothing else is to be said: it may be away for months.
         if reason != said {
             log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
