@@ -9,7 +9,7 @@
 //! - [`motion_jpeg`]: JPEG without its tables; [`multipart`]: pictures in a stream;
 //! - `stop`, `wait` and `deadline`: how a thread that waits for pictures is stopped, and gives up waiting;
 //! - `redirect`: which redirects of a camera are followed;
-//! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source;
+//! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source; `opening`: opens any of them;
 //! - [`status`]: whether a camera is there; [`camera`]: the thread that reads one.
 //!
 //! ```
@@ -42,6 +42,7 @@ mod gstreamer;
 mod http;
 pub mod motion_jpeg;
 pub mod multipart;
+mod opening;
 mod password;
 mod redirect;
 pub mod source;

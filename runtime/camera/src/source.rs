@@ -1,4 +1,4 @@
-//! Sources of pictures: parsed from what people write, and opened.
+//! Where pictures come from: the address that people write, and what every open source can do.
 
 use std::fmt;
 use std::path::PathBuf;
