@@ -255,7 +255,7 @@ impl LiveCamera {
     /// # Errors
     /// [`Refusal`] if it is no picture.
     pub fn decoding_cost(&self, frame: &CameraFrame, side: Option<u32>) -> Result<DecodingCost, Refusal> {
-        frame.needs(side).map_err(unreadable)
+        frame.decoding_cost(side).map_err(unreadable)
     }
 
     /// A frame at its full size, or at `side` pixels or more.
@@ -491,14 +491,14 @@ impl LiveWorker {
             return 0;
         }
         // What is no picture is found out when it is decoded.
-        let Ok(cost) = frame.needs(None) else { return 0 };
+        let Ok(cost) = frame.decoding_cost(None) else { return 0 };
         camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
     }
 
     /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
     fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
         let working = self.shared.scene.working_memory();
-        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + working);
+        let needs = frame.decoding_cost(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + working);
         // A frame that is no picture takes nothing here, and is refused when it is decoded.
         Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
     }
