@@ -25,8 +25,8 @@ pub enum StreamError {
     /// No boundary between pictures was found in it.
     #[error("what it sends is no stream of pictures")]
     NoBoundary,
-    /// A picture has more than [`MAX_PICTURE`](crate::frame::MAX_PICTURE) bytes.
-    #[error("it sends a picture of more than {} MiB", crate::frame::MAX_PICTURE >> 20)]
+    /// A picture has more than [`MAX_PICTURE_BYTES`](crate::frame::MAX_PICTURE_BYTES) bytes.
+    #[error("it sends a picture of more than {} MiB", crate::frame::MAX_PICTURE_BYTES >> 20)]
     TooLarge,
 }
 

@@ -7,8 +7,8 @@ use orco_runtime::image_rs::RgbImage;
 
 use crate::yuyv::Yuyv;
 
-/// Most bytes of a picture, and most that a stream may send before one begins.
-pub const MAX_PICTURE: usize = 32 << 20;
+/// Most bytes of a picture, and most that a stream may send before its first boundary.
+pub const MAX_PICTURE_BYTES: usize = 32 << 20;
 
 /// What a camera gave.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
 use crate::error::{CameraError, StreamError};
-use crate::frame::{CameraPicture, MAX_PICTURE};
+use crate::frame::{CameraPicture, MAX_PICTURE_BYTES};
 use crate::motion_jpeg::completed;
 use crate::multipart::Multipart;
 use crate::redirect;
@@ -151,8 +151,8 @@ fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, Came
 /// A body that is said to be a picture of a kind that is read, or is one by its first bytes.
 fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraError> {
     let mut picture = Vec::new();
-    body.take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(read_error)?;
-    if picture.len() > MAX_PICTURE {
+    body.take(MAX_PICTURE_BYTES as u64 + 1).read_to_end(&mut picture).map_err(read_error)?;
+    if picture.len() > MAX_PICTURE_BYTES {
         return Err(StreamError::TooLarge.into());
     }
     // What else is wrong with a picture is told when it is decoded.

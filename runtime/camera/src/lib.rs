@@ -55,7 +55,7 @@ mod wait;
 pub mod yuyv;
 
 pub use camera::Camera;
-pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE};
+pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE_BYTES};
 pub use http::basic_authorization;
 pub use multipart::Multipart;
 pub use password::mask_address;

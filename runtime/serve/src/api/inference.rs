@@ -86,10 +86,10 @@ async fn answer_request(
         return Err(Refusal::body_limit(most, sentence));
     }
     let binary = body.len() - length;
-    if binary > 0 && length > route::JSON {
+    if binary > 0 && length > route::MAX_JSON_BYTES {
         return Err(Refusal::bad_request(format!(
             "before a binary tensor at most {} bytes of JSON are taken",
-            route::JSON
+            route::MAX_JSON_BYTES
         )));
     }
     // A number takes two characters at least, and becomes four bytes; binary ones are copied.
