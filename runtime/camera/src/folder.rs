@@ -152,7 +152,7 @@ impl<'a> FolderSource<'a> {
             }
             files.insert(name, FileState { is_known: is_complete || was_known, ..now });
             if files.len() > MAX_FILES {
-                return Err(CameraError::Crowded(MAX_FILES));
+                return Err(CameraError::TooManyFiles(MAX_FILES));
             }
         }
         complete.sort();

@@ -89,7 +89,7 @@ fn authorization_in(url: &Url) -> Option<String> {
 
 impl HttpAddress {
     fn of(address: &str) -> Result<Self, CameraError> {
-        let mut url = Url::parse(address).map_err(|error| CameraError::Address(error.into()))?;
+        let mut url = Url::parse(address).map_err(|error| CameraError::InvalidAddress(error.into()))?;
         let authorization = authorization_in(&url);
         // Addresses with a host, as these have, may hold both or neither.
         let _ = url.set_username("").and_then(|()| url.set_password(None));
@@ -113,9 +113,9 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
             return answer(response, has_password);
         }
         let location = response.headers().get("location").and_then(|location| location.to_str().ok());
-        url = redirect::target(&url, location.ok_or(CameraError::NoAddress)?)?;
+        url = redirect::target(&url, location.ok_or(CameraError::RedirectWithoutAddress)?)?;
     }
-    Err(CameraError::Redirects(MAX_REDIRECTS))
+    Err(CameraError::TooManyRedirects(MAX_REDIRECTS))
 }
 
 fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
@@ -144,7 +144,7 @@ fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, Came
             }
             single_picture(body.into_stream(), &essence)
         }
-        other => Err(CameraError::Content(other.into())),
+        other => Err(CameraError::ContentType(other.into())),
     }
 }
 
@@ -160,7 +160,7 @@ fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraErro
         && let Err(ImageError::Format | ImageError::Empty | ImageError::Unsupported(_)) = image::size(&picture)
     {
         let named = if essence.is_empty() { "nothing that it names" } else { essence };
-        return Err(CameraError::Content(named.into()));
+        return Err(CameraError::ContentType(named.into()));
     }
     Ok(HttpBody::Single(Some(picture)))
 }
@@ -177,7 +177,7 @@ fn refusal(response: &Response<Body>, has_password: bool) -> CameraError {
         challenges.flat_map(|all| all.split(',')).filter_map(|part| part.split_whitespace().next()).collect();
     let wants = |wanted: &str| schemes.iter().any(|scheme| scheme.eq_ignore_ascii_case(wanted));
     match (wants("digest") && !wants("basic"), has_password) {
-        (true, _) => CameraError::Digest,
+        (true, _) => CameraError::DigestAuthentication,
         (false, true) => CameraError::WrongPassword,
         (false, false) => CameraError::NoPassword,
     }
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!((found.url.as_str(), found.authorization), (url, authorization), "{address}");
         }
         let error = HttpAddress::of("http://admin:pass#1@door3/").unwrap_err();
-        assert!(matches!(error, CameraError::Address(_)) && !error.to_string().contains("pass"), "{error}");
+        assert!(matches!(error, CameraError::InvalidAddress(_)) && !error.to_string().contains("pass"), "{error}");
     }
 
     #[test]
