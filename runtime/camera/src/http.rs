@@ -30,7 +30,7 @@ pub(crate) struct HttpSource {
     agent: Agent,
     url: String,
     stop: Stop,
-    answer: HttpBody,
+    body: HttpBody,
 }
 
 enum HttpBody {
@@ -46,23 +46,23 @@ impl HttpSource {
             .timeout_connect(Some(SILENCE))
             .timeout_recv_response(Some(SILENCE))
             .timeout_per_read(Some(SILENCE))
-            // They are followed here, no further than the camera itself.
+            // `ask` follows redirects itself, on the camera alone.
             .max_redirects(0)
-            // What stands in refusals is told here.
+            // `refusal` reads the answer for what is wrong.
             .http_status_as_error(false)
-            // Cameras are asked directly.
+            // Whatever proxy the environment names: a camera is asked directly.
             .proxy(None)
             .user_agent(concat!("orco/", env!("CARGO_PKG_VERSION")))
             .build();
         let agent = Agent::new_with_config(config);
         let handle = agent.clone();
-        stop.interrupted_by(move || handle.shutdown());
-        let answer = ask(&agent, url)?;
-        Ok(Self { agent, url: url.into(), stop: stop.clone(), answer })
+        stop.on_set(move || handle.shutdown());
+        let body = ask(&agent, url)?;
+        Ok(Self { agent, url: url.into(), stop: stop.clone(), body })
     }
 }
 
-/// An address, and what stands in it of who asks.
+/// An address, taken apart.
 #[derive(Debug, PartialEq, Eq)]
 struct HttpAddress {
     /// The address without name and password.
@@ -71,8 +71,8 @@ struct HttpAddress {
     authorization: Option<String>,
 }
 
-/// Name and password in an address, as basic authentication sends them (RFC 7617). They may be percent-encoded, as they
-/// must be where they hold what addresses are divided by. None where the address holds neither.
+/// The `Authorization` header for the name and password in an address (RFC 7617); none where the address has neither. In
+/// the address they may be percent-encoded, as `@`, `:` and `/` must be.
 pub fn basic_authorization(address: &str) -> Option<String> {
     authorization_in(&Url::parse(address).ok()?)
 }
@@ -97,8 +97,7 @@ impl HttpAddress {
     }
 }
 
-/// Asks an address, and wherever the camera moved its pictures: with its name and password, since redirects are followed
-/// on the camera itself alone.
+/// Asks an address and follows redirects, each with the address's name and password: they never leave the camera.
 fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     let mut url = url.to_owned();
     for _ in 0..=MAX_REDIRECTS {
@@ -110,7 +109,7 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
         }
         let response = request.call().map_err(request_error)?;
         if !response.status().is_redirection() {
-            return answer(response, has_password);
+            return pictures_of(response, has_password);
         }
         let location = response.headers().get("location").and_then(|location| location.to_str().ok());
         url = redirect::target(&url, location.ok_or(CameraError::RedirectWithoutAddress)?)?;
@@ -118,7 +117,8 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     Err(CameraError::TooManyRedirects(MAX_REDIRECTS))
 }
 
-fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
+/// The pictures in an answer: a stream of them, or one. `has_password` says whether the request had a name and password.
+fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
     if !response.status().is_success() {
         return Err(refusal(&response, has_password));
     }
@@ -202,7 +202,7 @@ fn read_error(error: io::Error) -> CameraError {
 
 impl OpenSource for HttpSource {
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
-        let picture = match &mut self.answer {
+        let picture = match &mut self.body {
             HttpBody::Stream(parts) => {
                 parts.stream_mut().restart(PICTURE_TIME);
                 parts.next().map_err(|error| match error {
@@ -214,7 +214,7 @@ impl OpenSource for HttpSource {
                 Some(picture) => picture,
                 None => {
                     if !self.stop.wait(FETCH_EVERY) {
-                        self.answer = ask(&self.agent, &self.url)?;
+                        self.body = ask(&self.agent, &self.url)?;
                     }
                     return Ok(None);
                 }
