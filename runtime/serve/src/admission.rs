@@ -19,7 +19,7 @@ use orco_runtime::threads::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::allocator;
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
 pub const UNCOUNTED: usize = 64 << 10;

@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 
 use crate::blocking::blocking;
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Has a proxy such as nginx pass a stream on as it comes: it would hold back what does not fill its buffer.
 const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");

@@ -2,7 +2,7 @@
 
 use tokio::task;
 
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 
 /// Does what may take a while away from the threads that serve.
 ///

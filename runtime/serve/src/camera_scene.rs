@@ -19,7 +19,7 @@ use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Least width and height to which frames are decoded that are compared with the place, whatever the backbone sees.
 const MIN_SIDE: u32 = 256;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use crate::error::Refusal;
 use crate::id::{Id, IdSource};
+use crate::refusal::Refusal;
 
 /// Changes that are remembered after they ended.
 pub const REMEMBERED: usize = 64;

@@ -6,7 +6,7 @@ use orco_runtime::state::label;
 use orco_runtime::state::session::ExpectedAccuracy;
 use orco_runtime::state::{Balance, Class};
 
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// What is known at a moment. All answers of that moment follow from it.
 #[derive(Clone, Debug, Default)]

@@ -15,10 +15,10 @@ use orco_runtime::quality::{BestClass, EarlierShot, Objection, Quality, ShotCand
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::error::{ErrorCode, Refusal};
 use crate::id::{Id, IdSource};
 use crate::metric::Metrics;
 use crate::prediction::ShotFeatures;
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Most shots that are held, of all labels together.
 const MAX_SHOTS: usize = 256;

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use super::{Json, Query, UNBUFFERED, blocking, shots, usable};
 use crate::admission::{Admitted, picture_bytes};
 use crate::camera_scene;
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::live::{LiveCamera, ObservedFrame};
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::stream_end::StreamEnd;
 

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{Json, NewLabel, Path, Query, blocking, flag, usable};
 use crate::changes::{BaseClassChoice, ChangeRequest};
-use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::job::Job;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// 202, with the job and its place.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::blocking;
 use crate::change_json;
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 use crate::service::Service;
 
 /// `GET /api/v1/classes`

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::shots::take_picture;
 use super::{Json, Path, blocking, picture, usable};
-use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::inbox::GroupedFrame;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// `GET /api/v1/inbox`: all frames, those together that are alike.

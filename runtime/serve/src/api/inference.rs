@@ -20,9 +20,9 @@ use super::model::ModelPath;
 use super::tensor::{self, AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
-use crate::error::{ErrorCode, Refusal};
 use crate::inference_statistics::InferenceTimes;
 use crate::prediction::Prediction;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::route::{self, Body};
 use crate::service::Service;
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::tensor::OUTPUTS;
 use super::{Path, without_mark};
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// Which model a path names.

@@ -6,7 +6,7 @@ use orco_runtime::image_rs::RgbImage;
 
 use super::blocking;
 use crate::admission::{Admitted, Permit, picture_bytes};
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 use crate::service::Service;
 
 /// A picture that may be decoded.

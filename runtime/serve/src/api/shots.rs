@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::{NewLabel, Path, Query, blocking, flag, picture, usable};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::prediction::ClassProbability;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::shots::{self, Candidate};
 

@@ -9,8 +9,8 @@ use axum::response::IntoResponse;
 use serde_json::Value;
 
 use super::{Path, blocking};
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::sightings;
 

@@ -9,8 +9,8 @@ use orco_runtime::state::Balance;
 use serde_json::{Value, json};
 
 use super::blocking;
-use crate::error::Refusal;
 use crate::job::Job;
+use crate::refusal::Refusal;
 use crate::service::Service;
 use crate::transfer::MAX_PACK;
 

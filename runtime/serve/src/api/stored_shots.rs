@@ -12,8 +12,8 @@ use orco_runtime::state::session::LearnError;
 use super::changes::queued;
 use super::{Json, NewLabel, Path, blocking, usable};
 use crate::changes::ChangeRequest;
-use crate::error::{ErrorCode, Refusal};
 use crate::knowledge::Knowledge;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// The path under which a stored shot's thumbnail is served.

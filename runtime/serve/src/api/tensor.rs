@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use self::elements::{ElementSink, read_list};
 use super::without_mark;
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 
 /// Most pictures of a request.
 pub(super) const MAX_PICTURES: usize = 64;

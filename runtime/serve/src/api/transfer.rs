@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::changes::{learned, queued};
 use super::{Path, Query, blocking, usable};
 use crate::changes::ChangeRequest;
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::transfer::WrittenBackup;
 

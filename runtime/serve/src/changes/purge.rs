@@ -9,10 +9,10 @@ use orco_runtime::state::label;
 use serde_json::Value;
 
 use super::{ChangeWorker, both};
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::job::JobProgress;
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Removes labels of a purged class from what other crates keep, or says why some are left.
 type ForgetLabels = dyn Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync;

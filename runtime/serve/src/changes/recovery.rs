@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::{ChangeRequest, ChangeWorker, LabelledShots, both};
 use crate::answers::Answers;
-use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::job::JobProgress;
+use crate::refusal::{ErrorCode, Refusal};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::catch_panic;
 

@@ -233,9 +233,9 @@ mod tests {
 
     use super::*;
     use crate::agreement::AgreedAnswer;
-    use crate::error::Refusal;
     use crate::id::IdSource;
     use crate::prediction::ClassProbability;
+    use crate::refusal::Refusal;
 
     fn live(label: &str, probability: f32) -> Event {
         let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
