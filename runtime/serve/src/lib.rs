@@ -25,8 +25,8 @@
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots,
 //!   until it is trained;
 //! - [`camera_regions`]: parts of the frames of the service's own camera; [`live`]: that camera;
-//! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give; [`tls`]:
-//!   certificate and key, taken up anew when they change;
+//! - [`service`]: these together, without HTTP; `secret_file`: whether others may read one; [`token`]: what callers from
+//!   other machines must give; [`tls`]: certificate and key, taken up anew when they change;
 //! - [`sighting_recorder`]: follows the camera for the sightings;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;
@@ -34,7 +34,7 @@
 //! - [`stream_end`]: ends streams when the server stops; [`api`]: the handlers; [`routes`]: all of them;
 //! - `service_watchdog`: what systemd is told; `connection_table`: how many connections one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS. The hub has these, too: [`process_limits`]: threads
-//!   and files; [`connection_server`]: accepts and answers;
+//!   and files; [`connection_server`]: accepts and answers; `shutdown_signal`: Ctrl-C and SIGTERM;
 //! - [`server`]: options, TLS, threads, time limits.
 //!
 //! ```no_run
@@ -89,10 +89,12 @@ pub mod refusal;
 pub mod route;
 pub mod routes;
 pub mod rules;
+mod secret_file;
 pub mod server;
 pub mod service;
 mod service_watchdog;
 pub mod shots;
+mod shutdown_signal;
 pub mod sighting_recorder;
 pub mod sightings;
 pub mod stream_end;
@@ -109,6 +111,7 @@ mod worker;
 pub use error::ServeError;
 pub use machine::host_name;
 pub use orco_camera::CameraSource;
-pub use server::{Server, ServerOptions, shutdown_signal};
+pub use server::{Server, ServerOptions};
 pub use service::{RetentionOptions, Service};
+pub use shutdown_signal::shutdown_signal;
 pub use tls::Tls;

@@ -18,7 +18,7 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::ServeError;
-use crate::token::is_exposed;
+use crate::secret_file::is_exposed;
 
 /// Time between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,6 +1,5 @@
 //! The token that callers from other machines must give: 256 random bits, in a file of its owner alone.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use orco_runtime::manifest::hexadecimal;
 use subtle::ConstantTimeEq;
 
 use crate::error::ServeError;
+use crate::secret_file::is_exposed;
 
 /// Hexadecimal digits of a token.
 const DIGITS: usize = 64;
@@ -86,22 +86,6 @@ impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(..)")
     }
-}
-
-/// Whether a file that must stay secret can be read or written by more than its owner. Of a file that belongs to root,
-/// a group may read, too: so are systemd's credentials (0440, for the service alone by an access list), and keys that
-/// are shared with a group such as `ssl-cert`.
-#[cfg(unix)]
-pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let facts = file.metadata()?;
-    let closed = if facts.uid() == 0 { 0o037 } else { 0o077 };
-    Ok(facts.mode() & closed != 0)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_exposed(_: &File) -> io::Result<bool> {
-    Ok(false)
 }
 
 #[cfg(test)]

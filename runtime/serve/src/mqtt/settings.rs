@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::machine::host_name;
-use crate::token::is_exposed;
+use crate::secret_file::is_exposed;
 
 /// Longest password that MQTT transmits, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 65_535;

@@ -20,7 +20,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 
 use super::action::{Action, Gpio, Webhook};
-use crate::token::is_exposed;
+use crate::secret_file::is_exposed;
 
 /// Most bytes of a file of rules.
 const MAX_FILE_BYTES: u64 = 1 << 20;
