@@ -32,7 +32,7 @@ const SMALL_SEATS: usize = 32;
 const LARGE_SEATS: usize = 16;
 /// Longest side of a picture that is kept as it is, in pixels.
 const LONG: u32 = 640;
-/// Most bytes that making a longer one small takes ([`crate::shots::Candidate::of`]).
+/// Most bytes that making a longer one small takes ([`crate::pending_shots::Candidate::of`]).
 const MADE_SMALL: u64 = 20 << 20;
 /// How long a request waits for its turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(20);

@@ -16,7 +16,7 @@
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
 //! - [`knowledge`]: what is known at a moment; [`change_json`]: what a change did, as JSON;
-//! - [`shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
+//! - [`pending_shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
 //! - [`sightings`]: what the service's own camera saw, and when;
 //! - `turns`: backups and changes take turns at locking the state; [`transfer`]: backups, and classes that leave and
@@ -82,6 +82,7 @@ pub mod metric;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 pub mod page;
+pub mod pending_shots;
 mod plain_http;
 pub mod prediction;
 pub mod process_limits;
@@ -93,7 +94,6 @@ mod secret_file;
 pub mod server;
 pub mod service;
 mod service_watchdog;
-pub mod shots;
 mod shutdown_signal;
 pub mod sighting_recorder;
 pub mod sightings;

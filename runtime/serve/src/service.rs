@@ -28,8 +28,8 @@ use crate::inference_statistics::InferenceStatistics;
 use crate::job::Job;
 use crate::live::{self, LiveCamera};
 use crate::metric::Metrics;
+use crate::pending_shots::{self, PendingShots};
 use crate::refusal::{ErrorCode, Refusal};
-use crate::shots::{self, PendingShots};
 use crate::sightings::Sightings;
 use crate::telemetry::Telemetry;
 use crate::transfer::Transfer;
@@ -203,7 +203,7 @@ impl Service {
             let pictures = self.kept_pictures.as_ref()?;
             let _turn = lock(&self.decoding_kept);
             let kept = pictures.read(exemplar).ok()?;
-            Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, shots::THUMBNAIL_SIDE))
+            Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, pending_shots::THUMBNAIL_SIDE))
         })
     }
 
@@ -271,7 +271,7 @@ impl Service {
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
     pub fn learn(&self, label: &str, choice: BaseClassChoice) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
-        let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
+        let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
             let sentence = format!("there are no shots of \"{label}\": take some first");
             return Err(Refusal::new(ErrorCode::NothingToLearn, sentence).with("label", label));
         };
@@ -282,7 +282,7 @@ impl Service {
             knowledge.check_free_target()?;
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
-        let pictures = shots::pictures(&shots);
+        let pictures = pending_shots::pictures(&shots);
         self.changes().request(ChangeRequest::Learn(LabelledShots {
             label: label.to_owned(),
             shots: features,

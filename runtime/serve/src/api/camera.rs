@@ -20,6 +20,7 @@ use crate::admission::{Admitted, picture_bytes};
 use crate::camera_scene;
 use crate::event::Event;
 use crate::live::{LiveCamera, ObservedFrame};
+use crate::pending_shots::Acceptance;
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::stream_end::StreamEnd;
@@ -160,7 +161,7 @@ pub async fn shoot(
         Ok(Admitted::new(service.scene.shot(picture, regions, at, input.mean_colour())?, permit))
     };
     let picture = with_camera(&service, decode).await?;
-    let mut taken = shots::take_picture(&service, &label, picture, anyway).await?;
+    let mut taken = shots::take_picture(&service, &label, picture, Acceptance::of(anyway)).await?;
     live(&service)?.keep_refused_shot((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);
     Ok(axum::Json(taken))

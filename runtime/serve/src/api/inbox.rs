@@ -13,6 +13,7 @@ use super::shots::take_picture;
 use super::{Json, Path, blocking, picture, usable};
 use crate::id::Id;
 use crate::inbox::GroupedFrame;
+use crate::pending_shots::Acceptance;
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
@@ -70,7 +71,7 @@ pub async fn label(
         // Somebody else may have been faster.
         let Some(frame) = service.inbox.take(id) else { continue };
         let picture = picture::whole(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
-        take_picture(&service, &label, picture, true).await?;
+        take_picture(&service, &label, picture, Acceptance::Anyway).await?;
         frame.used();
         taken += 1;
     }

@@ -1,4 +1,4 @@
-//! Routes of the shots that are not learned yet; [`shots`] keeps them, and says what happens to a shot.
+//! Routes of the shots that are not learned yet; [`pending_shots`] keeps them, and says what happens to a shot.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::event::Event;
 use crate::id::Id;
+use crate::pending_shots::{self, Acceptance, Candidate};
 use crate::prediction::ClassProbability;
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
-use crate::shots::{self, Candidate};
 
 /// `GET /api/v1/shots`
 pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
@@ -49,7 +49,7 @@ pub async fn sufficiency(
     // The shots, all of them together, and what each is compared by.
     let _permit = service.admission.admit(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
-    let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
+    let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
         return Err(Refusal::no_shots(&label));
     };
     let bundle = Arc::clone(&service);
@@ -85,7 +85,7 @@ pub async fn take(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
-    take_picture(&service, &label, picture::whole(&service, body).await?, anyway).await.map(Json)
+    take_picture(&service, &label, picture::whole(&service, body).await?, Acceptance::of(anyway)).await.map(Json)
 }
 
 /// Takes a picture as a shot, unless something speaks against it; says what.
@@ -93,21 +93,21 @@ pub(super) async fn take_picture(
     service: &Service,
     label: &str,
     picture: Admitted<RgbImage>,
-    anyway: bool,
+    acceptance: Acceptance,
 ) -> Result<Value, Refusal> {
     service.inbox.note_shot();
     let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
     let (candidate, picture) = blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await?;
     let features = service.answers.shot_features(picture).await?;
     let matches = ClassProbability::list_json(&features.classes, 3);
-    let (id, warnings) = service.pending_shots.take(label, candidate, features, anyway)?;
+    let (id, warnings) = service.pending_shots.take(label, candidate, features, acceptance)?;
     let held = service.pending_shots.of(label).len();
     if id.is_some() {
         service.events.send(Event::Shots { label: label.to_owned(), shots: held });
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
-        "warnings": warnings.iter().map(shots::warning_json).collect::<Vec<_>>(),
+        "warnings": warnings.iter().map(pending_shots::warning_json).collect::<Vec<_>>(),
     }))
 }
 

@@ -21,7 +21,7 @@ use crate::prediction::ShotFeatures;
 use crate::refusal::{ErrorCode, Refusal};
 
 /// Most shots that are held, of all labels together.
-const MAX_SHOTS: usize = 256;
+const MAX_PENDING_SHOTS: usize = 256;
 /// Width and height of a thumbnail at most, in pixels.
 pub(crate) const THUMBNAIL_SIDE: u32 = 160;
 
@@ -52,6 +52,22 @@ pub fn warning_json(warning: &Warning) -> Value {
             json!({ "kind": "looks-like", "label": label, "probability": probability })
         }
         _ => json!({ "kind": "other" }),
+    }
+}
+
+/// Whether a shot is taken that something speaks against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// It is not taken.
+    IfSound,
+    /// It is taken: somebody has looked.
+    Anyway,
+}
+
+impl Acceptance {
+    /// That of a request, which says `anyway` or not.
+    pub fn of(anyway: bool) -> Self {
+        if anyway { Self::Anyway } else { Self::IfSound }
     }
 }
 
@@ -99,8 +115,8 @@ impl PendingShots {
         lock(&self.held)
     }
 
-    /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its identifier, if it
-    /// was taken, and what is to be said about it.
+    /// Takes a shot, unless something speaks against it and `acceptance` does not overrule that. Returns its identifier,
+    /// if it was taken, and what is to be said about it.
     ///
     /// # Errors
     /// [`Refusal`] if too many shots are held.
@@ -109,7 +125,7 @@ impl PendingShots {
         label: &str,
         candidate: Candidate,
         ShotFeatures { features, classes }: ShotFeatures,
-        anyway: bool,
+        acceptance: Acceptance,
     ) -> Result<(Option<Id>, Vec<Warning>), Refusal> {
         let Candidate { quality, thumbnail, picture } = candidate;
         let mut held = self.held();
@@ -117,12 +133,12 @@ impl PendingShots {
         let earlier = all.map(|(label, shot)| EarlierShot { shot: shot.id, label, quality: &shot.quality });
         let best = classes.first().map(|best| BestClass { label: &best.label, probability: best.probability });
         let warnings = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
-        if !anyway && warnings.iter().any(Warning::refuses) {
+        if acceptance == Acceptance::IfSound && warnings.iter().any(Warning::refuses) {
             return Ok((None, warnings));
         }
-        if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_SHOTS {
-            let sentence = format!("{MAX_SHOTS} shots are held already: learn or delete some first");
-            return Err(Refusal::new(ErrorCode::ShotsFull, sentence).with("limit", MAX_SHOTS));
+        if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_PENDING_SHOTS {
+            let sentence = format!("{MAX_PENDING_SHOTS} shots are held already: learn or delete some first");
+            return Err(Refusal::new(ErrorCode::ShotsFull, sentence).with("limit", MAX_PENDING_SHOTS));
         }
         let id = held.ids.next_id();
         held.labels.entry(label.to_owned()).or_default().push(PendingShot {
