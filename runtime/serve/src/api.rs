@@ -8,13 +8,11 @@ pub mod events;
 pub mod inbox;
 pub mod inference;
 pub mod metrics;
-pub mod model;
 mod picture;
 pub mod shots;
 pub mod sightings;
 pub mod status;
 pub mod stored_shots;
-mod tensor;
 pub mod transfer;
 
 use axum::body::Bytes;

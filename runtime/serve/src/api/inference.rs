@@ -5,6 +5,9 @@
 //! `[n, classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything
 //! known.
 
+pub mod model;
+mod tensor;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +19,8 @@ use orco_runtime::ndarray::{Array2, Axis};
 use orco_runtime::state::label;
 use serde::{Serialize, Serializer};
 
-use super::model::ModelPath;
-use super::tensor::{self, AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, Tensor};
+use self::model::ModelPath;
+use self::tensor::{AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
 use crate::inference_statistics::InferenceTimes;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tensor::OUTPUTS;
-use super::{Path, without_mark};
+use crate::api::{Path, without_mark};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 

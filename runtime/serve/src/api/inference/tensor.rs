@@ -17,7 +17,7 @@ use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use self::elements::{ElementSink, read_list};
-use super::without_mark;
+use crate::api::without_mark;
 use crate::refusal::Refusal;
 
 /// Most pictures of a request.
