@@ -101,7 +101,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 ///
 /// # Errors
 /// [`Refusal`] if it is not.
-pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
+pub(crate) fn usable_label(label: &str) -> Result<String, Refusal> {
     let normal = label::normal(label);
     if label::is_usable(&normal) {
         return Ok(normal);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(document["components"]["schemas"]["Label"]["pattern"], pattern);
         for c in '\0'..='\u{ff}' {
             let excluded = matches!(c, '\0'..='\u{1f}' | '=' | '\u{7f}'..='\u{a0}' | '\u{ad}');
-            assert_eq!(usable(&format!("m{c}g")).is_err(), excluded, "{c:?}");
+            assert_eq!(usable_label(&format!("m{c}g")).is_err(), excluded, "{c:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Query, UNBUFFERED, blocking, shots, usable};
+use super::{Json, Query, UNBUFFERED, blocking, shots, usable_label};
 use crate::admission::{Admitted, picture_bytes};
 use crate::camera_scene;
 use crate::event::Event;
@@ -147,7 +147,7 @@ pub async fn shoot(
     State(service): State<Arc<Service>>,
     Json(CameraShotRequest { label, anyway, frame, at, region }): Json<CameraShotRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     let regions = shot_regions(&service, region.as_deref())?;
     let frame = live(&service)?.frame_for_shot(frame)?;
     let number = frame.number;

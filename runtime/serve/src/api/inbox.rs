@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::shots::take_picture;
-use super::{Json, Path, blocking, picture, usable};
+use super::{Json, Path, blocking, picture, usable_label};
 use crate::id::Id;
 use crate::inbox::GroupedFrame;
 use crate::pending_shots::Acceptance;
@@ -56,7 +56,7 @@ pub async fn label(
     State(service): State<Arc<Service>>,
     Json(LabelFrames { ids, label }): Json<LabelFrames>,
 ) -> Result<axum::Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     if ids.len() > service.inbox.most() {
         return Err(Refusal::bad_request(format!(
             "the inbox has at most {} frames: name each once",

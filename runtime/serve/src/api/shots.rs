@@ -11,7 +11,7 @@ use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{NewLabel, Path, Query, blocking, flag, picture, usable};
+use super::{NewLabel, Path, Query, blocking, flag, picture, usable_label};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::event::Event;
@@ -32,7 +32,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
 /// # Errors
 /// [`Refusal`] if no class may have the label.
 pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     let ids: Vec<Value> = service.pending_shots.of(&label).iter().map(|shot| json!({ "id": shot.id })).collect();
     Ok(Json(json!({ "label": label, "shots": ids })))
 }
@@ -45,7 +45,7 @@ pub async fn sufficiency(
     State(service): State<Arc<Service>>,
     Path(label): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     // The shots, all of them together, and what each is compared by.
     let _permit = service.admission.admit(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
@@ -84,7 +84,7 @@ pub async fn take(
     Query(ShotQuery { anyway }): Query<ShotQuery>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     take_picture(&service, &label, picture::whole(&service, body).await?, Acceptance::of(anyway)).await.map(Json)
 }
 
@@ -119,7 +119,7 @@ pub async fn thumbnail(
     State(service): State<Arc<Service>>,
     Path((label, id)): Path<(String, Id)>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let shots = service.pending_shots.of(&usable(&label)?);
+    let shots = service.pending_shots.of(&usable_label(&label)?);
     let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| none(&label, id))?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], shot.thumbnail.to_vec()))
 }
@@ -132,7 +132,7 @@ pub async fn remove(
     State(service): State<Arc<Service>>,
     Path((label, id)): Path<(String, Id)>,
 ) -> Result<StatusCode, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     if service.pending_shots.remove(&label, |shot| shot == id) == 0 {
         return Err(none(&label, id));
     }
@@ -144,7 +144,7 @@ pub async fn remove(
 /// # Errors
 /// [`Refusal`] if there are none.
 pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<StatusCode, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     if service.pending_shots.remove(&label, |_| true) == 0 {
         return Err(Refusal::no_shots(&label));
     }
@@ -160,7 +160,7 @@ pub async fn relabel(
     Path(from): Path<String>,
     super::Json(NewLabel { label }): super::Json<NewLabel>,
 ) -> Result<StatusCode, Refusal> {
-    let (from, to) = (usable(&from)?, usable(&label)?);
+    let (from, to) = (usable_label(&from)?, usable_label(&label)?);
     service.changes().check_idle(&from)?;
     if service.pending_shots.relabel(&from, &to) == 0 {
         return Err(Refusal::no_shots(&from));

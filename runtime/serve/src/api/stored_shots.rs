@@ -10,7 +10,7 @@ use orco_runtime::state::escape::percent_encoded;
 use orco_runtime::state::session::LearnError;
 
 use super::changes::queued;
-use super::{Json, NewLabel, Path, blocking, usable};
+use super::{Json, NewLabel, Path, blocking, usable_label};
 use crate::changes::ChangeRequest;
 use crate::knowledge::Knowledge;
 use crate::refusal::{ErrorCode, Refusal};
@@ -50,7 +50,7 @@ pub async fn thumbnail(
     State(service): State<Arc<Service>>,
     Path((label, file)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let (label, shot) = (usable(&label)?, shot(&file)?);
+    let (label, shot) = (usable_label(&label)?, shot(&file)?);
     check_stored(&service.answers.knowledge(), &label, &shot)?;
     let gone = || Refusal::new(ErrorCode::NoPicture, format!("no picture of the shot of \"{label}\" was kept"));
     let jpeg = blocking(move || service.picture_of_shot(&shot)).await?.ok_or_else(gone)?;
@@ -66,7 +66,7 @@ pub async fn move_shot(
     Path((from, file)): Path<(String, String)>,
     Json(NewLabel { label: to }): Json<NewLabel>,
 ) -> Result<Response, Refusal> {
-    let (from, to, exemplar) = (usable(&from)?, usable(&to)?, shot(&file)?);
+    let (from, to, exemplar) = (usable_label(&from)?, usable_label(&to)?, shot(&file)?);
     let known = service.answers.knowledge();
     check_stored(&known, &from, &exemplar)?;
     let (source, target) = (known.class(&from)?, known.class(&to)?);
@@ -85,7 +85,7 @@ pub async fn remove_shot(
     State(service): State<Arc<Service>>,
     Path((label, file)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
-    let (label, exemplar) = (usable(&label)?, shot(&file)?);
+    let (label, exemplar) = (usable_label(&label)?, shot(&file)?);
     let known = service.answers.knowledge();
     check_stored(&known, &label, &exemplar)?;
     check_not_last(&known, known.class(&label)?, &label)?;
