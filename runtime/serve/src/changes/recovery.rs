@@ -133,6 +133,7 @@ impl ChangeWorker {
         self.prune_thumbnails(learner);
         self.answers.refresh();
         let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
-        self.shared.end(running.id, running.change, JobProgress::Done(Value::Null, both(Some(warning), left)));
+        let done = JobProgress::Done { report: Value::Null, warning: both(Some(warning), left) };
+        self.shared.end(running.id, running.change, done);
     }
 }

@@ -142,7 +142,7 @@ impl ChangeResult {
         let mut message = json!({ "job": job.id, "change": job.change, "label": job.label });
         match &job.progress {
             JobProgress::Queued | JobProgress::Running(_) => return None,
-            JobProgress::Done(report, warning) => {
+            JobProgress::Done { report, warning } => {
                 message["event_type"] = "done".into();
                 let details = [("report", report.clone()), ("warning", json!(warning))];
                 for (key, value) in details.into_iter().filter(|(_, value)| !value.is_null()) {
@@ -322,8 +322,8 @@ mod tests {
             serde_json::from_str::<Value>(&ChangeResult::of(&job).unwrap().message).unwrap()
         };
         let bare = json!({ "event_type": "done", "job": id, "change": "undo", "label": null });
-        assert_eq!(message(JobProgress::Done(Value::Null, None)), bare);
-        let whole = message(JobProgress::Done(json!({ "shots": 5 }), Some("take care".into())));
+        assert_eq!(message(JobProgress::Done { report: Value::Null, warning: None }), bare);
+        let whole = message(JobProgress::Done { report: json!({ "shots": 5 }), warning: Some("take care".into()) });
         assert_eq!((&whole["report"], &whole["warning"]), (&json!({ "shots": 5 }), &json!("take care")));
     }
 }
