@@ -18,6 +18,7 @@
 
 mod connection;
 pub mod discovery;
+mod message;
 mod settings;
 mod updates;
 
@@ -31,10 +32,11 @@ use log::Level;
 use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish, QoS};
 use tokio::sync::{Notify, broadcast, watch};
 
-use self::connection::delivered;
+use self::connection::{Retention, delivered};
 use self::discovery::{DeviceDescription, EntityNames, MAX_THINGS, OFFLINE, ONLINE, Topics};
+use self::message::{LiveState, classes};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
-use self::updates::{LiveState, MqttUpdates, classes};
+use self::updates::MqttUpdates;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::error::ServeError;
@@ -289,7 +291,7 @@ impl Reporter<'_> {
             _ = stop.wait_for(|stop| *stop) => {}
         }
         let last_word = async {
-            self.deliver(client, &Topics::of(&self.device).availability, OFFLINE, true).await;
+            self.deliver(client, &Topics::of(&self.device).availability, OFFLINE, Retention::Retained).await;
             // Polled by the other half until the broker has it; without that word it would publish the will.
             let _ = client.disconnect().await;
             std::future::pending::<()>().await;
@@ -315,7 +317,7 @@ impl Reporter<'_> {
         }
         for topic in described {
             if messages.iter().all(|(other, _)| *other != topic) {
-                self.deliver(client, &topic, "", true).await;
+                self.deliver(client, &topic, "", Retention::Retained).await;
             }
         }
         if asks {
@@ -345,10 +347,10 @@ impl Reporter<'_> {
     ) -> Vec<(String, String)> {
         let messages = self.descriptions(&named);
         for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
-            self.deliver(client, topic, "", true).await;
+            self.deliver(client, topic, "", Retention::Retained).await;
         }
         for (topic, config) in messages.iter().filter(|message| !knows.contains(message)) {
-            self.deliver(client, topic, config.clone(), true).await;
+            self.deliver(client, topic, config.clone(), Retention::Retained).await;
         }
         self.announced.replace(named);
         messages
@@ -381,23 +383,23 @@ impl Reporter<'_> {
         self.announce_all(client, connection).await;
         if !self.about.camera {
             // Clears the state of a time when there was a camera.
-            self.deliver(client, &topics.state, "", true).await;
+            self.deliver(client, &topics.state, "", Retention::Retained).await;
         }
         if !self.about.pictures {
             // And the picture of a time when these were asked for.
-            self.deliver(client, &topics.picture, "", true).await;
+            self.deliver(client, &topics.picture, "", Retention::Retained).await;
         }
-        self.deliver(client, &topics.availability, ONLINE, true).await;
+        self.deliver(client, &topics.availability, ONLINE, Retention::Retained).await;
         let (mut published, mut counted): (Option<PublishedState>, String) = (None, String::new());
         let mut picture = PictureTime::default();
         loop {
             let now = classes(&self.answers.knowledge());
             if now != counted {
-                self.deliver(client, &topics.classes, now.clone(), true).await;
+                self.deliver(client, &topics.classes, now.clone(), Retention::Retained).await;
                 counted = now;
             }
             while let Some(ended) = self.updates.first() {
-                self.deliver(client, &topics.change, ended.message, false).await;
+                self.deliver(client, &topics.change, ended.message, Retention::Once).await;
                 self.updates.remove(ended.job);
             }
             self.announce_changes(client).await;
@@ -438,7 +440,7 @@ impl Reporter<'_> {
             }
         }
         let message = serde_json::to_string(&shown).unwrap_or_default();
-        self.deliver(client, &topics.state, message, true).await;
+        self.deliver(client, &topics.state, message, Retention::Retained).await;
         *published = Some(PublishedState { state: shown, at: Instant::now() });
         None
     }
@@ -457,7 +459,7 @@ impl Reporter<'_> {
         if next.is_none() {
             if let Some(jpeg) = self.live.and_then(LiveCameraReader::view) {
                 self.picture_bytes.set(Some(jpeg.len()));
-                self.deliver(client, &topics.picture, jpeg, true).await;
+                self.deliver(client, &topics.picture, jpeg, Retention::Retained).await;
                 self.picture_bytes.set(None);
             }
             *picture = PictureTime { is_wanted: false, at: Some(Instant::now()) };
@@ -467,8 +469,8 @@ impl Reporter<'_> {
 
     /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other
     /// half says so.
-    async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retained: bool) {
-        let sent = client.publish_tracked(topic, message.into(), delivered(retained)).await;
+    async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retention: Retention) {
+        let sent = client.publish_tracked(topic, message.into(), delivered(retention)).await;
         let confirmed = match sent {
             Ok(notice) => notice.wait_completion_async().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
