@@ -33,7 +33,7 @@ use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish, QoS};
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::{Retention, delivered};
-use self::discovery::{DeviceDescription, EntityNames, MAX_THINGS, OFFLINE, ONLINE, Topics};
+use self::discovery::{DeviceDescription, EntityNames, MAX_PRESENCE_SENSORS, OFFLINE, ONLINE, Topics};
 use self::message::{LiveState, classes};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
 use self::updates::MqttUpdates;
@@ -365,7 +365,7 @@ impl Reporter<'_> {
     fn named(&self) -> EntityNames {
         let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
         let known = self.answers.knowledge();
-        let learned = known.classes[known.base..].iter().rev().take(MAX_THINGS);
+        let learned = known.classes[known.base..].iter().rev().take(MAX_PRESENCE_SENSORS);
         EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
     }
 
