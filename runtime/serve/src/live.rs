@@ -20,7 +20,7 @@ use orco_runtime::scene::NamedRegion;
 use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
-use crate::admission::{Admission, Permit, picture_bytes};
+use crate::admission::{Admission, Permit, processing_bytes};
 use crate::agreement::AgreedAnswer;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
@@ -499,7 +499,7 @@ impl LiveWorker {
     /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
     fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
         let working = self.shared.scene.working_memory();
-        let needs = frame.decoding_cost(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + working);
+        let needs = frame.decoding_cost(Some(side)).map(|needs| processing_bytes(&needs, &self.input) + working);
         // A frame that is no picture takes nothing here, and is refused when it is decoded.
         Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
     }

@@ -49,9 +49,9 @@ pub struct RetentionOptions {
 }
 
 impl Default for RetentionOptions {
-    /// Thumbnails, as many frames as [`inbox::FRAMES`] says, as much memory as [`admission::default_memory`] does.
+    /// Thumbnails, [`inbox::DEFAULT_CAPACITY`] frames, memory as by [`admission::default_memory`].
     fn default() -> Self {
-        Self { thumbnails: true, frames: inbox::FRAMES, memory: admission::default_memory() }
+        Self { thumbnails: true, frames: inbox::DEFAULT_CAPACITY, memory: admission::default_memory() }
     }
 }
 

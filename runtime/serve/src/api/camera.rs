@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Json, Query, UNBUFFERED, blocking, shots, usable_label};
-use crate::admission::{Admitted, picture_bytes};
+use crate::admission::{Admitted, processing_bytes};
 use crate::camera_scene;
 use crate::event::Event;
 use crate::live::{LiveCamera, ObservedFrame};
@@ -154,7 +154,7 @@ pub async fn shoot(
     let measured = Arc::clone(&frame);
     let cost = with_camera(&service, move |_, camera| camera.decoding_cost(&measured, None)).await?;
     let input = service.manifest.preprocessing;
-    let permit = service.admission.admit(picture_bytes(&cost, &input) + service.scene.working_memory()).await?;
+    let permit = service.admission.admit(processing_bytes(&cost, &input) + service.scene.working_memory()).await?;
     let decoded = Arc::clone(&frame);
     let decode = move |service: &Service, camera: &LiveCamera| {
         let picture = camera.decode(&decoded, None)?;
@@ -256,7 +256,7 @@ pub async fn learn_scene(
             return Err(Refusal::new(ErrorCode::CameraStalled, "the camera gives no new frames; try again"));
         }
         after = seen.frame.number;
-        bytes += picture_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
+        bytes += processing_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
         frames.push(seen);
     }
     let permit = service.admission.admit(bytes).await?;

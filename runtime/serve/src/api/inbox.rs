@@ -27,7 +27,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
     let group =
         |frames: &Vec<GroupedFrame>| json!({ "frames": frames.iter().map(GroupedFrame::json).collect::<Vec<_>>() });
     let groups: Vec<Value> = groups.iter().map(group).collect();
-    Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.most() })))
+    Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.capacity() })))
 }
 
 /// `GET /api/v1/inbox/{id}`: the picture.
@@ -57,10 +57,10 @@ pub async fn label(
     Json(LabelFrames { ids, label }): Json<LabelFrames>,
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable_label(&label)?;
-    if ids.len() > service.inbox.most() {
+    if ids.len() > service.inbox.capacity() {
         return Err(Refusal::bad_request(format!(
             "the inbox has at most {} frames: name each once",
-            service.inbox.most()
+            service.inbox.capacity()
         )));
     }
     if let Some(id) = ids.iter().find(|id| service.inbox.frame(**id).is_none()) {
