@@ -56,7 +56,7 @@ impl CameraFrame {
         }
     }
 
-    /// Memory that decoding it takes, at its full size, or reduced as by [`CameraFrame::decode_reduced`] to `side` pixels.
+    /// Memory that decoding it takes: at its full size, or with `side` by [`CameraFrame::decode_reduced`].
     ///
     /// # Errors
     /// [`ImageError`] if it is no picture, or too large.

@@ -71,8 +71,8 @@ struct HttpAddress {
     authorization: Option<String>,
 }
 
-/// The `Authorization` header for the name and password in an address (RFC 7617); none where the address has neither. In
-/// the address they may be percent-encoded, as `@`, `:` and `/` must be.
+/// The `Authorization` header for the name and password in an address (RFC 7617); none where the address has neither.
+/// In the address they may be percent-encoded, as `@`, `:` and `/` must be.
 pub fn basic_authorization(address: &str) -> Option<String> {
     authorization_in(&Url::parse(address).ok()?)
 }
@@ -117,7 +117,8 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     Err(CameraError::TooManyRedirects(MAX_REDIRECTS))
 }
 
-/// The pictures in an answer: a stream of them, or one. `has_password` says whether the request had a name and password.
+/// The pictures in an answer: a stream of them, or one. `has_password` says whether the request had a name and
+/// password.
 fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
     if !response.status().is_success() {
         return Err(refusal(&response, has_password));

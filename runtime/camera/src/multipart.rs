@@ -64,8 +64,8 @@ impl<R: Read> Multipart<R> {
     /// its boundary is passed over.
     ///
     /// # Errors
-    /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE_BYTES`] bytes or a part beyond
-    /// that.
+    /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE_BYTES`], or a part with
+    /// more.
     // An iterator would go on after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Vec<u8>, StreamError> {

@@ -44,8 +44,8 @@ fn named_passwords(text: &str) -> impl Iterator<Item = usize> {
     signs.map(|at| text.len() - text[at + 1..].trim_start().len())
 }
 
-/// Where the value ends that begins at `start`. An apostrophe before it may be one of a sentence, so a value that begins
-/// with a quotation mark ends behind that quotation at least.
+/// Where the value ends that begins at `start`. An apostrophe before it may be one of a sentence, so a value that
+/// begins with a quotation mark ends behind that quotation at least.
 fn value_end(text: &str, start: usize) -> usize {
     let (before, value) = text.split_at(start);
     let (_, quotation) = word_end(before, None, false);

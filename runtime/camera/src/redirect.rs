@@ -7,13 +7,14 @@ use url::{Position, Url};
 
 use crate::error::CameraError;
 
-/// The address that the header `location` of an answer from `from` stands for. It keeps the name and password of `from`.
+/// The address that the header `location`, in an answer from `from`, stands for. It keeps the name and password of
+/// `from`.
 ///
-/// From http on its usual port to https on its usual port is followed: that is how cameras insist on TLS.
+/// A redirect from http on its usual port to https on its usual port is followed: that is how cameras insist on TLS.
 ///
 /// # Errors
-/// [`CameraError::RedirectWithoutAddress`] if `location` is no address; [`CameraError::RedirectElsewhere`] if it leads to
-/// another host or port, or from https to http.
+/// [`CameraError::RedirectWithoutAddress`] if `location` is no address; [`CameraError::RedirectElsewhere`] if it leads
+/// to another host or port, or from https to http.
 pub(crate) fn target(from: &str, location: &str) -> Result<String, CameraError> {
     let from = Url::parse(from).map_err(|_| CameraError::RedirectWithoutAddress)?;
     if location.is_empty() {

@@ -1,8 +1,8 @@
 //! One label for several frames, so that it does not flicker.
 //!
-//! A class counts by the mean of its probabilities over the last frames, without those older than [`MAX_FRAME_AGE`]. The
-//! class that is shown stays until another one's mean is greater by more than [`MARGIN`]. Where no earlier frame counts
-//! any more, the new one decides alone.
+//! A class counts by the mean of its probabilities over the last frames, without those older than [`MAX_FRAME_AGE`].
+//! The class that is shown stays until another one's mean is greater by more than [`MARGIN`]. Where no earlier frame
+//! counts any more, the new one decides alone.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -3,7 +3,8 @@
 //! What happens to a shot: [`api::shots`](crate::api::shots) receives the picture and has its features computed, this
 //! module keeps them, and [`changes`](crate::changes) gives all shots of a label to
 //! [`Learner::learn_many`](orco_runtime::learner::Learner::learn_many), which makes exemplars of them and saves the
-//! state, and removes them from here. Shots of a known class go to [`Learner::add`](orco_runtime::learner::Learner::add).
+//! state, and removes them from here. Shots of a known class go to
+//! [`Learner::add`](orco_runtime::learner::Learner::add).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -115,8 +116,8 @@ impl PendingShots {
         lock(&self.held)
     }
 
-    /// Takes a shot, unless something speaks against it and `acceptance` does not overrule that. Returns its identifier,
-    /// if it was taken, and what is to be said about it.
+    /// Takes a shot, unless something speaks against it and `acceptance` does not overrule that. Returns its
+    /// identifier, if it was taken, and what is to be said about it.
     ///
     /// # Errors
     /// [`Refusal`] if too many shots are held.
