@@ -293,7 +293,7 @@ impl Worker for ChangeWorker {
             return worker::sleep(pause, || self.is_stopping());
         }
         worker::drain(&self.queue, pause, |(id, change)| {
-            let why = self.shared.telemetry.health.why(Self::NAME).unwrap_or_default();
+            let why = self.shared.telemetry.health.reason_down(Self::NAME).unwrap_or_default();
             let refusal = Refusal::new(ErrorCode::Degraded, format!("{why}; nothing was changed"));
             self.shared.end(id, change.name(), JobProgress::Failed(refusal));
         })

@@ -92,7 +92,7 @@ impl Health {
     }
 
     /// Why a thread is down, if it is.
-    pub(crate) fn why(&self, thread: &str) -> Option<String> {
+    pub(crate) fn reason_down(&self, thread: &str) -> Option<String> {
         lock(&self.0.down).get(thread).cloned()
     }
 

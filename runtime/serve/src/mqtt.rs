@@ -365,7 +365,7 @@ impl Reporter<'_> {
     fn named(&self) -> EntityNames {
         let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
         let known = self.answers.knowledge();
-        let learned = known.classes[known.base..].iter().rev().take(MAX_PRESENCE_SENSORS);
+        let learned = known.classes[known.base_classes..].iter().rev().take(MAX_PRESENCE_SENSORS);
         EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
     }
 

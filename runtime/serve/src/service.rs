@@ -276,8 +276,9 @@ impl Service {
             return Err(Refusal::new(ErrorCode::NothingToLearn, sentence).with("label", label));
         };
         let knowledge = self.answers.knowledge();
-        let is_new =
-            knowledge.class(label).map_or(true, |class| class < knowledge.base && choice == BaseClassChoice::Replace);
+        let is_new = knowledge
+            .class(label)
+            .map_or(true, |class| class < knowledge.base_classes && choice == BaseClassChoice::Replace);
         if is_new {
             knowledge.check_free_target()?;
         }

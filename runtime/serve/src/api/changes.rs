@@ -124,7 +124,7 @@ pub async fn forget(
 pub(crate) fn learned_label(service: &Service, label: &str) -> Result<String, Refusal> {
     let known = service.answers.knowledge();
     let index = known.class(&label::normal(label))?;
-    if index < known.base {
+    if index < known.base_classes {
         let sentence = format!("\"{label}\" came with the bundle; only learned classes can be changed or exported");
         return Err(Refusal::new(ErrorCode::BaseClass, sentence).with("label", label));
     }

@@ -29,7 +29,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     Ok(Json(json!({
         "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
-        "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
+        "classes": known.classes.len(), "base_classes": known.base_classes, "free_targets": known.free_targets,
         "answers": known.scope.name(), "answer_choices": scopes, "learned_only": known.is_learned_only,
         "sessions": known.sessions, "balance": known.balance_name(), "balances": dial,
         "expected": known.expected, "improving": known.awaits_alignment && service.aligns,

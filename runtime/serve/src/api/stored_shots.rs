@@ -94,7 +94,7 @@ pub async fn remove_shot(
 
 /// A learned class keeps one shot at least.
 fn check_not_last(known: &Knowledge, class: usize, label: &str) -> Result<(), Refusal> {
-    if class >= known.base && known.shots[class] == 1 {
+    if class >= known.base_classes && known.shots[class] == 1 {
         return Err(Refusal::from(&LearnError::LastShot { label: label.into() }));
     }
     Ok(())

@@ -113,7 +113,7 @@ impl LiveState {
 
 /// How many classes there are, as a message.
 pub fn classes(knowledge: &Knowledge) -> String {
-    let (all, base) = (knowledge.classes.len(), knowledge.base);
+    let (all, base) = (knowledge.classes.len(), knowledge.base_classes);
     json!({ "classes": all, "base": base, "learned": all - base, "free_targets": knowledge.free_targets }).to_string()
 }
 

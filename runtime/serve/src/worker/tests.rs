@@ -238,7 +238,7 @@ fn frames_of_the_inbox_are_judged_by_what_is_found_after_a_restart() {
     service.health.break_at("answers: opening", SOME);
     service.health.break_at("answers: asked", 1);
     running.picture("/api/v1/classify", &sample("learn", "mug", 1));
-    until("it is down", || service.health.why("answers").is_some());
+    until("it is down", || service.health.reason_down("answers").is_some());
     for slot in ["slot-a", "slot-b"] {
         if let Ok(bytes) = fs::read(elsewhere.path().join(slot)) {
             fs::create_dir_all(state.path()).unwrap();
