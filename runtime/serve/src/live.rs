@@ -287,6 +287,11 @@ impl LiveCamera {
     }
 }
 
+/// A picture as it is held until the next frame: no larger than what is shown, or a few MiB.
+fn reduced_if_large(picture: RgbImage) -> RgbImage {
+    if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, PICTURE_SIDE).into_owned() } else { picture }
+}
+
 fn unreadable(error: ImageError) -> Refusal {
     let why = error.to_string();
     Refusal::new(ErrorCode::CameraPictureUnreadable, format!("the camera's picture {why}")).with("reason", why)
@@ -420,15 +425,9 @@ impl LiveWorker {
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.shared.scene;
-        let [width, height] = self.input.canvas();
-        let whole = width.max(height);
         // A part of the frame is cut out later, so that it needs as many pixels as the backbone sees.
         let is_part = scene.is_shown() || !self.regions.is_empty();
-        let side = if is_part { camera_scene::decoded_side(&self.input) } else { whole };
-        let admitted = self.admit(&frame, self.side_for_regions(&frame).max(side));
-        // Where there is never room for so much, small regions say that they are too small.
-        let admitted = admitted.or_else(|_| self.admit(&frame, side));
-        let (side, permit) = match admitted {
+        let (side, permit) = match self.admit_largest(&frame, is_part) {
             Ok(Some(admitted)) => admitted,
             // Requests go first; the next frame comes soon.
             Ok(None) => return self.retake(&frame),
@@ -448,12 +447,7 @@ impl LiveWorker {
             if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         self.was_refused = false;
         let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
-        // What is held until the next frame is no larger than what is shown, or a few MiB.
-        let picture = if picture.as_raw().len() > MAX_HELD_BYTES {
-            image::reduced(&picture, PICTURE_SIDE).into_owned()
-        } else {
-            picture
-        };
+        let picture = reduced_if_large(picture);
         drop(permit);
         if shown.is_none() && self.is_folder {
             // The label of another picture would be taken for this one's.
@@ -494,6 +488,15 @@ impl LiveWorker {
         // What is no picture is found out when it is decoded.
         let Ok(cost) = frame.decoding_cost(None) else { return 0 };
         camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
+    }
+
+    /// As [`LiveWorker::admit`], for as many pixels as the smallest region needs, or where there is never room for so
+    /// much, as the frame needs: small regions then say that they are too small.
+    fn admit_largest(&self, frame: &CameraFrame, is_part: bool) -> Result<Option<(u32, Permit)>, Refusal> {
+        let [width, height] = self.input.canvas();
+        let side = if is_part { camera_scene::decoded_side(&self.input) } else { width.max(height) };
+        let side_for_regions = self.side_for_regions(frame);
+        self.admit(frame, side_for_regions.max(side)).or_else(|_| self.admit(frame, side))
     }
 
     /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
