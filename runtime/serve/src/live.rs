@@ -168,7 +168,7 @@ impl LiveCamera {
     ) -> Result<Self, ServeError> {
         let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
         let (latest, newest) = (Mutex::default(), watch::Sender::new(0));
-        let (named_regions, ids) = (regions.get(), ThingIds::default());
+        let (named_regions, thing_ids) = (regions.get(), ThingIds::default());
         let is_folder = matches!(camera.source(), CameraSource::Folder(_));
         // Pictures of a folder may show anything, however soon one comes after another.
         let frames = if is_folder { 1 } else { settings.frames };
@@ -176,12 +176,12 @@ impl LiveCamera {
         let health = telemetry.health.clone();
         let worker = LiveWorker {
             shared: Arc::clone(&shared),
-            tracks: RegionTrack::of_all(&named_regions, frames, &ids),
+            tracks: RegionTrack::of_all(&named_regions, frames, &thing_ids),
             regions: named_regions,
             frames,
             is_folder,
             was_refused: false,
-            ids,
+            thing_ids,
             input,
             admission,
             pause: Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0)),
@@ -189,10 +189,10 @@ impl LiveCamera {
             inbox,
             answers,
             telemetry,
-            last: 0,
+            last_frame: 0,
             has_panicked: false,
             reported: LastReport::default(),
-            counted: CameraStatus::default(),
+            counted_status: CameraStatus::default(),
         };
         worker::start(worker, &health)?;
         Ok(Self(shared))
@@ -328,7 +328,7 @@ struct LiveWorker {
     is_folder: bool,
     /// Whether an answer about the frame was refused.
     was_refused: bool,
-    ids: ThingIds,
+    thing_ids: ThingIds,
     input: Preprocessing,
     admission: Admission,
     pause: Duration,
@@ -338,10 +338,11 @@ struct LiveWorker {
     telemetry: Telemetry,
     /// Number of the last frame that was taken. It outlives a panic, so that a frame that causes one is not taken
     /// again.
-    last: u64,
+    last_frame: u64,
     has_panicked: bool,
     reported: LastReport,
-    counted: CameraStatus,
+    /// The status whose figures the metrics have.
+    counted_status: CameraStatus,
 }
 
 impl Worker for LiveWorker {
@@ -355,10 +356,10 @@ impl Worker for LiveWorker {
         }
         up();
         while !self.is_stopping() {
-            let (started, last) = (Instant::now(), self.last);
+            let (started, last) = (Instant::now(), self.last_frame);
             self.step();
             // A picture of a folder is shown for the whole pause: rules must not overlook it.
-            let spent = if self.is_folder && self.last != last { Duration::ZERO } else { started.elapsed() };
+            let spent = if self.is_folder && self.last_frame != last { Duration::ZERO } else { started.elapsed() };
             // In small pieces, so that a slow rate does not hold up the end.
             worker::sleep(self.pause.saturating_sub(spent), || self.is_stopping());
         }
@@ -380,12 +381,12 @@ impl LiveWorker {
     fn step(&mut self) {
         self.telemetry.health.fault_point("live: looking");
         let camera = &self.shared.camera;
-        camera.done_with(self.last);
-        let frame = camera.wait(self.last, TICK);
+        camera.done_with(self.last_frame);
+        let frame = camera.wait(self.last_frame, TICK);
         self.take_up_changes();
         match frame {
             Some(frame) => {
-                self.last = frame.number;
+                self.last_frame = frame.number;
                 self.telemetry.health.fault_point("live: frame");
                 self.process(frame);
             }
@@ -417,7 +418,7 @@ impl LiveWorker {
         }
         let regions = self.shared.regions.get();
         if !Arc::ptr_eq(&regions, &self.regions) {
-            self.tracks = RegionTrack::of_all(&regions, self.frames, &self.ids);
+            self.tracks = RegionTrack::of_all(&regions, self.frames, &self.thing_ids);
             self.regions = regions;
             self.shared.latest().regions = Arc::default();
         }
@@ -474,7 +475,7 @@ impl LiveWorker {
             return;
         }
         if frame.taken.elapsed() < RETRY_FOR {
-            self.last = frame.number - 1;
+            self.last_frame = frame.number - 1;
         } else {
             log::warn!("camera: a picture of the folder is passed over, since requests went first for too long");
         }
@@ -528,9 +529,9 @@ impl LiveWorker {
         let status = self.shared.camera.status();
         let metrics = &self.telemetry.metrics.camera;
         metrics.running.set(i64::from(status.phase == CameraPhase::Running));
-        metrics.frames.inc_by(status.frames - self.counted.frames);
-        metrics.unreadable.inc_by(status.unreadable - self.counted.unreadable);
-        metrics.opened.inc_by(status.opened - self.counted.opened);
-        self.counted = status;
+        metrics.frames.inc_by(status.frames - self.counted_status.frames);
+        metrics.unreadable.inc_by(status.unreadable - self.counted_status.unreadable);
+        metrics.opened.inc_by(status.opened - self.counted_status.opened);
+        self.counted_status = status;
     }
 }

@@ -74,7 +74,7 @@ impl LiveWorker {
         let shown = match view {
             SceneView::Whole => self.whole(frame, &name, bounds)?,
             SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
-            SceneView::Small(problem) => {
+            SceneView::TooSmall(problem) => {
                 self.track(&name).clear();
                 ShownRegion { problem: Some(problem), ..ShownRegion::default() }
             }
