@@ -33,7 +33,7 @@ pub async fn file(State(service): State<Arc<Service>>, Path(file): Path<String>)
         let sentence = "no sightings are kept: start the service with --sightings FOLDER";
         return Err(Refusal::new(ErrorCode::NoSightings, sentence));
     }
-    if file == sightings::FILE {
+    if file == sightings::LIST_FILE {
         let csv = blocking(move || sightings.csv()).await?;
         return Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], csv));
     }
