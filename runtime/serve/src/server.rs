@@ -164,9 +164,13 @@ impl Server {
         self.address
     }
 
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     /// The page's address, as a browser on this machine takes it.
     pub fn url(&self) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = self.scheme();
         let port = self.address.port();
         if self.address.ip().is_unspecified() || self.address.ip().is_loopback() && self.address.is_ipv4() {
             format!("{scheme}://localhost:{port}")
@@ -178,7 +182,7 @@ impl Server {
     /// The page's address, as other machines take it: by the first name that it was given, or the address that it
     /// listens at. None where it listens on this machine alone, or at every address and has no name.
     pub fn url_for_others(&self) -> Option<String> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = self.scheme();
         let ip = self.address.ip();
         match &self.name {
             _ if ip.is_loopback() => None,

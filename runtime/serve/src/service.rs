@@ -221,12 +221,12 @@ impl Service {
         pictured
     }
 
-    /// Looks at a camera of its own from now on; one that is not there is tried again and again. A second camera is not
-    /// taken.
+    /// Watches a camera of its own from now on; one that is not there is tried again and again. A second camera is
+    /// ignored.
     ///
     /// # Errors
     /// [`ServeError`] if a thread cannot be started, or the source is a folder and something else lies there.
-    pub fn look_at(&self, source: CameraSource, settings: live::LiveSettings) -> Result<(), ServeError> {
+    pub fn watch_camera(&self, source: CameraSource, settings: live::LiveSettings) -> Result<(), ServeError> {
         if let CameraSource::Folder(path) = &source
             && path.exists()
             && !path.is_dir()
