@@ -1,8 +1,8 @@
 //! Rules: once a label was shown for a while, a rule calls a web address, starts a program, or switches a GPIO line.
 //!
 //! One thread reads what the camera shows twenty times a second and decides ([`RuleClock`]); another one acts, so that
-//! a slow web server delays no decision. At most [`MAX_WAITING_ACTIONS`] occurrences wait; further ones are dropped, and the log
-//! says so.
+//! a slow web server delays no decision. At most [`MAX_WAITING_ACTIONS`] occurrences wait; further ones are dropped,
+//! and the log says so.
 
 mod action;
 mod clock;
@@ -175,7 +175,8 @@ impl RuleWorker {
         if self.actions.push((number, occurrence), Instant::now()) {
             let seconds = DROP_LOG_INTERVAL.as_secs();
             log::warn!(
-                "rule {}: an action was dropped, since {MAX_WAITING_ACTIONS} wait already; further drops are not logged for {seconds} s",
+                "rule {}: an action was dropped, since {MAX_WAITING_ACTIONS} wait already; further drops are not logged \
+                 for {seconds} s",
                 number + 1
             );
         }
