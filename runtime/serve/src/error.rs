@@ -72,19 +72,19 @@ pub enum ServeError {
     },
     /// Others may read the token's file.
     #[error("others may read the token file {}: take that right from them (chmod 600)", path.display())]
-    TokenOpen {
+    TokenExposed {
         /// The file.
         path: PathBuf,
     },
     /// The token's file holds something else.
     #[error("{} holds no token of 64 hexadecimal digits: remove it, and a new one is made", path.display())]
-    TokenForm {
+    InvalidToken {
         /// The file.
         path: PathBuf,
     },
     /// Others may read the certificate's key.
     #[error("others may read the key {}: take that right from them (chmod 600)", path.display())]
-    KeyOpen {
+    KeyExposed {
         /// The file.
         path: PathBuf,
     },

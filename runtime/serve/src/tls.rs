@@ -63,7 +63,7 @@ impl Tls {
         let of_key = |error| unreadable(&self.key, error);
         let file = File::open(&self.key).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))?;
         if is_exposed(&file).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))? {
-            return Err(ServeError::KeyOpen { path: self.key.clone() });
+            return Err(ServeError::KeyExposed { path: self.key.clone() });
         }
         let key = PrivateKeyDer::from_pem_reader(BufReader::new(file)).map_err(of_key)?;
         CertifiedKey::from_der(chain, key, provider).map_err(ServeError::Tls)

@@ -44,13 +44,13 @@ impl Token {
         let failed = |source| ServeError::Token { path: path.into(), source };
         let file = files::open_regular(path).map_err(failed)?;
         if is_exposed(&file).map_err(failed)? {
-            return Err(ServeError::TokenOpen { path: path.into() });
+            return Err(ServeError::TokenExposed { path: path.into() });
         }
         let mut text = String::new();
         file.take(DIGITS as u64 + 3).read_to_string(&mut text).map_err(failed)?;
         let token = text.trim();
         if token.len() != DIGITS || !token.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(ServeError::TokenForm { path: path.into() });
+            return Err(ServeError::InvalidToken { path: path.into() });
         }
         Ok(Self(token.to_ascii_lowercase()))
     }
@@ -128,7 +128,7 @@ mod tests {
         Token::read_or_make(&path).unwrap();
         for mode in [0o604, 0o644, 0o660, 0o620, 0o602] {
             set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenOpen { .. })), "{mode:o}");
+            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenExposed { .. })), "{mode:o}");
         }
         // As systemd hands it on.
         set_permissions(&path, Permissions::from_mode(0o440)).unwrap();
@@ -137,7 +137,7 @@ mod tests {
         set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", &"x".repeat(DIGITS), &"0".repeat(DIGITS + 1)] {
             write(&path, text).unwrap();
-            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenForm { .. })), "{text}");
+            assert!(matches!(Token::read_or_make(&path), Err(ServeError::InvalidToken { .. })), "{text}");
         }
         let missing = Token::read_or_make(&folder.path().join("no/token"));
         assert!(matches!(missing, Err(ServeError::Token { .. })));
