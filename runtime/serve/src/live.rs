@@ -232,8 +232,8 @@ impl LiveCamera {
         self.0.newest.subscribe()
     }
 
-    /// A frame for a shot: the newest one, or that number, which must be the newest, the newest that was processed, whose
-    /// number programs are told, or the last that was not taken.
+    /// The frame for a shot: the newest one, or that of a number. Three frames are held: the newest, the newest that
+    /// was processed, whose number programs are told, and that of the last shot that was not taken.
     ///
     /// # Errors
     /// [`Refusal`] if the camera is not there, or the frame is gone.

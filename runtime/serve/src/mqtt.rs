@@ -169,7 +169,7 @@ struct Connection {
 
 impl Connection {
     /// Notes the topic of a message that the broker has kept.
-    fn keeps(&self, message: &Publish) {
+    fn note_kept(&self, message: &Publish) {
         let mut described = self.described.borrow_mut();
         if message.retain && !message.payload.is_empty() && described.len() < MAX_DESCRIBED {
             described.extend(std::str::from_utf8(&message.topic).map(str::to_owned));
@@ -201,7 +201,8 @@ struct Reporter<'a> {
     metrics: MqttMetrics,
     /// What the broker was told of last that has entities of its own.
     announced: RefCell<EntityNames>,
-    /// Whether to ask the broker what it keeps: not any more where it ended the connection of one who asked.
+    /// Whether to subscribe to the descriptions that the broker keeps. It is cleared while that is tried: a broker may
+    /// end the connection of a client that has no right to read.
     asks: Cell<bool>,
     /// Bytes of the picture that is on its way.
     picture_bytes: Cell<Option<usize>>,
@@ -210,8 +211,8 @@ struct Reporter<'a> {
 impl Reporter<'_> {
     async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>, up: &mut dyn FnMut()) {
         tokio::select! {
-            // In this order: the thread works once both have gone as far as they can before somebody else's turn.
-            // Whether the broker is there is another question.
+            // Polled in this order: the thread says that it works once both others have begun, whether or not the
+            // broker is there.
             biased;
             () = self.updates.gather(events, &self.metrics) => {}
             () = self.stay_connected(stop) => {}
@@ -273,21 +274,21 @@ impl Reporter<'_> {
                     connection.since.set(Some(Instant::now()));
                     connection.made.notify_one();
                 }
-                Ok(Event::Incoming(Packet::Publish(message))) => connection.keeps(&message),
+                Ok(Event::Incoming(Packet::Publish(message))) => connection.note_kept(&message),
                 Ok(_) => {}
                 Err(error) => return error,
             }
         }
     }
 
-    /// Publishes what there is, and then what is new; ends when it is told to stop.
+    /// Publishes until it is told to stop, then says that the device is off.
     async fn publish(&self, client: &AsyncClient, connection: &Connection, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = connection.made.notified() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
         tokio::select! {
-            () = self.tell(client, connection) => {}
+            () = self.publish_updates(client, connection) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
         let last_word = async {
@@ -309,8 +310,8 @@ impl Reporter<'_> {
         }
         let (named, earlier) = (self.named(), self.descriptions(&self.announced.borrow()));
         let messages = self.announce(client, named, &earlier, &[]).await;
-        // The broker has answered all of this, and so the question before it. Who may only write is told nothing, but the
-        // history knows which classes there were.
+        // The broker has confirmed these messages, so it has answered the subscription before them. A client that may
+        // only write gets no answer: then the history says which classes there were.
         let mut described = connection.described.take();
         if described.is_empty() {
             described.extend(self.descriptions(&self.remembered()).into_iter().map(|(topic, _)| topic));
@@ -378,7 +379,8 @@ impl Reporter<'_> {
         EntityNames { regions: Vec::new(), things }
     }
 
-    async fn tell(&self, client: &AsyncClient, connection: &Connection) {
+    /// Publishes all there is, then whatever is new, as soon as it is due; never ends.
+    async fn publish_updates(&self, client: &AsyncClient, connection: &Connection) {
         let topics = Topics::of(&self.device);
         self.announce_all(client, connection).await;
         if !self.about.camera {

@@ -41,26 +41,29 @@ pub fn check_threads(needed: usize) -> Result<(), ServeError> {
     refused.map_or(Ok(()), Err)
 }
 
-/// Raises the limit of open files as far as it goes. Returns how many connections there may be, at most `most`.
+/// Raises the limit of open files as far as it goes. Returns how many connections that allows, at most
+/// `max_connections`.
 ///
 /// # Errors
 /// [`ServeError::TooFewFiles`] if hardly any is left.
 #[cfg(unix)]
-pub fn connections(most: usize) -> Result<usize, ServeError> {
+pub fn raise_file_limit(max_connections: usize) -> Result<usize, ServeError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limits = getrlimit(Resource::Nofile);
     // Where that is not allowed, what there is must do.
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
-    let Some(limit) = (if raised.is_ok() { limits.maximum } else { limits.current }) else { return Ok(most) };
-    match room(limit, open()) {
-        Some(room) => Ok(most.min(room as usize)),
+    let Some(limit) = (if raised.is_ok() { limits.maximum } else { limits.current }) else {
+        return Ok(max_connections);
+    };
+    match room(limit, open_files()) {
+        Some(room) => Ok(max_connections.min(room as usize)),
         None => Err(ServeError::TooFewFiles { limit }),
     }
 }
 
 #[cfg(not(unix))]
-pub fn connections(most: usize) -> Result<usize, ServeError> {
-    Ok(most)
+pub fn raise_file_limit(max_connections: usize) -> Result<usize, ServeError> {
+    Ok(max_connections)
 }
 
 /// Connections that a limit leaves room for: of few files, half are kept for everything else.
@@ -71,7 +74,7 @@ fn room(limit: u64, open: u64) -> Option<u64> {
 
 /// Files that are open, and those that the runtime of the network is about to open.
 #[cfg(unix)]
-fn open() -> u64 {
+fn open_files() -> u64 {
     const OF_RUNTIME: u64 = 6;
     /// Where nobody counts them.
     const USUAL: u64 = 16;

@@ -136,7 +136,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
         process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
-        let connections = process_limits::connections(MAX_CONNECTIONS)?;
+        let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
         let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };

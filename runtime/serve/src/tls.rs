@@ -41,8 +41,8 @@ impl Tls {
         self.certified_key(&provider()).map(drop)
     }
 
-    /// What greets callers with it, and within ten seconds with what takes its place in the files later: a thread looks at
-    /// them for as long as the acceptor is used.
+    /// Accepts TLS connections with this certificate. As long as the acceptor is used, a thread checks the files every
+    /// ten seconds, and a new certificate in them takes the place of the old one.
     ///
     /// # Errors
     /// As for [`Tls::check`], or if the thread cannot be started.

@@ -38,7 +38,7 @@ fn live(service: &Service) -> Result<&LiveCamera, Refusal> {
     service.live().ok_or_else(|| Refusal::new(ErrorCode::NoCamera, sentence))
 }
 
-/// Does what needs the camera and may take a while away from the threads that serve.
+/// Runs slow work that needs the camera on a thread for blocking work.
 async fn with_camera<T: Send + 'static>(
     service: &Arc<Service>,
     work: impl FnOnce(&Service, &LiveCamera) -> Result<T, Refusal> + Send + 'static,
