@@ -273,7 +273,7 @@ impl CameraReader {
         let mut has_logged_opening = false;
         while !shared.stop.is_set() {
             let picture = pictures.next_picture()?;
-            // Only after the first picture: a pipeline of GStreamer's also starts without its camera.
+            // Only once it was read: a pipeline of GStreamer's also starts without its camera.
             if !std::mem::replace(&mut has_logged_opening, true) {
                 // At the level of the warning that it was not there, so that whoever read that also reads this.
                 let level = if self.logged.is_empty() { log::Level::Info } else { log::Level::Warn };
