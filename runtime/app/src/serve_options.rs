@@ -9,7 +9,7 @@ use clap::{Args, value_parser};
 use orco_benchmark::terminal::parse_share;
 use orco_runtime::scene::NamedRegion;
 use orco_runtime::state::unknown::FALSE_ALARMS;
-use orco_serve::inbox::FRAMES;
+use orco_serve::inbox::DEFAULT_CAPACITY;
 use orco_serve::{CameraSource, Tls};
 
 use crate::change_options::{AlignmentOptions, KeepOptions};
@@ -62,7 +62,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = parse_share)]
     pub false_alarms: f32,
     /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
-    #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
+    #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = DEFAULT_CAPACITY)]
     pub inbox: usize,
     /// Memory limit for the pictures of all requests together, in MiB. A request beyond it is told to try again. The
     /// whole service needs at most this limit, its memory when idle, and 192 MiB. A limit below 192 refuses large

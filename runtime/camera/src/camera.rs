@@ -10,11 +10,11 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::threads::{catch_panic, lock};
 
 use crate::error::CameraError;
-use crate::folder::{FolderSource, KnownFiles};
+use crate::folder::KnownFiles;
 use crate::frame::{CameraFrame, CameraPicture};
-use crate::gstreamer::{self, GstreamerSource};
-use crate::http::HttpSource;
-use crate::source::{CameraSource, MAX_UNREADABLE, OpenSource, without_passwords};
+use crate::opening::{OpenFunction, open};
+use crate::password::mask_text;
+use crate::source::{CameraSource, MAX_UNREADABLE};
 use crate::status::{CameraPhase, CameraStatus, FrameRate};
 use crate::stop::Stop;
 
@@ -25,26 +25,6 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a picture that comes but once, as in a folder, is held for somebody to be done with it.
 pub const MAX_HOLD: Duration = Duration::from_secs(5);
-
-/// Opens a source. What is known of a folder outlives it.
-type OpenFunction = for<'a> fn(&CameraSource, &Stop, &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError>;
-
-type OpenedSource<'a> = Box<dyn OpenSource + 'a>;
-
-fn open<'a>(source: &CameraSource, stop: &Stop, known: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
-    Ok(match source {
-        CameraSource::Http(url) => Box::new(HttpSource::open(url, stop)?),
-        CameraSource::Rtsp(url) => Box::new(GstreamerSource::open(gstreamer::pipeline_for_url(url), stop)?),
-        CameraSource::Gstreamer(pipeline) => {
-            Box::new(GstreamerSource::open(gstreamer::parse_pipeline(pipeline)?, stop)?)
-        }
-        CameraSource::Folder(path) => Box::new(FolderSource::open(path, stop, known)?),
-        #[cfg(target_os = "linux")]
-        CameraSource::V4l2(path) => Box::new(crate::v4l2::V4l2Source::open(path, stop)?),
-        #[cfg(not(target_os = "linux"))]
-        CameraSource::V4l2(_) => return Err(CameraError::Unsupported),
-    })
-}
 
 #[derive(Default)]
 struct SharedReader {
@@ -164,7 +144,8 @@ impl Camera {
     fn open_by(source: CameraSource, open: OpenFunction) -> std::io::Result<Self> {
         let shared = Arc::new(SharedReader::default());
         let camera = Self { source: source.clone(), shared: Arc::clone(&shared) };
-        thread::Builder::new().name("camera".into()).spawn(move || keep_reading(&source, open, &shared))?;
+        let reader = CameraReader { source, open, shared, known: KnownFiles::default(), logged: String::new() };
+        thread::Builder::new().name("camera".into()).spawn(move || reader.keep_reading())?;
         Ok(camera)
     }
 
@@ -243,289 +224,79 @@ impl fmt::Debug for Camera {
     }
 }
 
-fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader) {
-    let mut pause = FIRST_PAUSE;
-    let mut tries = 0;
-    let mut known = KnownFiles::default();
-    // Why it is not there, as the log has said last.
-    let mut said = String::new();
-    while !shared.stop.is_set() {
-        shared.state().begin_opening();
-        let error = match catch_panic(|| read(source, open, shared, &mut known, &mut said)) {
-            Ok(Ok(())) => return,
-            // The stop cut its connection, or ended its pipeline: the camera is not away.
-            _ if shared.stop.is_set() => return,
-            Ok(Err(error)) => error,
-            Err(why) => CameraError::BrokeOff(why),
-        };
-        if shared.state().was_there() {
-            (pause, tries) = (FIRST_PAUSE, 0);
-        }
-        tries += 1;
-        let reason = without_passwords(&error.to_string());
-        // Once is enough, as long as nothing else is to be said: it may be away for months.
-        if reason != said {
-            log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
-            said.clone_from(&reason);
-        }
-        shared.enter(CameraPhase::Away { reason, tries });
-        shared.stop.wait(pause);
-        pause = (2 * pause).min(LONGEST_PAUSE);
-    }
+/// Reads a camera on a thread of its own.
+struct CameraReader {
+    source: CameraSource,
+    open: OpenFunction,
+    shared: Arc<SharedReader>,
+    known: KnownFiles,
+    /// Why the camera is not there, as the log said last; empty once it is there again.
+    logged: String,
 }
 
-/// Reads a camera until it fails; returns once it is told to stop. Where it works again, nothing is `said` any more.
-fn read(
-    source: &CameraSource,
-    open: OpenFunction,
-    shared: &SharedReader,
-    known: &mut KnownFiles,
-    said: &mut String,
-) -> Result<(), CameraError> {
-    let mut pictures = open(source, &shared.stop, known)?;
-    shared.state().status.opened += 1;
-    let mut is_told = false;
-    while !shared.stop.is_set() {
-        let picture = pictures.next_picture()?;
-        // A pipeline of GStreamer's only now: it starts without its camera, too.
-        if !std::mem::replace(&mut is_told, true) {
-            // As loud as the log has said that it is not there.
-            let level = if said.is_empty() { log::Level::Info } else { log::Level::Warn };
-            log::log!(level, "camera: {source} is open");
-            said.clear();
-        }
-        if let Some(picture) = picture {
-            shared.put(picture);
-            if pictures.gives_each_picture_once() {
-                shared.wait_until_done();
+impl CameraReader {
+    /// Reads until it is told to stop: a camera that fails is opened again after a pause.
+    fn keep_reading(mut self) {
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
+        while !self.shared.stop.is_set() {
+            self.shared.state().begin_opening();
+            let error = match catch_panic(|| self.read()) {
+                Ok(Ok(())) => return,
+                // The stop cut its connection, or ended its pipeline: the camera is not away.
+                _ if self.shared.stop.is_set() => return,
+                Ok(Err(error)) => error,
+                Err(why) => CameraError::BrokeOff(why),
+            };
+            if self.shared.state().was_there() {
+                (pause, tries) = (FIRST_PAUSE, 0);
             }
-        } else if matches!(shared.state().status.phase, CameraPhase::Away { .. }) {
-            // It is there, and has nothing to show yet.
-            shared.enter(CameraPhase::Opening);
-        }
-        let Unreadable { count, reason } = shared.state().unreadable.clone();
-        if count >= MAX_UNREADABLE && !pictures.gives_each_picture_once() {
-            return Err(CameraError::Unreadable { count, reason });
+            tries += 1;
+            let reason = mask_text(&error.to_string());
+            // Each reason is logged once: the camera may be away for months.
+            if reason != self.logged {
+                let source = &self.source;
+                log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
+                self.logged.clone_from(&reason);
+            }
+            self.shared.enter(CameraPhase::Away { reason, tries });
+            self.shared.stop.wait(pause);
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
-    Ok(())
+
+    /// Opens the camera and reads it until it fails or the reader is told to stop.
+    fn read(&mut self) -> Result<(), CameraError> {
+        let shared = &self.shared;
+        let mut pictures = (self.open)(&self.source, &shared.stop, &mut self.known)?;
+        shared.state().status.opened += 1;
+        let mut has_logged_opening = false;
+        while !shared.stop.is_set() {
+            let picture = pictures.next_picture()?;
+            // Only once it was read: a pipeline of GStreamer's also starts without its camera.
+            if !std::mem::replace(&mut has_logged_opening, true) {
+                // At the level of the warning that it was not there, so that whoever read that also reads this.
+                let level = if self.logged.is_empty() { log::Level::Info } else { log::Level::Warn };
+                log::log!(level, "camera: {} is open", self.source);
+                self.logged.clear();
+            }
+            if let Some(picture) = picture {
+                shared.put(picture);
+                if pictures.gives_each_picture_once() {
+                    shared.wait_until_done();
+                }
+            } else if matches!(shared.state().status.phase, CameraPhase::Away { .. }) {
+                // It is there, and has nothing to show yet.
+                shared.enter(CameraPhase::Opening);
+            }
+            let Unreadable { count, reason } = shared.state().unreadable.clone();
+            if count >= MAX_UNREADABLE && !pictures.gives_each_picture_once() {
+                return Err(CameraError::Unreadable { count, reason });
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    /// Opens a source, but panics the first time.
-    fn open_at_second_try<'a>(
-        source: &CameraSource,
-        stop: &Stop,
-        known: &'a mut KnownFiles,
-    ) -> Result<OpenedSource<'a>, CameraError> {
-        static TRIED: AtomicBool = AtomicBool::new(false);
-        assert!(TRIED.swap(true, Ordering::Relaxed), "a test broke it off");
-        open(source, stop, known)
-    }
-
-    /// A camera whose pictures are good for as long as it is told.
-    struct SpoiltSource(Stop);
-
-    static IS_GOOD: AtomicBool = AtomicBool::new(true);
-
-    impl OpenSource for SpoiltSource {
-        fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
-            self.0.wait(Duration::from_millis(5));
-            let good = IS_GOOD.load(Ordering::SeqCst);
-            Ok(Some(CameraPicture::File(if good { grey_picture() } else { b"no picture".to_vec() })))
-        }
-    }
-
-    fn open_spoilt<'a>(_: &CameraSource, stop: &Stop, _: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
-        Ok(Box::new(SpoiltSource(stop.clone())))
-    }
-
-    /// A JPEG file of 16 x 16 pixels. The crate's tests also run where the checkout's pictures are not.
-    fn grey_picture() -> Vec<u8> {
-        let mut file = Vec::new();
-        let encoder = jpeg_encoder::Encoder::new(&mut file, 90);
-        encoder.encode(&[128; 16 * 16], 16, 16, jpeg_encoder::ColorType::Luma).unwrap();
-        file
-    }
-
-    #[test]
-    fn a_camera_whose_reading_breaks_off_is_away_and_comes_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let camera = Camera::open_by(CameraSource::Folder(folder.path().into()), open_at_second_try).unwrap();
-        let until = |what: &str, is: &dyn Fn(&CameraStatus) -> bool| {
-            let end = Instant::now() + Duration::from_secs(60);
-            while !is(&camera.status()) {
-                assert!(Instant::now() < end, "never {what}: {camera:?}");
-                thread::sleep(Duration::from_millis(5));
-            }
-        };
-        let broke_off = "reading it broke off: a test broke it off";
-        let is_away =
-            |status: &CameraStatus| matches!(&status.phase, CameraPhase::Away { reason, .. } if reason == broke_off);
-        until("away", &is_away);
-        until("open again", &|status| status.opened == 1);
-        std::fs::write(folder.path().join("1.jpg"), grey_picture()).unwrap();
-        assert!(camera.wait(0, Duration::from_secs(60)).is_some());
-    }
-
-    #[test]
-    fn a_camera_that_gave_good_pictures_before_unreadable_ones_is_tried_again_soon() {
-        let camera = Camera::open_by(CameraSource::Folder("nowhere".into()), open_spoilt).unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
-        // Looks at frames until one is as it should be; returns how often the camera was tried when it is away.
-        let look = |until_readable: bool| {
-            let mut last = 0;
-            loop {
-                assert!(Instant::now() < end, "{camera:?}");
-                if let Some(frame) = camera.wait(last, Duration::from_millis(20)) {
-                    last = frame.number;
-                    if camera.decode(&frame, None).is_ok() && until_readable {
-                        return 0;
-                    }
-                }
-                if let (false, CameraPhase::Away { tries, .. }) = (until_readable, camera.status().phase) {
-                    return tries;
-                }
-            }
-        };
-        for _ in 0..2 {
-            IS_GOOD.store(true, Ordering::SeqCst);
-            look(true);
-            IS_GOOD.store(false, Ordering::SeqCst);
-            assert_eq!(look(false), 1, "it was there");
-        }
-        let mut tries = 1;
-        while tries < 3 {
-            let now = look(false);
-            assert!((tries..=tries + 1).contains(&now), "all its pictures are unreadable: {now} after {tries}");
-            tries = now;
-        }
-    }
-
-    /// Keeps what is logged.
-    struct KeptLog;
-
-    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-    impl log::Log for KeptLog {
-        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-            true
-        }
-
-        fn log(&self, record: &log::Record<'_>) {
-            lock(&LOGGED).push(record.args().to_string());
-        }
-
-        fn flush(&self) {}
-    }
-
-    /// A pipeline that starts, and ends without a picture.
-    struct MuteSource;
-
-    impl OpenSource for MuteSource {
-        fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
-            Err(CameraError::Pipeline("no camera".into()))
-        }
-    }
-
-    fn open_mute<'a>(_: &CameraSource, _: &Stop, _: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
-        Ok(Box::new(MuteSource))
-    }
-
-    #[test]
-    fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open_and_its_reason_is_said_once() {
-        let _ = log::set_logger(&KeptLog);
-        log::set_max_level(log::LevelFilter::Info);
-        let source = CameraSource::Folder("mute".into());
-        let shown = source.to_string();
-        let camera = Camera::open_by(source, open_mute).unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
-        while !matches!(camera.status().phase, CameraPhase::Away { tries: 2.., .. }) {
-            assert!(Instant::now() < end, "{camera:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-        let logged = lock(&LOGGED);
-        let said: Vec<&String> = logged.iter().filter(|line| line.contains(&shown)).collect();
-        assert!(said.len() == 1 && said[0].contains("is not there"), "{said:?}");
-    }
-
-    /// A camera that is silent until its connection is cut.
-    struct SilentSource(Stop);
-
-    impl OpenSource for SilentSource {
-        fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
-            self.0.wait(Duration::from_secs(60));
-            Err(CameraError::Pipeline("its connection was cut".into()))
-        }
-    }
-
-    fn open_silent<'a>(_: &CameraSource, stop: &Stop, _: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
-        Ok(Box::new(SilentSource(stop.clone())))
-    }
-
-    #[test]
-    fn a_camera_that_is_stopped_is_not_said_to_be_away() {
-        let camera = Camera::open_by(CameraSource::Folder("silent".into()), open_silent).unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
-        while camera.status().opened == 0 {
-            assert!(Instant::now() < end, "{camera:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-        camera.stop();
-        // Its thread lets this go at its end.
-        while Arc::strong_count(&camera.shared) > 1 {
-            assert!(Instant::now() < end, "{camera:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(camera.status().phase, CameraPhase::Opening);
-    }
-
-    #[test]
-    fn of_pictures_that_come_together_in_a_folder_none_is_passed_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let camera = Camera::open(CameraSource::Folder(folder.path().into())).unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
-        while camera.status().opened == 0 {
-            assert!(Instant::now() < end, "{camera:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-        (0..24_u8).for_each(|number| std::fs::write(folder.path().join(format!("{number}.jpg")), [number; 9]).unwrap());
-        let mut pictures = Vec::new();
-        let mut last = 0;
-        while pictures.len() < 24 {
-            let frame = camera.wait(last, Duration::from_secs(60)).unwrap();
-            // Classifying a picture takes some time.
-            thread::sleep(Duration::from_millis(5));
-            last = frame.number;
-            camera.done_with(last);
-            let CameraPicture::File(bytes) = &frame.picture else { panic!("{frame:?}") };
-            pictures.push(bytes[0]);
-        }
-        pictures.sort_unstable();
-        assert_eq!(pictures, (0..24).collect::<Vec<u8>>());
-    }
-
-    #[test]
-    fn a_camera_was_there_if_a_frame_of_its_last_opening_could_be_decoded() {
-        let mut state = ReaderState::default();
-        state.begin_opening();
-        assert!(!state.was_there(), "it gave nothing");
-        state.status.frames = 3;
-        assert!(state.was_there(), "nobody took its frames");
-        state.note_decoding(2, false);
-        assert!(!state.was_there(), "however it went away");
-        state.note_decoding(3, true);
-        state.note_decoding(3, false);
-        assert!(state.was_there());
-        state.begin_opening();
-        state.status.frames = 4;
-        state.note_decoding(3, true);
-        state.note_decoding(4, false);
-        assert!(!state.was_there(), "frames before do not count");
-    }
-}
+mod tests;

@@ -3,12 +3,12 @@
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// How long a camera may be silent.
+/// How long a camera may send nothing.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
-/// How long a picture may take, however much of it comes.
+/// How long a picture may take from when it is awaited to its last byte.
 pub(crate) const PICTURE_TIME: Duration = Duration::from_secs(10);
 
-/// A reader that fails once its time is over.
+/// A reader that fails at its deadline, also while a slow camera sends now and then.
 pub(crate) struct DeadlineReader<R> {
     reader: R,
     end: Instant,
@@ -20,12 +20,12 @@ impl<R> DeadlineReader<R> {
         Self { reader, end: Instant::now() + time, time }
     }
 
-    /// What is read.
+    /// The reader inside.
     pub fn reader_mut(&mut self) -> &mut R {
         &mut self.reader
     }
 
-    /// From now on again so long.
+    /// Allows `time` from now on.
     pub fn restart(&mut self, time: Duration) {
         (self.time, self.end) = (time, Instant::now() + time);
     }

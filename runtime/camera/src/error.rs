@@ -25,8 +25,8 @@ pub enum StreamError {
     /// No boundary between pictures was found in it.
     #[error("what it sends is no stream of pictures")]
     NoBoundary,
-    /// A picture has more than [`MAX_PICTURE`](crate::frame::MAX_PICTURE) bytes.
-    #[error("it sends a picture of more than {} MiB", crate::frame::MAX_PICTURE >> 20)]
+    /// A picture has more than [`MAX_PICTURE_BYTES`](crate::frame::MAX_PICTURE_BYTES) bytes.
+    #[error("it sends a picture of more than {} MiB", crate::frame::MAX_PICTURE_BYTES >> 20)]
     TooLarge,
 }
 
@@ -39,43 +39,43 @@ pub enum CameraError {
     Io(#[from] io::Error),
     /// The address cannot be understood.
     #[error("its address cannot be understood: {0}")]
-    Address(#[source] Box<dyn Error + Send + Sync>),
-    /// The address cannot be asked.
+    InvalidAddress(#[source] Box<dyn Error + Send + Sync>),
+    /// The request failed.
     #[error("{0}")]
     Http(Box<dyn Error + Send + Sync>),
     /// Nothing came for so long.
     #[error("nothing came for {} s", .0.as_secs())]
     Silent(Duration),
-    /// Nobody answered the call for so long.
+    /// No connection could be made for so long.
     #[error("it cannot be reached within {} s", .0.as_secs())]
     Unreachable(Duration),
-    /// Its pictures are for those who say who they are.
+    /// It wants a name and password, and the address has none.
     #[error("it wants a name and password: give them in its address, as NAME:PASSWORD@ before the host")]
     NoPassword,
     /// The name and password in its address are wrong.
     #[error("it refuses this name and password")]
     WrongPassword,
-    /// It takes a name and password in one form only, which is not sent.
+    /// It takes name and password by digest authentication alone (RFC 7616), which is not supported.
     #[error(
         "it wants digest authentication, which is not supported here; for Motion JPEG use gst:souphttpsrc location=... \
          user-id=... user-pw=... ! multipartdemux; for single pictures let another program fetch them into folder:PATH"
     )]
-    Digest,
+    DigestAuthentication,
     /// It answers with a status other than success.
     #[error("{}", status_sentence(*.0))]
     Status(u16),
-    /// The address leads on to another host, or away from TLS.
+    /// It redirects to another host, or from https to http: neither is followed.
     #[error("it sends on to {0}, which is not followed; if its pictures are there, name that address as the camera")]
-    Redirect(String),
-    /// The address leads on, and names no other address.
+    RedirectElsewhere(String),
+    /// It redirects without an address that can be used.
     #[error("it sends on without a usable address")]
-    NoAddress,
-    /// The address leads on too often.
+    RedirectWithoutAddress,
+    /// It redirects too many times in a row.
     #[error("it sends on to another of its addresses more than {0} times in a row")]
-    Redirects(u32),
-    /// What the address answers is no picture.
+    TooManyRedirects(u32),
+    /// It answers with a content type that is neither a picture's nor a stream's of pictures.
     #[error("it answers with {0}, not with pictures (image/jpeg, image/png, image/webp or multipart/x-mixed-replace)")]
-    Content(String),
+    ContentType(String),
     /// The stream is broken.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -91,9 +91,9 @@ pub enum CameraError {
     /// The device has no format that is read.
     #[error("the device gives neither MJPG, JPEG nor YUYV, but {0}; try it through gst:")]
     Format(String),
-    /// Rows of raw pixels that are none.
+    /// Rows of raw pixels have an odd width or none, or too few bytes for their pixels.
     #[error("the device gives rows of {width} YUYV pixels in {stride} bytes, which make no sense; try it through gst:")]
-    Rows {
+    BadStride {
         /// Pixels of a row.
         width: u32,
         /// Bytes from one row to the next.
@@ -104,7 +104,7 @@ pub enum CameraError {
     BrokeOff(String),
     /// The folder has too many files to be watched.
     #[error("the folder has more than {0} files: move old ones away")]
-    Crowded(usize),
+    TooManyFiles(usize),
     /// This system has no such cameras.
     #[error("devices are read on Linux only; try gst:")]
     Unsupported,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use orco_runtime::{files, image};
 
 use crate::error::CameraError;
-use crate::frame::{CameraPicture, MAX_PICTURE};
+use crate::frame::{CameraPicture, MAX_PICTURE_BYTES};
 use crate::source::OpenSource;
 use crate::stop::Stop;
 
@@ -152,7 +152,7 @@ impl<'a> FolderSource<'a> {
             }
             files.insert(name, FileState { is_known: is_complete || was_known, ..now });
             if files.len() > MAX_FILES {
-                return Err(CameraError::Crowded(MAX_FILES));
+                return Err(CameraError::TooManyFiles(MAX_FILES));
             }
         }
         complete.sort();
@@ -177,11 +177,11 @@ impl<'a> FolderSource<'a> {
     fn read(&self, file: &WaitingFile) -> io::Result<Option<Vec<u8>>> {
         let path = self.path.join(&file.name);
         if !file.is_restless {
-            return files::read(&path, MAX_PICTURE as u64).map(Some);
+            return files::read(&path, MAX_PICTURE_BYTES as u64).map(Some);
         }
         let look = || fs::metadata(&path).ok().and_then(|data| FileState::of(&data).ok());
         let before = look();
-        let Ok(bytes) = files::read(&path, MAX_PICTURE as u64) else { return Ok(None) };
+        let Ok(bytes) = files::read(&path, MAX_PICTURE_BYTES as u64) else { return Ok(None) };
         let is_same = before.zip(look()).is_some_and(|(before, after)| before.is_same(&after));
         Ok((is_same && !bytes.is_empty()).then_some(bytes))
     }

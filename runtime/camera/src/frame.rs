@@ -7,8 +7,8 @@ use orco_runtime::image_rs::RgbImage;
 
 use crate::yuyv::Yuyv;
 
-/// Most bytes of a picture, and most that a stream may send before one begins.
-pub const MAX_PICTURE: usize = 32 << 20;
+/// Most bytes of a picture, and most that a stream may send before its first boundary.
+pub const MAX_PICTURE_BYTES: usize = 32 << 20;
 
 /// What a camera gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub enum CameraPicture {
     Yuyv(Yuyv),
 }
 
-/// A picture, with its number and when it was there.
+/// A picture of a camera, with its number and its time.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CameraFrame {
     /// Greater than those of all frames before it.
     pub number: u64,
-    /// When it was complete.
+    /// When its last byte had come.
     pub taken: Instant,
     /// The picture.
     pub picture: CameraPicture,
@@ -36,7 +36,7 @@ impl CameraFrame {
     /// The picture at its full size, as far as that can be decoded within [`image::MAX_MEMORY`].
     ///
     /// # Errors
-    /// [`ImageError`] if it is none, is damaged or too large.
+    /// [`ImageError`] if it is no picture, is damaged or too large.
     pub fn decode(&self) -> Result<RgbImage, ImageError> {
         match &self.picture {
             CameraPicture::File(bytes) => image::decode(bytes),
@@ -56,11 +56,11 @@ impl CameraFrame {
         }
     }
 
-    /// What decoding it takes, at its full size or reduced to `side` pixels.
+    /// Memory that decoding it takes: at its full size, or with `side` by [`CameraFrame::decode_reduced`].
     ///
     /// # Errors
-    /// [`ImageError`] if it is none, or too large.
-    pub fn needs(&self, side: Option<u32>) -> Result<DecodingCost, ImageError> {
+    /// [`ImageError`] if it is no picture, or too large.
+    pub fn decoding_cost(&self, side: Option<u32>) -> Result<DecodingCost, ImageError> {
         match (&self.picture, side) {
             (CameraPicture::File(bytes), None) => image::decoding_memory(bytes),
             (CameraPicture::File(bytes), Some(side)) => image::decoding_memory_reduced(bytes, side),

@@ -68,16 +68,16 @@ impl GstreamerSource {
             io::ErrorKind::NotFound => CameraError::NoGstreamer,
             _ => error.into(),
         })?;
-        Self::reading(child, stop)
+        Self::from_child(child, stop)
     }
 
     /// Reads what a child writes, whose output and errors are pipes.
-    fn reading(mut child: Child, stop: &Stop) -> Result<Self, CameraError> {
+    fn from_child(mut child: Child, stop: &Stop) -> Result<Self, CameraError> {
         let missing = || io::Error::other("the pipeline has no output");
         let (output, errors) = (child.stdout.take().ok_or_else(missing)?, child.stderr.take().ok_or_else(missing)?);
         let child = Arc::new(Mutex::new(child));
         let killed = Arc::clone(&child);
-        stop.interrupted_by(move || kill(&killed));
+        stop.on_set(move || kill(&killed));
         let message = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&message);
         // It ends with the child, whose pipe it reads.
@@ -86,8 +86,8 @@ impl GstreamerSource {
         Ok(Self { pictures, child, message, time: START_TIME })
     }
 
-    /// Why there are no more pictures.
-    fn reason(&self) -> CameraError {
+    /// Ends the pipeline, and says why it gives no more pictures.
+    fn end(&self) -> CameraError {
         kill(&self.child);
         // The thread that listens may need a moment for the last line.
         thread::sleep(Duration::from_millis(50));
@@ -133,7 +133,7 @@ impl OpenSource for GstreamerSource {
                 self.pictures.stream_mut().reader_mut().silence = SILENCE;
                 Ok(Some(CameraPicture::File(completed(&picture).into_owned())))
             }
-            Err(StreamError::Ended) => Err(self.reason()),
+            Err(StreamError::Ended) => Err(self.end()),
             Err(broken) => Err(broken.into()),
         }
     }
@@ -208,7 +208,7 @@ mod tests {
         let sends_one = format!("printf -- '--{BOUNDARY}\\r\\nContent-Length: 3\\r\\n\\r\\nabc\\r\\n'; exec sleep 240");
         let mut command = Command::new("sh");
         command.args(["-c", &sends_one]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut source = GstreamerSource::reading(command.spawn().unwrap(), &Stop::default()).unwrap();
+        let mut source = GstreamerSource::from_child(command.spawn().unwrap(), &Stop::default()).unwrap();
         assert_eq!(source.next_picture().unwrap(), Some(CameraPicture::File(b"abc".to_vec())));
         // The sentence names the limit that was kept.
         let why = source.next_picture().unwrap_err().to_string();

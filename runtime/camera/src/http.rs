@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
 use crate::error::{CameraError, StreamError};
-use crate::frame::{CameraPicture, MAX_PICTURE};
+use crate::frame::{CameraPicture, MAX_PICTURE_BYTES};
 use crate::motion_jpeg::completed;
 use crate::multipart::Multipart;
 use crate::redirect;
@@ -30,7 +30,7 @@ pub(crate) struct HttpSource {
     agent: Agent,
     url: String,
     stop: Stop,
-    answer: HttpBody,
+    body: HttpBody,
 }
 
 enum HttpBody {
@@ -46,23 +46,23 @@ impl HttpSource {
             .timeout_connect(Some(SILENCE))
             .timeout_recv_response(Some(SILENCE))
             .timeout_per_read(Some(SILENCE))
-            // They are followed here, no further than the camera itself.
+            // `ask` follows redirects itself, on the camera alone.
             .max_redirects(0)
-            // What stands in refusals is told here.
+            // `refusal` reads the answer for what is wrong.
             .http_status_as_error(false)
-            // Cameras are asked directly.
+            // Whatever proxy the environment names: a camera is asked directly.
             .proxy(None)
             .user_agent(concat!("orco/", env!("CARGO_PKG_VERSION")))
             .build();
         let agent = Agent::new_with_config(config);
         let handle = agent.clone();
-        stop.interrupted_by(move || handle.shutdown());
-        let answer = ask(&agent, url)?;
-        Ok(Self { agent, url: url.into(), stop: stop.clone(), answer })
+        stop.on_set(move || handle.shutdown());
+        let body = ask(&agent, url)?;
+        Ok(Self { agent, url: url.into(), stop: stop.clone(), body })
     }
 }
 
-/// An address, and what stands in it of who asks.
+/// An address, taken apart.
 #[derive(Debug, PartialEq, Eq)]
 struct HttpAddress {
     /// The address without name and password.
@@ -71,8 +71,8 @@ struct HttpAddress {
     authorization: Option<String>,
 }
 
-/// Name and password in an address, as basic authentication sends them (RFC 7617). They may be percent-encoded, as they
-/// must be where they hold what addresses are divided by. None where the address holds neither.
+/// The `Authorization` header for the name and password in an address (RFC 7617); none where the address has neither.
+/// In the address they may be percent-encoded, as `@`, `:` and `/` must be.
 pub fn basic_authorization(address: &str) -> Option<String> {
     authorization_in(&Url::parse(address).ok()?)
 }
@@ -89,7 +89,7 @@ fn authorization_in(url: &Url) -> Option<String> {
 
 impl HttpAddress {
     fn of(address: &str) -> Result<Self, CameraError> {
-        let mut url = Url::parse(address).map_err(|error| CameraError::Address(error.into()))?;
+        let mut url = Url::parse(address).map_err(|error| CameraError::InvalidAddress(error.into()))?;
         let authorization = authorization_in(&url);
         // Addresses with a host, as these have, may hold both or neither.
         let _ = url.set_username("").and_then(|()| url.set_password(None));
@@ -97,8 +97,7 @@ impl HttpAddress {
     }
 }
 
-/// Asks an address, and wherever the camera moved its pictures: with its name and password, since redirects are followed
-/// on the camera itself alone.
+/// Asks an address and follows redirects, each with the address's name and password: they never leave the camera.
 fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     let mut url = url.to_owned();
     for _ in 0..=MAX_REDIRECTS {
@@ -110,15 +109,17 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
         }
         let response = request.call().map_err(request_error)?;
         if !response.status().is_redirection() {
-            return answer(response, has_password);
+            return pictures_of(response, has_password);
         }
         let location = response.headers().get("location").and_then(|location| location.to_str().ok());
-        url = redirect::target(&url, location.ok_or(CameraError::NoAddress)?)?;
+        url = redirect::target(&url, location.ok_or(CameraError::RedirectWithoutAddress)?)?;
     }
-    Err(CameraError::Redirects(MAX_REDIRECTS))
+    Err(CameraError::TooManyRedirects(MAX_REDIRECTS))
 }
 
-fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
+/// The pictures in an answer: a stream of them, or one. `has_password` says whether the request had a name and
+/// password.
+fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
     if !response.status().is_success() {
         return Err(refusal(&response, has_password));
     }
@@ -144,15 +145,15 @@ fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, Came
             }
             single_picture(body.into_stream(), &essence)
         }
-        other => Err(CameraError::Content(other.into())),
+        other => Err(CameraError::ContentType(other.into())),
     }
 }
 
 /// A body that is said to be a picture of a kind that is read, or is one by its first bytes.
 fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraError> {
     let mut picture = Vec::new();
-    body.take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(read_error)?;
-    if picture.len() > MAX_PICTURE {
+    body.take(MAX_PICTURE_BYTES as u64 + 1).read_to_end(&mut picture).map_err(read_error)?;
+    if picture.len() > MAX_PICTURE_BYTES {
         return Err(StreamError::TooLarge.into());
     }
     // What else is wrong with a picture is told when it is decoded.
@@ -160,7 +161,7 @@ fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraErro
         && let Err(ImageError::Format | ImageError::Empty | ImageError::Unsupported(_)) = image::size(&picture)
     {
         let named = if essence.is_empty() { "nothing that it names" } else { essence };
-        return Err(CameraError::Content(named.into()));
+        return Err(CameraError::ContentType(named.into()));
     }
     Ok(HttpBody::Single(Some(picture)))
 }
@@ -177,7 +178,7 @@ fn refusal(response: &Response<Body>, has_password: bool) -> CameraError {
         challenges.flat_map(|all| all.split(',')).filter_map(|part| part.split_whitespace().next()).collect();
     let wants = |wanted: &str| schemes.iter().any(|scheme| scheme.eq_ignore_ascii_case(wanted));
     match (wants("digest") && !wants("basic"), has_password) {
-        (true, _) => CameraError::Digest,
+        (true, _) => CameraError::DigestAuthentication,
         (false, true) => CameraError::WrongPassword,
         (false, false) => CameraError::NoPassword,
     }
@@ -202,7 +203,7 @@ fn read_error(error: io::Error) -> CameraError {
 
 impl OpenSource for HttpSource {
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
-        let picture = match &mut self.answer {
+        let picture = match &mut self.body {
             HttpBody::Stream(parts) => {
                 parts.stream_mut().restart(PICTURE_TIME);
                 parts.next().map_err(|error| match error {
@@ -214,7 +215,7 @@ impl OpenSource for HttpSource {
                 Some(picture) => picture,
                 None => {
                     if !self.stop.wait(FETCH_EVERY) {
-                        self.answer = ask(&self.agent, &self.url)?;
+                        self.body = ask(&self.agent, &self.url)?;
                     }
                     return Ok(None);
                 }
@@ -244,7 +245,7 @@ mod tests {
             assert_eq!((found.url.as_str(), found.authorization), (url, authorization), "{address}");
         }
         let error = HttpAddress::of("http://admin:pass#1@door3/").unwrap_err();
-        assert!(matches!(error, CameraError::Address(_)) && !error.to_string().contains("pass"), "{error}");
+        assert!(matches!(error, CameraError::InvalidAddress(_)) && !error.to_string().contains("pass"), "{error}");
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! Modules stand along the way of a picture, each importing only from those above:
 //!
 //! - [`yuyv`]: raw pixels; [`frame`]: a picture as it came, decoded by [`orco_runtime::image`];
-//! - [`error`]: why there are no pictures; [`source`]: where they come from, as people write it;
+//! - [`error`]: why there are no pictures; `password`: what is masked in addresses and messages; [`source`]: where
+//!   pictures come from, as people write it;
 //! - [`motion_jpeg`]: JPEG without its tables; [`multipart`]: pictures in a stream;
 //! - `stop`, `wait` and `deadline`: how a thread that waits for pictures is stopped, and gives up waiting;
 //! - `redirect`: which redirects of a camera are followed;
-//! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source;
+//! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source; `opening`: opens any of them;
 //! - [`status`]: whether a camera is there; [`camera`]: the thread that reads one.
 //!
 //! ```
@@ -41,6 +42,8 @@ mod gstreamer;
 mod http;
 pub mod motion_jpeg;
 pub mod multipart;
+mod opening;
+mod password;
 mod redirect;
 pub mod source;
 pub mod status;
@@ -52,8 +55,9 @@ mod wait;
 pub mod yuyv;
 
 pub use camera::Camera;
-pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE};
+pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE_BYTES};
 pub use http::basic_authorization;
 pub use multipart::Multipart;
-pub use source::{CameraSource, without_password};
+pub use password::mask_address;
+pub use source::CameraSource;
 pub use status::{CameraPhase, CameraStatus};

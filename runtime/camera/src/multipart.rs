@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use memchr::memmem;
 
 use crate::error::StreamError;
-use crate::frame::MAX_PICTURE;
+use crate::frame::MAX_PICTURE_BYTES;
 
 /// Most bytes of a line of a part's head.
 const MAX_LINE: usize = 8 << 10;
@@ -64,8 +64,8 @@ impl<R: Read> Multipart<R> {
     /// its boundary is passed over.
     ///
     /// # Errors
-    /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE`] bytes or a part beyond
-    /// that.
+    /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE_BYTES`], or a part with
+    /// more.
     // An iterator would go on after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Vec<u8>, StreamError> {
@@ -73,7 +73,7 @@ impl<R: Read> Multipart<R> {
             self.skip_to_boundary()?;
         }
         match self.length()? {
-            Some(length) if length > MAX_PICTURE => Err(StreamError::TooLarge),
+            Some(length) if length > MAX_PICTURE_BYTES => Err(StreamError::TooLarge),
             Some(length) => {
                 let mut part = Vec::new();
                 let read = self.stream.by_ref().take(length as u64).read_to_end(&mut part)?;
@@ -88,7 +88,7 @@ impl<R: Read> Multipart<R> {
         let mut line = Vec::new();
         // Whether the line before was longer than is held, so that this is no line of its own.
         let mut inside = false;
-        while passed < MAX_PICTURE {
+        while passed < MAX_PICTURE_BYTES {
             passed += self.line(&mut line)?;
             let whole = !inside;
             inside = !line.ends_with(b"\n");
@@ -155,7 +155,7 @@ impl<R: Read> Multipart<R> {
             let from = before.saturating_sub(end.len() - 1);
             let Some(at) = finder.find(&part[from..]).map(|at| from + at) else {
                 self.stream.consume(read);
-                if part.len() > MAX_PICTURE {
+                if part.len() > MAX_PICTURE_BYTES {
                     return Err(StreamError::TooLarge);
                 }
                 continue;

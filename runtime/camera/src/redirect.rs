@@ -7,18 +7,20 @@ use url::{Position, Url};
 
 use crate::error::CameraError;
 
-/// The address that `location`, as an answer of `from` names it, stands for. It keeps the name and password of `from`.
+/// The address that the header `location`, in an answer from `from`, stands for. It keeps the name and password of
+/// `from`.
+///
+/// A redirect from http on its usual port to https on its usual port is followed: that is how cameras insist on TLS.
 ///
 /// # Errors
-/// [`CameraError::NoAddress`] if it is no address; [`CameraError::Redirect`] if it leads to another host or port, or from
-/// https to http. From http on its usual port to https on its usual port may be gone: that is how cameras insist on
-/// TLS.
+/// [`CameraError::RedirectWithoutAddress`] if `location` is no address; [`CameraError::RedirectElsewhere`] if it leads
+/// to another host or port, or from https to http.
 pub(crate) fn target(from: &str, location: &str) -> Result<String, CameraError> {
-    let from = Url::parse(from).map_err(|_| CameraError::NoAddress)?;
+    let from = Url::parse(from).map_err(|_| CameraError::RedirectWithoutAddress)?;
     if location.is_empty() {
-        return Err(CameraError::NoAddress);
+        return Err(CameraError::RedirectWithoutAddress);
     }
-    let mut to = from.join(location).map_err(|_| CameraError::NoAddress)?;
+    let mut to = from.join(location).map_err(|_| CameraError::RedirectWithoutAddress)?;
     // What a camera says here may hold a password of its own choice: neither is it used, nor told.
     let _ = to.set_username(from.username()).and_then(|()| to.set_password(from.password()));
     let is_same = from.origin() == to.origin();
@@ -28,7 +30,7 @@ pub(crate) fn target(from: &str, location: &str) -> Result<String, CameraError> 
         return Ok(to.into());
     }
     let place = &to[Position::BeforeHost..Position::AfterPort];
-    Err(CameraError::Redirect(format!("{}://{place}", to.scheme())))
+    Err(CameraError::RedirectElsewhere(format!("{}://{place}", to.scheme())))
 }
 
 #[cfg(test)]
@@ -64,7 +66,7 @@ mod tests {
             assert!(error.contains(&format!("on to {told},")) && !error.contains("secret"), "{location}: {error}");
         }
         for location in ["", "http://"] {
-            assert!(matches!(target(from, location), Err(CameraError::NoAddress)), "{location}");
+            assert!(matches!(target(from, location), Err(CameraError::RedirectWithoutAddress)), "{location}");
         }
     }
 }

@@ -1,17 +1,12 @@
-//! Sources of pictures: parsed from what people write, and opened.
+//! Where pictures come from: the address that people write, and what every open source can do.
 
 use std::fmt;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::error::{CameraError, SourceError};
 use crate::frame::CameraPicture;
-
-/// What names of settings and of query parameters end in whose values are passwords: `user-pw`, `proxy-pw`, `userpwd`.
-const PASSWORD_NAMES: [&str; 5] = ["pw", "pwd", "pass", "passwd", "password"];
-/// What stands for a password.
-const MASK: &str = "***";
+use crate::password::{mask_address, mask_text};
 
 /// Unreadable pictures one after another, after which a camera is opened anew.
 pub const MAX_UNREADABLE: u32 = 20;
@@ -45,13 +40,13 @@ impl FromStr for CameraSource {
         let rest = rest.trim();
         let host = rest.strip_prefix("//").is_some_and(|host| !host.is_empty());
         match kind.to_ascii_lowercase().as_str() {
-            _ if rest.is_empty() || text.chars().any(char::is_control) => Err(SourceError(without_password(text))),
+            _ if rest.is_empty() || text.chars().any(char::is_control) => Err(SourceError(mask_address(text))),
             "http" | "https" if host => Ok(Self::Http(text.into())),
             "rtsp" | "rtsps" | "rtspt" if host => Ok(Self::Rtsp(text.into())),
             "gst" => Ok(Self::Gstreamer(rest.into())),
             "folder" => Ok(Self::Folder(rest.into())),
             "v4l2" => Ok(Self::V4l2(rest.into())),
-            _ => Err(SourceError(without_password(text))),
+            _ => Err(SourceError(mask_address(text))),
         }
     }
 }
@@ -68,91 +63,13 @@ pub(crate) trait OpenSource {
     }
 }
 
-/// An address with stars for its passwords. It may be mistyped, so any part of it may belong to one: rather too much is
-/// masked than too little.
-pub fn without_password(address: &str) -> String {
-    let start = address.find("://").map_or(0, |scheme| scheme + 3);
-    let named = named_passwords(address).map(|start| start..address.len());
-    masked(address, userinfo_password(address, start).into_iter().chain(named).collect())
-}
-
-/// A text with stars for all passwords in it: of addresses, from the first one's to the last one's, and of settings.
-pub(crate) fn without_passwords(text: &str) -> String {
-    let start = text.find("://").map(|scheme| scheme + 3);
-    let named = named_passwords(text).map(|start| start..value_end(text, start));
-    masked(text, start.and_then(|start| userinfo_password(text, start)).into_iter().chain(named).collect())
-}
-
-/// Where the password lies in front of a host: from the first colon on to the last `@`, since a password may hold `@`,
-/// `/`, `?` and `#` that nobody encoded.
-fn userinfo_password(text: &str, start: usize) -> Option<Range<usize>> {
-    let end = text.rfind('@').filter(|end| *end >= start)?;
-    let colon = text[start..end].find(':')?;
-    Some(start + colon + 1..end)
-}
-
-/// Where values begin whose names are those of passwords.
-fn named_passwords(text: &str) -> impl Iterator<Item = usize> {
-    let is_password = |name: &str| {
-        let ends_with = |ending: &str| {
-            let at = name.len().checked_sub(ending.len());
-            at.is_some_and(|at| name.as_bytes()[at..].eq_ignore_ascii_case(ending.as_bytes()))
-        };
-        PASSWORD_NAMES.into_iter().any(ends_with)
-    };
-    let signs = text.match_indices('=').map(|(at, _)| at).filter(move |at| is_password(text[..*at].trim_end()));
-    signs.map(|at| text.len() - text[at + 1..].trim_start().len())
-}
-
-/// Where the value ends that begins at `start`. An apostrophe before it may be one of a sentence, so a value that begins
-/// with a quotation mark ends behind that quotation at least.
-fn value_end(text: &str, start: usize) -> usize {
-    let (before, value) = text.split_at(start);
-    let (_, quotation) = word_end(before, None, false);
-    let (inside, _) = word_end(value, quotation, true);
-    let alone = if value.starts_with(['\'', '"']) { word_end(value, None, true).0 } else { 0 };
-    start + inside.max(alone)
-}
-
-/// Goes through a text as a shell does, up to white space that is neither quoted nor escaped if it `stops` there.
-/// Returns where that is, and the quotation that is open then.
-fn word_end(text: &str, mut quotation: Option<char>, stops: bool) -> (usize, Option<char>) {
-    let mut is_escaped = false;
-    for (at, character) in text.char_indices() {
-        match (quotation, character) {
-            _ if is_escaped => is_escaped = false,
-            (None | Some('"'), '\\') => is_escaped = true,
-            (Some(open), _) if open == character => quotation = None,
-            (None, '\'' | '"') => quotation = Some(character),
-            (None, _) if stops && character.is_whitespace() => return (at, quotation),
-            _ => {}
-        }
-    }
-    (text.len(), quotation)
-}
-
-/// A text with stars in place of its parts.
-fn masked(text: &str, mut passwords: Vec<Range<usize>>) -> String {
-    passwords.sort_by_key(|password| password.start);
-    let (mut shown, mut at) = (String::new(), 0);
-    for Range { start, end } in passwords {
-        if start > at || shown.is_empty() {
-            shown.push_str(&text[at..start]);
-            shown.push_str(MASK);
-        }
-        at = at.max(end);
-    }
-    shown.push_str(&text[at..]);
-    shown
-}
-
 /// As it was written, passwords replaced by stars.
 impl fmt::Display for CameraSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::V4l2(path) => write!(f, "{}", path.display()),
-            Self::Http(url) | Self::Rtsp(url) => f.write_str(&without_password(url)),
-            Self::Gstreamer(pipeline) => write!(f, "gst:{}", without_passwords(pipeline)),
+            Self::Http(url) | Self::Rtsp(url) => f.write_str(&mask_address(url)),
+            Self::Gstreamer(pipeline) => write!(f, "gst:{}", mask_text(pipeline)),
             Self::Folder(path) => write!(f, "folder:{}", path.display()),
         }
     }
@@ -232,11 +149,5 @@ mod tests {
             assert_eq!(source.to_string(), shown);
             assert!(!format!("{source:?}").contains("cret"));
         }
-        let said = "cannot reach \"rtsp://me:secret@door/1\": no answer";
-        assert_eq!(without_passwords(said), "cannot reach \"rtsp://me:***@door/1\": no answer");
-        let said = "it can't set user-pw='my secret' and passwd=secret: no";
-        let shown = without_passwords(said);
-        assert!(shown.starts_with("it can't set user-pw=***") && !shown.contains("secret"), "{shown}");
-        assert_eq!(without_passwords("0 of 3 @ 5 fps: a=b"), "0 of 3 @ 5 fps: a=b");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What interrupts a wait.
+/// Cuts a wait short.
 type Interrupt = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -38,14 +38,15 @@ impl Stop {
         self.flag().is_set
     }
 
-    /// Waits so long, or until it is set; returns whether it is.
+    /// Waits for `time`, or until it is set. Returns whether it is set.
     pub fn wait(&self, time: Duration) -> bool {
         let waited = self.0.1.wait_timeout_while(self.flag(), time, |flag| !flag.is_set);
         waited.expect("nothing panics while it holds the flag").0.is_set
     }
 
-    /// What ends the wait that comes next, in place of what was said before; called at once if it is set already.
-    pub fn interrupted_by(&self, interrupt: impl FnOnce() + Send + 'static) {
+    /// Registers what cuts a wait short that this cannot end by itself, such as one for a connection, and replaces what
+    /// was registered before. It is called at once if the flag is set already.
+    pub fn on_set(&self, interrupt: impl FnOnce() + Send + 'static) {
         let mut flag = self.flag();
         if flag.is_set {
             drop(flag);

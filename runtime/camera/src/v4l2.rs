@@ -101,7 +101,7 @@ fn largest(sizes: &[[u32; 2]]) -> Option<[u32; 2]> {
 /// Whether rows of raw pixels can be read at all.
 fn check_rows(width: u32, stride: usize) -> Result<(), CameraError> {
     let is_sound = width > 0 && width.is_multiple_of(2) && stride >= 2 * width as usize;
-    if is_sound { Ok(()) } else { Err(CameraError::Rows { width, stride }) }
+    if is_sound { Ok(()) } else { Err(CameraError::BadStride { width, stride }) }
 }
 
 /// Buffers one after another that hold no picture.
@@ -148,7 +148,7 @@ mod tests {
     fn rows_that_make_no_sense_are_refused_when_the_device_is_opened() {
         assert!(check_rows(640, 1280).is_ok() && check_rows(640, 1344).is_ok());
         for (width, stride) in [(0, 1280), (641, 1344), (640, 1279), (640, 0)] {
-            assert!(matches!(check_rows(width, stride), Err(CameraError::Rows { .. })), "{width} {stride}");
+            assert!(matches!(check_rows(width, stride), Err(CameraError::BadStride { .. })), "{width} {stride}");
         }
     }
 }

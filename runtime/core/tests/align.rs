@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use orco_core::align::{
-    AlignmentData, AlignmentInput, HeadTrainer, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
-    operations,
+    AlignmentData, AlignmentExtent, AlignmentInput, HeadTrainer, PerturbedTargets, Sampler, Sampling, StepBatch,
+    StepExtent, TargetRows,
 };
 use orco_core::config::{ClassScope, MethodConfig, SampleViews, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
@@ -309,8 +309,10 @@ fn an_epoch_holds_no_more_samples_than_the_limit() {
 #[test]
 fn the_combined_answer_trains_for_less_than_four_tenths_of_the_arithmetic_and_within_bounds() {
     let shape = HeadShape { inputs: 128, hidden: 2048, outputs: 128 };
-    let operations =
-        |learned: usize, config: &MethodConfig| operations(shape, 2000, 60 + learned, 300 + 5 * learned, config) as f64;
+    let operations = |learned: usize, config: &MethodConfig| {
+        let (classes, exemplars) = (60 + learned, 300 + 5 * learned);
+        AlignmentExtent { shape, targets: 2000, classes, exemplars }.operations(config) as f64
+    };
     for learned in [1, 40, 140, 1000] {
         let share = operations(learned, &MethodConfig::combined()) / operations(learned, &MethodConfig::edge());
         assert!(share <= 0.4, "{share} beside {learned}");

@@ -107,7 +107,7 @@ impl HubServer {
         let listener = std::net::TcpListener::bind(options.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let connections = process_limits::connections(MAX_CONNECTIONS)?;
+        let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
         let service = Arc::new(HubService {
             store,
             token,

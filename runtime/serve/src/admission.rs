@@ -19,7 +19,7 @@ use orco_runtime::threads::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::allocator;
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
 pub const UNCOUNTED: usize = 64 << 10;
@@ -31,9 +31,9 @@ pub const MAX_DEFAULT_MEMORY: u64 = 512 << 20;
 const SMALL_SEATS: usize = 32;
 const LARGE_SEATS: usize = 16;
 /// Longest side of a picture that is kept as it is, in pixels.
-const LONG: u32 = 640;
-/// Most bytes that making a longer one small takes ([`crate::shots::Candidate::of`]).
-const MADE_SMALL: u64 = 20 << 20;
+const MAX_KEPT_SIDE: u32 = 640;
+/// Most bytes that reducing a longer picture takes ([`crate::pending_shots::Candidate::of`]).
+const REDUCING_BYTES: u64 = 20 << 20;
 /// How long a request waits for its turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(20);
 /// What memory is counted in, so that a semaphore's 32 bits suffice.
@@ -45,12 +45,12 @@ pub fn default_memory() -> u64 {
     orco_runtime::memory::limit().map_or(MAX_DEFAULT_MEMORY, |bytes| (bytes / 8).clamp(MIN_MEMORY, MAX_DEFAULT_MEMORY))
 }
 
-/// Most bytes from the first of decoding a picture to the last of what is done with it: it is scaled to the backbone's
-/// input, judged, and made small for a thumbnail, the inbox or the live view.
-pub fn picture_bytes(needs: &DecodingCost, input: &Preprocessing) -> u64 {
+/// Most bytes that a picture takes at a time, from decoding it to the last that is done with it: it is scaled to the
+/// backbone's input, judged, and reduced for a thumbnail, the inbox or the live view.
+pub fn processing_bytes(needs: &DecodingCost, input: &Preprocessing) -> u64 {
     let judged = Preprocessing { width: quality::SIDE, height: quality::SIDE, look: Look::WHOLE, ..*input };
-    let is_long = needs.width.max(needs.height) > LONG;
-    let small = needs.picture_bytes() + if is_long { MADE_SMALL } else { MADE_SMALL / 16 };
+    let is_long = needs.width.max(needs.height) > MAX_KEPT_SIDE;
+    let small = needs.picture_bytes() + if is_long { REDUCING_BYTES } else { REDUCING_BYTES / 16 };
     needs.with_scaling(input).max(needs.with_scaling(&judged)).max(small)
 }
 
@@ -202,7 +202,7 @@ pub struct BodyPermit {
 
 impl BodyPermit {
     /// Most bytes for which there is ever room.
-    pub fn most(&self) -> usize {
+    pub fn max_bytes(&self) -> usize {
         let share = (self.admission.0.shares.files / UNIT) as usize;
         share.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED
     }
@@ -231,7 +231,7 @@ impl BodyPermit {
     /// As for [`BodyPermit::grow_to`].
     pub fn grow(&mut self, bytes: &mut Vec<u8>, wanted: usize, limit: usize) -> Result<(), Refusal> {
         if wanted > bytes.capacity() {
-            let capacity = wanted.max((2 * bytes.capacity()).min(limit).min(self.most()));
+            let capacity = wanted.max((2 * bytes.capacity()).min(limit).min(self.max_bytes()));
             self.grow_to(capacity)?;
             bytes.reserve_exact(capacity - bytes.len());
         }
@@ -249,7 +249,7 @@ impl BodyPermit {
 
     /// The units of so many bytes, for which there may be room at another time if not now.
     fn possible(&self, bytes: usize) -> Result<usize, Refusal> {
-        let most = self.most();
+        let most = self.max_bytes();
         if bytes <= most {
             return Ok(counted(bytes));
         }
@@ -458,8 +458,8 @@ mod tests {
         capacities.dedup();
         assert_eq!(capacities, [1, 2, 4, 8, 16, 22], "never more than the limit");
         room.grow(&mut bytes, 23 << 20, usize::MAX).unwrap();
-        assert_eq!(bytes.capacity(), room.most(), "never more than the room");
-        assert_eq!(room.grow(&mut bytes, room.most() + 1, usize::MAX).unwrap_err().status().as_u16(), 413);
+        assert_eq!(bytes.capacity(), room.max_bytes(), "never more than the room");
+        assert_eq!(room.grow(&mut bytes, room.max_bytes() + 1, usize::MAX).unwrap_err().status().as_u16(), 413);
     }
 
     #[test]
@@ -467,7 +467,7 @@ mod tests {
         let admission = Admission::new(64 * MIB);
         let status = |tried: Result<(), Refusal>| tried.map_err(|refusal| refusal.status().as_u16());
         let mut alone = admission.body();
-        let most = alone.most();
+        let most = alone.max_bytes();
         assert_eq!(most, (24 << 20) + UNCOUNTED, "three eighths");
         assert_eq!((status(alone.check(most)), status(alone.check(most + 1))), (Ok(()), Err(413)));
         assert_eq!((status(alone.grow_to(most + 1)), status(alone.grow_to(most))), (Err(413), Ok(())));
@@ -479,6 +479,6 @@ mod tests {
         let mut beside = admission.body_beside(16 << 20);
         assert_eq!(status(beside.grow_to(9 << 20)), Err(413));
         beside.grow_to(8 << 20).unwrap();
-        assert_eq!(admission.body_beside(usize::MAX).most(), UNCOUNTED);
+        assert_eq!(admission.body_beside(usize::MAX).max_bytes(), UNCOUNTED);
     }
 }

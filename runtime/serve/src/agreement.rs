@@ -1,8 +1,8 @@
 //! One label for several frames, so that it does not flicker.
 //!
-//! Of every class the mean of its probabilities over the last frames is taken; frames that are older than [`MEMORY`]
-//! count no longer. The class that is shown stays until another one's mean is greater by more than [`MARGIN`]. Where no
-//! earlier frame counts any more, the new one decides alone.
+//! A class counts by the mean of its probabilities over the last frames, without those older than [`MAX_FRAME_AGE`].
+//! The class that is shown stays until another one's mean is greater by more than [`MARGIN`]. Where no earlier frame
+//! counts any more, the new one decides alone.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::prediction::ClassProbability;
 
 /// Most classes that programs are told with a label.
 const MAX_MATCHES: usize = 3;
-/// How long a frame counts.
-pub const MEMORY: Duration = Duration::from_secs(3);
+/// How old a frame may be that still counts.
+pub const MAX_FRAME_AGE: Duration = Duration::from_secs(3);
 /// By how much another class must be more probable than the one that is shown.
 pub const MARGIN: f32 = 0.1;
 
@@ -72,15 +72,15 @@ struct FrameAnswer {
 /// Answers to the last frames.
 #[derive(Clone, Debug)]
 pub struct Agreement {
-    most: usize,
+    max_frames: usize,
     frames: VecDeque<FrameAnswer>,
     shown: Option<String>,
 }
 
 impl Agreement {
-    /// Over so many frames at most; over one, every frame decides alone.
-    pub fn of(frames: usize) -> Self {
-        Self { most: frames.max(1), frames: VecDeque::new(), shown: None }
+    /// Over the last `max_frames` frames; over one, every frame decides alone.
+    pub fn new(max_frames: usize) -> Self {
+        Self { max_frames: max_frames.max(1), frames: VecDeque::new(), shown: None }
     }
 
     /// Forgets all frames: the camera went away, or what is known changed.
@@ -89,10 +89,10 @@ impl Agreement {
         self.shown = None;
     }
 
-    /// Adds the answer to a frame, and whether the frame is like anything known.
+    /// Adds the answer to a frame, and whether the frame is like anything known. Returns what the frames now agree on.
     pub fn add(&mut self, now: Instant, answer: Vec<ClassProbability>, known: bool) -> AgreedAnswer {
-        self.frames.retain(|frame| now.saturating_duration_since(frame.when) <= MEMORY);
-        while self.frames.len() >= self.most {
+        self.frames.retain(|frame| now.saturating_duration_since(frame.when) <= MAX_FRAME_AGE);
+        while self.frames.len() >= self.max_frames {
             self.frames.pop_front();
         }
         if self.frames.is_empty() {
@@ -152,7 +152,7 @@ mod tests {
 
     /// The labels that are shown while a mug is seen with these probabilities, a jug with the rest.
     fn shown(frames: usize, mug: &[f32]) -> Vec<String> {
-        let (mut agreement, start) = (Agreement::of(frames), Instant::now());
+        let (mut agreement, start) = (Agreement::new(frames), Instant::now());
         let step = |(at, mug): (u64, &f32)| {
             let answer = answer(&[("mug", *mug), ("jug", 1.0 - mug)]);
             agreement.add(start + Duration::from_millis(100 * at), answer, true).classes.swap_remove(0).label
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn means_are_taken_over_the_frames_that_count() {
-        let (mut agreement, start) = (Agreement::of(3), Instant::now());
+        let (mut agreement, start) = (Agreement::new(3), Instant::now());
         let add = |agreement: &mut Agreement, seconds: u64, mug: f32| {
             agreement.add(start + Duration::from_secs(seconds), answer(&[("mug", mug), ("jug", 1.0 - mug)]), mug > 0.5)
         };
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn classes_may_come_and_go() {
-        let (mut agreement, now) = (Agreement::of(4), Instant::now());
+        let (mut agreement, now) = (Agreement::new(4), Instant::now());
         agreement.add(now, answer(&[("mug", 0.8), ("jug", 0.2)]), true);
         let means = agreement.add(now, answer(&[("jug", 0.1), ("cup", 0.9)]), true).classes;
         let labels: Vec<(&str, f32)> = means.iter().map(|mean| (mean.label.as_str(), mean.probability)).collect();

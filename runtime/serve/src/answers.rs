@@ -19,12 +19,13 @@ use orco_runtime::threads::lock;
 use tokio::sync::oneshot::{self, error::RecvError};
 
 use crate::admission::Admitted;
-use crate::error::{Refusal, ServeError};
+use crate::error::ServeError;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::{
     ClassProbability, PictureAnswer, Prediction, Recognition, ShotFeatures, SimilarExemplar, StoredShot,
 };
+use crate::refusal::Refusal;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
 

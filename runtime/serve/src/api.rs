@@ -8,13 +8,11 @@ pub mod events;
 pub mod inbox;
 pub mod inference;
 pub mod metrics;
-pub mod model;
 mod picture;
 pub mod shots;
 pub mod sightings;
 pub mod status;
 pub mod stored_shots;
-mod tensor;
 pub mod transfer;
 
 use axum::body::Bytes;
@@ -27,7 +25,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 
 use crate::blocking::blocking;
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Has a proxy such as nginx pass a stream on as it comes: it would hold back what does not fill its buffer.
 const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
@@ -103,7 +101,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 ///
 /// # Errors
 /// [`Refusal`] if it is not.
-pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
+pub(crate) fn usable_label(label: &str) -> Result<String, Refusal> {
     let normal = label::normal(label);
     if label::is_usable(&normal) {
         return Ok(normal);
@@ -131,7 +129,7 @@ mod tests {
         assert_eq!(document["components"]["schemas"]["Label"]["pattern"], pattern);
         for c in '\0'..='\u{ff}' {
             let excluded = matches!(c, '\0'..='\u{1f}' | '=' | '\u{7f}'..='\u{a0}' | '\u{ad}');
-            assert_eq!(usable(&format!("m{c}g")).is_err(), excluded, "{c:?}");
+            assert_eq!(usable_label(&format!("m{c}g")).is_err(), excluded, "{c:?}");
         }
     }
 }

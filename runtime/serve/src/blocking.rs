@@ -2,9 +2,9 @@
 
 use tokio::task;
 
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 
-/// Does what may take a while away from the threads that serve.
+/// Runs slow work on a thread for blocking work, and returns what came of it.
 ///
 /// # Errors
 /// [`Refusal`], 500, if it panics.

@@ -12,7 +12,8 @@ use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::error::{Refusal, ServeError};
+use crate::error::ServeError;
+use crate::refusal::Refusal;
 
 /// Most regions of a camera.
 pub const MAX_REGIONS: usize = 8;

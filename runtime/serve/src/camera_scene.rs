@@ -19,7 +19,7 @@ use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Least width and height to which frames are decoded that are compared with the place, whatever the backbone sees.
 const MIN_SIDE: u32 = 256;
@@ -31,6 +31,8 @@ pub const WORKING_MEMORY: u64 = 12 << 20;
 const KEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// How often, at the most, the file is checked: another program may have kept or forgotten the place.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// What people are told while the place does not fit.
+const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 
 /// The empty place, shared by the camera's thread and those that serve.
 #[derive(Clone)]
@@ -88,7 +90,7 @@ pub enum SceneView {
     /// Things in front of the empty place; none if it is empty.
     Things(Foreground),
     /// The region has too few pixels in this frame; a sentence says so.
-    Small(String),
+    TooSmall(String),
 }
 
 /// What a region of a frame shows.
@@ -111,7 +113,7 @@ impl SeenRegion {
         let in_frame = |named: &NamedRegion| {
             let (bounds, view) = match named.region.in_frame(width, height) {
                 Ok(bounds) => (Some(bounds), SceneView::Whole),
-                Err(error) => (None, SceneView::Small(error.to_string())),
+                Err(error) => (None, SceneView::TooSmall(error.to_string())),
             };
             let shares = named.region.shares(width, height).map(|share| share as f32);
             Self { name: named.name.clone(), shares: Some(shares), bounds, view }
@@ -238,7 +240,7 @@ impl CameraScene {
             let mut status = self.lock_status();
             (status.is_moved, status.problem) = (is_moved, problem);
         }
-        if is_usable && watched.mark_saved_if_due(now) {
+        if is_usable && watched.take_due_save(now) {
             self.keep(&mut watched);
         }
         foregrounds
@@ -314,11 +316,9 @@ fn read_place(kept: &KeptBackground) -> (WatchedPlace, SceneStatus) {
     (watched, status)
 }
 
-const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
-
 impl WatchedPlace {
-    /// Notes that the place is saved now, or need not be, if it is time for that, and says whether it is.
-    fn mark_saved_if_due(&mut self, now: Duration) -> bool {
+    /// Whether it is time to save the place; if so, the next time is [`KEEP_EVERY`] later, whether or not it is saved.
+    fn take_due_save(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;
         if is_due {
             self.saved = now;
@@ -456,7 +456,7 @@ mod tests {
         let all = regions(&["dot=0.5,0.5,0.01,0.01", "shelf=0,0,1,0.5"]);
         let [dot, shelf] = &SeenRegion::all_of(&frame(640, 360), &all)[..] else { panic!("there are two") };
         assert_eq!((&*dot.name, dot.shares), ("dot", Some([0.5, 0.5, 0.01, 0.01])));
-        assert!(matches!(&dot.view, SceneView::Small(problem) if problem.contains("is too small")));
+        assert!(matches!(&dot.view, SceneView::TooSmall(problem) if problem.contains("is too small")));
         assert_eq!((shelf.bounds.unwrap().height, matches!(shelf.view, SceneView::Whole)), (180, true));
         // What the place shows goes to the region that is analysed.
         let folder = tempfile::tempdir().unwrap();

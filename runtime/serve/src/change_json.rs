@@ -5,14 +5,14 @@ use orco_runtime::state::session::ChangeReport;
 use serde_json::{Value, json};
 
 /// Most entries in a list of a report: it stays in memory with its job.
-const LISTED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// What a change did to what is known.
 ///
 /// # Panics
 /// Never: serialising into memory cannot fail.
 pub fn of_report(report: &ChangeReport) -> Value {
-    serde_json::to_value(report.summary(LISTED)).expect("serialising into memory cannot fail")
+    serde_json::to_value(report.summary(MAX_LISTED)).expect("serialising into memory cannot fail")
 }
 
 /// An entry of the history.

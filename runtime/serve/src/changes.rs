@@ -23,12 +23,13 @@ use self::recovery::RunningChange;
 pub use self::request::{BaseClassChoice, ChangeRequest, LabelledShots};
 use crate::answers::Answers;
 use crate::change_json;
-use crate::error::{ErrorCode, Refusal, ServeError};
+use crate::error::ServeError;
 use crate::event::Event;
 use crate::id::Id;
-use crate::job::{Job, JobProgress, Jobs, REMEMBERED};
+use crate::job::{Job, JobProgress, Jobs, MAX_ENDED_JOBS};
 use crate::metric::ChangeMetric;
-use crate::shots::PendingShots;
+use crate::pending_shots::PendingShots;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::sightings::Sightings;
 use crate::telemetry::Telemetry;
 use crate::turns::TurnQueue;
@@ -115,13 +116,13 @@ impl Changes {
             }
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
-        jobs.list(job.clone());
+        jobs.push(job.clone());
         self.shared.telemetry.metrics.queued.inc();
         self.shared.telemetry.events.send(Event::Job(job.clone()));
         Ok(job)
     }
 
-    /// A change that was asked for: of those that ended, the last [`REMEMBERED`] are there.
+    /// A change that was asked for: of those that ended, the last [`MAX_ENDED_JOBS`] are there.
     ///
     /// # Errors
     /// [`Refusal`] if it is not remembered.
@@ -129,7 +130,7 @@ impl Changes {
         let jobs = self.shared.jobs();
         jobs.find(id).cloned().ok_or_else(|| {
             let why = if jobs.ids.issued(id) {
-                format!("it ended, and the last {REMEMBERED} that ended are remembered")
+                format!("it ended, and the last {MAX_ENDED_JOBS} that ended are remembered")
             } else {
                 "the service has restarted since, or never issued this id".into()
             };
@@ -172,14 +173,14 @@ impl SharedJobs {
     }
 
     fn set(&self, id: Id, progress: JobProgress) {
-        if let Some(job) = self.jobs().set(id, progress) {
+        if let Some(job) = self.jobs().set_progress(id, progress) {
             self.telemetry.events.send(Event::Job(job.clone()));
         }
     }
 
     /// Says how a change ended.
     fn end(&self, id: Id, change: &'static str, progress: JobProgress) {
-        let is_done = matches!(progress, JobProgress::Done(..));
+        let is_done = matches!(progress, JobProgress::Done { .. });
         let outcome = if is_done { "done" } else { "failed" };
         self.telemetry.metrics.changes.get_or_create(&ChangeMetric { change, outcome }).inc();
         self.telemetry.metrics.queued.dec();
@@ -292,7 +293,7 @@ impl Worker for ChangeWorker {
             return worker::sleep(pause, || self.is_stopping());
         }
         worker::drain(&self.queue, pause, |(id, change)| {
-            let why = self.shared.telemetry.health.why(Self::NAME).unwrap_or_default();
+            let why = self.shared.telemetry.health.reason_down(Self::NAME).unwrap_or_default();
             let refusal = Refusal::new(ErrorCode::Degraded, format!("{why}; nothing was changed"));
             self.shared.end(id, change.name(), JobProgress::Failed(refusal));
         })
@@ -321,7 +322,7 @@ impl ChangeWorker {
         // Before anybody is told that it is done.
         self.answers.refresh();
         let progress = match made {
-            Ok(ReportedChange { report, warning }) => JobProgress::Done(report, warning),
+            Ok(ReportedChange { report, warning }) => JobProgress::Done { report, warning },
             Err(error) => JobProgress::Failed(Refusal::from(&error)),
         };
         self.running = None;

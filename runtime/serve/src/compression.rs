@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use crate::admission::BodyPermit;
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 
 /// Bytes that are expanded at once.
 const PIECE: usize = 64 << 10;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
-use crate::error::{ErrorCode, Refusal};
 use crate::event::{Event, Events};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// How long a check of the state's folder holds. It writes nothing.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -92,7 +92,7 @@ impl Health {
     }
 
     /// Why a thread is down, if it is.
-    pub(crate) fn why(&self, thread: &str) -> Option<String> {
+    pub(crate) fn reason_down(&self, thread: &str) -> Option<String> {
         lock(&self.0.down).get(thread).cloned()
     }
 

@@ -22,15 +22,16 @@ use crate::id::{Id, IdSource};
 use crate::prediction::{PictureAnswer, Recognition};
 
 /// Most frames that are kept unless a setting says otherwise.
-pub const FRAMES: usize = 200;
+pub const DEFAULT_CAPACITY: usize = 200;
 /// Longest side at which a frame is kept, in pixels: more than any backbone sees.
-const SIDE: u32 = 640;
-/// Answers that are less probable are uncertain.
-const SURE: f32 = 0.5;
-/// Cosine of two frames' features from which on they are near-duplicates.
-const DUPLICATE: f32 = 0.98;
-/// So long after a shot somebody teaches: the camera sees the thing that is being taught, and the hand that holds it.
-const TEACHING: Duration = Duration::from_secs(60);
+const MAX_SIDE: u32 = 640;
+/// Least probability of an answer that is not uncertain.
+const MIN_SURE_PROBABILITY: f32 = 0.5;
+/// Least cosine between the features of two frames that are near-duplicates.
+const MIN_DUPLICATE_COSINE: f32 = 0.98;
+/// How long after a shot somebody is still teaching: the camera sees the thing that is taught, and the hand that holds
+/// it.
+const TEACHING_TIME: Duration = Duration::from_secs(60);
 
 /// A frame that is kept.
 #[derive(Clone, Debug)]
@@ -85,7 +86,7 @@ impl GroupedFrame {
 
 /// A picture as small as a frame is kept.
 pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
-    image::reduced(picture, SIDE).into_owned()
+    image::reduced(picture, MAX_SIDE).into_owned()
 }
 
 #[derive(Default)]
@@ -103,15 +104,15 @@ struct Frames {
 #[derive(Clone)]
 pub struct Inbox {
     kept: Arc<Mutex<Frames>>,
-    most: usize,
+    capacity: usize,
     grouping: Arc<Grouping>,
     events: Events,
 }
 
 impl Inbox {
-    /// Keeps at most so many frames, grouped as the bundle sees them.
-    pub fn new(base_model: &BaseModel, most: usize, events: Events) -> Self {
-        Self { kept: Arc::default(), most, grouping: Arc::new(Grouping::new(base_model)), events }
+    /// Keeps at most `capacity` frames, grouped as the bundle sees them.
+    pub fn new(base_model: &BaseModel, capacity: usize, events: Events) -> Self {
+        Self { kept: Arc::default(), capacity, grouping: Arc::new(Grouping::new(base_model)), events }
     }
 
     fn kept(&self) -> MutexGuard<'_, Frames> {
@@ -119,8 +120,8 @@ impl Inbox {
     }
 
     /// Most frames that are kept; with 0 none is.
-    pub fn most(&self) -> usize {
-        self.most
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Keeps a picture if the answer to it is unknown or uncertain, and removes the oldest where there are too many.
@@ -132,7 +133,7 @@ impl Inbox {
     /// As [`Inbox::offer`], for a camera's frame, which nobody asked to keep: keeps none while somebody teaches, and
     /// none that is dark, white, blurred or blank.
     pub(crate) fn offer_frame(&self, picture: &RgbImage, answer: &PictureAnswer) -> Option<Id> {
-        if self.kept().taught.is_some_and(|taught| taught.elapsed() < TEACHING) {
+        if self.kept().taught.is_some_and(|taught| taught.elapsed() < TEACHING_TIME) {
             return None;
         }
         self.offer_if(picture, answer, || Thresholds::default().flaws(&Quality::of(picture)).is_empty())
@@ -146,7 +147,7 @@ impl Inbox {
     /// Keeps a picture that is fit; that is asked of one which shows something new.
     fn offer_if(&self, picture: &RgbImage, answer: &PictureAnswer, is_fit: impl FnOnce() -> bool) -> Option<Id> {
         let recognition = Recognition { best: answer.classes.first().cloned(), known: answer.known };
-        if self.most == 0 || is_sure(&recognition) {
+        if self.capacity == 0 || is_sure(&recognition) {
             return None;
         }
         let mut direction = answer.features.clone();
@@ -159,14 +160,14 @@ impl Inbox {
         if !is_fit() {
             return None;
         }
-        let jpeg = image::reduced_jpeg(picture, SIDE).into();
+        let jpeg = image::reduced_jpeg(picture, MAX_SIDE).into();
         let mut kept = self.kept();
         if let Some(id) = count_duplicate(&mut kept, &direction, when) {
             return Some(id);
         }
         let id = kept.ids.next_id();
         let (features, knowledge_version) = (answer.features.clone(), answer.knowledge_version);
-        while kept.frames.len() >= self.most {
+        while kept.frames.len() >= self.capacity {
             kept.frames.pop_front();
         }
         kept.frames.push_back(InboxFrame {
@@ -295,7 +296,7 @@ impl Drop for ClaimedFrame {
         let place = kept.frames.partition_point(|other| other.id < frame.id);
         kept.frames.insert(place, frame);
         // Others may have taken its place meanwhile.
-        while kept.frames.len() > self.inbox.most {
+        while kept.frames.len() > self.inbox.capacity {
             kept.frames.pop_front();
         }
         self.inbox.tell_count(&kept);
@@ -305,7 +306,7 @@ impl Drop for ClaimedFrame {
 /// Counts a near-duplicate again, if there is one; returns its identifier.
 fn count_duplicate(kept: &mut Frames, direction: &[f32], when: u64) -> Option<Id> {
     let cosine = |frame: &InboxFrame| frame.direction.iter().zip(direction).map(|(a, b)| a * b).sum::<f32>();
-    let frame = kept.frames.iter_mut().find(|frame| cosine(frame) >= DUPLICATE)?;
+    let frame = kept.frames.iter_mut().find(|frame| cosine(frame) >= MIN_DUPLICATE_COSINE)?;
     (frame.seen, frame.when) = (frame.seen.saturating_add(1), when);
     Some(frame.id)
 }
@@ -313,7 +314,7 @@ fn count_duplicate(kept: &mut Frames, direction: &[f32], when: u64) -> Option<Id
 /// Whether a frame is surely recognised. A class that answers while it is being learned counts: somebody has just named
 /// it.
 fn is_sure(recognition: &Recognition) -> bool {
-    recognition.known && recognition.best.as_ref().is_some_and(|best| best.probability >= SURE)
+    recognition.known && recognition.best.as_ref().is_some_and(|best| best.probability >= MIN_SURE_PROBABILITY)
 }
 
 #[cfg(test)]
@@ -323,8 +324,13 @@ mod tests {
     use super::*;
     use crate::prediction::ClassProbability;
 
-    fn inbox(most: usize) -> Inbox {
-        Inbox { kept: Arc::default(), most, grouping: Arc::new(Grouping::with(None, 0.7)), events: Events::default() }
+    fn inbox(capacity: usize) -> Inbox {
+        Inbox {
+            kept: Arc::default(),
+            capacity,
+            grouping: Arc::new(Grouping::with(None, 0.7)),
+            events: Events::default(),
+        }
     }
 
     fn answer(known: bool, probability: f32, features: [f32; 2]) -> PictureAnswer {
@@ -383,7 +389,7 @@ mod tests {
         let asked = inbox.offer(&grey, &unknown([0.0, 1.0])).unwrap();
         assert_eq!(inbox.rows(2).0, [first, asked], "what somebody asks to keep is kept");
 
-        inbox.kept().taught = Instant::now().checked_sub(TEACHING);
+        inbox.kept().taught = Instant::now().checked_sub(TEACHING_TIME);
         assert!(inbox.offer_frame(&sharp, &unknown([-1.0, 0.0])).is_some(), "nobody teaches any more");
     }
 

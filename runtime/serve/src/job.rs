@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use crate::error::Refusal;
 use crate::id::{Id, IdSource};
+use crate::refusal::Refusal;
 
 /// Changes that are remembered after they ended.
-pub const REMEMBERED: usize = 64;
+pub const MAX_ENDED_JOBS: usize = 64;
 
 /// How far a change has come.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,10 +16,15 @@ pub const REMEMBERED: usize = 64;
 pub enum JobProgress {
     /// It waits.
     Queued,
-    /// It is being made: share done, 0..1.
+    /// It is being made: the share that is done, 0..1.
     Running(f32),
-    /// It was made; what it did, and what is to be said about it.
-    Done(Value, Option<String>),
+    /// It was made.
+    Done {
+        /// What it did ([`crate::change_json::of_report`]); null where there is nothing to say of it.
+        report: Value,
+        /// What people should know about it, in a sentence.
+        warning: Option<String>,
+    },
     /// It was refused; nothing was changed.
     Failed(Refusal),
     /// The thread broke off, and whether the change was saved cannot be told.
@@ -43,7 +48,7 @@ pub struct Job {
 impl Job {
     /// Whether it was made or refused.
     pub fn has_ended(&self) -> bool {
-        matches!(self.progress, JobProgress::Done(..) | JobProgress::Failed(_) | JobProgress::Lost(_))
+        matches!(self.progress, JobProgress::Done { .. } | JobProgress::Failed(_) | JobProgress::Lost(_))
     }
 
     /// As JSON.
@@ -52,7 +57,7 @@ impl Job {
         match &self.progress {
             JobProgress::Queued => job["state"] = "queued".into(),
             JobProgress::Running(share) => (job["state"], job["progress"]) = ("running".into(), (*share).into()),
-            JobProgress::Done(report, warning) => {
+            JobProgress::Done { report, warning } => {
                 job["state"] = "done".into();
                 (job["report"], job["warning"]) = (report.clone(), warning.clone().into());
             }
@@ -81,7 +86,8 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    pub fn list(&mut self, job: Job) {
+    /// Adds a job, the newest.
+    pub fn push(&mut self, job: Job) {
         self.listed.push_back(job);
     }
 
@@ -93,15 +99,15 @@ impl Jobs {
         self.listed.iter().filter(|job| !job.has_ended())
     }
 
-    pub fn all(&mut self) -> impl Iterator<Item = &mut Job> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
         self.listed.iter_mut()
     }
 
-    /// Says how far a job has come. Of those that ended the oldest is let go where there are too many.
-    pub fn set(&mut self, id: Id, progress: JobProgress) -> Option<&Job> {
+    /// Sets how far a job has come. If more than [`MAX_ENDED_JOBS`] have ended then, the oldest of those is forgotten.
+    pub fn set_progress(&mut self, id: Id, progress: JobProgress) -> Option<&Job> {
         self.listed.iter_mut().find(|job| job.id == id)?.progress = progress;
         let ended = self.listed.iter().filter(|job| job.has_ended()).count();
-        if ended > REMEMBERED
+        if ended > MAX_ENDED_JOBS
             && let Some(oldest) = self.listed.iter().position(|job| job.has_ended() && job.id != id)
         {
             self.listed.remove(oldest);
@@ -119,18 +125,18 @@ mod tests {
         let mut jobs = Jobs::default();
         let list = |jobs: &mut Jobs| {
             let job = Job { id: jobs.ids.next_id(), change: "learn", label: None, progress: JobProgress::Queued };
-            jobs.list(job.clone());
+            jobs.push(job.clone());
             job.id
         };
         let waiting = list(&mut jobs);
-        let ended: Vec<Id> = (0..3 * REMEMBERED).map(|_| list(&mut jobs)).collect();
+        let ended: Vec<Id> = (0..3 * MAX_ENDED_JOBS).map(|_| list(&mut jobs)).collect();
         for id in &ended {
-            jobs.set(*id, JobProgress::Done(Value::Null, None));
+            jobs.set_progress(*id, JobProgress::Done { report: Value::Null, warning: None });
         }
-        let (old, new) = ended.split_at(2 * REMEMBERED);
+        let (old, new) = ended.split_at(2 * MAX_ENDED_JOBS);
         assert!(old.iter().all(|id| jobs.find(*id).is_none() && jobs.ids.issued(*id)));
         assert!(new.iter().all(|id| jobs.find(*id).is_some()));
         assert!(jobs.unfinished().map(|job| job.id).eq([waiting]));
-        assert_eq!(jobs.listed.len(), REMEMBERED + 1);
+        assert_eq!(jobs.listed.len(), MAX_ENDED_JOBS + 1);
     }
 }

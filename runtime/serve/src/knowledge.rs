@@ -6,7 +6,7 @@ use orco_runtime::state::label;
 use orco_runtime::state::session::ExpectedAccuracy;
 use orco_runtime::state::{Balance, Class};
 
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 
 /// What is known at a moment. All answers of that moment follow from it.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Knowledge {
     /// Why the state can no longer be used, in a sentence: answers go on from what was known before.
     pub problem: Option<String>,
     /// Number of base classes, which come first.
-    pub base: usize,
+    pub base_classes: usize,
     /// All classes.
     pub classes: Vec<Class>,
     /// Which classes are answered, as it is set.
@@ -92,7 +92,7 @@ impl Knowledge {
             version,
             generation: learner.generation(),
             problem,
-            base: base_model.classes.len(),
+            base_classes: base_model.classes.len(),
             classes,
             scope: learner.settings().scope,
             is_learned_only: learner.is_learned_only(),

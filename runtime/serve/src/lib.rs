@@ -2,8 +2,8 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its host name; [`allocator`]: settings of the allocator; [`error`]: why it does not start, and why it
-//!   refuses a request, with the codes of that;
+//! - `machine`: its host name; [`allocator`]: settings of the allocator; [`error`]: why it does not start; [`refusal`]:
+//!   why it refuses a request, with codes;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
@@ -16,7 +16,7 @@
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
 //! - [`knowledge`]: what is known at a moment; [`change_json`]: what a change did, as JSON;
-//! - [`shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
+//! - [`pending_shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
 //! - [`sightings`]: what the service's own camera saw, and when;
 //! - `turns`: backups and changes take turns at locking the state; [`transfer`]: backups, and classes that leave and
@@ -25,8 +25,8 @@
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots,
 //!   until it is trained;
 //! - [`camera_regions`]: parts of the frames of the service's own camera; [`live`]: that camera;
-//! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give; [`tls`]:
-//!   certificate and key, taken up anew when they change;
+//! - [`service`]: these together, without HTTP; `secret_file`: whether others may read one; [`token`]: what callers
+//!   from other machines must give; [`tls`]: certificate and key, taken up anew when they change;
 //! - [`sighting_recorder`]: follows the camera for the sightings;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;
@@ -34,7 +34,7 @@
 //! - [`stream_end`]: ends streams when the server stops; [`api`]: the handlers; [`routes`]: all of them;
 //! - `service_watchdog`: what systemd is told; `connection_table`: how many connections one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS. The hub has these, too: [`process_limits`]: threads
-//!   and files; [`connection_server`]: accepts and answers;
+//!   and files; [`connection_server`]: accepts and answers; `shutdown_signal`: Ctrl-C and SIGTERM;
 //! - [`server`]: options, TLS, threads, time limits.
 //!
 //! ```no_run
@@ -82,16 +82,19 @@ pub mod metric;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 pub mod page;
+pub mod pending_shots;
 mod plain_http;
 pub mod prediction;
 pub mod process_limits;
+pub mod refusal;
 pub mod route;
 pub mod routes;
 pub mod rules;
+mod secret_file;
 pub mod server;
 pub mod service;
 mod service_watchdog;
-pub mod shots;
+mod shutdown_signal;
 pub mod sighting_recorder;
 pub mod sightings;
 pub mod stream_end;
@@ -108,6 +111,7 @@ mod worker;
 pub use error::ServeError;
 pub use machine::host_name;
 pub use orco_camera::CameraSource;
-pub use server::{Server, ServerOptions, shutdown_signal};
+pub use server::{Server, ServerOptions};
 pub use service::{RetentionOptions, Service};
+pub use shutdown_signal::shutdown_signal;
 pub use tls::Tls;

@@ -20,16 +20,17 @@ use orco_runtime::scene::NamedRegion;
 use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
-use crate::admission::{Admission, Permit, picture_bytes};
+use crate::admission::{Admission, Permit, processing_bytes};
 use crate::agreement::AgreedAnswer;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::{self, CameraScene, SeenRegion};
-use crate::error::{ErrorCode, Refusal, ServeError};
+use crate::error::ServeError;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::prediction::ClassProbability;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::telemetry::Telemetry;
 use crate::thing_tracks::ThingIds;
 use crate::worker::{self, Worker};
@@ -167,7 +168,7 @@ impl LiveCamera {
     ) -> Result<Self, ServeError> {
         let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
         let (latest, newest) = (Mutex::default(), watch::Sender::new(0));
-        let (named_regions, ids) = (regions.get(), ThingIds::default());
+        let (named_regions, thing_ids) = (regions.get(), ThingIds::default());
         let is_folder = matches!(camera.source(), CameraSource::Folder(_));
         // Pictures of a folder may show anything, however soon one comes after another.
         let frames = if is_folder { 1 } else { settings.frames };
@@ -175,12 +176,12 @@ impl LiveCamera {
         let health = telemetry.health.clone();
         let worker = LiveWorker {
             shared: Arc::clone(&shared),
-            tracks: RegionTrack::of_all(&named_regions, frames, &ids),
+            tracks: RegionTrack::of_all(&named_regions, frames, &thing_ids),
             regions: named_regions,
             frames,
             is_folder,
             was_refused: false,
-            ids,
+            thing_ids,
             input,
             admission,
             pause: Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0)),
@@ -188,10 +189,10 @@ impl LiveCamera {
             inbox,
             answers,
             telemetry,
-            last: 0,
+            last_frame: 0,
             has_panicked: false,
             reported: LastReport::default(),
-            counted: CameraStatus::default(),
+            counted_status: CameraStatus::default(),
         };
         worker::start(worker, &health)?;
         Ok(Self(shared))
@@ -231,8 +232,8 @@ impl LiveCamera {
         self.0.newest.subscribe()
     }
 
-    /// A frame for a shot: the newest one, or that number, which must be the newest, the newest that was processed, whose
-    /// number programs are told, or the last that was not taken.
+    /// The frame for a shot: the newest one, or that of a number. Three frames are held: the newest, the newest that
+    /// was processed, whose number programs are told, and that of the last shot that was not taken.
     ///
     /// # Errors
     /// [`Refusal`] if the camera is not there, or the frame is gone.
@@ -255,7 +256,7 @@ impl LiveCamera {
     /// # Errors
     /// [`Refusal`] if it is no picture.
     pub fn decoding_cost(&self, frame: &CameraFrame, side: Option<u32>) -> Result<DecodingCost, Refusal> {
-        frame.needs(side).map_err(unreadable)
+        frame.decoding_cost(side).map_err(unreadable)
     }
 
     /// A frame at its full size, or at `side` pixels or more.
@@ -284,6 +285,11 @@ impl LiveCamera {
             _ => Refusal::new(ErrorCode::CameraStarting, "the camera gave no picture yet; try again"),
         }
     }
+}
+
+/// A picture as it is held until the next frame: no larger than what is shown, or a few MiB.
+fn reduced_if_large(picture: RgbImage) -> RgbImage {
+    if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, PICTURE_SIDE).into_owned() } else { picture }
 }
 
 fn unreadable(error: ImageError) -> Refusal {
@@ -322,7 +328,7 @@ struct LiveWorker {
     is_folder: bool,
     /// Whether an answer about the frame was refused.
     was_refused: bool,
-    ids: ThingIds,
+    thing_ids: ThingIds,
     input: Preprocessing,
     admission: Admission,
     pause: Duration,
@@ -332,10 +338,11 @@ struct LiveWorker {
     telemetry: Telemetry,
     /// Number of the last frame that was taken. It outlives a panic, so that a frame that causes one is not taken
     /// again.
-    last: u64,
+    last_frame: u64,
     has_panicked: bool,
     reported: LastReport,
-    counted: CameraStatus,
+    /// The status whose figures the metrics have.
+    counted_status: CameraStatus,
 }
 
 impl Worker for LiveWorker {
@@ -349,10 +356,10 @@ impl Worker for LiveWorker {
         }
         up();
         while !self.is_stopping() {
-            let (started, last) = (Instant::now(), self.last);
+            let (started, last) = (Instant::now(), self.last_frame);
             self.step();
             // A picture of a folder is shown for the whole pause: rules must not overlook it.
-            let spent = if self.is_folder && self.last != last { Duration::ZERO } else { started.elapsed() };
+            let spent = if self.is_folder && self.last_frame != last { Duration::ZERO } else { started.elapsed() };
             // In small pieces, so that a slow rate does not hold up the end.
             worker::sleep(self.pause.saturating_sub(spent), || self.is_stopping());
         }
@@ -374,12 +381,12 @@ impl LiveWorker {
     fn step(&mut self) {
         self.telemetry.health.fault_point("live: looking");
         let camera = &self.shared.camera;
-        camera.done_with(self.last);
-        let frame = camera.wait(self.last, TICK);
+        camera.done_with(self.last_frame);
+        let frame = camera.wait(self.last_frame, TICK);
         self.take_up_changes();
         match frame {
             Some(frame) => {
-                self.last = frame.number;
+                self.last_frame = frame.number;
                 self.telemetry.health.fault_point("live: frame");
                 self.process(frame);
             }
@@ -411,7 +418,7 @@ impl LiveWorker {
         }
         let regions = self.shared.regions.get();
         if !Arc::ptr_eq(&regions, &self.regions) {
-            self.tracks = RegionTrack::of_all(&regions, self.frames, &self.ids);
+            self.tracks = RegionTrack::of_all(&regions, self.frames, &self.thing_ids);
             self.regions = regions;
             self.shared.latest().regions = Arc::default();
         }
@@ -419,15 +426,9 @@ impl LiveWorker {
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.shared.scene;
-        let [width, height] = self.input.canvas();
-        let whole = width.max(height);
         // A part of the frame is cut out later, so that it needs as many pixels as the backbone sees.
         let is_part = scene.is_shown() || !self.regions.is_empty();
-        let side = if is_part { camera_scene::decoded_side(&self.input) } else { whole };
-        let admitted = self.admit(&frame, self.side_for_regions(&frame).max(side));
-        // Where there is never room for so much, small regions say that they are too small.
-        let admitted = admitted.or_else(|_| self.admit(&frame, side));
-        let (side, permit) = match admitted {
+        let (side, permit) = match self.admit_largest(&frame, is_part) {
             Ok(Some(admitted)) => admitted,
             // Requests go first; the next frame comes soon.
             Ok(None) => return self.retake(&frame),
@@ -447,12 +448,7 @@ impl LiveWorker {
             if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         self.was_refused = false;
         let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
-        // What is held until the next frame is no larger than what is shown, or a few MiB.
-        let picture = if picture.as_raw().len() > MAX_HELD_BYTES {
-            image::reduced(&picture, PICTURE_SIDE).into_owned()
-        } else {
-            picture
-        };
+        let picture = reduced_if_large(picture);
         drop(permit);
         if shown.is_none() && self.is_folder {
             // The label of another picture would be taken for this one's.
@@ -479,7 +475,7 @@ impl LiveWorker {
             return;
         }
         if frame.taken.elapsed() < RETRY_FOR {
-            self.last = frame.number - 1;
+            self.last_frame = frame.number - 1;
         } else {
             log::warn!("camera: a picture of the folder is passed over, since requests went first for too long");
         }
@@ -491,14 +487,23 @@ impl LiveWorker {
             return 0;
         }
         // What is no picture is found out when it is decoded.
-        let Ok(cost) = frame.needs(None) else { return 0 };
+        let Ok(cost) = frame.decoding_cost(None) else { return 0 };
         camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
+    }
+
+    /// As [`LiveWorker::admit`], for as many pixels as the smallest region needs, or where there is never room for so
+    /// much, as the frame needs: small regions then say that they are too small.
+    fn admit_largest(&self, frame: &CameraFrame, is_part: bool) -> Result<Option<(u32, Permit)>, Refusal> {
+        let [width, height] = self.input.canvas();
+        let side = if is_part { camera_scene::decoded_side(&self.input) } else { width.max(height) };
+        let side_for_regions = self.side_for_regions(frame);
+        self.admit(frame, side_for_regions.max(side)).or_else(|_| self.admit(frame, side))
     }
 
     /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
     fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
         let working = self.shared.scene.working_memory();
-        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + working);
+        let needs = frame.decoding_cost(Some(side)).map(|needs| processing_bytes(&needs, &self.input) + working);
         // A frame that is no picture takes nothing here, and is refused when it is decoded.
         Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
     }
@@ -524,9 +529,9 @@ impl LiveWorker {
         let status = self.shared.camera.status();
         let metrics = &self.telemetry.metrics.camera;
         metrics.running.set(i64::from(status.phase == CameraPhase::Running));
-        metrics.frames.inc_by(status.frames - self.counted.frames);
-        metrics.unreadable.inc_by(status.unreadable - self.counted.unreadable);
-        metrics.opened.inc_by(status.opened - self.counted.opened);
-        self.counted = status;
+        metrics.frames.inc_by(status.frames - self.counted_status.frames);
+        metrics.unreadable.inc_by(status.unreadable - self.counted_status.unreadable);
+        metrics.opened.inc_by(status.opened - self.counted_status.opened);
+        self.counted_status = status;
     }
 }

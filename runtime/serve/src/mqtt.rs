@@ -18,6 +18,7 @@
 
 mod connection;
 pub mod discovery;
+mod message;
 mod settings;
 mod updates;
 
@@ -31,10 +32,11 @@ use log::Level;
 use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish, QoS};
 use tokio::sync::{Notify, broadcast, watch};
 
-use self::connection::delivered;
-use self::discovery::{DeviceDescription, EntityNames, MAX_THINGS, OFFLINE, ONLINE, Topics};
+use self::connection::{Retention, delivered};
+use self::discovery::{DeviceDescription, EntityNames, MAX_PRESENCE_SENSORS, OFFLINE, ONLINE, Topics};
+use self::message::{LiveState, classes};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
-use self::updates::{LiveState, MqttUpdates, classes};
+use self::updates::MqttUpdates;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::error::ServeError;
@@ -167,7 +169,7 @@ struct Connection {
 
 impl Connection {
     /// Notes the topic of a message that the broker has kept.
-    fn keeps(&self, message: &Publish) {
+    fn note_kept(&self, message: &Publish) {
         let mut described = self.described.borrow_mut();
         if message.retain && !message.payload.is_empty() && described.len() < MAX_DESCRIBED {
             described.extend(std::str::from_utf8(&message.topic).map(str::to_owned));
@@ -199,7 +201,8 @@ struct Reporter<'a> {
     metrics: MqttMetrics,
     /// What the broker was told of last that has entities of its own.
     announced: RefCell<EntityNames>,
-    /// Whether to ask the broker what it keeps: not any more where it ended the connection of one who asked.
+    /// Whether to subscribe to the descriptions that the broker keeps. It is cleared while that is tried: a broker may
+    /// end the connection of a client that has no right to read.
     asks: Cell<bool>,
     /// Bytes of the picture that is on its way.
     picture_bytes: Cell<Option<usize>>,
@@ -208,8 +211,8 @@ struct Reporter<'a> {
 impl Reporter<'_> {
     async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>, up: &mut dyn FnMut()) {
         tokio::select! {
-            // In this order: the thread works once both have gone as far as they can before somebody else's turn.
-            // Whether the broker is there is another question.
+            // Polled in this order: the thread says that it works once both others have begun, whether or not the
+            // broker is there.
             biased;
             () = self.updates.gather(events, &self.metrics) => {}
             () = self.stay_connected(stop) => {}
@@ -271,25 +274,25 @@ impl Reporter<'_> {
                     connection.since.set(Some(Instant::now()));
                     connection.made.notify_one();
                 }
-                Ok(Event::Incoming(Packet::Publish(message))) => connection.keeps(&message),
+                Ok(Event::Incoming(Packet::Publish(message))) => connection.note_kept(&message),
                 Ok(_) => {}
                 Err(error) => return error,
             }
         }
     }
 
-    /// Publishes what there is, and then what is new; ends when it is told to stop.
+    /// Publishes until it is told to stop, then says that the device is off.
     async fn publish(&self, client: &AsyncClient, connection: &Connection, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = connection.made.notified() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
         tokio::select! {
-            () = self.tell(client, connection) => {}
+            () = self.publish_updates(client, connection) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
         let last_word = async {
-            self.deliver(client, &Topics::of(&self.device).availability, OFFLINE, true).await;
+            self.deliver(client, &Topics::of(&self.device).availability, OFFLINE, Retention::Retained).await;
             // Polled by the other half until the broker has it; without that word it would publish the will.
             let _ = client.disconnect().await;
             std::future::pending::<()>().await;
@@ -307,15 +310,15 @@ impl Reporter<'_> {
         }
         let (named, earlier) = (self.named(), self.descriptions(&self.announced.borrow()));
         let messages = self.announce(client, named, &earlier, &[]).await;
-        // The broker has answered all of this, and so the question before it. Who may only write is told nothing, but the
-        // history knows which classes there were.
+        // The broker has confirmed these messages, so it has answered the subscription before them. A client that may
+        // only write gets no answer: then the history says which classes there were.
         let mut described = connection.described.take();
         if described.is_empty() {
             described.extend(self.descriptions(&self.remembered()).into_iter().map(|(topic, _)| topic));
         }
         for topic in described {
             if messages.iter().all(|(other, _)| *other != topic) {
-                self.deliver(client, &topic, "", true).await;
+                self.deliver(client, &topic, "", Retention::Retained).await;
             }
         }
         if asks {
@@ -345,10 +348,10 @@ impl Reporter<'_> {
     ) -> Vec<(String, String)> {
         let messages = self.descriptions(&named);
         for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
-            self.deliver(client, topic, "", true).await;
+            self.deliver(client, topic, "", Retention::Retained).await;
         }
         for (topic, config) in messages.iter().filter(|message| !knows.contains(message)) {
-            self.deliver(client, topic, config.clone(), true).await;
+            self.deliver(client, topic, config.clone(), Retention::Retained).await;
         }
         self.announced.replace(named);
         messages
@@ -363,7 +366,7 @@ impl Reporter<'_> {
     fn named(&self) -> EntityNames {
         let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
         let known = self.answers.knowledge();
-        let learned = known.classes[known.base..].iter().rev().take(MAX_THINGS);
+        let learned = known.classes[known.base_classes..].iter().rev().take(MAX_PRESENCE_SENSORS);
         EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
     }
 
@@ -376,28 +379,29 @@ impl Reporter<'_> {
         EntityNames { regions: Vec::new(), things }
     }
 
-    async fn tell(&self, client: &AsyncClient, connection: &Connection) {
+    /// Publishes all there is, then whatever is new, as soon as it is due; never ends.
+    async fn publish_updates(&self, client: &AsyncClient, connection: &Connection) {
         let topics = Topics::of(&self.device);
         self.announce_all(client, connection).await;
         if !self.about.camera {
             // Clears the state of a time when there was a camera.
-            self.deliver(client, &topics.state, "", true).await;
+            self.deliver(client, &topics.state, "", Retention::Retained).await;
         }
         if !self.about.pictures {
             // And the picture of a time when these were asked for.
-            self.deliver(client, &topics.picture, "", true).await;
+            self.deliver(client, &topics.picture, "", Retention::Retained).await;
         }
-        self.deliver(client, &topics.availability, ONLINE, true).await;
+        self.deliver(client, &topics.availability, ONLINE, Retention::Retained).await;
         let (mut published, mut counted): (Option<PublishedState>, String) = (None, String::new());
         let mut picture = PictureTime::default();
         loop {
             let now = classes(&self.answers.knowledge());
             if now != counted {
-                self.deliver(client, &topics.classes, now.clone(), true).await;
+                self.deliver(client, &topics.classes, now.clone(), Retention::Retained).await;
                 counted = now;
             }
             while let Some(ended) = self.updates.first() {
-                self.deliver(client, &topics.change, ended.message, false).await;
+                self.deliver(client, &topics.change, ended.message, Retention::Once).await;
                 self.updates.remove(ended.job);
             }
             self.announce_changes(client).await;
@@ -438,7 +442,7 @@ impl Reporter<'_> {
             }
         }
         let message = serde_json::to_string(&shown).unwrap_or_default();
-        self.deliver(client, &topics.state, message, true).await;
+        self.deliver(client, &topics.state, message, Retention::Retained).await;
         *published = Some(PublishedState { state: shown, at: Instant::now() });
         None
     }
@@ -457,7 +461,7 @@ impl Reporter<'_> {
         if next.is_none() {
             if let Some(jpeg) = self.live.and_then(LiveCameraReader::view) {
                 self.picture_bytes.set(Some(jpeg.len()));
-                self.deliver(client, &topics.picture, jpeg, true).await;
+                self.deliver(client, &topics.picture, jpeg, Retention::Retained).await;
                 self.picture_bytes.set(None);
             }
             *picture = PictureTime { is_wanted: false, at: Some(Instant::now()) };
@@ -467,8 +471,8 @@ impl Reporter<'_> {
 
     /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other
     /// half says so.
-    async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retained: bool) {
-        let sent = client.publish_tracked(topic, message.into(), delivered(retained)).await;
+    async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retention: Retention) {
+        let sent = client.publish_tracked(topic, message.into(), delivered(retention)).await;
         let confirmed = match sent {
             Ok(notice) => notice.wait_completion_async().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::error::ServeError;
 
 /// Files that stay free for the state, thumbnails, the camera and the broker, however many connections there are.
-const RESERVE: u64 = 24;
-/// Connections without which a page cannot be shown: events, a picture, a request.
-const FEWEST: u64 = 3;
+const RESERVED_FILES: u64 = 24;
+/// Least number of connections with which a page can be shown: events, a picture, a request.
+const MIN_CONNECTIONS: u64 = 3;
 
 /// Starts so many threads at once and ends them again: whether the service can have them is known before it says that
 /// it listens. tokio would hang without a thread to work on.
@@ -41,37 +41,40 @@ pub fn check_threads(needed: usize) -> Result<(), ServeError> {
     refused.map_or(Ok(()), Err)
 }
 
-/// Raises the limit of open files as far as it goes. Returns how many connections there may be, at most `most`.
+/// Raises the limit of open files as far as it goes. Returns how many connections that allows, at most
+/// `max_connections`.
 ///
 /// # Errors
 /// [`ServeError::TooFewFiles`] if hardly any is left.
 #[cfg(unix)]
-pub fn connections(most: usize) -> Result<usize, ServeError> {
+pub fn raise_file_limit(max_connections: usize) -> Result<usize, ServeError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limits = getrlimit(Resource::Nofile);
     // Where that is not allowed, what there is must do.
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
-    let Some(limit) = (if raised.is_ok() { limits.maximum } else { limits.current }) else { return Ok(most) };
-    match room(limit, open()) {
-        Some(room) => Ok(most.min(room as usize)),
+    let Some(limit) = (if raised.is_ok() { limits.maximum } else { limits.current }) else {
+        return Ok(max_connections);
+    };
+    match room(limit, open_files()) {
+        Some(room) => Ok(max_connections.min(room as usize)),
         None => Err(ServeError::TooFewFiles { limit }),
     }
 }
 
 #[cfg(not(unix))]
-pub fn connections(most: usize) -> Result<usize, ServeError> {
-    Ok(most)
+pub fn raise_file_limit(max_connections: usize) -> Result<usize, ServeError> {
+    Ok(max_connections)
 }
 
 /// Connections that a limit leaves room for: of few files, half are kept for everything else.
 fn room(limit: u64, open: u64) -> Option<u64> {
     let left = limit.saturating_sub(open);
-    Some(left - RESERVE.min(left.div_ceil(2))).filter(|room| *room >= FEWEST)
+    Some(left - RESERVED_FILES.min(left.div_ceil(2))).filter(|room| *room >= MIN_CONNECTIONS)
 }
 
 /// Files that are open, and those that the runtime of the network is about to open.
 #[cfg(unix)]
-fn open() -> u64 {
+fn open_files() -> u64 {
     const OF_RUNTIME: u64 = 6;
     /// Where nobody counts them.
     const USUAL: u64 = 16;
@@ -84,7 +87,7 @@ mod tests {
 
     #[test]
     fn connections_leave_files_for_the_state() {
-        assert_eq!(room(1024, 20), Some(1024 - 20 - RESERVE));
+        assert_eq!(room(1024, 20), Some(1024 - 20 - RESERVED_FILES));
         assert_eq!(room(20, 12), Some(4));
         assert_eq!(room(20, 15), None, "two are no service");
         assert_eq!(room(20, 30), None);

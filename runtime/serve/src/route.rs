@@ -12,7 +12,7 @@ use crate::service::Service;
 use crate::transfer::MAX_PACK;
 
 /// Most bytes of JSON without tensors.
-pub(crate) const JSON: usize = 64 << 10;
+pub(crate) const MAX_JSON_BYTES: usize = 64 << 10;
 
 /// What body a request may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,12 @@ impl Body {
     pub fn limit(self, content_type: &str) -> usize {
         let is_json = content_type.eq_ignore_ascii_case("application/json");
         match self {
-            Self::None | Self::Json | Self::OptionalJson => JSON,
+            Self::None | Self::Json | Self::OptionalJson => MAX_JSON_BYTES,
             Self::Picture => MAX_FILE as usize,
             Self::Pack => MAX_PACK,
             // A picture of 12 MiB in Base64, or a thousand long feature vectors; what is larger goes as it is.
-            Self::Tensors if is_json => (16 << 20) + JSON,
-            Self::Tensors => MAX_FILE as usize + JSON,
+            Self::Tensors if is_json => (16 << 20) + MAX_JSON_BYTES,
+            Self::Tensors => MAX_FILE as usize + MAX_JSON_BYTES,
         }
     }
 

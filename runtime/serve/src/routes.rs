@@ -6,9 +6,9 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 
+use crate::api::inference::{self, model};
 use crate::api::{
-    camera, changes, classes, classify, events, inbox, inference, metrics, model, shots, sightings, status,
-    stored_shots, transfer,
+    camera, changes, classes, classify, events, inbox, metrics, shots, sightings, status, stored_shots, transfer,
 };
 use crate::guard::{self, Guard};
 use crate::page;

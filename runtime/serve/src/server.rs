@@ -20,6 +20,7 @@ use crate::error::ServeError;
 use crate::guard::{Guard, GuardRules};
 use crate::health::Health;
 use crate::service::Service;
+use crate::shutdown_signal::shutdown_signal;
 use crate::stream_end::StreamEnd;
 use crate::tls::Tls;
 use crate::token::Token;
@@ -135,7 +136,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
         process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
-        let connections = process_limits::connections(MAX_CONNECTIONS)?;
+        let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
         let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };
@@ -163,9 +164,13 @@ impl Server {
         self.address
     }
 
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     /// The page's address, as a browser on this machine takes it.
     pub fn url(&self) -> String {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = self.scheme();
         let port = self.address.port();
         if self.address.ip().is_unspecified() || self.address.ip().is_loopback() && self.address.is_ipv4() {
             format!("{scheme}://localhost:{port}")
@@ -177,7 +182,7 @@ impl Server {
     /// The page's address, as other machines take it: by the first name that it was given, or the address that it
     /// listens at. None where it listens on this machine alone, or at every address and has no name.
     pub fn url_for_others(&self) -> Option<String> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = self.scheme();
         let ip = self.address.ip();
         match &self.name {
             _ if ip.is_loopback() => None,
@@ -259,51 +264,5 @@ fn start_decoders(runtime: &tokio::runtime::Runtime) {
     for _ in 0..DECODING_THREADS {
         let all_started = Arc::clone(&all_started);
         runtime.spawn_blocking(move || all_started.wait().is_leader());
-    }
-}
-
-/// Ends with Ctrl-C or SIGTERM; a second one ends the process at once. Ends with SIGHUP, too, as of a terminal that is
-/// closed, unless that was ignored when the process started, as by `nohup`.
-pub async fn shutdown_signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            exit_on_second_signal();
-            // A process that listens for a signal no longer ignores it.
-            let mut hangup = if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
-            tokio::select! {
-                _ = terminate.recv() => {}
-                Some(()) = async { hangup.as_mut()?.recv().await } => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
-    }
-    let _ = tokio::signal::ctrl_c().await;
-}
-
-/// Whether this process was told to outlive its terminal. Linux tells; elsewhere nobody was.
-#[cfg(unix)]
-fn is_hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
-    ignored.is_some_and(|ignored| (ignored >> (signal_hook::consts::SIGHUP - 1)) & 1 == 1)
-}
-
-/// A second signal does not wait for what hangs.
-#[cfg(unix)]
-fn exit_on_second_signal() {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    use signal_hook::flag;
-    use std::sync::atomic::AtomicBool;
-    let is_signalled = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        // In this order: the first signal only sets the flag.
-        let ends = flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_signalled));
-        if let Err(error) = ends.and_then(|_| flag::register(signal, Arc::clone(&is_signalled))) {
-            log::warn!("a second signal will not end the service at once: {error}");
-        }
     }
 }

@@ -20,7 +20,7 @@ use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
 use crate::changes::{BaseClassChoice, ChangeRequest, Changes, LabelledShots, PictureRecords, PurgeHook};
-use crate::error::{ErrorCode, Refusal, ServeError};
+use crate::error::ServeError;
 use crate::event::Events;
 use crate::health::Health;
 use crate::inbox::{self, Inbox};
@@ -28,7 +28,8 @@ use crate::inference_statistics::InferenceStatistics;
 use crate::job::Job;
 use crate::live::{self, LiveCamera};
 use crate::metric::Metrics;
-use crate::shots::{self, PendingShots};
+use crate::pending_shots::{self, PendingShots};
+use crate::refusal::{ErrorCode, Refusal};
 use crate::sightings::Sightings;
 use crate::telemetry::Telemetry;
 use crate::transfer::Transfer;
@@ -48,9 +49,9 @@ pub struct RetentionOptions {
 }
 
 impl Default for RetentionOptions {
-    /// Thumbnails, as many frames as [`inbox::FRAMES`] says, as much memory as [`admission::default_memory`] does.
+    /// Thumbnails, [`inbox::DEFAULT_CAPACITY`] frames, memory as by [`admission::default_memory`].
     fn default() -> Self {
-        Self { thumbnails: true, frames: inbox::FRAMES, memory: admission::default_memory() }
+        Self { thumbnails: true, frames: inbox::DEFAULT_CAPACITY, memory: admission::default_memory() }
     }
 }
 
@@ -202,7 +203,7 @@ impl Service {
             let pictures = self.kept_pictures.as_ref()?;
             let _turn = lock(&self.decoding_kept);
             let kept = pictures.read(exemplar).ok()?;
-            Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, shots::THUMBNAIL_SIDE))
+            Some(image::reduced_jpeg(&kept_pictures::decoded(&kept).ok()?, pending_shots::THUMBNAIL_SIDE))
         })
     }
 
@@ -220,12 +221,12 @@ impl Service {
         pictured
     }
 
-    /// Looks at a camera of its own from now on; one that is not there is tried again and again. A second camera is not
-    /// taken.
+    /// Watches a camera of its own from now on; one that is not there is tried again and again. A second camera is
+    /// ignored.
     ///
     /// # Errors
     /// [`ServeError`] if a thread cannot be started, or the source is a folder and something else lies there.
-    pub fn look_at(&self, source: CameraSource, settings: live::LiveSettings) -> Result<(), ServeError> {
+    pub fn watch_camera(&self, source: CameraSource, settings: live::LiveSettings) -> Result<(), ServeError> {
         if let CameraSource::Folder(path) = &source
             && path.exists()
             && !path.is_dir()
@@ -270,18 +271,19 @@ impl Service {
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
     pub fn learn(&self, label: &str, choice: BaseClassChoice) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
-        let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
+        let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
             let sentence = format!("there are no shots of \"{label}\": take some first");
             return Err(Refusal::new(ErrorCode::NothingToLearn, sentence).with("label", label));
         };
         let knowledge = self.answers.knowledge();
-        let is_new =
-            knowledge.class(label).map_or(true, |class| class < knowledge.base && choice == BaseClassChoice::Replace);
+        let is_new = knowledge
+            .class(label)
+            .map_or(true, |class| class < knowledge.base_classes && choice == BaseClassChoice::Replace);
         if is_new {
             knowledge.check_free_target()?;
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
-        let pictures = shots::pictures(&shots);
+        let pictures = pending_shots::pictures(&shots);
         self.changes().request(ChangeRequest::Learn(LabelledShots {
             label: label.to_owned(),
             shots: features,

@@ -1,8 +1,8 @@
 //! What the service's own camera saw, and when. Off unless a folder is named.
 //!
-//! A known thing that was there and has left is a [`Sighting`]: a line of [`FILE`] and a small picture in that folder,
-//! which keeps the newest [`MAX_SIGHTINGS`]. A thing that is still there is listed, too, and written when it leaves or
-//! the service ends; a power cut loses that line. [`crate::sighting_recorder`] follows the camera.
+//! A known thing that was there and has left is a [`Sighting`]: a line of [`LIST_FILE`] and a small picture in that
+//! folder, which keeps the newest [`MAX_SIGHTINGS`]. A thing that is still there is listed, too, and written when it
+//! leaves or the service ends; a power cut loses that line. [`crate::sighting_recorder`] follows the camera.
 
 mod folder;
 mod tracker;
@@ -23,7 +23,7 @@ use self::tracker::{OngoingSighting, Tracker};
 use crate::error::ServeError;
 use crate::in_view::KnownThing;
 
-pub use self::folder::{FILE, MAX_SIGHTINGS};
+pub use self::folder::{LIST_FILE, MAX_SIGHTINGS};
 
 /// A known thing that was in front of the camera for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,14 +7,14 @@ use std::time::Instant;
 use orco_runtime::scene::PixelRect;
 use serde_json::{Value, json};
 
-use crate::agreement::{AgreedAnswer, Agreement, MEMORY};
+use crate::agreement::{AgreedAnswer, Agreement, MAX_FRAME_AGE};
 use crate::camera_scene::shares;
 use crate::prediction::ClassProbability;
 
-/// Things of a frame that are answered; the smallest get none.
-pub const MAX_THINGS: usize = 4;
+/// Most things of a frame that are answered: the smallest get no answer.
+pub const MAX_ANSWERED_THINGS: usize = 4;
 /// Share that two rectangles have in common, of what they cover together, from which they are the same thing.
-const SAME: f32 = 0.3;
+const MIN_OVERLAP: f32 = 0.3;
 /// Frames without things, in a row, after which what comes is another thing. A single one may be a flicker.
 const EMPTY_FRAMES: u32 = 2;
 
@@ -55,8 +55,9 @@ impl ThingIds {
 }
 
 /// Follows the things of a region of a camera.
-pub struct Things {
-    frames: usize,
+pub struct ThingTracks {
+    /// Over how many frames a label is agreed upon, at most.
+    max_frames: usize,
     ids: ThingIds,
     tracks: Vec<Track>,
     /// How many frames in a row had no things, the newest one last.
@@ -73,10 +74,10 @@ pub struct ThingAnswer {
     pub known: bool,
 }
 
-impl Things {
-    /// Labels are agreed upon over so many frames at most.
-    pub fn of(frames: usize, ids: ThingIds) -> Self {
-        Self { frames, ids, tracks: Vec::new(), empty_frames: 0 }
+impl ThingTracks {
+    /// Labels are agreed upon over `max_frames` frames at most ([`Agreement::new`]).
+    pub fn new(max_frames: usize, ids: ThingIds) -> Self {
+        Self { max_frames, ids, tracks: Vec::new(), empty_frames: 0 }
     }
 
     /// Forgets all: the camera went away, or what is known changed.
@@ -98,7 +99,7 @@ impl Things {
     /// that is where one was in an earlier frame is the same one.
     pub fn add(&mut self, now: Instant, frame: [u32; 2], answers: Vec<ThingAnswer>) -> Vec<AnsweredThing> {
         self.empty_frames = 0;
-        self.tracks.retain(|track| now.saturating_duration_since(track.seen) <= MEMORY);
+        self.tracks.retain(|track| now.saturating_duration_since(track.seen) <= MAX_FRAME_AGE);
         let mut free: Vec<usize> = (0..self.tracks.len()).collect();
         answers.into_iter().map(|answer| self.follow(now, frame, answer, &mut free)).collect()
     }
@@ -107,11 +108,12 @@ impl Things {
     fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, free: &mut Vec<usize>) -> AnsweredThing {
         let ThingAnswer { bounds, classes, known } = answer;
         let overlaps = free.iter().map(|&track| self.tracks[track].bounds.intersection_over_union(bounds)).enumerate();
-        let best = overlaps.filter(|(_, overlap)| *overlap >= SAME).max_by(|one, other| one.1.total_cmp(&other.1));
+        let best =
+            overlaps.filter(|(_, overlap)| *overlap >= MIN_OVERLAP).max_by(|one, other| one.1.total_cmp(&other.1));
         let place = match best {
             Some((place, _)) => free.swap_remove(place),
             None => {
-                let agreement = Agreement::of(self.frames);
+                let agreement = Agreement::new(self.max_frames);
                 self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, agreement });
                 self.tracks.len() - 1
             }
@@ -150,7 +152,7 @@ mod tests {
     fn each_thing_keeps_its_own_label_while_others_come_and_go() {
         let (start, frame) = (Instant::now(), [640, 480]);
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
-        let mut things = Things::of(5, ThingIds::default());
+        let mut things = ThingTracks::new(5, ThingIds::default());
         let first = things.add(after(0), frame, vec![answer(0, "mug", 0.9), answer(400, "jug", 0.9)]);
         assert_eq!(labels(&first), [(1, "mug"), (2, "jug")]);
         assert_eq!(first[1].bounds, [0.625, 100.0 / 480.0, 100.0 / 640.0, 100.0 / 480.0]);
@@ -171,8 +173,8 @@ mod tests {
     fn what_comes_after_two_empty_frames_is_another_thing() {
         let (start, frame) = (Instant::now(), [640, 480]);
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
-        let mut things = Things::of(5, ThingIds::default());
-        let add = |things: &mut Things, time, label| {
+        let mut things = ThingTracks::new(5, ThingIds::default());
+        let add = |things: &mut ThingTracks, time, label| {
             let added = things.add(after(time), frame, vec![answer(100, label, 0.8)]);
             (added[0].id, added[0].answer.frames, added[0].answer.classes[0].label.clone())
         };

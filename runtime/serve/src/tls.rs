@@ -18,7 +18,7 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::ServeError;
-use crate::token::is_exposed;
+use crate::secret_file::is_exposed;
 
 /// Time between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,8 +41,8 @@ impl Tls {
         self.certified_key(&provider()).map(drop)
     }
 
-    /// What greets callers with it, and within ten seconds with what takes its place in the files later: a thread looks at
-    /// them for as long as the acceptor is used.
+    /// Accepts TLS connections with this certificate. As long as the acceptor is used, a thread checks the files every
+    /// ten seconds, and a new certificate in them takes the place of the old one.
     ///
     /// # Errors
     /// As for [`Tls::check`], or if the thread cannot be started.
@@ -63,7 +63,7 @@ impl Tls {
         let of_key = |error| unreadable(&self.key, error);
         let file = File::open(&self.key).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))?;
         if is_exposed(&file).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))? {
-            return Err(ServeError::KeyOpen { path: self.key.clone() });
+            return Err(ServeError::KeyExposed { path: self.key.clone() });
         }
         let key = PrivateKeyDer::from_pem_reader(BufReader::new(file)).map_err(of_key)?;
         CertifiedKey::from_der(chain, key, provider).map_err(ServeError::Tls)

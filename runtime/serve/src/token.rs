@@ -1,6 +1,5 @@
 //! The token that callers from other machines must give: 256 random bits, in a file of its owner alone.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use orco_runtime::manifest::hexadecimal;
 use subtle::ConstantTimeEq;
 
 use crate::error::ServeError;
+use crate::secret_file::is_exposed;
 
 /// Hexadecimal digits of a token.
 const DIGITS: usize = 64;
@@ -44,13 +44,13 @@ impl Token {
         let failed = |source| ServeError::Token { path: path.into(), source };
         let file = files::open_regular(path).map_err(failed)?;
         if is_exposed(&file).map_err(failed)? {
-            return Err(ServeError::TokenOpen { path: path.into() });
+            return Err(ServeError::TokenExposed { path: path.into() });
         }
         let mut text = String::new();
         file.take(DIGITS as u64 + 3).read_to_string(&mut text).map_err(failed)?;
         let token = text.trim();
         if token.len() != DIGITS || !token.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(ServeError::TokenForm { path: path.into() });
+            return Err(ServeError::InvalidToken { path: path.into() });
         }
         Ok(Self(token.to_ascii_lowercase()))
     }
@@ -86,22 +86,6 @@ impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(..)")
     }
-}
-
-/// Whether a file that must stay secret can be read or written by more than its owner. Of a file that belongs to root,
-/// a group may read, too: so are systemd's credentials (0440, for the service alone by an access list), and keys that
-/// are shared with a group such as `ssl-cert`.
-#[cfg(unix)]
-pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let facts = file.metadata()?;
-    let closed = if facts.uid() == 0 { 0o037 } else { 0o077 };
-    Ok(facts.mode() & closed != 0)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_exposed(_: &File) -> io::Result<bool> {
-    Ok(false)
 }
 
 #[cfg(test)]
@@ -144,7 +128,7 @@ mod tests {
         Token::read_or_make(&path).unwrap();
         for mode in [0o604, 0o644, 0o660, 0o620, 0o602] {
             set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenOpen { .. })), "{mode:o}");
+            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenExposed { .. })), "{mode:o}");
         }
         // As systemd hands it on.
         set_permissions(&path, Permissions::from_mode(0o440)).unwrap();
@@ -153,7 +137,7 @@ mod tests {
         set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", &"x".repeat(DIGITS), &"0".repeat(DIGITS + 1)] {
             write(&path, text).unwrap();
-            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenForm { .. })), "{text}");
+            assert!(matches!(Token::read_or_make(&path), Err(ServeError::InvalidToken { .. })), "{text}");
         }
         let missing = Token::read_or_make(&folder.path().join("no/token"));
         assert!(matches!(missing, Err(ServeError::Token { .. })));

@@ -16,7 +16,7 @@ use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 use crate::turns::TurnQueue;
 
 /// Most bytes of a pack that is taken in over HTTP, by a service or a hub: twice what 1,000 shots with float features of

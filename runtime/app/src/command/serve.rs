@@ -78,7 +78,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     }
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
-        service.look_at(source, live::LiveSettings::default().frames(frames).per_second(per_second))?;
+        service.watch_camera(source, live::LiveSettings::default().frames(frames).per_second(per_second))?;
     }
     let host_names = phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect();
     let options = ServerOptions::default().listen(arguments.listen()).token_file(token).host_names(host_names).tls(tls);

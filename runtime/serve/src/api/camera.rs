@@ -15,12 +15,13 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Query, UNBUFFERED, blocking, shots, usable};
-use crate::admission::{Admitted, picture_bytes};
+use super::{Json, Query, UNBUFFERED, blocking, shots, usable_label};
+use crate::admission::{Admitted, processing_bytes};
 use crate::camera_scene;
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::live::{LiveCamera, ObservedFrame};
+use crate::pending_shots::Acceptance;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::stream_end::StreamEnd;
 
@@ -37,7 +38,7 @@ fn live(service: &Service) -> Result<&LiveCamera, Refusal> {
     service.live().ok_or_else(|| Refusal::new(ErrorCode::NoCamera, sentence))
 }
 
-/// Does what needs the camera and may take a while away from the threads that serve.
+/// Runs slow work that needs the camera on a thread for blocking work.
 async fn with_camera<T: Send + 'static>(
     service: &Arc<Service>,
     work: impl FnOnce(&Service, &LiveCamera) -> Result<T, Refusal> + Send + 'static,
@@ -146,21 +147,21 @@ pub async fn shoot(
     State(service): State<Arc<Service>>,
     Json(CameraShotRequest { label, anyway, frame, at, region }): Json<CameraShotRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     let regions = shot_regions(&service, region.as_deref())?;
     let frame = live(&service)?.frame_for_shot(frame)?;
     let number = frame.number;
     let measured = Arc::clone(&frame);
     let cost = with_camera(&service, move |_, camera| camera.decoding_cost(&measured, None)).await?;
     let input = service.manifest.preprocessing;
-    let permit = service.admission.admit(picture_bytes(&cost, &input) + service.scene.working_memory()).await?;
+    let permit = service.admission.admit(processing_bytes(&cost, &input) + service.scene.working_memory()).await?;
     let decoded = Arc::clone(&frame);
     let decode = move |service: &Service, camera: &LiveCamera| {
         let picture = camera.decode(&decoded, None)?;
         Ok(Admitted::new(service.scene.shot(picture, regions, at, input.mean_colour())?, permit))
     };
     let picture = with_camera(&service, decode).await?;
-    let mut taken = shots::take_picture(&service, &label, picture, anyway).await?;
+    let mut taken = shots::take_picture(&service, &label, picture, Acceptance::of(anyway)).await?;
     live(&service)?.keep_refused_shot((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);
     Ok(axum::Json(taken))
@@ -255,7 +256,7 @@ pub async fn learn_scene(
             return Err(Refusal::new(ErrorCode::CameraStalled, "the camera gives no new frames; try again"));
         }
         after = seen.frame.number;
-        bytes += picture_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
+        bytes += processing_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
         frames.push(seen);
     }
     let permit = service.admission.admit(bytes).await?;

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
-use super::{Json, NewLabel, Path, Query, blocking, flag, usable};
+use super::{Json, NewLabel, Path, Query, blocking, flag, usable_label};
 use crate::changes::{BaseClassChoice, ChangeRequest};
-use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::job::Job;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// 202, with the job and its place.
@@ -43,7 +43,7 @@ pub async fn learn(
     State(service): State<Arc<Service>>,
     Json(LearnRequest { label, base }): Json<LearnRequest>,
 ) -> Result<Response, Refusal> {
-    Ok(queued(&service.learn(&usable(&label)?, base)?))
+    Ok(queued(&service.learn(&usable_label(&label)?, base)?))
 }
 
 /// Which classes are answered.
@@ -80,8 +80,8 @@ pub async fn rename(
     Path(from): Path<String>,
     Json(NewLabel { label }): Json<NewLabel>,
 ) -> Result<Response, Refusal> {
-    let from = learned(&service, &from)?;
-    let to = usable(&label)?;
+    let from = learned_label(&service, &from)?;
+    let to = usable_label(&label)?;
     if service.answers.knowledge().class(&to).is_ok() {
         let sentence = format!("\"{to}\" is known already; choose another label");
         return Err(Refusal::new(ErrorCode::LabelTaken, sentence).with("label", to));
@@ -109,11 +109,11 @@ pub async fn forget(
     Query(ForgetQuery { purge }): Query<ForgetQuery>,
 ) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
-    let change = match (purge, learned(&service, &label)) {
+    let change = match (purge, learned_label(&service, &label)) {
         (false, label) => ChangeRequest::Forget { label: label? },
         (true, Ok(label)) => ChangeRequest::Purge { label },
         (true, Err(_)) if known.class(&label::normal(&label)).is_err() => {
-            ChangeRequest::Purge { label: usable(&label)? }
+            ChangeRequest::Purge { label: usable_label(&label)? }
         }
         (true, Err(refusal)) => return Err(refusal),
     };
@@ -121,10 +121,10 @@ pub async fn forget(
 }
 
 /// The label of a learned class.
-pub(crate) fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
+pub(crate) fn learned_label(service: &Service, label: &str) -> Result<String, Refusal> {
     let known = service.answers.knowledge();
     let index = known.class(&label::normal(label))?;
-    if index < known.base {
+    if index < known.base_classes {
         let sentence = format!("\"{label}\" came with the bundle; only learned classes can be changed or exported");
         return Err(Refusal::new(ErrorCode::BaseClass, sentence).with("label", label));
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::blocking;
 use crate::change_json;
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 use crate::service::Service;
 
 /// `GET /api/v1/classes`
@@ -27,7 +27,7 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>,
         digests.map(shot).collect()
     };
     let class = |(index, class): (usize, &Class)| {
-        let learned = index >= known.base;
+        let learned = index >= known.base_classes;
         json!({
             "label": class.label, "learned": learned, "replaced": known.is_replaced(index),
             "session": learned.then_some(class.session),

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::{Query, blocking, flag, picture, stored_shots};
 use crate::admission::Admitted;
-use crate::error::Refusal;
 use crate::inbox;
 use crate::prediction::{ClassProbability, SimilarExemplar};
+use crate::refusal::Refusal;
 use crate::service::Service;
 
 /// What is answered about a picture.

@@ -10,10 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::shots::take_picture;
-use super::{Json, Path, blocking, picture, usable};
-use crate::error::{ErrorCode, Refusal};
+use super::{Json, Path, blocking, picture, usable_label};
 use crate::id::Id;
 use crate::inbox::GroupedFrame;
+use crate::pending_shots::Acceptance;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// `GET /api/v1/inbox`: all frames, those together that are alike.
@@ -26,7 +27,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
     let group =
         |frames: &Vec<GroupedFrame>| json!({ "frames": frames.iter().map(GroupedFrame::json).collect::<Vec<_>>() });
     let groups: Vec<Value> = groups.iter().map(group).collect();
-    Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.most() })))
+    Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.capacity() })))
 }
 
 /// `GET /api/v1/inbox/{id}`: the picture.
@@ -55,11 +56,11 @@ pub async fn label(
     State(service): State<Arc<Service>>,
     Json(LabelFrames { ids, label }): Json<LabelFrames>,
 ) -> Result<axum::Json<Value>, Refusal> {
-    let label = usable(&label)?;
-    if ids.len() > service.inbox.most() {
+    let label = usable_label(&label)?;
+    if ids.len() > service.inbox.capacity() {
         return Err(Refusal::bad_request(format!(
             "the inbox has at most {} frames: name each once",
-            service.inbox.most()
+            service.inbox.capacity()
         )));
     }
     if let Some(id) = ids.iter().find(|id| service.inbox.frame(**id).is_none()) {
@@ -70,7 +71,7 @@ pub async fn label(
         // Somebody else may have been faster.
         let Some(frame) = service.inbox.take(id) else { continue };
         let picture = picture::whole(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
-        take_picture(&service, &label, picture, true).await?;
+        take_picture(&service, &label, picture, Acceptance::Anyway).await?;
         frame.used();
         taken += 1;
     }

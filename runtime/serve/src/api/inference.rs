@@ -5,6 +5,9 @@
 //! `[n, classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything
 //! known.
 
+pub mod model;
+mod tensor;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,13 +19,13 @@ use orco_runtime::ndarray::{Array2, Axis};
 use orco_runtime::state::label;
 use serde::{Serialize, Serializer};
 
-use super::model::ModelPath;
-use super::tensor::{self, AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, Tensor};
+use self::model::ModelPath;
+use self::tensor::{AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
-use crate::error::{ErrorCode, Refusal};
 use crate::inference_statistics::InferenceTimes;
 use crate::prediction::Prediction;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::route::{self, Body};
 use crate::service::Service;
 
@@ -86,10 +89,10 @@ async fn answer_request(
         return Err(Refusal::body_limit(most, sentence));
     }
     let binary = body.len() - length;
-    if binary > 0 && length > route::JSON {
+    if binary > 0 && length > route::MAX_JSON_BYTES {
         return Err(Refusal::bad_request(format!(
             "before a binary tensor at most {} bytes of JSON are taken",
-            route::JSON
+            route::MAX_JSON_BYTES
         )));
     }
     // A number takes two characters at least, and becomes four bytes; binary ones are copied.

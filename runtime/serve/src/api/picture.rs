@@ -5,8 +5,8 @@ use orco_runtime::image::{self, DecodingCost};
 use orco_runtime::image_rs::RgbImage;
 
 use super::blocking;
-use crate::admission::{Admitted, Permit, picture_bytes};
-use crate::error::Refusal;
+use crate::admission::{Admitted, Permit, processing_bytes};
+use crate::refusal::Refusal;
 use crate::service::Service;
 
 /// A picture that may be decoded.
@@ -25,7 +25,7 @@ pub(super) struct AdmittedPicture {
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<AdmittedPicture, Refusal> {
     let measured = file.clone();
     let header = blocking(move || image::decoding_memory(&measured)).await?.map_err(|error| Refusal::from(&error))?;
-    let permit = service.admission.admit(picture_bytes(&header, &service.manifest.preprocessing)).await?;
+    let permit = service.admission.admit(processing_bytes(&header, &service.manifest.preprocessing)).await?;
     Ok(AdmittedPicture { file, header, permit })
 }
 

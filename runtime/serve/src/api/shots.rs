@@ -1,4 +1,4 @@
-//! Routes of the shots that are not learned yet; [`shots`] keeps them, and says what happens to a shot.
+//! Routes of the shots that are not learned yet; [`pending_shots`] keeps them, and says what happens to a shot.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{NewLabel, Path, Query, blocking, flag, picture, usable};
+use super::{NewLabel, Path, Query, blocking, flag, picture, usable_label};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::id::Id;
+use crate::pending_shots::{self, Acceptance, Candidate};
 use crate::prediction::ClassProbability;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
-use crate::shots::{self, Candidate};
 
 /// `GET /api/v1/shots`
 pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
@@ -32,7 +32,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
 /// # Errors
 /// [`Refusal`] if no class may have the label.
 pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     let ids: Vec<Value> = service.pending_shots.of(&label).iter().map(|shot| json!({ "id": shot.id })).collect();
     Ok(Json(json!({ "label": label, "shots": ids })))
 }
@@ -45,11 +45,11 @@ pub async fn sufficiency(
     State(service): State<Arc<Service>>,
     Path(label): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     // The shots, all of them together, and what each is compared by.
     let _permit = service.admission.admit(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
-    let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
+    let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
         return Err(Refusal::no_shots(&label));
     };
     let bundle = Arc::clone(&service);
@@ -84,8 +84,8 @@ pub async fn take(
     Query(ShotQuery { anyway }): Query<ShotQuery>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
-    let label = usable(&label)?;
-    take_picture(&service, &label, picture::whole(&service, body).await?, anyway).await.map(Json)
+    let label = usable_label(&label)?;
+    take_picture(&service, &label, picture::whole(&service, body).await?, Acceptance::of(anyway)).await.map(Json)
 }
 
 /// Takes a picture as a shot, unless something speaks against it; says what.
@@ -93,21 +93,21 @@ pub(super) async fn take_picture(
     service: &Service,
     label: &str,
     picture: Admitted<RgbImage>,
-    anyway: bool,
+    acceptance: Acceptance,
 ) -> Result<Value, Refusal> {
     service.inbox.note_shot();
     let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
     let (candidate, picture) = blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await?;
     let features = service.answers.shot_features(picture).await?;
     let matches = ClassProbability::list_json(&features.classes, 3);
-    let (id, warnings) = service.pending_shots.take(label, candidate, features, anyway)?;
+    let (id, warnings) = service.pending_shots.take(label, candidate, features, acceptance)?;
     let held = service.pending_shots.of(label).len();
     if id.is_some() {
         service.events.send(Event::Shots { label: label.to_owned(), shots: held });
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
-        "warnings": warnings.iter().map(shots::warning_json).collect::<Vec<_>>(),
+        "warnings": warnings.iter().map(pending_shots::warning_json).collect::<Vec<_>>(),
     }))
 }
 
@@ -119,7 +119,7 @@ pub async fn thumbnail(
     State(service): State<Arc<Service>>,
     Path((label, id)): Path<(String, Id)>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let shots = service.pending_shots.of(&usable(&label)?);
+    let shots = service.pending_shots.of(&usable_label(&label)?);
     let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| none(&label, id))?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], shot.thumbnail.to_vec()))
 }
@@ -132,7 +132,7 @@ pub async fn remove(
     State(service): State<Arc<Service>>,
     Path((label, id)): Path<(String, Id)>,
 ) -> Result<StatusCode, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     if service.pending_shots.remove(&label, |shot| shot == id) == 0 {
         return Err(none(&label, id));
     }
@@ -144,7 +144,7 @@ pub async fn remove(
 /// # Errors
 /// [`Refusal`] if there are none.
 pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<StatusCode, Refusal> {
-    let label = usable(&label)?;
+    let label = usable_label(&label)?;
     if service.pending_shots.remove(&label, |_| true) == 0 {
         return Err(Refusal::no_shots(&label));
     }
@@ -160,7 +160,7 @@ pub async fn relabel(
     Path(from): Path<String>,
     super::Json(NewLabel { label }): super::Json<NewLabel>,
 ) -> Result<StatusCode, Refusal> {
-    let (from, to) = (usable(&from)?, usable(&label)?);
+    let (from, to) = (usable_label(&from)?, usable_label(&label)?);
     service.changes().check_idle(&from)?;
     if service.pending_shots.relabel(&from, &to) == 0 {
         return Err(Refusal::no_shots(&from));

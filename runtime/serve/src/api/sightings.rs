@@ -9,8 +9,8 @@ use axum::response::IntoResponse;
 use serde_json::Value;
 
 use super::{Path, blocking};
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::sightings;
 
@@ -33,7 +33,7 @@ pub async fn file(State(service): State<Arc<Service>>, Path(file): Path<String>)
         let sentence = "no sightings are kept: start the service with --sightings FOLDER";
         return Err(Refusal::new(ErrorCode::NoSightings, sentence));
     }
-    if file == sightings::FILE {
+    if file == sightings::LIST_FILE {
         let csv = blocking(move || sightings.csv()).await?;
         return Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], csv));
     }

@@ -9,8 +9,8 @@ use orco_runtime::state::Balance;
 use serde_json::{Value, json};
 
 use super::blocking;
-use crate::error::Refusal;
 use crate::job::Job;
+use crate::refusal::Refusal;
 use crate::service::Service;
 use crate::transfer::MAX_PACK;
 
@@ -29,11 +29,11 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     Ok(Json(json!({
         "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
-        "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
+        "classes": known.classes.len(), "base_classes": known.base_classes, "free_targets": known.free_targets,
         "answers": known.scope.name(), "answer_choices": scopes, "learned_only": known.is_learned_only,
         "sessions": known.sessions, "balance": known.balance_name(), "balances": dial,
         "expected": known.expected, "improving": known.awaits_alignment && service.aligns,
-        "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
+        "inbox": service.inbox.len(), "inbox_most": service.inbox.capacity(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(),
         "jobs": jobs, "camera": service.live().map(|live| live.snapshot().json()),
         "regions": service.regions.json(), "sightings": service.sightings.are_kept(), "pack_bytes_most": MAX_PACK,

@@ -10,10 +10,10 @@ use orco_runtime::state::escape::percent_encoded;
 use orco_runtime::state::session::LearnError;
 
 use super::changes::queued;
-use super::{Json, NewLabel, Path, blocking, usable};
+use super::{Json, NewLabel, Path, blocking, usable_label};
 use crate::changes::ChangeRequest;
-use crate::error::{ErrorCode, Refusal};
 use crate::knowledge::Knowledge;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// The path under which a stored shot's thumbnail is served.
@@ -50,7 +50,7 @@ pub async fn thumbnail(
     State(service): State<Arc<Service>>,
     Path((label, file)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let (label, shot) = (usable(&label)?, shot(&file)?);
+    let (label, shot) = (usable_label(&label)?, shot(&file)?);
     check_stored(&service.answers.knowledge(), &label, &shot)?;
     let gone = || Refusal::new(ErrorCode::NoPicture, format!("no picture of the shot of \"{label}\" was kept"));
     let jpeg = blocking(move || service.picture_of_shot(&shot)).await?.ok_or_else(gone)?;
@@ -66,7 +66,7 @@ pub async fn move_shot(
     Path((from, file)): Path<(String, String)>,
     Json(NewLabel { label: to }): Json<NewLabel>,
 ) -> Result<Response, Refusal> {
-    let (from, to, exemplar) = (usable(&from)?, usable(&to)?, shot(&file)?);
+    let (from, to, exemplar) = (usable_label(&from)?, usable_label(&to)?, shot(&file)?);
     let known = service.answers.knowledge();
     check_stored(&known, &from, &exemplar)?;
     let (source, target) = (known.class(&from)?, known.class(&to)?);
@@ -85,7 +85,7 @@ pub async fn remove_shot(
     State(service): State<Arc<Service>>,
     Path((label, file)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
-    let (label, exemplar) = (usable(&label)?, shot(&file)?);
+    let (label, exemplar) = (usable_label(&label)?, shot(&file)?);
     let known = service.answers.knowledge();
     check_stored(&known, &label, &exemplar)?;
     check_not_last(&known, known.class(&label)?, &label)?;
@@ -94,7 +94,7 @@ pub async fn remove_shot(
 
 /// A learned class keeps one shot at least.
 fn check_not_last(known: &Knowledge, class: usize, label: &str) -> Result<(), Refusal> {
-    if class >= known.base && known.shots[class] == 1 {
+    if class >= known.base_classes && known.shots[class] == 1 {
         return Err(Refusal::from(&LearnError::LastShot { label: label.into() }));
     }
     Ok(())

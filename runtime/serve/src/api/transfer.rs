@@ -14,10 +14,10 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::changes::{learned, queued};
-use super::{Path, Query, blocking, usable};
+use super::changes::{learned_label, queued};
+use super::{Path, Query, blocking, usable_label};
 use crate::changes::ChangeRequest;
-use crate::error::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::transfer::WrittenBackup;
 
@@ -60,7 +60,7 @@ fn streamed(file: File, place: OwnedSemaphorePermit) -> Body {
 /// # Errors
 /// [`Refusal`] if no learned class has the label, or it cannot be exported.
 pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Response, Refusal> {
-    let label = learned(&service, &label)?;
+    let label = learned_label(&service, &label)?;
     let (transfer, exported) = (service.transfer.clone(), label.clone());
     let bytes = blocking(move || transfer.pack(&exported)).await??;
     let headers = [(header::CONTENT_TYPE, OURS.to_owned()), (header::CONTENT_DISPOSITION, attached_pack(&label))];
@@ -105,7 +105,7 @@ pub async fn import(
     let mut room = service.admission.body_beside(bytes.len());
     room.grow_to(bytes.len())?;
     let pack = blocking(move || transfer.open(&bytes)).await??;
-    let label = usable(label.as_deref().unwrap_or(&pack.label))?;
+    let label = usable_label(label.as_deref().unwrap_or(&pack.label))?;
     let knowledge = service.answers.knowledge();
     if knowledge.class(&label).is_ok() {
         let sentence = format!("the label \"{label}\" exists already: import the class under another one");

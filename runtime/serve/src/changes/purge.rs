@@ -9,10 +9,10 @@ use orco_runtime::state::label;
 use serde_json::Value;
 
 use super::{ChangeWorker, both};
-use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::job::JobProgress;
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Removes labels of a purged class from what other crates keep, or says why some are left.
 type ForgetLabels = dyn Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync;
@@ -81,7 +81,7 @@ impl ChangeWorker {
             log::warn!("{left}");
         }
         let mut touched: Vec<Id> = Vec::new();
-        for job in self.shared.jobs().all() {
+        for job in self.shared.jobs().iter_mut() {
             let is_about = job.label.as_ref().is_some_and(|label| labels.contains(label));
             if is_about {
                 job.label = None;
@@ -101,7 +101,7 @@ fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
     let mentions = |text: &str| labels.iter().any(|label| label::is_mentioned(label, text));
     match progress {
         JobProgress::Queued | JobProgress::Running(_) => false,
-        JobProgress::Done(report, warning) => {
+        JobProgress::Done { report, warning } => {
             let mut is_named = false;
             for list in report.as_object_mut().into_iter().flat_map(|report| report.values_mut()) {
                 let Some(list) = list.as_array_mut() else { continue };
@@ -152,9 +152,9 @@ mod tests {
             "sharing_shots": [["cup", "mug"], ["cup", "jug"]],
             "free_targets": 3,
         });
-        let mut done = JobProgress::Done(report, Some("mug: it may be lost".into()));
+        let mut done = JobProgress::Done { report, warning: Some("mug: it may be lost".into()) };
         assert!(forget(&mut done, &labels));
-        let JobProgress::Done(report, warning) = &done else { unreachable!("it stays done") };
+        let JobProgress::Done { report, warning } = &done else { unreachable!("it stays done") };
         assert!(!report.to_string().contains("mug") && !warning.as_ref().unwrap().contains("mug"), "{done:?}");
         assert_eq!((&report["new"][0]["label"], &report["free_targets"]), (&json!("cup"), &json!(3)));
         assert_eq!(report["sharing_shots"], json!([["cup", "jug"]]));

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::{ChangeRequest, ChangeWorker, LabelledShots, both};
 use crate::answers::Answers;
-use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::job::JobProgress;
+use crate::refusal::{ErrorCode, Refusal};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::catch_panic;
 
@@ -133,6 +133,7 @@ impl ChangeWorker {
         self.prune_thumbnails(learner);
         self.answers.refresh();
         let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
-        self.shared.end(running.id, running.change, JobProgress::Done(Value::Null, both(Some(warning), left)));
+        let done = JobProgress::Done { report: Value::Null, warning: both(Some(warning), left) };
+        self.shared.end(running.id, running.change, done);
     }
 }

@@ -11,7 +11,7 @@ use crate::agreement::Agreement;
 use crate::camera_scene::{SceneView, SeenRegion};
 use crate::live_snapshot::ShownRegion;
 use crate::prediction::PictureAnswer;
-use crate::thing_tracks::{MAX_THINGS, ThingAnswer, ThingIds, Things};
+use crate::thing_tracks::{MAX_ANSWERED_THINGS, ThingAnswer, ThingIds, ThingTracks};
 
 /// A frame that was decoded, and whose memory is admitted.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ pub(super) struct AdmittedFrame<'a> {
 pub(super) struct RegionTrack {
     name: String,
     agreement: Agreement,
-    things: Things,
+    things: ThingTracks,
 }
 
 impl RegionTrack {
@@ -35,8 +35,8 @@ impl RegionTrack {
     pub fn of_all(regions: &[NamedRegion], frames: usize, ids: &ThingIds) -> Vec<Self> {
         let track = |name: &str| Self {
             name: name.to_owned(),
-            agreement: Agreement::of(frames),
-            things: Things::of(frames, ids.clone()),
+            agreement: Agreement::new(frames),
+            things: ThingTracks::new(frames, ids.clone()),
         };
         if regions.is_empty() { vec![track("")] } else { regions.iter().map(|named| track(&named.name)).collect() }
     }
@@ -74,7 +74,7 @@ impl LiveWorker {
         let shown = match view {
             SceneView::Whole => self.whole(frame, &name, bounds)?,
             SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
-            SceneView::Small(problem) => {
+            SceneView::TooSmall(problem) => {
                 self.track(&name).clear();
                 ShownRegion { problem: Some(problem), ..ShownRegion::default() }
             }
@@ -139,7 +139,7 @@ fn answered_things(foreground: &Foreground, bounds: PixelRect) -> Vec<&Thing> {
     let central = foreground.at(x, y);
     let mut things: Vec<&Thing> = foreground.things().iter().collect();
     things.sort_by_key(|thing| Some(*thing) != central);
-    things.truncate(MAX_THINGS);
+    things.truncate(MAX_ANSWERED_THINGS);
     things
 }
 

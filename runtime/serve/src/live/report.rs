@@ -54,7 +54,7 @@ impl RegionSummary {
 impl LiveWorker {
     /// Reports another label or state at once, another probability now and then.
     pub(super) fn report(&mut self) {
-        let status = &self.counted;
+        let status = &self.counted_status;
         let (content, frame) = {
             let latest = self.shared.latest();
             let content = ReportContent {

@@ -22,9 +22,18 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// At least once.
 pub const QOS: QoS = QoS::AtLeastOnce;
 
-/// A message that is delivered at least once, and kept by the broker for those who come later if it is `retained`.
-pub fn delivered(retained: bool) -> PublishOptions {
-    PublishOptions::new(QOS).retain(retained)
+/// Whether the broker keeps a message for those who subscribe later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// It keeps the message, in place of the earlier one of the topic.
+    Retained,
+    /// It passes the message on, and forgets it.
+    Once,
+}
+
+/// How a message is published: delivered at least once, and kept by the broker or not.
+pub fn delivered(retention: Retention) -> PublishOptions {
+    PublishOptions::new(QOS).retain(retention == Retention::Retained)
 }
 
 /// A client that connects once its events are polled.

@@ -12,8 +12,8 @@ use super::settings::MqttDevice;
 pub const ONLINE: &str = "online";
 /// The broker says this for a device that went without a word.
 pub const OFFLINE: &str = "offline";
-/// Learned classes that have a presence sensor; those that were learned last.
-pub const MAX_THINGS: usize = 64;
+/// Most learned classes that have a presence sensor: those that were learned last.
+pub const MAX_PRESENCE_SENSORS: usize = 64;
 /// Most characters of a name that are shown.
 const MAX_NAME_CHARS: usize = 60;
 
@@ -61,7 +61,7 @@ pub struct DeviceDescription {
 pub struct EntityNames {
     /// Names of the regions of the camera's frames.
     pub regions: Vec<String>,
-    /// Labels of learned classes, at most [`MAX_THINGS`].
+    /// Labels of learned classes, at most [`MAX_PRESENCE_SENSORS`].
     pub things: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::machine::host_name;
-use crate::token::is_exposed;
+use crate::secret_file::is_exposed;
 
 /// Longest password that MQTT transmits, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 65_535;
@@ -41,13 +41,13 @@ pub enum MqttError {
     },
     /// Others may read the password's file.
     #[error("others may read the MQTT password file {}: take that right from them (chmod 600)", path.display())]
-    PasswordOpen {
+    PasswordExposed {
         /// The file.
         path: PathBuf,
     },
     /// The password's file holds none.
     #[error("{} holds no MQTT password: write it there, on one line", path.display())]
-    PasswordForm {
+    InvalidPassword {
         /// The file.
         path: PathBuf,
     },
@@ -261,14 +261,14 @@ impl Password {
         let failed = |source| MqttError::Password { path: path.into(), source };
         let file = File::open(path).map_err(failed)?;
         if is_exposed(&file).map_err(failed)? {
-            return Err(MqttError::PasswordOpen { path: path.into() });
+            return Err(MqttError::PasswordExposed { path: path.into() });
         }
         let mut bytes = Vec::new();
         file.take(MAX_PASSWORD_BYTES + 3).read_to_end(&mut bytes).map_err(failed)?;
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() || line.len() as u64 > MAX_PASSWORD_BYTES || line.contains(&b'\n') {
-            return Err(MqttError::PasswordForm { path: path.into() });
+            return Err(MqttError::InvalidPassword { path: path.into() });
         }
         Ok(Self(line.to_vec()))
     }

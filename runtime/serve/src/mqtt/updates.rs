@@ -1,162 +1,21 @@
-//! What is to be published: the newest state, and a bounded number of results of changes. Events are gathered even
+//! What waits to be published: the newest state, and a bounded number of results of changes. Events are gathered even
 //! while the broker is unreachable.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use serde::{Serialize, Serializer};
-use serde_json::json;
 use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::message::{ChangeResult, LiveState};
 use crate::event::Event;
 use crate::id::Id;
-use crate::in_view::labels_in_view;
-use crate::job::{Job, JobProgress};
-use crate::knowledge::Knowledge;
-use crate::live_snapshot::{LiveSnapshot, ShownRegion};
+use crate::live_snapshot::LiveSnapshot;
 use crate::metric::MqttMetrics;
 
 /// Most results of changes that wait for the broker; the oldest go first.
 pub const MAX_WAITING: usize = 64;
-/// By how much a probability must move to be published again.
-const MIN_PROBABILITY_CHANGE: f32 = 0.01;
-
-/// What the camera shows, as brokers get it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LiveState {
-    /// The agreed label; none where there is nothing to name.
-    pub label: Option<String>,
-    /// How probable it is, 0..1.
-    #[serde(serialize_with = "rounded")]
-    pub probability: Option<f32>,
-    /// Labels of which one is right with a probability of 90 %.
-    pub set: Vec<String>,
-    /// Whether the picture is like anything known.
-    pub known: bool,
-    /// Whether the place is empty, where the empty place was shown.
-    pub empty: bool,
-    /// Whether the class answers by its shots while it is being learned.
-    pub provisional: bool,
-    /// Labels of all known things in view.
-    pub in_view: Vec<String>,
-    /// How the camera is.
-    pub camera: &'static str,
-    /// What each of the camera's regions shows.
-    pub regions: Vec<RegionState>,
-}
-
-/// What a region of the camera's frames shows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RegionState {
-    /// The region's name.
-    pub name: String,
-    /// The agreed label; none where there is nothing to name.
-    pub label: Option<String>,
-    /// How probable it is, 0..1.
-    #[serde(serialize_with = "rounded")]
-    pub probability: Option<f32>,
-    /// Whether it is like anything known.
-    pub known: bool,
-    /// Whether the place is empty.
-    pub empty: bool,
-}
-
-impl RegionState {
-    fn of(region: &ShownRegion) -> Self {
-        let shown = region.answer.shown();
-        Self {
-            name: region.name.clone(),
-            label: shown.map(|shown| shown.label.clone()),
-            probability: shown.map(|shown| shown.probability),
-            known: region.answer.known,
-            empty: region.empty,
-        }
-    }
-}
-
-/// Three digits after the point are more than a camera's frame is good for.
-fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S::Ok, S::Error> {
-    probability.map(|probability| (f64::from(probability) * 1000.0).round() / 1000.0).serialize(serializer)
-}
-
-impl LiveState {
-    fn of(live: &LiveSnapshot) -> Self {
-        let first = live.first_region();
-        let RegionState { label, probability, known, empty, .. } = RegionState::of(first);
-        Self {
-            label,
-            probability,
-            set: first.answer.set().map(str::to_owned).collect(),
-            known,
-            empty,
-            provisional: first.answer.shown().is_some_and(|shown| shown.provisional),
-            in_view: labels_in_view(live),
-            camera: live.status.phase.name(),
-            regions: live.named_regions().map(RegionState::of).collect(),
-        }
-    }
-
-    fn without_probabilities(&self) -> Self {
-        let mut state = Self { probability: None, ..self.clone() };
-        state.regions.iter_mut().for_each(|region| region.probability = None);
-        state
-    }
-
-    /// Whether it says another thing than `published`, not only with another probability.
-    pub fn differs_from(&self, published: &Self) -> bool {
-        self.without_probabilities() != published.without_probabilities()
-    }
-
-    /// Whether a probability is another one than in `published`.
-    pub fn has_moved(&self, published: &Self) -> bool {
-        let regions =
-            self.regions.iter().zip(&published.regions).map(|(now, then)| (now.probability, then.probability));
-        let mut all = regions.chain([(self.probability, published.probability)]);
-        all.any(|both| match both {
-            (Some(now), Some(then)) => (now - then).abs() >= MIN_PROBABILITY_CHANGE,
-            (now, then) => now.is_some() != then.is_some(),
-        })
-    }
-}
-
-/// How many classes there are, as a message.
-pub fn classes(knowledge: &Knowledge) -> String {
-    let (all, base) = (knowledge.classes.len(), knowledge.base);
-    json!({ "classes": all, "base": base, "learned": all - base, "free_targets": knowledge.free_targets }).to_string()
-}
-
-/// The result of a change that ended, as an event of Home Assistant.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChangeResult {
-    /// The job's identifier.
-    pub job: Id,
-    /// The message.
-    pub message: String,
-}
-
-impl ChangeResult {
-    /// Of a job, once it has ended.
-    fn of(job: &Job) -> Option<Self> {
-        let mut message = json!({ "job": job.id, "change": job.change, "label": job.label });
-        match &job.progress {
-            JobProgress::Queued | JobProgress::Running(_) => return None,
-            JobProgress::Done(report, warning) => {
-                message["event_type"] = "done".into();
-                let details = [("report", report.clone()), ("warning", json!(warning))];
-                for (key, value) in details.into_iter().filter(|(_, value)| !value.is_null()) {
-                    message[key] = value;
-                }
-            }
-            JobProgress::Failed(refusal) | JobProgress::Lost(refusal) => {
-                message["event_type"] = "failed".into();
-                refusal.add_to(&mut message);
-            }
-        }
-        Some(Self { job: job.id, message: message.to_string() })
-    }
-}
 
 /// What is to be published.
 pub struct MqttUpdates {
@@ -229,13 +88,16 @@ mod tests {
     use std::sync::Arc;
 
     use orco_camera::{CameraPhase, CameraStatus};
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::agreement::AgreedAnswer;
-    use crate::error::Refusal;
     use crate::id::IdSource;
+    use crate::job::{Job, JobProgress};
+    use crate::live_snapshot::ShownRegion;
+    use crate::mqtt::message::RegionState;
     use crate::prediction::ClassProbability;
+    use crate::refusal::Refusal;
 
     fn live(label: &str, probability: f32) -> Event {
         let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
@@ -312,18 +174,5 @@ mod tests {
         let other = IdSource::default().next_id();
         updates.take(&Event::Purged { jobs: vec![ended[3], ended[4], other] });
         assert_eq!(updates.first().unwrap().job, ended[5], "what names a purged class is not told");
-    }
-
-    #[test]
-    fn a_result_says_what_was_done_and_leaves_out_what_is_not_there() {
-        let id = IdSource::default().next_id();
-        let message = |progress| {
-            let job = Job { id, change: "undo", label: None, progress };
-            serde_json::from_str::<Value>(&ChangeResult::of(&job).unwrap().message).unwrap()
-        };
-        let bare = json!({ "event_type": "done", "job": id, "change": "undo", "label": null });
-        assert_eq!(message(JobProgress::Done(Value::Null, None)), bare);
-        let whole = message(JobProgress::Done(json!({ "shots": 5 }), Some("take care".into())));
-        assert_eq!((&whole["report"], &whole["warning"]), (&json!({ "shots": 5 }), &json!("take care")));
     }
 }

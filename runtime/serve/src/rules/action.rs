@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use orco_camera::{basic_authorization, without_password};
+use orco_camera::{basic_authorization, mask_address};
 use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::sentence::counted;
@@ -65,14 +65,14 @@ pub struct Gpio {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Webhook({})", without_password(&self.url))
+        write!(f, "Webhook({})", mask_address(&self.url))
     }
 }
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Webhook(webhook) => write!(f, "webhook {}", without_password(&webhook.url)),
+            Self::Webhook(webhook) => write!(f, "webhook {}", mask_address(&webhook.url)),
             Self::Command(command) => write!(f, "command {}", command[0]),
             Self::Gpio(gpio) => write!(f, "line {} of {}", gpio.line, gpio.chip.display()),
         }

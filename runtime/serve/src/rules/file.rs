@@ -14,13 +14,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orco_camera::without_password;
+use orco_camera::mask_address;
 use orco_runtime::files;
 use orco_runtime::state::label;
 use serde::Deserialize;
 
 use super::action::{Action, Gpio, Webhook};
-use crate::token::is_exposed;
+use crate::secret_file::is_exposed;
 
 /// Most bytes of a file of rules.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -187,7 +187,7 @@ fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {
 
 fn checked_webhook(written: WrittenWebhook, folder: &Path) -> Result<Webhook, String> {
     let WrittenWebhook { url, secret_file, picture } = written;
-    let shown = without_password(&url);
+    let shown = mask_address(&url);
     let uri: axum::http::Uri = url.parse().map_err(|_| format!("webhook: \"{shown}\" is no web address"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err(format!("webhook: \"{shown}\" does not begin with http:// or https:// and a host"));

@@ -20,8 +20,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, Occurrence, Rule, RuleClock, Rules, WAITING, Webhook,
-    shown_labels, unknown_labels,
+    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_ACTIONS, Occurrence, Rule, RuleClock, Rules,
+    Webhook, shown_labels, unknown_labels,
 };
 use crate::Service;
 use crate::agreement::AgreedAnswer;
@@ -60,14 +60,14 @@ fn a_rule_acts_after_its_time_and_not_again_before_its_pause_is_over() {
 /// A rule without a pause is due twenty times a second: the log would hold nothing else.
 #[test]
 fn what_is_dropped_is_said_once_a_minute() {
-    let (sender, queue) = mpsc::sync_channel(WAITING);
+    let (sender, queue) = mpsc::sync_channel(MAX_WAITING_ACTIONS);
     let mut actions = ActionQueue { queue: sender, last_logged: None };
     let start = Instant::now();
     let mut push = |seconds| {
         let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
         actions.push((0, occurrence), start + Duration::from_secs(seconds))
     };
-    assert!((0..WAITING).all(|_| !push(0)), "there is room");
+    assert!((0..MAX_WAITING_ACTIONS).all(|_| !push(0)), "there is room");
     assert!(push(1) && !push(1) && !push(2));
     queue.recv().unwrap();
     assert!(!push(3) && !push(3), "one was taken, and the next one is dropped");
@@ -258,7 +258,7 @@ fn a_web_address_is_told_what_the_camera_shows_until_it_takes_it() {
     fs::create_dir(&pictures).unwrap();
     let service = Service::open(bundle(), store(), LearnerSettings::default()).unwrap();
     let source = format!("folder:{}", pictures.display()).parse().unwrap();
-    service.look_at(source, LiveSettings { frames: 1, per_second: 20.0 }).unwrap();
+    service.watch_camera(source, LiveSettings { frames: 1, per_second: 20.0 }).unwrap();
     let following = Rules::start(&service, rules).unwrap();
     let camera = thread::spawn(move || {
         for number in 0.. {

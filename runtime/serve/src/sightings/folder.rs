@@ -16,8 +16,8 @@ use orco_runtime::files;
 use super::Sighting;
 use crate::error::ServeError;
 
-/// The file's name.
-pub const FILE: &str = "sightings.csv";
+/// Name of the file that lists the sightings.
+pub const LIST_FILE: &str = "sightings.csv";
 /// The file that names sightings whose pictures are being removed, an id a line. It is there only meanwhile.
 const REMOVING: &str = "sightings.removing";
 /// Sightings that are kept. The file is written anew once a tenth more are there.
@@ -51,7 +51,7 @@ impl SightingFolder {
         if !folder.exists() {
             files::create_folder(folder).map_err(failed)?;
         }
-        let path = folder.join(FILE);
+        let path = folder.join(LIST_FILE);
         let mut opened = Self { folder: folder.into(), sightings: VecDeque::new(), problem: None };
         let Some(text) = read_list(folder)? else {
             files::replace(&path, HEADING.as_bytes()).map_err(failed)?;
@@ -132,7 +132,7 @@ impl SightingFolder {
 
     /// Writes the last one; where earlier ones may be missing, all of them.
     fn append_last(&self) -> io::Result<()> {
-        let path = self.folder.join(FILE);
+        let path = self.folder.join(LIST_FILE);
         if self.problem.is_some() || !path.exists() {
             files::create_folder(&self.folder)?;
             return self.rewrite();
@@ -211,7 +211,7 @@ impl SightingFolder {
     }
 
     fn write<'a>(&self, listed: impl Iterator<Item = &'a Sighting>) -> io::Result<()> {
-        files::replace(&self.folder.join(FILE), &csv_of(listed))
+        files::replace(&self.folder.join(LIST_FILE), &csv_of(listed))
     }
 
     fn picture_path(&self, id: &str) -> PathBuf {
@@ -228,11 +228,11 @@ pub(super) fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, ServeError> {
     if !folder.is_dir() {
         return Err(refused("it is a file: name a folder".to_owned()));
     }
-    let text = match files::read_own(&folder.join(FILE), MAX_FILE) {
+    let text = match files::read_own(&folder.join(LIST_FILE), MAX_FILE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match fs::read_dir(folder).map_err(|error| refused(error.to_string()))?.next() {
                 Some(_) => {
-                    Err(refused(format!("it holds other files and no {FILE}: name an empty folder, or a new one")))
+                    Err(refused(format!("it holds other files and no {LIST_FILE}: name an empty folder, or a new one")))
                 }
                 None => Ok(None),
             };
@@ -242,7 +242,7 @@ pub(super) fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, ServeError> {
     if text.starts_with(HEADING.as_bytes()) {
         return Ok(Some(text));
     }
-    Err(refused(format!("{FILE} is not one of ours: it does not start with {}", HEADING.trim_end())))
+    Err(refused(format!("{LIST_FILE} is not one of ours: it does not start with {}", HEADING.trim_end())))
 }
 
 /// Whether a text has the form of our ids: such a name leads nowhere else.
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(again.picture("../seen/1800000001-1"), None);
         let text = String::from_utf8(again.csv()).unwrap();
         assert!(text.contains("1800000002-1,2027-01-15T08:00:02Z,3,,duck,0.75\n"), "{text}");
-        assert_eq!(fs::read(place.path().join("seen").join(FILE)).unwrap(), again.csv());
+        assert_eq!(fs::read(place.path().join("seen").join(LIST_FILE)).unwrap(), again.csv());
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), MAX_SIGHTINGS + 3);
         folder.remove(|_| true).unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
-        assert_eq!(fs::read_to_string(place.path().join(FILE)).unwrap(), HEADING);
+        assert_eq!(fs::read_to_string(place.path().join(LIST_FILE)).unwrap(), HEADING);
     }
 
     /// Puts a folder in the place of the file, which nothing can replace then. Rights would not stop root.
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn what_cannot_be_removed_from_the_file_stays_listed() {
         let place = TempDir::new().unwrap();
-        let file = place.path().join(FILE);
+        let file = place.path().join(LIST_FILE);
         let mut folder = SightingFolder::open(place.path()).unwrap();
         folder.add(sighting(1, "mug"), Some(b"one"));
         folder.add(sighting(2, "duck"), None);
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn the_oldest_stay_while_the_file_cannot_be_written() {
         let place = TempDir::new().unwrap();
-        let file = place.path().join(FILE);
+        let file = place.path().join(LIST_FILE);
         let mut folder = SightingFolder::open(place.path()).unwrap();
         let many = MAX_SIGHTINGS + MAX_SIGHTINGS / 10;
         folder.sightings = (0..many).map(|number| sighting(number, "mug")).collect();
@@ -379,10 +379,10 @@ mod tests {
         folder.add(sighting(1, "mug"), None);
         let mut text = folder.csv();
         text.extend(b"../../home/x,2027-01-15T08:00:02Z,3,,duck,0.75\n1800000009-1,2027-01-1");
-        fs::write(place.path().join(FILE), text).unwrap();
+        fs::write(place.path().join(LIST_FILE), text).unwrap();
         let again = SightingFolder::open(place.path()).unwrap();
         assert_eq!(labels(&again), ["mug"]);
-        assert_eq!(fs::read(place.path().join(FILE)).unwrap(), again.csv());
+        assert_eq!(fs::read(place.path().join(LIST_FILE)).unwrap(), again.csv());
     }
 
     /// Names in a folder, in order.
@@ -408,12 +408,12 @@ mod tests {
                 });
                 fs::write(place.path().join("1800000002-1.jpg"), b"duck").unwrap();
                 fs::write(place.path().join("1-1.jpg"), "a user's").unwrap();
-                fs::write(place.path().join(FILE), list).unwrap();
+                fs::write(place.path().join(LIST_FILE), list).unwrap();
                 fs::write(place.path().join(REMOVING), "1800000001-1\n1800000003-1\n").unwrap();
                 let opened = SightingFolder::open(place.path()).unwrap();
                 let left: Vec<String> =
                     opened.sightings.iter().map(|sighting| format!("{}.jpg", sighting.id)).collect();
-                let expected = ["1-1.jpg", FILE].into_iter().chain(left.iter().map(String::as_str));
+                let expected = ["1-1.jpg", LIST_FILE].into_iter().chain(left.iter().map(String::as_str));
                 let mut expected: Vec<&str> = expected.collect();
                 expected.sort_unstable();
                 assert_eq!(names(place.path()), expected);
@@ -434,7 +434,7 @@ mod tests {
         fs::remove_dir(&stays).unwrap();
         fs::write(&stays, b"mug").unwrap();
         folder.remove(|_| true).unwrap();
-        assert_eq!(names(place.path()), [FILE]);
+        assert_eq!(names(place.path()), [LIST_FILE]);
     }
 
     #[test]
@@ -479,7 +479,7 @@ mod tests {
         let refused = SightingFolder::open(place.path()).map(drop).unwrap_err().to_string();
         assert!(refused.contains("it holds other files"), "{refused}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
-        fs::write(place.path().join(FILE), "bird,count\nwren,3\n").unwrap();
+        fs::write(place.path().join(LIST_FILE), "bird,count\nwren,3\n").unwrap();
         let refused = SightingFolder::open(place.path()).map(drop).unwrap_err().to_string();
         assert!(refused.contains("is not one of ours"), "{refused}");
         let file = place.path().join("holiday.jpg");

@@ -167,7 +167,7 @@ fn the_thread_that_looks_comes_back_and_ready_tells() {
     let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = open(&state);
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
-    service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
+    service.watch_camera(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
     let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     service.health.break_at("live: looking", SOME);
     assert_is_down_and_comes_back(&running, "live");
@@ -180,7 +180,7 @@ fn a_frame_that_breaks_the_thread_off_is_not_taken_again() {
     let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = open(&state);
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
-    service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
+    service.watch_camera(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
     let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     const MANY: usize = 100;
     service.health.break_at("live: frame", MANY);
@@ -202,7 +202,7 @@ fn frames_that_need_too_much_memory_are_told_of() {
     let retention = crate::RetentionOptions { memory: 32 << 20, ..crate::RetentionOptions::default() };
     let service = Service::open_with(bundle, Store::new(state.path()), LearnerSettings::default(), retention).unwrap();
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
-    service.look_at(source, live::LiveSettings::default()).unwrap();
+    service.watch_camera(source, live::LiveSettings::default()).unwrap();
     let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     assert_eq!(running.get("/api/v1/live")["problem"], json!(null));
     let large = orco_runtime::image_rs::RgbImage::new(4000, 3000);
@@ -238,7 +238,7 @@ fn frames_of_the_inbox_are_judged_by_what_is_found_after_a_restart() {
     service.health.break_at("answers: opening", SOME);
     service.health.break_at("answers: asked", 1);
     running.picture("/api/v1/classify", &sample("learn", "mug", 1));
-    until("it is down", || service.health.why("answers").is_some());
+    until("it is down", || service.health.reason_down("answers").is_some());
     for slot in ["slot-a", "slot-b"] {
         if let Ok(bytes) = fs::read(elsewhere.path().join(slot)) {
             fs::create_dir_all(state.path()).unwrap();

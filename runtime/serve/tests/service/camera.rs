@@ -29,7 +29,7 @@ fn looking_at(state: &TempDir, source: &str, options: ServerOptions) -> Running 
 fn looking_at_rate(state: &TempDir, source: &str, settings: live::LiveSettings, options: ServerOptions) -> Running {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
-    service.look_at(source.parse().unwrap(), settings).unwrap();
+    service.watch_camera(source.parse().unwrap(), settings).unwrap();
     Running::serving(service, options)
 }
 

@@ -440,7 +440,7 @@ fn off_the_machine_a_token_of_its_owner_alone_is_demanded() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let refused = Server::bind(Arc::clone(&service), with).err().unwrap();
-    assert!(matches!(refused, ServeError::TokenOpen { .. }), "{refused}");
+    assert!(matches!(refused, ServeError::TokenExposed { .. }), "{refused}");
     let taken = Server::bind(Arc::clone(&service), ServerOptions::default().listen(([127, 0, 0, 1], 0).into()));
     let listen = taken.as_ref().unwrap().address();
     let refused = Server::bind(service, ServerOptions::default().listen(listen)).err().unwrap();
@@ -459,7 +459,7 @@ fn tls_is_spoken_where_a_certificate_is_given() {
     for mode in [0o644, 0o604, 0o660] {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
         let refused = tls.check().unwrap_err();
-        assert!(matches!(refused, ServeError::KeyOpen { .. }) && refused.to_string().contains("chmod 600"));
+        assert!(matches!(refused, ServeError::KeyExposed { .. }) && refused.to_string().contains("chmod 600"));
     }
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let damaged = ServerOptions::default().tls(Some(Tls { certificate: key.clone(), key: key.clone() }));

@@ -28,7 +28,7 @@ fn looking_at(state: &Path, source: &str) -> Running {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap();
     let settings = live::LiveSettings::default().per_second(1000.0);
-    service.look_at(source.parse().unwrap(), settings).unwrap();
+    service.watch_camera(source.parse().unwrap(), settings).unwrap();
     Running::serving(service, ServerOptions::default())
 }
 

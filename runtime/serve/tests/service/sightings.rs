@@ -21,7 +21,7 @@ use tempfile::TempDir;
 fn recording(state: &TempDir, source: &str, folder: &Path) -> (Arc<Service>, SightingRecorder, Running) {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
-    service.look_at(source.parse().unwrap(), live::LiveSettings::default().per_second(100.0)).unwrap();
+    service.watch_camera(source.parse().unwrap(), live::LiveSettings::default().per_second(100.0)).unwrap();
     let recorder = SightingRecorder::start(&service, folder).unwrap();
     let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     (service, recorder, running)

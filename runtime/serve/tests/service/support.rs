@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
-use orco_serve::error::ErrorCode;
+use orco_serve::refusal::ErrorCode;
 use orco_serve::{Server, ServerOptions, Service};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -50,7 +50,7 @@ fn base_model(base: usize) -> BaseModel {
     let all = MethodConfig { epochs: 200, base_cross_entropy: 1.0, ..base_model.config.clone() };
     let state = State::fresh(&base_model, [0; 32]);
     let assigned: Vec<u32> = (0..base as u32).collect();
-    let data = data(&base_model, &state);
+    let data = alignment_data(&base_model, &state);
     let mut memory = SessionMemory::new(data.workspace_size(base, 0, &all));
     let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);

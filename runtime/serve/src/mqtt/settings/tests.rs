@@ -88,10 +88,10 @@ fn a_password_is_its_owners_alone_and_never_shown() {
     let nobody = MqttSettings { user: None, ..settings("mqtt://door3") };
     assert!(matches!(nobody.check(), Err(MqttError::NoUser)));
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-    assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::PasswordOpen { .. })));
+    assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::PasswordExposed { .. })));
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     for text in ["", "\n", "two\nlines\n"] {
         fs::write(&path, text).unwrap();
-        assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::PasswordForm { .. })), "{text:?}");
+        assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::InvalidPassword { .. })), "{text:?}");
     }
 }

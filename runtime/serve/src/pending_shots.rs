@@ -3,7 +3,8 @@
 //! What happens to a shot: [`api::shots`](crate::api::shots) receives the picture and has its features computed, this
 //! module keeps them, and [`changes`](crate::changes) gives all shots of a label to
 //! [`Learner::learn_many`](orco_runtime::learner::Learner::learn_many), which makes exemplars of them and saves the
-//! state, and removes them from here. Shots of a known class go to [`Learner::add`](orco_runtime::learner::Learner::add).
+//! state, and removes them from here. Shots of a known class go to
+//! [`Learner::add`](orco_runtime::learner::Learner::add).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,13 +16,13 @@ use orco_runtime::quality::{BestClass, EarlierShot, Objection, Quality, ShotCand
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::error::{ErrorCode, Refusal};
 use crate::id::{Id, IdSource};
 use crate::metric::Metrics;
 use crate::prediction::ShotFeatures;
+use crate::refusal::{ErrorCode, Refusal};
 
 /// Most shots that are held, of all labels together.
-const MAX_SHOTS: usize = 256;
+const MAX_PENDING_SHOTS: usize = 256;
 /// Width and height of a thumbnail at most, in pixels.
 pub(crate) const THUMBNAIL_SIDE: u32 = 160;
 
@@ -52,6 +53,22 @@ pub fn warning_json(warning: &Warning) -> Value {
             json!({ "kind": "looks-like", "label": label, "probability": probability })
         }
         _ => json!({ "kind": "other" }),
+    }
+}
+
+/// Whether a shot is taken that something speaks against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// It is not taken.
+    IfSound,
+    /// It is taken: somebody has looked.
+    Anyway,
+}
+
+impl Acceptance {
+    /// That of a request, which says `anyway` or not.
+    pub fn of(anyway: bool) -> Self {
+        if anyway { Self::Anyway } else { Self::IfSound }
     }
 }
 
@@ -99,8 +116,8 @@ impl PendingShots {
         lock(&self.held)
     }
 
-    /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its identifier, if it
-    /// was taken, and what is to be said about it.
+    /// Takes a shot, unless something speaks against it and `acceptance` does not overrule that. Returns its
+    /// identifier, if it was taken, and what is to be said about it.
     ///
     /// # Errors
     /// [`Refusal`] if too many shots are held.
@@ -109,7 +126,7 @@ impl PendingShots {
         label: &str,
         candidate: Candidate,
         ShotFeatures { features, classes }: ShotFeatures,
-        anyway: bool,
+        acceptance: Acceptance,
     ) -> Result<(Option<Id>, Vec<Warning>), Refusal> {
         let Candidate { quality, thumbnail, picture } = candidate;
         let mut held = self.held();
@@ -117,12 +134,12 @@ impl PendingShots {
         let earlier = all.map(|(label, shot)| EarlierShot { shot: shot.id, label, quality: &shot.quality });
         let best = classes.first().map(|best| BestClass { label: &best.label, probability: best.probability });
         let warnings = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
-        if !anyway && warnings.iter().any(Warning::refuses) {
+        if acceptance == Acceptance::IfSound && warnings.iter().any(Warning::refuses) {
             return Ok((None, warnings));
         }
-        if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_SHOTS {
-            let sentence = format!("{MAX_SHOTS} shots are held already: learn or delete some first");
-            return Err(Refusal::new(ErrorCode::ShotsFull, sentence).with("limit", MAX_SHOTS));
+        if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_PENDING_SHOTS {
+            let sentence = format!("{MAX_PENDING_SHOTS} shots are held already: learn or delete some first");
+            return Err(Refusal::new(ErrorCode::ShotsFull, sentence).with("limit", MAX_PENDING_SHOTS));
         }
         let id = held.ids.next_id();
         held.labels.entry(label.to_owned()).or_default().push(PendingShot {

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tensor::OUTPUTS;
-use super::{Path, without_mark};
-use crate::error::{ErrorCode, Refusal};
+use crate::api::{Path, without_mark};
+use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// Which model a path names.

@@ -17,8 +17,8 @@ use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use self::elements::{ElementSink, read_list};
-use super::without_mark;
-use crate::error::Refusal;
+use crate::api::without_mark;
+use crate::refusal::Refusal;
 
 /// Most pictures of a request.
 pub(super) const MAX_PICTURES: usize = 64;
