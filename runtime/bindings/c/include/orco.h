@@ -14,7 +14,7 @@
  * - Any thread may use a learner; calls wait for one another. Learners on the same state, in this process or in
  *   others, change it one at a time.
  * - A process that is forked after this library has computed features, as by daemon(), cannot compute any: such calls
- *   return ORCO_STATUS_ENGINE_FAILED. Fork first.
+ *   return ORCO_STATUS_ENGINE_FAILED, and so do all calls of a learner that a thread was using just then. Fork first.
  * - A change is made as a whole, and saved, or nothing happened.
  */
 

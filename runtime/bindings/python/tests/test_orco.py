@@ -11,6 +11,7 @@ import tempfile
 import threading
 import unittest
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -395,6 +396,37 @@ class Device(unittest.TestCase):
             self.assertIn("forked", sentence)
         learner.refresh()
         self.assertEqual(self.learned(), ["mug"])
+
+    def test_a_process_forked_while_a_thread_uses_the_learner_does_not_wait_for_that_thread(self) -> None:
+        learner, paths = self.learner, pictures("try", "mug")
+        asked, forked_off = threading.Event(), threading.Event()
+
+        def frames() -> Iterator[Path]:
+            while not forked_off.is_set():
+                asked.set()
+                yield paths[0]
+
+        thread = threading.Thread(target=lambda: learner.classify(frames()))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(forked_off.set)
+        asked.wait()
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+
+        def ask() -> None:
+            try:
+                learner.classify(paths)
+            except orco.EngineError as error:
+                sender.send(str(error))
+
+        # Most of its time the thread computes.
+        for _ in range(3):
+            forked = context.Process(target=ask)
+            forked.start()
+            self.addCleanup(forked.kill)
+            self.assertTrue(receiver.poll(20), "it waits for a thread that is not there")
+            self.assertIn("forked", receiver.recv())
 
     def test_python_ends_while_a_thread_works(self) -> None:
         script = """
