@@ -164,6 +164,24 @@ class Device(unittest.TestCase):
             later.align()
         self.assertIsNotNone(later.align(), "it is still to be done")
 
+    def test_a_signal_is_not_lost_where_warnings_are_errors(self) -> None:
+        shots = {name: self.learner.shot_features(pictures("learn", name)) for name in CLASSES}
+
+        def interrupt(*_: object) -> None:
+            if any(self.state.rglob("slot-*")):
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0.0)
+        with warnings.catch_warnings(), self.assertRaises(KeyboardInterrupt) as raised:
+            warnings.simplefilter("error")
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            self.learner.learn(shots)
+        self.assertIsInstance(raised.exception.__cause__, RuntimeWarning)
+        self.assertEqual(self.learned(), CLASSES)
+
     def test_an_alignment_that_costs_too_much_is_told(self) -> None:
         strict = self.opened(forgetting_budget=0.015)
         with self.assertWarnsRegex(RuntimeWarning, "the head was not aligned"):
