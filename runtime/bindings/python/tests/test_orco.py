@@ -261,12 +261,29 @@ class Device(unittest.TestCase):
             (orco.ChangeError, "bear", lambda: learner.learn({"bear": pictures("learn", "mug")})),
             (orco.ChangeError, "mug", lambda: learner.forget("mug")),
             (orco.ChangeError, "nothing can be undone", lambda: learner.undo()),
+            (orco.ChangeError, "entry 0 is the present state already", lambda: learner.redo(0)),
         ]
         for kind, said, call in wrong:
             with self.subTest(said=said), self.assertRaises(kind) as raised:
                 call()
             self.assertIn(said, str(raised.exception))
         self.assertEqual((learner.counts().changes, self.learned()), (0, []))
+
+    def test_an_error_of_the_callers_own_code_is_raised_as_it_is(self) -> None:
+        class Camera:
+            def __iter__(self) -> Iterator[Path]:
+                raise ConnectionError("no camera")
+
+            def __fspath__(self) -> str:
+                raise KeyboardInterrupt
+
+        for kind, call in [
+            (ConnectionError, lambda: self.learner.classify(Camera())),
+            (ConnectionError, lambda: self.learner.learn({"mug": Camera()})),
+            (KeyboardInterrupt, lambda: self.learner.classify([Camera()])),
+        ]:
+            with self.assertRaises(kind):
+                call()
 
     def test_what_is_like_nothing_known_is_told(self) -> None:
         names = ["mug", "cactus", "rubber-duck", "traffic-cone", "toy-brick", "dumbbell"]
