@@ -213,7 +213,7 @@ typedef struct OrcoBackup {
 } OrcoBackup;
 
 /**
- * How a backup is restored. All zero, which `{0}` makes it, is the strictest.
+ * How a backup is restored. All zero, which `{0}`, in C++ `{}`, makes it, is the strictest.
  */
 typedef struct OrcoRestoreOptions {
   /**
@@ -238,7 +238,7 @@ typedef struct OrcoRestoreOptions {
 } OrcoRestoreOptions;
 
 /**
- * How a device goes over to another bundle. All zero, which `{0}` makes it, is the strictest.
+ * How a device goes over to another bundle. All zero, which `{0}`, in C++ `{}`, makes it, is the strictest.
  */
 typedef struct OrcoUpgradeOptions {
   /**
