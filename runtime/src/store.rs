@@ -130,9 +130,12 @@ type SlotLoad =
     fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<MediumSnapshot<io::Error>, LoadError<io::Error>>;
 
 impl Store {
-    /// The store in `folder`, which is created on the first save.
+    /// The store in `folder`, which is created on the first save. An empty name is the current folder's, as in paths.
     pub fn new(folder: impl AsRef<Path>) -> Self {
-        Self { folder: folder.as_ref().into() }
+        let folder = folder.as_ref();
+        // Files in it could be opened by its empty name, but not the folder itself, to be synced.
+        let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        Self { folder: named.into() }
     }
 
     /// Its folder.

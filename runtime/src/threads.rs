@@ -2,8 +2,9 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 use std::{env, fmt, fs, process, thread};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -99,6 +100,62 @@ impl Process {
     /// Whether it is the one that asks, and not one that this was forked from.
     pub fn is_this(self) -> bool {
         self.0 == process::id()
+    }
+}
+
+/// What threads use one after the other, in a process that may be forked meanwhile: the new process has none of its
+/// parent's threads, and would wait without end for the one that held this.
+#[derive(Debug)]
+pub struct ProcessLock<T> {
+    value: Mutex<T>,
+    /// The process that held it last.
+    process: AtomicU32,
+}
+
+/// Nobody can use what a [`ProcessLock`] holds any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessLockError {
+    /// A thread panicked while it held it.
+    #[error("an earlier call met a fault")]
+    Poisoned,
+    /// A thread held it when the process was forked.
+    #[error(
+        "this process was forked while another thread was using the learner; start a new process instead (in Python, \
+         by multiprocessing's \"spawn\" or \"forkserver\")"
+    )]
+    Forked,
+}
+
+impl<T> ProcessLock<T> {
+    /// A lock that is free.
+    pub fn new(value: T) -> Self {
+        Self { value: Mutex::new(value), process: AtomicU32::new(process::id()) }
+    }
+
+    /// Waits until no other thread holds it.
+    ///
+    /// # Errors
+    /// [`ProcessLockError`] if waiting would not end, or the value may be half changed.
+    pub fn lock(&self) -> Result<MutexGuard<'_, T>, ProcessLockError> {
+        let held = match self.value.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(_)) => return Err(ProcessLockError::Poisoned),
+            Err(TryLockError::WouldBlock) if self.is_lost() => return Err(ProcessLockError::Forked),
+            Err(TryLockError::WouldBlock) => self.value.lock().map_err(|_| ProcessLockError::Poisoned)?,
+        };
+        self.process.store(process::id(), Ordering::Relaxed);
+        Ok(held)
+    }
+
+    /// Whether the thread that holds it is another process's.
+    fn is_lost(&self) -> bool {
+        let is_other = || !Process(self.process.load(Ordering::Relaxed)).is_this();
+        // The first thread of this process that takes it tells so at once, but after it took it.
+        is_other() && {
+            thread::sleep(Duration::from_millis(20));
+            is_other()
+        }
     }
 }
 
@@ -198,6 +255,29 @@ mod tests {
         let caller = thread::current().id();
         theirs.run(3, &|_| assert_eq!(thread::current().id(), caller));
         theirs.enter(&mut || assert_eq!(thread::current().id(), caller));
+    }
+
+    #[test]
+    fn a_thread_of_a_process_that_this_was_forked_from_is_not_waited_for() {
+        let shared = ProcessLock::new(0);
+        shared.process.store(process::id() + 1, Ordering::Relaxed);
+        let held = shared.value.lock().unwrap();
+        assert_eq!(shared.lock().unwrap_err(), ProcessLockError::Forked);
+        drop(held);
+        let mut held = shared.lock().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| *shared.lock().unwrap());
+            thread::sleep(Duration::from_millis(50));
+            *held = 1;
+            drop(held);
+            assert_eq!(waiting.join().unwrap(), 1, "a thread of this process is waited for");
+        });
+        let panicked = catch_panic(|| {
+            let held = shared.lock();
+            assert!(held.is_err(), "a panic that is meant");
+        });
+        assert!(panicked.is_err());
+        assert_eq!(shared.lock().unwrap_err(), ProcessLockError::Poisoned);
     }
 
     /// Asks for it as a process with several threads, which a test is: nothing is set behind their backs.

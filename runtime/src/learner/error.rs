@@ -201,7 +201,7 @@ pub enum ChangeError {
         undone: usize,
     },
     /// The entry is the present state's own.
-    #[error("entry {number} is the present state; there is nothing to undo")]
+    #[error("entry {number} is the present state already")]
     Present {
         /// Its number.
         number: u32,

@@ -1,20 +1,21 @@
 //! Opening a learner, its settings, closing it.
 
 use std::ffi::{CString, c_char};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{AlignmentTime, AnswerScope, Learner, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
+use orco_runtime::threads::{ProcessLock, ProcessLockError};
 
 use crate::pointer::{borrow, c_string, free_handle, null, read_optional_text, read_text, write_handle};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 /// Any thread may use it; calls wait for one another.
-pub struct OrcoLearner(Mutex<Learner>);
+pub struct OrcoLearner(ProcessLock<Learner>);
 
 /// Which classes are answered.
 #[repr(C)]
@@ -47,11 +48,12 @@ const _: () = {
 impl OrcoLearner {
     /// Waits until no other call uses the learner.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Learner>, StatusError> {
-        self.0.lock().map_err(|_| {
-            StatusError::new(
+        self.0.lock().map_err(|error| match error {
+            ProcessLockError::Forked => StatusError::of(OrcoStatus::EngineFailed, &error),
+            _ => StatusError::new(
                 OrcoStatus::Fault,
                 "an earlier call met a fault in liborco; free the learner and open it anew",
-            )
+            ),
         })
     }
 }
@@ -88,7 +90,7 @@ pub unsafe extern "C" fn orco_open(
     guard(|| unsafe {
         write_handle(learner, "learner", || {
             let (bundle, state) = (read_text(bundle, "bundle")?, read_text(state, "state")?);
-            Ok(OrcoLearner(Mutex::new(Learner::open(bundle, state)?)))
+            Ok(OrcoLearner(ProcessLock::new(Learner::open(bundle, state)?)))
         })
     })
 }
@@ -109,7 +111,7 @@ pub unsafe extern "C" fn orco_open_signed(
             let key = PublicKey::read(read_text(public_key, "public_key")?)?;
             let bundle = Bundle::open_trusted(bundle, Some(&key))?;
             let settings = LearnerSettings::default().compare_releases(true);
-            Ok(OrcoLearner(Mutex::new(Learner::new(bundle, Store::new(state), settings)?)))
+            Ok(OrcoLearner(ProcessLock::new(Learner::new(bundle, Store::new(state), settings)?)))
         })
     })
 }

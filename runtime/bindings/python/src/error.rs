@@ -9,6 +9,7 @@ use orco_runtime::learner::{self, OpenLearnerError, ShotsError};
 use orco_runtime::signature::KeyError;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
+use orco_runtime::threads::ProcessLockError;
 use pyo3::exceptions::PyException;
 use pyo3::{PyErr, create_exception};
 
@@ -83,6 +84,15 @@ impl From<BundleError> for PendingError {
 impl From<KeyError> for PendingError {
     fn from(error: KeyError) -> Self {
         Self::Open(with_causes(&error))
+    }
+}
+
+impl From<ProcessLockError> for PendingError {
+    fn from(error: ProcessLockError) -> Self {
+        match error {
+            ProcessLockError::Forked => Self::Engine(error.to_string()),
+            _ => Self::Fault,
+        }
     }
 }
 

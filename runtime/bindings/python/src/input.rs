@@ -43,6 +43,15 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
     given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
 }
 
+/// The error of the caller's own code, such as its `__iter__`, as it is; a TypeError, which Python raises where there is
+/// no such code, in words about what was wanted.
+fn reworded(error: PyErr, wanted: &str, given: &Bound<'_, PyAny>) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(given.py()) {
+        return error;
+    }
+    PyTypeError::new_err(format!("{wanted}, not {}", describe(given)))
+}
+
 /// An array of float32 with that number of axes; `None` for anything else.
 pub fn float_array<'py, D: ndarray::Dimension>(given: &Bound<'py, PyAny>) -> Option<PyReadonlyArray<'py, f32, D>> {
     let array: PyReadonlyArray<'py, f32, D> = given.extract().ok()?;
@@ -71,12 +80,9 @@ impl PyPicture {
             let picture = image::from_rows(width, height, 3 * width as usize, rows);
             return Ok(Self::Pixels(picture.map_err(refused)?));
         }
-        let path = given.cast::<PyUntypedArray>().is_err().then(|| given.extract().ok()).flatten();
-        path.map(Self::File).ok_or_else(|| {
-            PyTypeError::new_err(format!(
-                "a picture is a path or an array of uint8 [height, width, 3], not {}",
-                describe(given)
-            ))
+        given.extract::<PathBuf>().map(Self::File).map_err(|error| {
+            let wanted = "a picture is a path or an array of uint8 [height, width, 3]";
+            reworded(error, wanted, given)
         })
     }
 
@@ -94,10 +100,8 @@ pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item =
     // As an iterable, each letter of a path and each row of a picture would be a picture.
     let is_picture = given.cast::<PyUntypedArray>().is_ok_and(|array| array.ndim() == 3);
     let single = is_picture || given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
-    let items = (!single).then(|| given.try_iter().ok()).flatten();
-    let items = items.ok_or_else(|| {
-        PyTypeError::new_err(format!("expected pictures, such as a list of them, not {}", describe(given)))
-    })?;
+    let items = if single { Err(PyTypeError::new_err("a single picture")) } else { given.try_iter() };
+    let items = items.map_err(|error| reworded(error, "expected pictures, such as a list of them", given))?;
     Ok(items.map(|item| PyPicture::of(&item?)))
 }
 

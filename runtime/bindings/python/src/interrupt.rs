@@ -32,7 +32,8 @@ impl Observer for StopObserver<'_> {
 ///
 /// # Errors
 /// The change's own error, or the exception of a signal that came meanwhile. A signal stops the change, or the alignment
-/// after it; a warning tells if the change is made all the same, and an error of it is the exception's cause.
+/// after it; a warning tells if the change is made all the same. An error of it is the exception's cause, and so is a
+/// warning where warnings are errors.
 pub fn change<T: Send>(
     py: Python<'_>,
     make: impl FnOnce(&mut dyn Observer) -> Result<ChangeOutcome<T>, PendingError> + Send,
@@ -58,10 +59,14 @@ pub fn change<T: Send>(
         })
     });
     let Some(signal) = signal else { return report_of(py, made?) };
-    match made {
-        Ok(outcome) if outcome.uncertain.is_none() && outcome.unaligned.is_none() => warn(py, "the change is made")?,
-        Ok(outcome) => drop(report_of(py, outcome)?),
-        Err(error) => signal.set_cause(py, Some(error.into())),
+    let told = match made {
+        Ok(outcome) if outcome.uncertain.is_none() && outcome.unaligned.is_none() => warn(py, "the change is made"),
+        Ok(outcome) => report_of(py, outcome).map(drop),
+        Err(error) => Err(error.into()),
+    };
+    // Where warnings are errors, too, it is the signal that ends the call.
+    if let Err(cause) = told {
+        signal.set_cause(py, Some(cause));
     }
     Err(signal)
 }

@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3};
@@ -13,6 +12,7 @@ use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, Observer};
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
 use orco_runtime::store::Store;
+use orco_runtime::threads::ProcessLock;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
@@ -29,7 +29,7 @@ use orco_runtime::state::sentence::with_causes;
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 #[pyclass(module = "orco", name = "Learner", frozen)]
 pub struct PyLearner {
-    learner: Mutex<Learner>,
+    learner: ProcessLock<Learner>,
     /// Views of a shot, and features of a view.
     shape: [usize; 2],
 }
@@ -52,7 +52,7 @@ impl PyLearner {
         py: Python<'_>,
         work: impl FnOnce(&mut Learner) -> Result<T, PendingError> + Send,
     ) -> PyResult<T> {
-        Ok(detached(py, || work(&mut *self.learner.lock().map_err(|_| PendingError::Fault)?))?)
+        Ok(detached(py, || work(&mut *self.learner.lock()?))?)
     }
 
     /// Makes a change and returns its report, with warnings of what was wrong with the state that it read before.
@@ -63,7 +63,7 @@ impl PyLearner {
     ) -> PyResult<T> {
         let mut found = Vec::new();
         let report = interrupt::change(py, |observer| {
-            let mut learner = self.learner.lock().map_err(|_| PendingError::Fault)?;
+            let mut learner = self.learner.lock()?;
             let known = learner.warnings().to_vec();
             let made = change(&mut learner, observer)?;
             found.extend(learner.warnings().iter().filter(|warning| !known.contains(warning)).cloned());
@@ -102,7 +102,7 @@ impl PyLearner {
         })?;
         learner.warnings().iter().try_for_each(|warning| warn(py, warning))?;
         let shape = [learner.base_model().config.views, learner.base_model().head.inputs];
-        Ok(Self { learner: Mutex::new(learner), shape })
+        Ok(Self { learner: ProcessLock::new(learner), shape })
     }
 
     /// Says what pictures show.

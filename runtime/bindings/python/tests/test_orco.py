@@ -11,6 +11,7 @@ import tempfile
 import threading
 import unittest
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,24 @@ class Device(unittest.TestCase):
             later.align()
         self.assertIsNotNone(later.align(), "it is still to be done")
 
+    def test_a_signal_is_not_lost_where_warnings_are_errors(self) -> None:
+        shots = {name: self.learner.shot_features(pictures("learn", name)) for name in CLASSES}
+
+        def interrupt(*_: object) -> None:
+            if any(self.state.rglob("slot-*")):
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+                raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0.0)
+        with warnings.catch_warnings(), self.assertRaises(KeyboardInterrupt) as raised:
+            warnings.simplefilter("error")
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            self.learner.learn(shots)
+        self.assertIsInstance(raised.exception.__cause__, RuntimeWarning)
+        self.assertEqual(self.learned(), CLASSES)
+
     def test_an_alignment_that_costs_too_much_is_told(self) -> None:
         strict = self.opened(forgetting_budget=0.015)
         with self.assertWarnsRegex(RuntimeWarning, "the head was not aligned"):
@@ -242,12 +261,29 @@ class Device(unittest.TestCase):
             (orco.ChangeError, "bear", lambda: learner.learn({"bear": pictures("learn", "mug")})),
             (orco.ChangeError, "mug", lambda: learner.forget("mug")),
             (orco.ChangeError, "nothing can be undone", lambda: learner.undo()),
+            (orco.ChangeError, "entry 0 is the present state already", lambda: learner.redo(0)),
         ]
         for kind, said, call in wrong:
             with self.subTest(said=said), self.assertRaises(kind) as raised:
                 call()
             self.assertIn(said, str(raised.exception))
         self.assertEqual((learner.counts().changes, self.learned()), (0, []))
+
+    def test_an_error_of_the_callers_own_code_is_raised_as_it_is(self) -> None:
+        class Camera:
+            def __iter__(self) -> Iterator[Path]:
+                raise ConnectionError("no camera")
+
+            def __fspath__(self) -> str:
+                raise KeyboardInterrupt
+
+        for kind, call in [
+            (ConnectionError, lambda: self.learner.classify(Camera())),
+            (ConnectionError, lambda: self.learner.learn({"mug": Camera()})),
+            (KeyboardInterrupt, lambda: self.learner.classify([Camera()])),
+        ]:
+            with self.assertRaises(kind):
+                call()
 
     def test_what_is_like_nothing_known_is_told(self) -> None:
         names = ["mug", "cactus", "rubber-duck", "traffic-cone", "toy-brick", "dumbbell"]
@@ -395,6 +431,37 @@ class Device(unittest.TestCase):
             self.assertIn("forked", sentence)
         learner.refresh()
         self.assertEqual(self.learned(), ["mug"])
+
+    def test_a_process_forked_while_a_thread_uses_the_learner_does_not_wait_for_that_thread(self) -> None:
+        learner, paths = self.learner, pictures("try", "mug")
+        asked, forked_off = threading.Event(), threading.Event()
+
+        def frames() -> Iterator[Path]:
+            while not forked_off.is_set():
+                asked.set()
+                yield paths[0]
+
+        thread = threading.Thread(target=lambda: learner.classify(frames()))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(forked_off.set)
+        asked.wait()
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+
+        def ask() -> None:
+            try:
+                learner.classify(paths)
+            except orco.EngineError as error:
+                sender.send(str(error))
+
+        # Most of its time the thread computes.
+        for _ in range(3):
+            forked = context.Process(target=ask)
+            forked.start()
+            self.addCleanup(forked.kill)
+            self.assertTrue(receiver.poll(20), "it waits for a thread that is not there")
+            self.assertIn("forked", receiver.recv())
 
     def test_python_ends_while_a_thread_works(self) -> None:
         script = """

@@ -1,6 +1,7 @@
 //! Every operation of a save fails once, or from then on, in every way a disk fails.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
@@ -20,6 +21,11 @@ fn a_state_that_would_not_be_read_again_is_not_written() {
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
     assert_eq!((files.disk.operations(), files.read(Slot::A).unwrap()), (0, None));
+}
+
+#[test]
+fn an_empty_name_is_the_current_folders_which_can_be_synced() {
+    assert_eq!(Store::new("").folder(), Path::new("."));
 }
 
 #[test]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from .options import LearnerOptions, RestoreOptions
 
 _Path: TypeAlias = str | PathLike[str]
-# A JPEG, PNG or WebP file, or rows of red, green and blue bytes, [height, width, 3].
+# A JPEG, PNG or WebP file, or rows of red, green and blue bytes, [height, width, 3]; of OpenCV's frames, frame[:, :, ::-1].
 _Picture: TypeAlias = _Path | NDArray[np.uint8]
 # Any number of pictures, such as a list of them, or an array [pictures, height, width, 3].
 _Pictures: TypeAlias = Iterable[_Picture] | NDArray[np.uint8]
@@ -200,8 +200,9 @@ class Learner:
     on the same state, in this process or in others, change it one at a time. A change is made as a whole, and saved,
     or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
 
-    A process that is forked after this package has computed features cannot compute any: that raises EngineError. Start
-    workers by multiprocessing's "spawn" or "forkserver", and let each open a learner.
+    A process that is forked after this package has computed features cannot compute any: that raises EngineError, and
+    so do all calls of a learner that a thread was using just then. Start workers by multiprocessing's "spawn" or
+    "forkserver", and let each open a learner.
     """
 
     def __new__(cls, bundle: _Path, state: _Path, options: LearnerOptions | None = None) -> Learner:
@@ -211,7 +212,8 @@ class Learner:
         """
 
     def classify(self, pictures: _Pictures, *, most: int = 5) -> list[Answer]:
-        """Says what pictures show: an answer a picture, with the scores of the `most` likeliest classes.
+        """Says what pictures show: an answer a picture, with the scores of the `most` likeliest classes. A picture is a
+        path or an RGB array of uint8 [height, width, 3]; OpenCV's frames are BGR, so give `frame[:, :, ::-1]`.
 
         Raises PictureError if one cannot be used, EngineError if the backbone fails.
         """
