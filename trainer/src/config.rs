@@ -33,7 +33,7 @@ use orco_core::config::MethodConfig;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use check::demand;
+use check::{MAX_CLASSES, demand};
 
 /// A whole training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -170,7 +170,7 @@ impl Recipe {
         if recipe.targets.count == 0 {
             /// Classes that a device may learn beyond those of the benchmark.
             const ROOM: usize = 200;
-            recipe.targets.count = recipe.classes().saturating_add(ROOM);
+            recipe.targets.count = recipe.classes().saturating_add(ROOM).min(MAX_CLASSES);
         }
         Ok(recipe)
     }
@@ -207,7 +207,8 @@ impl Recipe {
     /// Checks every value.
     fn check(&self) -> Result<(), ConfigError> {
         let printable = !self.name.is_empty() && !self.name.chars().any(char::is_control);
-        demand("name", self.name.escape_debug(), printable, "a text without control characters")?;
+        let expected = "a text that is not empty, without control characters";
+        demand("name", format_args!("\"{}\"", self.name.escape_debug()), printable, expected)?;
         // Torch's generator and TOML both know integers up to here.
         demand("seed", self.seed, i64::try_from(self.seed).is_ok(), "at most 9223372036854775807")?;
         self.data.check()?;

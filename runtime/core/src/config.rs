@@ -420,7 +420,7 @@ impl MethodConfig {
                     let weights = answer.values();
                     weights.iter().all(|weight| (0.0..=1e3).contains(weight)) && weights.iter().sum::<f32>() > 0.0
                 }),
-                "the weights of answer must be from 0 to 1000, and not all 0",
+                "answer.targets, aligned, means and discriminant must be from 0 to 1000, and not all 0",
             ),
             (self.answer.is_none_or(|answer| share(answer.class_offset)), "answer.class_offset must be from 0 to 1"),
             (

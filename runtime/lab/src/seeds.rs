@@ -110,7 +110,7 @@ fn difference(bundles: [&Bundle; 2], benchmarks: [&Benchmark; 2]) -> Option<&'st
         ("their classes", classes(base_model, measured) != classes(other_base_model, other_measured)),
         ("their sessions", (&measured.ways, measured.shots) != (&other_measured.ways, other_measured.shots)),
         (
-            "the images that they are measured on",
+            "the images that they are measured on, which a seed draws where no folder `test` sets them apart",
             (&measured.source, measured.measured_on_test, &measured.measured_sources)
                 != (&other_measured.source, other_measured.measured_on_test, &other_measured.measured_sources),
         ),

@@ -98,7 +98,10 @@ fn settings_that_make_no_sense_are_refused_by_their_names() {
     for (settings, expected) in [
         ("epochs = 0", "epochs must be at least 1 where there is no answer table"),
         ("epochs = 9223372036854775807", "epochs must be at most 10000"),
-        ("answer = { targets = -1.0, means = 1.0, discriminant = 2.0 }", "weights of answer must be from 0 to 1000"),
+        (
+            "answer = { targets = -1.0, means = 1.0, discriminant = 2.0 }",
+            "answer.targets, aligned, means and discriminant must be from 0 to 1000",
+        ),
         ("answer = { targets = 0.0, means = 0.0, discriminant = 0.0 }", "and not all 0"),
         ("answer = { targets = 1.0 }", "missing field `means`"),
         ("batch = 1099511627776", "batch must be from 1 to 1024"),

@@ -66,6 +66,9 @@ impl SplitConfig {
         let expected = "from 1 to 4096, since the bundle's benchmark needs one";
         count("split.sessions", self.sessions, 1..=MAX_CLASSES, expected)?;
         count("split.ways", self.ways, 1..=MAX_CLASSES, "from 1 to 4096")?;
+        let expected = "so few that base_classes + sessions * ways is at most 4096";
+        let classes = self.base_classes + self.sessions * self.ways;
+        demand("split.sessions", self.sessions, classes <= MAX_CLASSES, expected)?;
         let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
         let expected = "at least 1 when split.measure_on is \"holdout\"";
         demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)?;

@@ -107,11 +107,16 @@ fn a_wrong_value_is_named() {
         assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
     }
     assert!(refused("preset = \"edge\"", "epochs = 10001").contains("learn"));
+    let weightless = refused("preset = \"edge\"", "answer = { targets = 0.0, means = 0.0, discriminant = 0.0 }");
+    assert!(weightless.starts_with("recipe: learn.answer.targets, aligned, means and discriminant"), "{weightless}");
     let mut views: Recipe = toml::from_str(include_str!("../../recipes/cifar100-published.toml")).unwrap();
     views.session_augment.as_mut().unwrap().cutout = 2000;
     let said = views.check().unwrap_err().to_string();
     assert_eq!(said, "recipe: session_augment.cutout is 2000, but must be from 0 to 1024");
-    assert!(refused("name = \"", "name = \"a\\u0007").contains("recipe: name is a\\u{7}"));
+    assert!(refused("name = \"", "name = \"a\\u0007").contains("recipe: name is \"a\\u{7}"));
+    assert!(
+        refused("name = \"cifar100-edge\"", "name = \"\"").contains("recipe: name is \"\", but must be a text that")
+    );
     let mut large: Recipe = toml::from_str(include_str!("../../recipes/cifar100-small.toml")).unwrap();
     large.seed = i64::MAX as u64 + 1;
     assert!(large.check().unwrap_err().to_string().starts_with("recipe: seed is 9223372036854775808, but"));
@@ -138,6 +143,18 @@ fn a_wrong_value_is_named() {
         unknown.contains("no preset \"best\"; known are published, paper-text, edge, combined, closed-form"),
         "{unknown}"
     );
+}
+
+#[test]
+fn a_split_has_at_most_as_many_classes_as_there_can_be_targets() {
+    let of_sessions = |sessions: usize| {
+        let tiny = include_str!("../../recipes/synthetic-tiny.toml").replace("count = 64\n", "");
+        let text = tiny.replace("sessions = 4", &format!("sessions = {sessions}"));
+        Recipe::parse(&text, Path::new("recipe.toml")).map(|recipe| recipe.targets.count)
+    };
+    assert_eq!([4, 700, 813].map(|sessions| of_sessions(sessions).unwrap()), [250, 3730, 4096]);
+    let said = of_sessions(814).unwrap_err().to_string();
+    assert!(said.starts_with("recipe: split.sessions is 814, but must be so few"), "{said}");
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Card<'_> {
             },
             if recipe.align.train_backbone { ", backbone trained too" } else { "" },
             if watched {
-                "The head with the least loss on training images set aside is shipped."
+                "The shipped head is the last that lowered the loss on training images set aside by 1 %."
             } else {
                 "The last epoch's head is shipped."
             }

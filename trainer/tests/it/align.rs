@@ -115,7 +115,7 @@ fn same_after_stops(length: Length, train_backbone: bool) {
         Length::Steps(steps) => {
             let said = error_text(&straight);
             assert!(
-                said.contains("phase 2 ends after ") && said.contains("was the best on images set aside"),
+                said.contains("phase 2 ends after ") && said.contains("was the best on images set aside: no later one"),
                 "{said}"
             );
             assert!((expected.len() as i64) < steps, "it did not end before its time");

@@ -132,4 +132,5 @@ fn other_test_images_are_refused() {
         .for_each(|((_, benchmark), seed)| benchmark.source += &format!(", drawn with seed {seed}"));
     let refused = check(&bundles).unwrap_err().to_string();
     assert!(refused.contains("differ in the images that they are measured on"), "{refused}");
+    assert!(refused.contains("draws where no folder `test` sets them apart, so not by their seeds alone"), "{refused}");
 }

@@ -108,10 +108,11 @@ pub enum DataError {
         /// Classes of the data.
         actual: usize,
     },
-    /// A class cannot be named in lists and on terminals.
+    /// A class cannot be named on devices, in lists and on terminals.
     #[error(
-        "the class name \"{}\" holds characters that cannot be seen, or is the name of another class in another \
-         spelling; rename the class",
+        "the class name \"{}\" cannot be used: it is white space, or \"unknown\" or \"empty\", which are answers of \
+         their own; it holds \"=\" or characters that cannot be seen or typed; or it is the name of another class in \
+         another spelling; rename the class",
         name.escape_debug()
     )]
     ClassName {

@@ -1,11 +1,13 @@
 //! Own images: a folder per class, below `train` and `test`, or alone with a share of each class held out as test set.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_core::random::Random;
 use orco_runtime::image::{UnsupportedFormat, has_extension};
 use orco_state::escape::EscapedText;
+use orco_state::label;
 use orco_state::sentence::join_first;
 
 use super::DataError;
@@ -32,23 +34,27 @@ pub(super) fn list(
     let mut reader = FolderReader { skip_broken, skipped };
     let (trained, tested) = (folder.join("train"), folder.join("test"));
     if trained.is_dir() != tested.is_dir() {
-        let missing = if trained.is_dir() { tested } else { trained };
-        return Err(fs::read_dir(&missing).map(drop).map_err(DataError::read(&missing, LAYOUT)).unwrap_err());
+        let (there, missing) = if trained.is_dir() { (&trained, &tested) } else { (&tested, &trained) };
+        if !reader.is_class(there)? {
+            return Err(fs::read_dir(missing).map(drop).map_err(DataError::read(missing, LAYOUT)).unwrap_err());
+        }
     }
-    if trained.is_dir() {
+    if trained.is_dir() && tested.is_dir() {
         ignored(folder, test_share)?.iter().for_each(|warning| log::warn!("{warning}"));
-        let class_names = reader.subfolders(&trained)?;
-        if let Some(stranger) = reader.subfolders(&tested)?.into_iter().find(|class| !class_names.contains(class)) {
-            let path = trained.join(stranger);
-            return Err(DataError::Count { path, what: "training images", expected: "1 or more".into(), actual: 0 });
-        }
+        let (class_names, test_names) = (reader.subfolders(&trained)?, reader.subfolders(&tested)?);
+        // Two systems may spell one name in two ways.
+        let labels = class_names.iter().enumerate().map(|(index, name)| (label::normal(name), index as u16));
+        let labels: HashMap<String, u16> = labels.collect();
+        let label_of = |class: &String| {
+            labels.get(&label::normal(class)).copied().ok_or_else(|| {
+                let path = trained.join(class);
+                DataError::Count { path, what: "training images", expected: "1 or more".into(), actual: 0 }
+            })
+        };
+        let test_labels = test_names.iter().map(label_of).collect::<Result<Vec<_>, _>>()?;
         let train = reader.entries(&trained, &class_names)?;
-        let known: Vec<String> = class_names.iter().filter(|class| tested.join(class).is_dir()).cloned().collect();
-        let mut test = reader.entries(&tested, &known)?;
-        for entry in &mut test {
-            let class = &known[usize::from(entry.label)];
-            entry.label = class_names.iter().position(|name| name == class).unwrap_or(0) as u16;
-        }
+        let mut test = reader.entries(&tested, &test_names)?;
+        test.iter_mut().for_each(|entry| entry.label = test_labels[usize::from(entry.label)]);
         return Ok(Listing { train, test, test_seed: None, class_names, prefix: "train/" });
     }
     let class_names = reader.subfolders(folder)?;
@@ -100,6 +106,12 @@ struct FolderReader<'a> {
 }
 
 impl FolderReader<'_> {
+    /// Whether a folder holds files alone: then it is a class, such as the trains of CIFAR-100.
+    fn is_class(&mut self, folder: &Path) -> Result<bool, DataError> {
+        let children = self.children(folder)?;
+        Ok(!children.is_empty() && !children.iter().any(|(path, _)| path.is_dir()))
+    }
+
     /// Names of the folders in a folder, sorted.
     fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
         let names = self.children(folder)?.into_iter().filter(|(path, _)| path.is_dir()).map(|(_, name)| name);
@@ -218,6 +230,27 @@ mod tests {
         assert_eq!((listing.test.len(), listing.test[0].label), (1, 1));
         touch(root, &["test/fox/9.png"]);
         assert!(list(root, None, 1).unwrap_err().to_string().contains("train/fox holds 0 training images"));
+    }
+
+    #[test]
+    fn a_class_may_be_called_train_or_test() {
+        for name in ["train", "test"] {
+            let folder = tempfile::tempdir().unwrap();
+            touch(folder.path(), &["bus/1.png", "bus/2.png"]);
+            touch(folder.path(), &[&format!("{name}/1.png"), &format!("{name}/2.png")]);
+            let listing = list(folder.path(), None, 1).unwrap();
+            assert_eq!((listing.class_names, listing.train.len()), (vec!["bus".to_owned(), name.into()], 2));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn train_and_test_may_spell_a_class_in_two_ways() {
+        let folder = tempfile::tempdir().unwrap();
+        touch(folder.path(), &["train/a/1.png", "train/caf\u{e9}/1.png", "test/a/2.png", "test/cafe\u{301}/2.png"]);
+        let listing = list(folder.path(), None, 1).unwrap();
+        let labels: Vec<u16> = listing.test.iter().map(|entry| entry.label).collect();
+        assert_eq!((listing.class_names.len(), labels), (2, vec![0, 1]));
     }
 
     #[test]

@@ -235,18 +235,25 @@ fn few_images_and_classes_without_a_test_image_are_warned_of() {
 
 #[cfg(unix)]
 #[test]
-fn a_class_name_with_control_characters_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    flat(folder.path());
-    fs::rename(folder.path().join("c1"), folder.path().join("c\n1\u{1b}[2J")).unwrap();
-    let recipe = recipe("kind = \"folders\"\nimage_size = 16");
-    let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
-    let error = open(&recipe, &origin).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the class name \"c\\n1\\u{1b}[2J\" holds characters that cannot be seen, or is the name of another class \
-         in another spelling; rename the class"
-    );
+fn class_names_that_no_device_takes_are_refused() {
+    for (name, shown) in
+        [("c\n1\u{1b}[2J", "c\\n1\\u{1b}[2J"), ("Unknown", "Unknown"), ("empty", "empty"), ("a=b", "a=b"), (" ", " ")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        flat(folder.path());
+        fs::rename(folder.path().join("c1"), folder.path().join(name)).unwrap();
+        let recipe = recipe("kind = \"folders\"\nimage_size = 16");
+        let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
+        let error = open(&recipe, &origin).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "the class name \"{shown}\" cannot be used: it is white space, or \"unknown\" or \"empty\", which are \
+                 answers of their own; it holds \"=\" or characters that cannot be seen or typed; or it is the name of \
+                 another class in another spelling; rename the class"
+            )
+        );
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -170,7 +170,8 @@ impl AlignState {
         let best = self.stopping.as_ref().and_then(|stopping| stopping.restore_best(self.parameters()));
         if let Some(epoch) = best {
             log::info!(
-                "phase 2 ends after {} epochs; the head after {epoch} was the best on images set aside",
+                "phase 2 ends after {} epochs; the head after {epoch} was the best on images set aside: no later one \
+                 lowered their loss by 1 %",
                 at.epoch
             );
         }

@@ -24,7 +24,8 @@ const LEAST_MARGIN: f64 = 1e-3;
 /// Where the best weights stand in a checkpoint.
 const PREFIX: &str = "best.";
 
-/// The rule: keep the weights with the least loss on the images set aside, stop when they stay the best.
+/// The rule: keep the weights with the least loss on the images set aside, within [`MARGIN`], stop when they stay the
+/// best.
 pub(super) struct EarlyStopping {
     /// Clean features of these images, f32 `[n, features]`; none where the backbone is trained.
     clean: Option<Tensor>,
