@@ -175,8 +175,9 @@ fn check_origin(folder: &Path, bundle: &Bundle, recipe: &Recipe, data: &DataSet)
 
 /// Refuses means of the base classes that are not the bundle's own: its pictures were others, or were cut otherwise.
 fn check_means(folder: &Path, found: &[f32], own: &[f32], inputs: usize) -> Result<()> {
-    /// Versions of ONNX Runtime differ by far less. A `data.crop` of 0.9 on small pictures leaves more than 0.99.
-    const LEAST: f64 = 0.999;
+    /// Versions of ONNX Runtime differ by less, and so do processors in sums of bytes. A slightly other cut passes: a
+    /// `data.crop` of 0.9 on small pictures leaves more, 0.85 leaves less.
+    const LEAST: f64 = 0.99;
     let pairs = found.chunks_exact(inputs).zip(own.chunks_exact(inputs));
     // What is the same agrees, zero or not.
     let lowest = pairs.filter(|(found, own)| found != own).map(|(found, own)| cosine(found, own)).fold(1.0, f64::min);
@@ -201,6 +202,5 @@ mod tests {
         check_means(Path::new("mine"), &[0.0; 2], &[0.0; 2], 2).unwrap();
         let said = check(&[1.0, 0.0, 0.4, 2.0]).unwrap_err().to_string();
         assert!(said.contains("not those that mine was made from") && said.contains("cosine of 0.9806"), "{said}");
-        assert!(check(&[1.0, 0.0, 0.1, 2.0]).is_err());
     }
 }
