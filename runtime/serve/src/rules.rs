@@ -1,8 +1,8 @@
 //! Rules: once a label was shown for a while, a rule calls a web address, starts a program, or switches a GPIO line.
 //!
 //! One thread reads what the camera shows twenty times a second and decides ([`RuleClock`]); another one acts, so that
-//! a slow web server delays no decision. At most [`MAX_WAITING_ACTIONS`] occurrences wait; further ones are dropped,
-//! and the log says so.
+//! a slow web server delays no decision. At most [`MAX_WAITING_OCCURRENCES`] wait; further ones are dropped, and the
+//! log says so.
 
 mod action;
 mod clock;
@@ -37,7 +37,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Least time between two log entries about dropped occurrences.
 const DROP_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Most occurrences that may wait, each with all actions of its rule.
-pub const MAX_WAITING_ACTIONS: usize = 32;
+pub const MAX_WAITING_OCCURRENCES: usize = 32;
 
 /// Something that a rule has noticed.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Rules {
         if let Some(warning) = unknown_labels(&rules, &service.answers.knowledge()) {
             log::warn!("{warning}");
         }
-        let (sender, queue) = mpsc::sync_channel(MAX_WAITING_ACTIONS);
+        let (sender, queue) = mpsc::sync_channel(MAX_WAITING_OCCURRENCES);
         let rules = Arc::new(rules);
         let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
         let actions = ActionQueue { queue: sender, last_logged: None };
@@ -175,8 +175,8 @@ impl RuleWorker {
         if self.actions.push((number, occurrence), Instant::now()) {
             let seconds = DROP_LOG_INTERVAL.as_secs();
             log::warn!(
-                "rule {}: an action was dropped, since {MAX_WAITING_ACTIONS} wait already; further drops are not logged \
-                 for {seconds} s",
+                "rule {}: an action was dropped, since {MAX_WAITING_OCCURRENCES} wait already; further drops are not \
+                 logged for {seconds} s",
                 number + 1
             );
         }

@@ -48,7 +48,7 @@ pub struct DeviceDescription {
     pub bundle: String,
     /// The address of the service's page, where other machines reach it.
     pub page: Option<String>,
-    /// Whether the service looks at a camera of its own.
+    /// Whether the service watches a camera of its own.
     pub camera: bool,
     /// Whether the camera's pictures are published.
     pub pictures: bool,
@@ -120,7 +120,7 @@ struct Entity {
 }
 
 impl Entity {
-    /// One that there is only where the service looks at a camera of its own.
+    /// One that there is only where the service watches a camera of its own.
     fn of_camera(component: &'static str, object: &str, config: Value) -> Self {
         Self { component, object: object.into(), of_camera: true, config }
     }

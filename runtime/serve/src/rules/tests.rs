@@ -20,7 +20,7 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_ACTIONS, Occurrence, Rule, RuleClock, Rules,
+    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, Occurrence, Rule, RuleClock, Rules,
     Webhook, shown_labels, unknown_labels,
 };
 use crate::Service;
@@ -60,14 +60,14 @@ fn a_rule_acts_after_its_time_and_not_again_before_its_pause_is_over() {
 /// A rule without a pause is due twenty times a second: the log would hold nothing else.
 #[test]
 fn what_is_dropped_is_said_once_a_minute() {
-    let (sender, queue) = mpsc::sync_channel(MAX_WAITING_ACTIONS);
+    let (sender, queue) = mpsc::sync_channel(MAX_WAITING_OCCURRENCES);
     let mut actions = ActionQueue { queue: sender, last_logged: None };
     let start = Instant::now();
     let mut push = |seconds| {
         let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
         actions.push((0, occurrence), start + Duration::from_secs(seconds))
     };
-    assert!((0..MAX_WAITING_ACTIONS).all(|_| !push(0)), "there is room");
+    assert!((0..MAX_WAITING_OCCURRENCES).all(|_| !push(0)), "there is room");
     assert!(push(1) && !push(1) && !push(2));
     queue.recv().unwrap();
     assert!(!push(3) && !push(3), "one was taken, and the next one is dropped");
