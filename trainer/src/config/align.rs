@@ -23,7 +23,7 @@ pub struct BaseAlignConfig {
     /// Steps in the place of epochs, so that a recipe holds for few images and for many: the batch is made smaller
     /// where it would not be filled, and the head is scaled to the size of the features before the first step. These
     /// are the most: phase 2 ends when the loss on images set aside has not fallen by 1 % for a quarter of the epochs,
-    /// with the head before these.
+    /// five at least, with the head before these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<usize>,
     /// Images per step.
