@@ -19,9 +19,9 @@ impl Learner {
         self.settings.keep_shots.then(|| ShotKeeper::begin(locked, &self.bundle)).transpose()
     }
 
-    /// Features of the shots of every class, new ones or the `known` one; how many there are, and what is there already,
-    /// is checked before any is computed. After a picture that cannot be used, or is not fit to be, the others are only
-    /// checked, so that all of that kind are named at once.
+    /// Features of the shots of every class, new ones or the `known` one; how many there are, and what is there
+    /// already, is checked before any is computed. After a picture that cannot be used, or is not fit to be, the others
+    /// are only checked, so that all of that kind are named at once.
     pub(super) fn read_shots(
         &mut self,
         classes: &[(&str, Shots<'_>)],

@@ -45,10 +45,11 @@ pub struct Statistics {
 
 impl Statistics {
     /// The ratio that is taken where a bundle does not know its own. Not fitted to test images, by which the CIFAR-100
-    /// bundles would have 0.80 to 0.82 (journal of the book, 2026-11-25).
+    /// bundles would have 0.80 to 0.82 (`docs/src/journal/2026-11-25-border.md`).
     pub const USUAL_ACCURACY_RATIO: f32 = 0.85;
 
-    /// The highest ratio that is believed. Samples set aside are not harder than unseen pictures: more than 1 is chance.
+    /// The highest ratio that is believed. Samples set aside are not harder than unseen pictures: more than 1 is
+    /// chance.
     pub const HIGHEST_ACCURACY_RATIO: f32 = 1.25;
 
     /// The ratio by which accuracies to be expected of base classes are corrected.

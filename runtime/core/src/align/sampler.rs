@@ -113,8 +113,9 @@ impl<'a> Sampler<'a> {
         count
     }
 
-    /// Oversamples small classes ([`MethodConfig::balanced`]): takes every exemplar once, and those of classes that have
-    /// fewer than the average again, with their next views, until they have as many. Returns how many samples that makes.
+    /// Oversamples small classes ([`MethodConfig::balanced`]): takes every exemplar once, and those of classes that
+    /// have fewer than the average again, with their next views, until they have as many. Returns how many samples that
+    /// makes.
     fn oversample(&mut self) -> usize {
         let (data, views) = (self.data, self.data.views());
         let mut drawn = 0;

@@ -24,7 +24,7 @@ pub(super) struct Scorer {
     inputs: usize,
     roots_len: usize,
     /// Weights of the heads' projections, of means and of the discriminant, divided by the sum of all weights and by
-    /// the score's deviation over base images.
+    /// the score's deviation over base images; of the discriminant, by what the shots' scatter leaves of that.
     heads: Vec<f32>,
     means: f32,
     discriminant: f32,
