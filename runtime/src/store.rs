@@ -341,7 +341,7 @@ fn slot_warning(path: &Path, fault: &SlotFault<io::Error>, has_other: bool) -> S
     let instead = match (has_other, fault) {
         (_, SlotFault::Unreadable(_)) => {
             "the other copy is used, which may lack what was learned last, and nothing can be changed until this one \
-             can be read"
+             can be read: give it back to this user (chown, chmod 600), or check the disk"
         }
         (true, _) => "the other copy is used, and the next change sets this one aside",
         (false, _) => {

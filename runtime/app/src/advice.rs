@@ -53,7 +53,23 @@ fn store_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a S
     if let Some(orco_serve::ServeError::Learner(OpenLearnerError::Store(error))) = cause.downcast_ref() {
         return Some(error);
     }
+    #[cfg(feature = "hub")]
+    if let Some(error) = store_error_of_round(cause) {
+        return Some(error);
+    }
     cause.downcast_ref()
+}
+
+/// An error of the store as a round with the hub shows it through.
+#[cfg(feature = "hub")]
+fn store_error_of_round<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a StoreError> {
+    use orco_hub::client::SyncError;
+    match cause.downcast_ref::<SyncError>()? {
+        SyncError::Store(error)
+        | SyncError::Learner(OpenLearnerError::Store(error))
+        | SyncError::Change(ChangeError::Store(error)) => Some(error),
+        _ => None,
+    }
 }
 
 /// What an error is advised that is none of the store.

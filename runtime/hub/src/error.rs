@@ -153,7 +153,10 @@ pub struct DatabaseError(rusqlite::Error);
 fn advice(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "; restore the hub's folder from a backup",
-        Some(ErrorCode::DiskFull) => "; make room where the hub's folder lies",
+        // Where hardly anything is left, SQLite calls that a failure of the disk.
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+            "; make room where the hub's folder lies, or check its disk"
+        }
         _ => "",
     }
 }
@@ -171,5 +174,21 @@ impl HubError {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_with_hardly_any_room_is_told_as_a_full_one() {
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_WRITE] {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            let said = DatabaseError(error).to_string();
+            assert!(said.contains("; make room where the hub's folder lies"), "{said}");
+        }
     }
 }

@@ -130,6 +130,20 @@ fn a_device_that_is_restored_learns_again_what_its_channel_holds() {
     }
 }
 
+#[test]
+fn a_round_with_another_bundle_than_the_states_is_told_which_to_name() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let state = folder.join("door");
+    json(orco(&shipped(), &state, &["learn", &argument("mug", &shots("learn", "mug"))]));
+    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    sync(folder, "door", &running, &["--code", &code]);
+    let everyday = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday");
+    let refused = orco(&everyday, &state, &["sync", "--hub", &running.url]).output().unwrap();
+    assert_refused(&refused, "give that bundle with --bundle");
+}
+
 /// Else what it taught and shared would count as the channel's, and go when its release is taken back.
 #[test]
 fn a_device_that_is_restored_knows_what_it_pushed_on_another_bundle() {

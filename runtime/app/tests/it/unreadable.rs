@@ -155,7 +155,10 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
             } else {
                 assert!(listed.contains(&format!("\"{label}\"")), "{obstacle:?}, {slot}: {listed}");
                 let warned = format!("warning: {} is left out: it cannot be read", state.join(slot).display());
-                assert!(said.contains(&warned) && said.contains("nothing can be changed until"), "{said}");
+                assert!(
+                    said.contains(&warned) && said.contains("give it back to this user (chown, chmod 600)"),
+                    "{said}"
+                );
                 looked += 1;
                 let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
                 assert!(listed["warnings"][0].as_str().unwrap().contains(slot), "{listed}");

@@ -98,11 +98,25 @@ impl HttpTransport {
         let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).tls_config(tls);
         Self { agent: config.build().into(), url: url.trim_end_matches('/').into() }
     }
+
+    /// What failed, and by way of which proxy: whoever set it for other addresses does not think of it here.
+    fn failure(&self, error: &ureq::Error) -> TransportError {
+        let uri: ureq::http::Uri = self.url.parse().unwrap_or_default();
+        TransportError(match self.agent.config().proxy().filter(|proxy| !proxy.is_no_proxy(&uri)) {
+            Some(proxy) => format!(
+                "{error}; it was asked by way of the proxy {}:{}, which a variable of the environment names; hosts in \
+                 NO_PROXY are asked directly",
+                proxy.host(),
+                proxy.port()
+            ),
+            None => error.to_string(),
+        })
+    }
 }
 
 impl Transport for HttpTransport {
     fn exchange(&mut self, request: &WireRequest) -> Result<WireAnswer, TransportError> {
-        let failed = |error: ureq::Error| TransportError(error.to_string());
+        let failed = |error: ureq::Error| self.failure(&error);
         let url = format!("{}{}", self.url, request.path);
         let head = ureq::http::Request::builder().method(request.method).uri(url);
         let head = request.headers.iter().fold(head, |head, (name, value)| head.header(*name, value));
@@ -225,12 +239,14 @@ impl<'a> HubConnection<'a> {
                 Err(TransportError(reason)) => SyncError::Unreachable { reason },
                 Ok(answer) if self.is_signed(&head, &answer) => return read(answer),
                 Ok(WireAnswer { status: 404, .. }) => SyncError::Unknown,
-                Ok(WireAnswer { status: status @ 300..400, .. }) => SyncError::Unreachable {
+                // What speaks TLS redirects a plain request, or calls it a bad one.
+                Ok(WireAnswer { status: status @ 300..=400, .. }) => SyncError::Unreachable {
                     reason: format!(
-                        "status {status} leads elsewhere; the address of a hub with a certificate begins with https://"
+                        "status {status} is no answer of it; the address of a hub with a certificate begins with \
+                         https://"
                     ),
                 },
-                Ok(WireAnswer { status: status @ 500..600, .. }) => SyncError::Unreachable {
+                Ok(WireAnswer { status: status @ 401..600, .. }) => SyncError::Unreachable {
                     reason: format!("it, or a proxy before it, failed with status {status}; its log says why"),
                 },
                 Ok(WireAnswer { status, .. }) => {
@@ -276,5 +292,24 @@ fn read(answer: WireAnswer) -> Result<Vec<u8>, SyncError> {
     match serde_json::from_slice::<HubRefusal>(&answer.body) {
         Ok(HubRefusal { kind, reason }) => Err(SyncError::Refused { kind, reason }),
         Err(error) => Err(SyncError::Answer { reason: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proxy_that_was_asked_is_named_without_its_password() {
+        let request = WireRequest { method: "GET", path: "/".into(), headers: Vec::new(), body: Vec::new() };
+        let said = |proxy: Option<ureq::Proxy>| {
+            let agent = ureq::Agent::config_builder().proxy(proxy).build().into();
+            let mut transport = HttpTransport { agent, url: "http://127.0.0.1:2".into() };
+            transport.exchange(&request).unwrap_err().0
+        };
+        let by_proxy = said(Some(ureq::Proxy::new("http://me:secret@127.0.0.1:1").unwrap()));
+        assert!(by_proxy.contains("the proxy 127.0.0.1:1,") && !by_proxy.contains("secret"), "{by_proxy}");
+        let directly = said(None);
+        assert!(!directly.contains("proxy"), "{directly}");
     }
 }

@@ -121,14 +121,21 @@ fn an_answer_that_the_hub_did_not_sign_counts_for_nothing() {
     device.device().sync(&mut network, &mut ()).unwrap();
     let refused = device.device().sync(&mut network, &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
-    // A hub whose disk is full.
-    let fail = |_: &mut WireRequest, answer: Option<&mut WireAnswer>| {
-        if let Some(answer) = answer {
-            *answer = WireAnswer { status: 503, signature: None, body: Vec::new() };
-        }
-    };
-    let said = device.device().sync(&mut Changing(fleet.network(), fail), &mut ()).unwrap_err().to_string();
-    assert!(said.ends_with("failed with status 503; its log says why"), "{said}");
+    // A hub whose disk is full, a proxy that takes shorter bodies, and one that speaks TLS alone.
+    let failures = [
+        (503, "failed with status 503; its log says why"),
+        (413, "failed with status 413; its log says why"),
+        (400, "begins with https://"),
+    ];
+    for (status, expected) in failures {
+        let fail = |_: &mut WireRequest, answer: Option<&mut WireAnswer>| {
+            if let Some(answer) = answer {
+                *answer = WireAnswer { status, signature: None, body: Vec::new() };
+            }
+        };
+        let said = device.device().sync(&mut Changing(fleet.network(), fail), &mut ()).unwrap_err().to_string();
+        assert!(said.ends_with(expected), "{said}");
+    }
 }
 
 #[test]
