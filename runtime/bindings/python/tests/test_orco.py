@@ -285,6 +285,14 @@ class Device(unittest.TestCase):
             with self.assertRaises(kind):
                 call()
 
+        class Typo:
+            def __iter__(self) -> Iterator[Path]:
+                raise TypeError("no lens")
+
+        with self.assertRaisesRegex(TypeError, "expected pictures") as raised:
+            self.learner.classify(Typo())
+        self.assertEqual(str(raised.exception.__cause__), "no lens")
+
     def test_what_is_like_nothing_known_is_told(self) -> None:
         names = ["mug", "cactus", "rubber-duck", "traffic-cone", "toy-brick", "dumbbell"]
         paths = [path for name in names for path in pictures("try", name)]
