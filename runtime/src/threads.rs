@@ -1,6 +1,7 @@
 //! Threads that a learner computes on: how many this process may use, and a pool of them.
 
 use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -104,10 +105,11 @@ impl Process {
 }
 
 /// What threads use one after the other, in a process that may be forked meanwhile: the new process has none of its
-/// parent's threads, and would wait without end for the one that held this.
+/// parent's threads, and would wait without end for the one that held this. There the value is never dropped: that
+/// thread may have left it half changed.
 #[derive(Debug)]
 pub struct ProcessLock<T> {
-    value: Mutex<T>,
+    value: ManuallyDrop<Mutex<T>>,
     /// The process that held it last.
     process: AtomicU32,
 }
@@ -130,7 +132,7 @@ pub enum ProcessLockError {
 impl<T> ProcessLock<T> {
     /// A lock that is free.
     pub fn new(value: T) -> Self {
-        Self { value: Mutex::new(value), process: AtomicU32::new(process::id()) }
+        Self { value: ManuallyDrop::new(Mutex::new(value)), process: AtomicU32::new(process::id()) }
     }
 
     /// Waits until no other thread holds it.
@@ -155,6 +157,17 @@ impl<T> ProcessLock<T> {
         is_other() && {
             thread::sleep(Duration::from_millis(20));
             is_other()
+        }
+    }
+}
+
+impl<T> Drop for ProcessLock<T> {
+    fn drop(&mut self) {
+        // No thread of this process holds what is dropped.
+        let is_lost = matches!(self.value.try_lock(), Err(TryLockError::WouldBlock));
+        if !is_lost {
+            // SAFETY: this is the end of the lock, and nobody holds its value.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
 }
@@ -240,7 +253,9 @@ unsafe impl Workers for Threads {
 
 #[cfg(test)]
 mod tests {
+    use std::mem;
     use std::process::Command;
+    use std::sync::Arc;
 
     use orco_trials::alone::alone_with;
 
@@ -278,6 +293,17 @@ mod tests {
         });
         assert!(panicked.is_err());
         assert_eq!(shared.lock().unwrap_err(), ProcessLockError::Poisoned);
+    }
+
+    #[test]
+    fn what_a_lost_thread_held_is_not_dropped() {
+        let value = Arc::new(());
+        drop(ProcessLock::new(Arc::clone(&value)));
+        assert_eq!(Arc::strong_count(&value), 1);
+        let lost = ProcessLock::new(Arc::clone(&value));
+        mem::forget(lost.lock().unwrap());
+        drop(lost);
+        assert_eq!(Arc::strong_count(&value), 2);
     }
 
     /// Asks for it as a process with several threads, which a test is: nothing is set behind their backs.

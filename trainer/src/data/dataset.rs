@@ -84,7 +84,7 @@ pub struct DataSet {
 /// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
 pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataError> {
     let UnsplitData { train, test, test_seed, class_names, names, skipped } = read(recipe, origin)?;
-    let class_names = labels(&class_names)?;
+    let class_names = labels(&class_names, recipe.classes())?;
     let title = recipe.data.kind.title();
     if class_names.len() < recipe.classes() {
         return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
@@ -198,7 +198,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     };
     let Listing { train, test, test_seed, class_names, prefix } = listing;
     // Also before images are decoded, which takes time.
-    let class_names = labels(&class_names)?;
+    let class_names = labels(&class_names, recipe.classes())?;
     if class_names.len() > MAX_CLASSES {
         let path = folder()?.into();
         let expected = format!("at most {MAX_CLASSES}");
@@ -212,11 +212,13 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     Ok(UnsplitData { train: train.images, test: test.images, test_seed, class_names, names, skipped })
 }
 
-/// Class names as a device keeps them, in their normal form. Refuses those that no device could learn, those that would
-/// break a list or a terminal, and those that are the same in their normal form.
-fn labels(class_names: &[String]) -> Result<Vec<String>, DataError> {
+/// Class names as a device keeps them, in their normal form. Refuses those that would break a list or a terminal, those
+/// that are the same in their normal form, and of the first `used`, which the split uses, those that no device could
+/// learn.
+fn labels(class_names: &[String], used: usize) -> Result<Vec<String>, DataError> {
     let labels: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();
-    let usable = |index: usize| label::is_plain(&class_names[index]) && label::is_usable(&labels[index]);
+    let usable =
+        |index: usize| label::is_plain(&class_names[index]) && (index >= used || label::is_usable(&labels[index]));
     let unusable = (0..labels.len()).find(|&index| !usable(index));
     let repeated = || label::first_repeated(&labels.iter().map(String::as_str).collect::<Vec<_>>());
     match unusable.or_else(repeated) {

@@ -44,12 +44,14 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
 }
 
 /// The error of the caller's own code, such as its `__iter__`, as it is; a TypeError, which Python raises where there is
-/// no such code, in words about what was wanted.
+/// no such code, in words about what was wanted, with the error as cause: it may be the code's own.
 fn reworded(error: PyErr, wanted: &str, given: &Bound<'_, PyAny>) -> PyErr {
     if !error.is_instance_of::<PyTypeError>(given.py()) {
         return error;
     }
-    PyTypeError::new_err(format!("{wanted}, not {}", describe(given)))
+    let reworded = PyTypeError::new_err(format!("{wanted}, not {}", describe(given)));
+    reworded.set_cause(given.py(), Some(error));
+    reworded
 }
 
 /// An array of float32 with that number of axes; `None` for anything else.

@@ -62,15 +62,16 @@ impl PyLearner {
         change: impl FnOnce(&mut Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, ChangeError> + Send,
     ) -> PyResult<T> {
         let mut found = Vec::new();
-        let report = interrupt::change(py, |observer| {
+        let made = interrupt::change(py, |observer| {
             let mut learner = self.learner.lock()?;
             let known = learner.warnings().to_vec();
             let made = change(&mut learner, observer)?;
             found.extend(learner.warnings().iter().filter(|warning| !known.contains(warning)).cloned());
             Ok(made)
-        })?;
-        found.iter().try_for_each(|warning| warn(py, warning))?;
-        Ok(report)
+        });
+        // They are told once, so also where a signal came.
+        let told = found.iter().try_for_each(|warning| warn(py, warning));
+        made.and_then(|report| told.map(|()| report))
     }
 
     /// Encodes pictures one after the other.

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import unittest
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -166,21 +166,25 @@ class Device(unittest.TestCase):
 
     def test_a_signal_is_not_lost_where_warnings_are_errors(self) -> None:
         shots = {name: self.learner.shot_features(pictures("learn", name)) for name in CLASSES}
+        with warnings.catch_warnings(), self.assertRaises(KeyboardInterrupt) as raised:
+            warnings.simplefilter("error")
+            self.interrupt_once(lambda: any(self.state.rglob("slot-*")))
+            self.learner.learn(shots)
+        self.assertIsInstance(raised.exception.__cause__, RuntimeWarning)
+        self.assertEqual(self.learned(), CLASSES)
+
+    def interrupt_once(self, is_due: Callable[[], bool]) -> None:
+        """Has a signal raise KeyboardInterrupt once that is so."""
 
         def interrupt(*_: object) -> None:
-            if any(self.state.rglob("slot-*")):
+            if is_due():
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
                 raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGALRM, interrupt)
         self.addCleanup(signal.signal, signal.SIGALRM, before)
         self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0.0)
-        with warnings.catch_warnings(), self.assertRaises(KeyboardInterrupt) as raised:
-            warnings.simplefilter("error")
-            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-            self.learner.learn(shots)
-        self.assertIsInstance(raised.exception.__cause__, RuntimeWarning)
-        self.assertEqual(self.learned(), CLASSES)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 
     def test_an_alignment_that_costs_too_much_is_told(self) -> None:
         strict = self.opened(forgetting_budget=0.015)
@@ -284,6 +288,14 @@ class Device(unittest.TestCase):
         ]:
             with self.assertRaises(kind):
                 call()
+
+        class Typo:
+            def __iter__(self) -> Iterator[Path]:
+                raise TypeError("no lens")
+
+        with self.assertRaisesRegex(TypeError, "expected pictures") as raised:
+            self.learner.classify(Typo())
+        self.assertEqual(str(raised.exception.__cause__), "no lens")
 
     def test_what_is_like_nothing_known_is_told(self) -> None:
         names = ["mug", "cactus", "rubber-duck", "traffic-cone", "toy-brick", "dumbbell"]
@@ -511,6 +523,17 @@ time.sleep(float(delay))
         slot.write_bytes(b"damaged")
         with self.assertWarnsRegex(RuntimeWarning, slot.name):
             self.learner.forget("mug")
+
+    def test_a_change_warns_of_a_damaged_copy_also_where_a_signal_came(self) -> None:
+        shots = {name: self.learner.shot_features(pictures("learn", name)) for name in CLASSES}
+        for name in ["one", "two"]:
+            self.learner.learn({name: pictures("learn", "traffic-cone")})
+            self.learner.undo()
+        slot = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
+        slot.write_bytes(b"damaged")
+        with self.assertWarnsRegex(RuntimeWarning, slot.name), self.assertRaises(KeyboardInterrupt):
+            self.interrupt_once(lambda: any(self.state.rglob("slot-*.bad-*")) and slot.exists())
+            self.learner.learn(shots)
 
 
 class Package(unittest.TestCase):

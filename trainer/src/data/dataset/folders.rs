@@ -38,6 +38,7 @@ pub(super) fn list(
         if !reader.is_class(there)? {
             return Err(fs::read_dir(missing).map(drop).map_err(DataError::read(missing, LAYOUT)).unwrap_err());
         }
+        log::warn!("{} holds files alone and is taken for a class, not for a set of images", there.display());
     }
     if trained.is_dir() && tested.is_dir() {
         ignored(folder, test_share)?.iter().for_each(|warning| log::warn!("{warning}"));

@@ -256,6 +256,18 @@ fn class_names_that_no_device_takes_are_refused() {
     }
 }
 
+#[test]
+fn a_folder_that_no_session_uses_may_be_called_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    flat(folder.path());
+    fs::rename(folder.path().join("c3"), folder.path().join("unknown")).unwrap();
+    let mut recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
+    assert!(open(&recipe, &origin).unwrap_err().to_string().contains("\"unknown\" cannot be used"));
+    recipe.split.sessions = 1;
+    assert_eq!(open(&recipe, &origin).unwrap().class_names[3], "unknown");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn class_names_are_kept_in_one_normal_form() {
