@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::{Extension, Router};
 use futures_util::FutureExt;
+use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -20,7 +21,7 @@ use crate::error::ServeError;
 use crate::guard::{Guard, GuardRules};
 use crate::health::Health;
 use crate::service::Service;
-use crate::shutdown_signal::shutdown_signal;
+use crate::shutdown_signal::{ShutdownSignal, shutdown_signal};
 use crate::stream_end::StreamEnd;
 use crate::tls::Tls;
 use crate::token::Token;
@@ -81,6 +82,15 @@ orco_runtime::setters! {
 
 /// A service that listens.
 pub struct Server {
+    /// What serves, and hears signals before.
+    runtime: Runtime,
+    /// What ends it, where that is listened for before it runs.
+    signals: Option<ShutdownSignal>,
+    listening: ListeningServer,
+}
+
+/// What answers, and how.
+struct ListeningServer {
     listener: TcpListener,
     address: SocketAddr,
     /// The first name by which it is called.
@@ -136,6 +146,13 @@ impl Server {
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
         process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
+        let mut builder = Builder::new_multi_thread();
+        builder
+            .worker_threads(SERVING_THREADS)
+            .max_blocking_threads(MAX_DECODING_THREADS)
+            .thread_keep_alive(DECODING_THREAD_LIFETIME)
+            .enable_all();
+        let runtime = builder.build().map_err(ServeError::Threads)?;
         let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
@@ -145,58 +162,73 @@ impl Server {
             .layer(Extension(streams.clone()))
             .layer(CatchPanicLayer::new());
         Ok(Self {
-            listener,
-            address,
-            name,
-            router,
-            streams,
-            answers,
-            health,
-            connections,
-            tls,
-            head_timeout,
-            body_timeout,
+            runtime,
+            signals: None,
+            listening: ListeningServer {
+                listener,
+                address,
+                name,
+                router,
+                streams,
+                answers,
+                health,
+                connections,
+                tls,
+                head_timeout,
+                body_timeout,
+            },
         })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address
     }
 
     fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
+        if self.listening.tls.is_some() { "https" } else { "http" }
     }
 
     /// The page's address, as a browser on this machine takes it.
     pub fn url(&self) -> String {
         let scheme = self.scheme();
-        let port = self.address.port();
-        if self.address.ip().is_unspecified() || self.address.ip().is_loopback() && self.address.is_ipv4() {
-            format!("{scheme}://localhost:{port}")
+        let address = self.address();
+        if address.ip().is_unspecified() || address.ip().is_loopback() && address.is_ipv4() {
+            format!("{scheme}://localhost:{}", address.port())
         } else {
-            format!("{scheme}://{}", self.address)
+            format!("{scheme}://{address}")
         }
     }
 
     /// The page's address, as other machines take it: by the first name that it was given, or the address that it
     /// listens at. None where it listens on this machine alone, or at every address and has no name.
     pub fn url_for_others(&self) -> Option<String> {
-        let scheme = self.scheme();
-        let ip = self.address.ip();
-        match &self.name {
-            _ if ip.is_loopback() => None,
-            Some(name) => Some(format!("{scheme}://{name}:{}", self.address.port())),
-            None => (!ip.is_unspecified()).then(|| format!("{scheme}://{}", self.address)),
+        let (scheme, address) = (self.scheme(), self.address());
+        match &self.listening.name {
+            _ if address.ip().is_loopback() => None,
+            Some(name) => Some(format!("{scheme}://{name}:{}", address.port())),
+            None => (!address.ip().is_unspecified()).then(|| format!("{scheme}://{address}")),
         }
+    }
+
+    /// Has Ctrl-C, SIGTERM and SIGHUP end [`Server::run`] from now on, not only once it runs: for whoever starts programs
+    /// that must not outlive the process.
+    #[must_use]
+    pub fn listen_for_signals(mut self) -> Self {
+        let _context = self.runtime.enter();
+        self.signals = Some(ShutdownSignal::listen());
+        self
     }
 
     /// Serves until Ctrl-C, SIGTERM or SIGHUP.
     ///
     /// # Errors
-    /// [`ServeError`] if the network's threads cannot be started, or a thread of the service broke off again and again.
-    pub fn run(self) -> Result<(), ServeError> {
-        self.run_until(shutdown_signal())
+    /// [`ServeError`] if a thread of the service broke off again and again.
+    pub fn run(mut self) -> Result<(), ServeError> {
+        match self.signals.take() {
+            Some(signals) => self.run_until(signals.received()),
+            None => self.run_until(shutdown_signal()),
+        }
     }
 
     /// Serves until `stop` ends.
@@ -204,20 +236,16 @@ impl Server {
     /// # Errors
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder
-            .worker_threads(SERVING_THREADS)
-            .max_blocking_threads(MAX_DECODING_THREADS)
-            .thread_keep_alive(DECODING_THREAD_LIFETIME)
-            .enable_all();
-        let runtime = builder.build().map_err(ServeError::Threads)?;
+        let Self { runtime, listening, signals: _ } = self;
         start_decoders(&runtime);
-        let served = runtime.block_on(self.serve(stop));
+        let served = runtime.block_on(listening.serve(stop));
         // A picture that is being decoded is not waited for.
         runtime.shutdown_timeout(GRACE);
         served
     }
+}
 
+impl ListeningServer {
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self {
             listener,
@@ -259,7 +287,7 @@ impl Server {
 }
 
 /// Starts the threads that decode, all at once: each waits for the others.
-fn start_decoders(runtime: &tokio::runtime::Runtime) {
+fn start_decoders(runtime: &Runtime) {
     let all_started = Arc::new(Barrier::new(DECODING_THREADS));
     for _ in 0..DECODING_THREADS {
         let all_started = Arc::clone(&all_started);

@@ -2,26 +2,63 @@
 
 #[cfg(unix)]
 use std::sync::Arc;
+#[cfg(unix)]
+use std::task::Poll;
 
-/// Ends with Ctrl-C or SIGTERM; a second one ends the process at once. Ends with SIGHUP, too, as of a terminal that is
-/// closed, unless that was ignored when the process started, as by `nohup`.
+/// Ends with the first of the signals that [`ShutdownSignal`] listens for.
 pub async fn shutdown_signal() {
+    ShutdownSignal::listen().received().await;
+}
+
+/// Ctrl-C and SIGTERM, a second one of which ends the process at once; and SIGHUP, as of a terminal that is closed, unless
+/// that was ignored when the process started, as by `nohup`. From [`ShutdownSignal::listen`] on, the first signal ends
+/// [`ShutdownSignal::received`] instead of the process.
+#[derive(Debug)]
+pub struct ShutdownSignal {
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            exit_on_second_signal();
+    signals: Vec<tokio::signal::unix::Signal>,
+}
+
+impl ShutdownSignal {
+    /// Listens from now on.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn listen() -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
             // A process that listens for a signal no longer ignores it.
-            let mut hangup = if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
-            tokio::select! {
-                _ = terminate.recv() => {}
-                Some(()) = async { hangup.as_mut()?.recv().await } => {}
-                _ = tokio::signal::ctrl_c() => {}
+            let hangup = (!is_hangup_ignored()).then(SignalKind::hangup);
+            let kinds = [SignalKind::terminate(), SignalKind::interrupt()].into_iter().chain(hangup);
+            let listening = |kind| {
+                signal(kind).inspect_err(|error| log::warn!("a signal will end the service at once: {error}")).ok()
+            };
+            let signals: Vec<_> = kinds.filter_map(listening).collect();
+            if !signals.is_empty() {
+                exit_on_second_signal();
             }
-            return;
+            Self { signals }
         }
+        #[cfg(not(unix))]
+        Self {}
     }
-    let _ = tokio::signal::ctrl_c().await;
+
+    /// Ends with the first signal, which may have come since [`ShutdownSignal::listen`].
+    pub async fn received(self) {
+        #[cfg(unix)]
+        {
+            let mut signals = self.signals;
+            std::future::poll_fn(|context| {
+                let received = signals.iter_mut().map(|signal| signal.poll_recv(context));
+                // All are asked, so that each wakes this.
+                if received.fold(false, |any, one| any | one.is_ready()) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
 }
 
 /// Whether this process was told to outlive its terminal. Linux tells; elsewhere nobody was.

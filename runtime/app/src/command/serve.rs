@@ -76,13 +76,14 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     if !arguments.regions.is_empty() {
         service.regions.set(arguments.regions.clone())?;
     }
+    let host_names = phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect();
+    let options = ServerOptions::default().listen(arguments.listen()).token_file(token).host_names(host_names).tls(tls);
+    // Programs of cameras and rules end with the service: no signal may end it without them.
+    let server = Server::bind(service.clone(), options)?.listen_for_signals();
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
         service.watch_camera(source, live::LiveSettings::default().frames(frames).per_second(per_second))?;
     }
-    let host_names = phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect();
-    let options = ServerOptions::default().listen(arguments.listen()).token_file(token).host_names(host_names).tls(tls);
-    let server = Server::bind(service.clone(), options)?;
     // Until the service ends.
     #[cfg(feature = "mqtt")]
     let _mqtt = device.map(|device| Mqtt::start(&service, device, server.url_for_others())).transpose()?;
