@@ -18,7 +18,7 @@ use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, UnfinishedAlign, finished};
 use self::early_stopping::EarlyStopping;
 use crate::config::{BaseAlignConfig, BaseAlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
-use crate::data::augment::view;
+use crate::data::augment::random_view;
 use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
@@ -223,7 +223,7 @@ impl<'a> AlignPhase<'a> {
         let blank = blank(group.own_rows(config.batch).len(), device);
         let step = || {
             if config.train_backbone {
-                group.draw_separately(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
+                group.draw_separately(|| (0..2).for_each(|_| drop(random_view(&blank, &self.tables.pretrain.augment))));
             } else {
                 let _ = self.cache.choose(batch, device);
             }
@@ -256,7 +256,8 @@ impl<'a> AlignPhase<'a> {
         let own = batch.narrow(0, rows_of_rank.start as i64, rows_of_rank.len() as i64);
         let images = self.base.images.batch_at(&self.indices.index_select(0, &own), batch.device());
         let config = self.tables.pretrain;
-        let views = group.draw_separately(|| [view(&images, &config.augment), view(&images, &config.augment)]);
+        let views =
+            group.draw_separately(|| [random_view(&images, &config.augment), random_view(&images, &config.augment)]);
         let views = Tensor::cat(&views, 0);
         let input = self.model.channels.normalise(&views);
         self.model.backbone.forward(&input, config.precision, ForwardMode::Inference)

@@ -5,7 +5,7 @@ use orco_core::config::{MethodConfig, SampleViews};
 use orco_core::random::Random;
 use orco_state::target;
 use orco_trainer::config::{Arithmetic, AugmentConfig};
-use orco_trainer::data::augment::view;
+use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
@@ -141,11 +141,13 @@ impl ComparedSession<'_> {
         let indices: Vec<usize> = batch.iter().map(|sample| sample.image).collect();
         let images = self.train.batch(&indices, device);
         match self.config.sample {
-            SampleViews::Pair => Tensor::cat(&[view(&images, self.augment), view(&images, self.augment)], 0),
+            SampleViews::Pair => {
+                Tensor::cat(&[random_view(&images, self.augment), random_view(&images, self.augment)], 0)
+            }
             SampleViews::One => {
                 let augmented: Vec<bool> = batch.iter().map(|sample| sample.augmented).collect();
                 let mask = Tensor::from_slice(&augmented).view([-1, 1, 1, 1]).to_device(device);
-                view(&images, self.augment).where_self(&mask, &images)
+                random_view(&images, self.augment).where_self(&mask, &images)
             }
         }
     }

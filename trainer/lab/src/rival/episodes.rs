@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail};
 use orco_trainer::config::{Arithmetic, AugmentConfig, PretrainConfig};
-use orco_trainer::data::augment::view;
+use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, store};
@@ -43,7 +43,7 @@ impl EpisodeImages<'_> {
     /// A random view of each of some images, given as rows: f32 `[rows, 3, h, w]`, in 0..1.
     pub fn views(&self, rows: &[i64]) -> Tensor {
         let images: Vec<usize> = rows.iter().map(|row| self.data.split.base[*row as usize]).collect();
-        view(&self.data.train.batch(&images, self.model.device()), self.augment)
+        random_view(&self.data.train.batch(&images, self.model.device()), self.augment)
     }
 
     /// Means of the features of each class, by the backbone as it is, f32 `[base, d]` on the processor.

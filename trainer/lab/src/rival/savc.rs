@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
-use orco_trainer::data::augment::view;
+use orco_trainer::data::augment::random_view;
 use orco_trainer::model::backbone::{ForwardMode, Network, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
@@ -191,7 +191,7 @@ impl Criterion for Savc {
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> SavcDraw {
         let views = context.views(batch, 2);
         let small = AugmentConfig { crop_scale: SMALL_CROP, ..context.config.augment.clone() };
-        let small = view(&context.images.batch(batch, context.model.device()), &small);
+        let small = random_view(&context.images.batch(batch, context.model.device()), &small);
         let smaller = |side: i64| (side * SMALL_SIDE / 32).max(1);
         let sides = [smaller(small.size()[2]), smaller(small.size()[3])];
         SavcDraw { views, small: small.internal_upsample_bilinear2d_aa(sides, false, None, None) }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
 use crate::config::{Arithmetic, AugmentConfig, BaseAlignConfig};
-use crate::data::augment::view;
+use crate::data::augment::random_view;
 use crate::data::dataset::{Images, Split};
 use crate::model::Model;
 use crate::platform::device::send;
@@ -111,7 +111,7 @@ impl FeatureCache {
             group.draw_separately(|| {
                 let together = train.forward_batch(BATCH);
                 for start in (0..own).step_by(together) {
-                    let _ = view(&blank(together.min(own - start), self.clean.device()), augment);
+                    let _ = random_view(&blank(together.min(own - start), self.clean.device()), augment);
                 }
             });
         }
@@ -195,7 +195,7 @@ fn features_of(
 ) -> Result<Tensor> {
     let batch = |indices: &[usize]| {
         let images = train.batch(indices, model.device());
-        augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment))
+        augment.map_or_else(|| images.shallow_clone(), |(augment, _)| random_view(&images, augment))
     };
     let mut parts = Vec::new();
     if let Some(onnx) = model.onnx.as_ref().filter(|_| model.look.is_whole()) {
