@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::config::{Arithmetic, Recipe};
+use crate::config::{Precision, Recipe};
 use crate::data::dataset::{Channels, Images};
 use crate::model::backbone::{
     Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA,
@@ -114,7 +114,7 @@ impl Model {
     ///
     /// # Errors
     /// [`EncodeError`] if the latter cannot be started.
-    pub fn source(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
+    pub fn source(&self, precision: Precision) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         let once = self.source_of_parts(precision)?;
         let look = self.look;
         Ok(if look.is_whole() { once } else { Box::new(LookingSource { once, look, input: self.input() }) })
@@ -136,7 +136,7 @@ impl Model {
     ///
     /// # Errors
     /// As for [`Model::source`].
-    pub fn source_of_parts(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
+    pub fn source_of_parts(&self, precision: Precision) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         Ok(match &self.onnx {
             Some(onnx) => Box::new(onnx.start()?),
             None => Box::new(FrozenNetwork { network: &self.backbone, channels: self.channels, precision }),
@@ -147,7 +147,7 @@ impl Model {
     /// as they are changed before they go through the backbone.
     pub fn features(&self, images: &Images, indices: &[usize], change: impl Fn(Tensor) -> Tensor) -> Tensor {
         let input = self.channels.normalise(&change(images.batch(indices, self.device())));
-        no_grad(|| self.backbone.forward(&input, Arithmetic::F32, ForwardMode::Inference))
+        no_grad(|| self.backbone.forward(&input, Precision::F32, ForwardMode::Inference))
     }
 
     /// Sets the backbone's tensors from a checkpoint of another run, weights that go by
@@ -335,7 +335,7 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<DecodedWeig
 struct FrozenNetwork<'a> {
     network: &'a Network,
     channels: Channels,
-    precision: Arithmetic,
+    precision: Precision,
 }
 
 impl FeatureSource for FrozenNetwork<'_> {

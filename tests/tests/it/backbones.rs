@@ -7,7 +7,7 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
-use orco_trainer::config::{Architecture, Arithmetic, BackboneConfig, BaseAlignRate, Recipe};
+use orco_trainer::config::{Architecture, BackboneConfig, BaseAlignRate, Precision, Recipe};
 use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, ForwardMode, Network, OnnxBackbone};
@@ -72,7 +72,7 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     recipe.export.int8 = true;
     recipe.export.weights = WeightFormat::Int8;
     recipe.export.draws = 2;
-    recipe.align.views_precision = Arithmetic::Bf16;
+    recipe.align.views_precision = Precision::Bf16;
     let (run, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
     assert_eq!(bundle.manifest.backbone.architecture, "resnet20-w8");
     assert_eq!(bundle.manifest.backbone.weights, WeightFormat::Int8);
@@ -209,7 +209,7 @@ fn a_released_backbone_can_be_trained_on() {
     let base = split(&recipe, &images).base;
     let features = |model: &Model, mode| {
         let seen = model.channels.normalise(&images.batch(&base, Device::Cpu));
-        no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, mode))
+        no_grad(|| model.backbone.forward(&seen, Precision::F32, mode))
     };
     let apart = |a: &Tensor, b: &Tensor| ((a - b).norm() / b.norm()).double_value(&[]);
     for (weights, rounding) in [(WeightFormat::F32, 1e-4), (WeightFormat::F16, 1e-2), (WeightFormat::Int8, 0.1)] {
@@ -291,7 +291,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let mut again = Model::new(&recipe, INPUT, Device::Cpu);
     align(&mut again, (&recipe).into(), &base).unwrap();
     let seen = Tensor::rand([2, 3, 16, 16], (Kind::Float, Device::Cpu));
-    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, ForwardMode::Inference));
+    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Precision::F32, ForwardMode::Inference));
     assert!(features(&again).equal(&features(&model)), "the trained backbone is not in the checkpoint");
 }
 

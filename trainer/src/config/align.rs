@@ -6,7 +6,7 @@ use orco_core::loss::contrast::ContrastForm;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Arithmetic;
+use super::Precision;
 use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
 use super::defaults::{self, is_default};
 
@@ -50,7 +50,7 @@ pub struct BaseAlignConfig {
     /// Arithmetic of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
     /// Means nothing where the backbone is trained or an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub views_precision: Arithmetic,
+    pub views_precision: Precision,
     /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
     /// mirror image: steadier, for twice the arithmetic. Not for an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -158,7 +158,7 @@ impl Default for BaseAlignConfig {
             temperature: 0.07,
             perturbation_width: 9e-5,
             cached_views: 2,
-            views_precision: Arithmetic::F32,
+            views_precision: Precision::F32,
             mirrored: false,
             contrast: 1.0,
             contrast_form: ContrastForm::default(),
@@ -216,7 +216,7 @@ impl BaseAlignConfig {
         count("align.batch", self.batch, 1..=65_536, "from 1 to 65536")?;
         count("align.cached_views", self.cached_views, 2..=64, "from 2 to 64")?;
         let precision = self.views_precision;
-        demand("align.views_precision", "f16", precision != Arithmetic::F16, "\"f32\" or \"bf16\"")?;
+        demand("align.views_precision", "f16", precision != Precision::F16, "\"f32\" or \"bf16\"")?;
         learning_rate("align.learning_rate", self.learning_rate)?;
         probability("align.weight_decay", self.weight_decay)?;
         momentum("align.momentum", self.momentum)?;

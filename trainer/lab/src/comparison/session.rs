@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use orco_core::config::{MethodConfig, SampleViews};
 use orco_core::random::Random;
 use orco_state::target;
-use orco_trainer::config::{Arithmetic, AugmentConfig};
+use orco_trainer::config::{AugmentConfig, Precision};
 use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
@@ -22,7 +22,7 @@ pub(super) struct ComparedSession<'a> {
     pub(super) config: &'a MethodConfig,
     pub(super) augment: &'a AugmentConfig,
     /// Arithmetic of the backbone in training.
-    pub(super) precision: Arithmetic,
+    pub(super) precision: Precision,
     /// The image of every exemplar, class after class.
     pub(super) exemplars: Vec<usize>,
     /// Number of base classes.

@@ -7,7 +7,7 @@ use super::CHECKPOINT;
 use super::average::WeightAverage;
 use super::criterion::Criterion;
 use super::losses::{LossSums, MeanLosses};
-use crate::config::{Arithmetic, PretrainConfig};
+use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::run::Run;
 use crate::train::fit::Position;
@@ -37,7 +37,7 @@ impl PretrainState {
         run: &Run,
     ) -> Result<(Self, Position)> {
         let sums = LossSums::new(model.device());
-        let scaler = (config.precision == Arithmetic::F16).then(Scaler::default);
+        let scaler = (config.precision == Precision::F16).then(Scaler::default);
         let parameters = model.parameters("").into_iter().chain(criterion.parameters());
         let optimiser = Optimiser::new(parameters.collect(), config);
         let mut state = Self { optimiser, scaler, average: WeightAverage::default(), sums, saved: Position::default() };
@@ -105,8 +105,7 @@ impl PretrainState {
     pub fn means(&self, at: Position, config: &PretrainConfig) -> Result<MeanLosses> {
         let means = self.sums.means(at.step);
         if !means.total.is_finite() {
-            let advice =
-                if config.precision == Arithmetic::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
+            let advice = if config.precision == Precision::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
             bail!("the loss became {} {}{advice}", means.total, self.kept(at));
         }
         Ok(means)
