@@ -1,7 +1,7 @@
 //! A training that takes seconds: small made-up images and a recipe for them.
 
 use orco_trainer::config::{BaseAlignRate, Precision, Recipe};
-use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
+use orco_trainer::data::dataset::{ChannelStatistics, DataSet, Images, ListNames, Split};
 use tch::{Kind, Tensor};
 
 /// Classes of [`images`]: four base classes and one session of two, by [`recipe`].
@@ -48,7 +48,7 @@ pub fn data(images: &Images, split: Split) -> DataSet {
         test_seed: None,
         split,
         class_names: (0..CLASSES).map(|class| format!("class {class}")).collect(),
-        channels: Channels::default(),
+        channels: ChannelStatistics::default(),
         names: ListNames::Numbers,
         skipped: Vec::new(),
     }

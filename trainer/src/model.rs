@@ -17,7 +17,7 @@ use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
 use crate::config::{Precision, Recipe};
-use crate::data::dataset::{Channels, Images};
+use crate::data::dataset::{ChannelStatistics, Images};
 use crate::model::backbone::{
     Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA,
     names_of, parts, pth, torchvision, unfold,
@@ -42,7 +42,7 @@ pub struct Model {
     /// Its bias, `[classes]`.
     pub classifier_bias: Tensor,
     /// Normalises the images; known from the recipe, or set from the data set (see [`crate::data::dataset::open`]).
-    pub channels: Channels,
+    pub channels: ChannelStatistics,
     /// The parts of an image over which a feature vector is the mean.
     pub look: Look,
 }
@@ -83,7 +83,7 @@ impl Model {
         let bound = 1.0 / (features as f64).sqrt();
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
-        let channels = Channels::of(recipe).unwrap_or_default();
+        let channels = ChannelStatistics::of(recipe).unwrap_or_default();
         let look = recipe.data.look;
         Self { store, backbone, onnx: None, head, classifier, classifier_bias, channels, look }
     }
@@ -191,7 +191,7 @@ impl Model {
         no_grad(|| pairs.iter_mut().for_each(|(own, saved)| own.copy_(saved)));
         let channels = match read.channels {
             Some(stated) => WeightChannels::Stated(stated),
-            None if torchvision::is_of_imagenet(&tensors) => WeightChannels::Published(Channels::IMAGENET),
+            None if torchvision::is_of_imagenet(&tensors) => WeightChannels::Published(ChannelStatistics::IMAGENET),
             None => WeightChannels::Unknown,
         };
         if let WeightChannels::Stated(known) | WeightChannels::Published(known) = channels {
@@ -234,9 +234,9 @@ pub enum Norms {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WeightChannels {
     /// Those that the file states, as a bundle's does.
-    Stated(Channels),
+    Stated(ChannelStatistics),
     /// Those that the publishers of such weights train with.
-    Published(Channels),
+    Published(ChannelStatistics),
     /// Nobody says.
     Unknown,
 }
@@ -255,7 +255,7 @@ pub struct LoadedWeights {
 struct DecodedWeights {
     tensors: HashMap<String, Tensor>,
     norms: Norms,
-    channels: Option<Channels>,
+    channels: Option<ChannelStatistics>,
 }
 
 /// A file of weights, read once: for the model, and for the digest that a run keeps.
@@ -323,7 +323,7 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<DecodedWeig
     }
     let model = unfold::model(bytes)?;
     let channels = model.three("orco.mean").zip(model.three("orco.deviation"));
-    let channels = channels.map(|(mean, deviation)| Channels { mean, deviation });
+    let channels = channels.map(|(mean, deviation)| ChannelStatistics { mean, deviation });
     if channels.is_some_and(|channels| !channels.is_sound()) {
         bail!(UNSOUND_METADATA);
     }
@@ -334,7 +334,7 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<DecodedWeig
 /// A network that only computes.
 struct FrozenNetwork<'a> {
     network: &'a Network,
-    channels: Channels,
+    channels: ChannelStatistics,
     precision: Precision,
 }
 
@@ -369,7 +369,7 @@ mod tests {
             [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::with_onnx_backbone(onnx, &recipe, Device::Cpu)]
         {
             let mut model = model;
-            model.channels = Channels { mean: [0.3; 3], deviation: [0.4; 3] };
+            model.channels = ChannelStatistics { mean: [0.3; 3], deviation: [0.4; 3] };
             no_grad(|| model.head.w1.shallow_clone().copy_(&(&model.head.w1 + 1.0)));
             let moved = model.moved(&recipe, Device::Cpu).unwrap();
             assert_eq!((moved.channels, moved.device()), (model.channels, Device::Cpu));

@@ -8,7 +8,7 @@ use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
 use orco_trainer::config::{Architecture, BackboneConfig, BaseAlignRate, Precision, Recipe};
-use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
+use orco_trainer::data::dataset::{ChannelStatistics, DataSet, Images, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, ForwardMode, Network, OnnxBackbone};
 use orco_trainer::model::{Model, Norms, WeightFile};
@@ -145,7 +145,7 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     let mut recipe = recipe.with_backbone(&path).unwrap();
     // Features that nothing was trained for lie close together: the head needs longer steps, and more of them.
     (recipe.align.epochs, recipe.align.learning_rate) = (100, 1.0);
-    let channels = Channels { mean: [0.1, 0.2, 0.3], deviation: [0.27, 0.26, 0.28] };
+    let channels = ChannelStatistics { mean: [0.1, 0.2, 0.3], deviation: [0.27, 0.26, 0.28] };
     let onnx = OnnxBackbone::open(&path, &recipe.backbone, 32, channels).unwrap();
     assert_eq!((onnx.features, onnx.input.height, onnx.input.width), (16, 24, 20));
     assert_eq!(onnx.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
@@ -173,7 +173,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.onnx");
     let config = recipe().backbone;
-    let refused = || OnnxBackbone::open(&path, &config, 32, Channels::default()).unwrap_err().to_string();
+    let refused = || OnnxBackbone::open(&path, &config, 32, ChannelStatistics::default()).unwrap_err().to_string();
     assert!(refused().contains("cannot read the backbone"));
     std::fs::write(&path, b"no model").unwrap();
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
@@ -185,7 +185,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     }
     // A side that is left open is the one that pictures have.
     write_model(&path, [3, 0, 16]);
-    let onnx = OnnxBackbone::open(&path, &config, 32, Channels::default()).unwrap();
+    let onnx = OnnxBackbone::open(&path, &config, 32, ChannelStatistics::default()).unwrap();
     assert_eq!((onnx.input.height, onnx.input.width, onnx.features), (32, 16, 16));
     let mut recipe = recipe();
     (recipe.export.int8, recipe.align.mirrored) = (true, false);
@@ -205,7 +205,7 @@ fn a_released_backbone_can_be_trained_on() {
     // What is exported need not recognise anything.
     (recipe.pretrain.epochs, recipe.align.epochs) = (6, 6);
     let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
-    trained.channels = Channels { mean: [0.4; 3], deviation: [0.3; 3] };
+    trained.channels = ChannelStatistics { mean: [0.4; 3], deviation: [0.3; 3] };
     let base = split(&recipe, &images).base;
     let features = |model: &Model, mode| {
         let seen = model.channels.normalise(&images.batch(&base, Device::Cpu));

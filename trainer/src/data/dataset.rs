@@ -4,7 +4,7 @@
 //! or synthetic objects. Each layout is a file of its own here; those of image files give a list, which one place
 //! decodes.
 
-mod channels;
+mod channel_statistics;
 pub mod cifar100;
 mod cub200;
 mod error;
@@ -23,7 +23,7 @@ mod write_lists;
 
 use std::path::Path;
 
-pub use channels::Channels;
+pub use channel_statistics::ChannelStatistics;
 pub use error::DataError;
 pub use lists::{ListError, ListNames, SessionLists};
 use orco_state::escape::EscapedText;
@@ -68,7 +68,7 @@ pub struct DataSet {
     /// By label.
     pub class_names: Vec<String>,
     /// Normalises the images.
-    pub channels: Channels,
+    pub channels: ChannelStatistics,
     /// How session lists name the training images.
     pub names: ListNames,
     /// Images that were left out as broken, a sentence each.
@@ -93,7 +93,7 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
     let lists = origin.lists.map(|folder| SessionLists { folder, names: &names });
     let split = Split::new(&recipe.split, candidates, &train, &test, lists, recipe.seed)
         .map_err(|error| error.with_class_names(&class_names).with_list_remedy(&names, test_seed))?;
-    let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
+    let channels = ChannelStatistics::of(recipe).unwrap_or_else(|| ChannelStatistics::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
     let set = DataSet { train, test, test_seed, split, class_names, channels, names, skipped };
     split_warnings(recipe, &set).iter().for_each(|warning| log::warn!("{warning}"));
