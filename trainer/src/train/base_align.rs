@@ -24,7 +24,7 @@ use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
 use crate::run::Run;
 use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
-use crate::train::objective::{LossWeights, Objective, Targets, class_means, pseudo_targets};
+use crate::train::objective::{Objective, ObjectiveConfig, Targets, class_means, pseudo_targets};
 use crate::train::require_full_batch;
 
 /// Name of the checkpoint of a finished phase in the run's folder.
@@ -185,7 +185,7 @@ impl<'a> AlignPhase<'a> {
         settings: &'a Tensor,
         state: AlignState,
     ) -> Self {
-        let objective = Objective::of_base(targets, LossWeights::from(tables.align));
+        let objective = Objective::of_base(targets, ObjectiveConfig::from(tables.align));
         let indices: Vec<i64> = base.split.base.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices).to_device(model.device());
         Self { model, tables, base, cache, targets, objective, indices, settings, state, order: None, rates: [0.0; 2] }

@@ -10,7 +10,7 @@ use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::platform::interrupt;
-use orco_trainer::train::objective::{LossWeights, Objective, Targets, class_means};
+use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets, class_means};
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Device, Tensor, no_grad};
 
@@ -68,7 +68,7 @@ impl ComparedSession<'_> {
         on_epoch: &mut dyn FnMut(),
     ) -> Result<()> {
         let config = self.config;
-        let objective = Objective::of_session(&self.targets, LossWeights::from(config), self.base);
+        let objective = Objective::of_session(&self.targets, ObjectiveConfig::from(config), self.base);
         let settings = SgdConfig {
             momentum: f64::from(config.momentum),
             dampening: f64::from(config.dampening),
