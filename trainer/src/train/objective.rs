@@ -14,8 +14,7 @@ use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
 pub use self::generation::pseudo_targets;
-pub use self::loss::NEVER;
-pub use self::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
+pub use self::loss::{MASKED_LOGIT, class_means, contrast, cosine_cross_entropy, orthogonality};
 use crate::config::BaseAlignConfig;
 use crate::model::backbone::unit;
 
@@ -65,7 +64,7 @@ pub struct ObjectiveConfig {
     temperature: f64,
     perturbed: PerturbedTargets,
     perturbation: Perturbation,
-    /// Magnitude e of the perturbation.
+    /// Magnitude e of the perturbation: the width of the uniform distribution, the deviation of the Gaussian one.
     perturbation_width: f64,
     /// Targets that are rows of PSCL unperturbed.
     unperturbed_targets: UnperturbedTargets,
@@ -134,7 +133,7 @@ pub struct Objective {
     /// Rows of `all` that are perturbed, i64.
     perturbed: Tensor,
     /// Rows of `all` that enter PSCL as they are, i64.
-    clean: Tensor,
+    unperturbed: Tensor,
 }
 
 impl Objective {
@@ -149,14 +148,14 @@ impl Objective {
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);
         let PerturbedTargets { base: of_base, incremental, free: of_none } = config.perturbed;
-        let UnperturbedTargets { assigned: of_known, free: clean_free } = config.unperturbed_targets;
+        let UnperturbedTargets { assigned: of_known, free: of_free } = config.unperturbed_targets;
         let rows = |roles: &[(Range<i64>, bool)]| {
             let wanted = roles.iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows.clone());
             Tensor::from_slice(&wanted.collect::<Vec<i64>>()).to_device(all.device())
         };
         let perturbed = rows(&[(0..base, of_base), (base..known, incremental), (known..count, of_none)]);
-        let clean = rows(&[(0..known, of_known), (known..count, clean_free)]);
-        Self { config, base, assigned, free, all, perturbed, clean }
+        let unperturbed = rows(&[(0..known, of_known), (known..count, of_free)]);
+        Self { config, base, assigned, free, all, perturbed, unperturbed }
     }
 
     /// PSCL + CE + ORTH of a batch.
@@ -170,7 +169,7 @@ impl Objective {
         let mut total = Tensor::zeros([], (Kind::Float, z.device()));
         if config.contrast > 0.0 {
             let (rows, row_labels) = self.with_perturbed(z, &of_rows, batch);
-            let (rows, row_labels) = self.with_clean(rows, row_labels);
+            let (rows, row_labels) = self.with_unperturbed(rows, row_labels);
             total += contrast(&rows, &row_labels, config.temperature, config.contrast_form) * config.contrast;
         }
         // Where all known classes are base classes, every row counts.
@@ -207,16 +206,23 @@ impl Objective {
     }
 
     /// The rows and labels of PSCL with the unperturbed targets below them.
-    fn with_clean(&self, rows: Tensor, labels: Tensor) -> (Tensor, Tensor) {
-        if self.clean.numel() == 0 {
+    fn with_unperturbed(&self, rows: Tensor, labels: Tensor) -> (Tensor, Tensor) {
+        if self.unperturbed.numel() == 0 {
             return (rows, labels);
         }
-        let clean = self.all.index_select(0, &self.clean);
-        (Tensor::cat(&[rows, clean], 0), Tensor::cat(&[labels, self.clean.shallow_clone()], 0))
+        let unperturbed = self.all.index_select(0, &self.unperturbed);
+        (Tensor::cat(&[rows, unperturbed], 0), Tensor::cat(&[labels, self.unperturbed.shallow_clone()], 0))
     }
 
-    /// The rows `z` with perturbed targets below them, twice as many as the batch has samples, and all labels: the
-    /// number of a class, then numbers past the classes for free targets.
+    /// The rows `z` with perturbed targets below them, and the labels of both: the number of a class, then numbers past
+    /// the classes for free targets.
+    ///
+    /// Targets are drawn without replacement as far as there are enough, one for each sample of the batch, and each is
+    /// perturbed twice: unit(t + e (u - 1/2)) with u uniform in `[0, 1]^d` (the published program), or unit(t + e n) with
+    /// n standard normal; e is [`ObjectiveConfig::perturbation_width`].
+    ///
+    /// # Shapes
+    /// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns f32 `[n + 2 batch, d]`, i64 `[n + 2 batch]`.
     fn with_perturbed(&self, z: &Tensor, labels: &Tensor, batch: i64) -> (Tensor, Tensor) {
         let count = self.perturbed.size()[0];
         if count == 0 {
@@ -224,14 +230,14 @@ impl Objective {
         }
         let order = self.perturbed.index_select(0, &Tensor::randperm(count, (Kind::Int64, z.device())));
         let chosen = order.repeat([(batch + count - 1) / count]).narrow(0, 0, batch);
-        let clean = self.all.index_select(0, &chosen);
+        let targets = self.all.index_select(0, &chosen);
         let width = self.config.perturbation_width;
-        let noisy = || match self.config.perturbation {
-            Perturbation::None => clean.shallow_clone(),
-            Perturbation::Uniform => unit(&(&clean + (clean.rand_like() - 0.5) * width)),
-            Perturbation::Gaussian => unit(&(&clean + clean.randn_like() * width)),
+        let perturbed = || match self.config.perturbation {
+            Perturbation::None => targets.shallow_clone(),
+            Perturbation::Uniform => unit(&(&targets + (targets.rand_like() - 0.5) * width)),
+            Perturbation::Gaussian => unit(&(&targets + targets.randn_like() * width)),
         };
-        (Tensor::cat(&[z.shallow_clone(), noisy(), noisy()], 0), Tensor::cat(&[labels, &chosen, &chosen], 0))
+        (Tensor::cat(&[z.shallow_clone(), perturbed(), perturbed()], 0), Tensor::cat(&[labels, &chosen, &chosen], 0))
     }
 
     /// Draws the random numbers that [`Objective::loss`] draws for a batch of so many samples.

@@ -22,7 +22,7 @@ use orco_trainer::data::augment::random_view;
 use orco_trainer::model::backbone::{ForwardMode, Network, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
-use orco_trainer::train::objective::NEVER;
+use orco_trainer::train::objective::MASKED_LOGIT;
 use orco_trainer::train::optimiser::Parameter;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{Init, Path, VarStore};
@@ -253,7 +253,7 @@ impl Criterion for Savc {
 fn labelled_contrast(queries: &Tensor, keys: &Tensor, queue: &Tensor, positive: &Tensor) -> Tensor {
     let own = (queries * keys).sum_dim_intlist([1].as_slice(), true, Kind::Float) / TEMPERATURE;
     let others = queries.matmul(&queue.tr()) / TEMPERATURE;
-    let negative = others.masked_fill(positive, NEVER).logsumexp([1].as_slice(), true);
+    let negative = others.masked_fill(positive, MASKED_LOGIT).logsumexp([1].as_slice(), true);
     let weights = positive.to_kind(Kind::Float);
     let of_others = ((&negative - others).softplus() * &weights).sum_dim_intlist([1].as_slice(), true, Kind::Float);
     let count = weights.sum_dim_intlist([1].as_slice(), true, Kind::Float) + 1.0;
