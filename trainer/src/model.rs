@@ -20,7 +20,7 @@ use crate::config::{Precision, Recipe};
 use crate::data::dataset::{ChannelStatistics, Images};
 use crate::model::backbone::{
     Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA,
-    names_of, parts, pth, torchvision, unfold,
+    exported_onnx, names_of, parts, pth, torchvision,
 };
 use crate::platform::kernels;
 use crate::run::checkpoint::TensorFile;
@@ -321,13 +321,13 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<DecodedWeig
         let tensors = file.and_then(|file| file.tensors());
         return Ok(whole(tensors.context("it is damaged or cut off; copy it here again")?));
     }
-    let model = unfold::model(bytes)?;
+    let model = exported_onnx::model(bytes)?;
     let channels = model.three("orco.mean").zip(model.three("orco.deviation"));
     let channels = channels.map(|(mean, deviation)| ChannelStatistics { mean, deviation });
     if channels.is_some_and(|channels| !channels.is_sound()) {
         bail!(UNSOUND_METADATA);
     }
-    let tensors = unfold::tensors(&model, description)?.into_iter().collect();
+    let tensors = exported_onnx::tensors(&model, description)?.into_iter().collect();
     Ok(DecodedWeights { tensors, norms: Norms::Folded, channels })
 }
 

@@ -53,7 +53,7 @@ mod tests {
     use crate::model::{LoadedWeights, Model, Norms, WeightChannels, WeightFile};
 
     fn model() -> Model {
-        let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/cub200-published.toml")).unwrap();
+        let mut recipe: Recipe = toml::from_str(include_str!("../../../../recipes/cub200-published.toml")).unwrap();
         recipe.backbone.width = 4;
         Model::new(&recipe, [3, 32, 32], tch::Device::Cpu)
     }
