@@ -183,7 +183,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
             let defined = gradients.iter().filter(|gradient| gradient.defined());
             group.all_reduce_mean(defined.chain([&parts]).chain(&self.norms))
         };
-        let (gradients, goes) = match &mut self.state.scaler {
+        let (gradients, is_taken) = match &mut self.state.scaler {
             None => {
                 let own = gradients(&losses.total, optimiser.parameters());
                 average(&own)?;
@@ -196,7 +196,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
                 (scaled, scaler.update(finite)?)
             }
         };
-        if goes {
+        if is_taken {
             optimiser.step(&gradients, self.schedule.rate(at.epoch * self.steps + at.step));
         }
         self.state.sums.add(&parts);
