@@ -23,7 +23,9 @@ use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
 use crate::run::Run;
-use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
+use crate::train::fit::{
+    BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
+};
 use crate::train::objective::{Objective, ObjectiveConfig, Targets, class_means, pseudo_targets};
 use crate::train::require_full_batch;
 
@@ -92,7 +94,7 @@ pub fn align_sharing(
         None => pseudo_targets(tables.targets, dimension as usize, base.seed)?,
         Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
     };
-    seed_torch(base.seed, -1);
+    seed_torch(base.seed, PHASE_2);
     let cache = &*features.get(model, &tables.pretrain.augment, config, base)?;
     if begun.is_none() && config.steps.is_some() {
         model.head.scale_to(&cache.clean);
