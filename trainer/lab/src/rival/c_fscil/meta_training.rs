@@ -228,7 +228,7 @@ mod tests {
     use tch::Device;
 
     use super::*;
-    use crate::rival::cosine::CrossEntropy;
+    use crate::rival::baseline::CrossEntropy;
     use crate::rival::tests::{recipe, values};
 
     fn rows(values: &[f32]) -> Tensor {
