@@ -1,6 +1,6 @@
 //! A training that takes seconds: small made-up images and a recipe for them.
 
-use orco_trainer::config::{BaseAlignRate, Precision, Recipe};
+use orco_trainer::config::{BaseAlignSchedule, Precision, Recipe};
 use orco_trainer::data::dataset::{ChannelStatistics, DataSet, Images, ListNames, Split};
 use tch::{Kind, Tensor};
 
@@ -34,7 +34,7 @@ pub fn recipe(epochs: usize) -> Recipe {
     (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.warmup_epochs) = (epochs, 16, 1);
     (recipe.pretrain.learning_rate, recipe.pretrain.precision) = (0.05, Precision::F32);
     (recipe.align.epochs, recipe.align.batch, recipe.align.cached_views) = (30, 16, 3);
-    (recipe.align.learning_rate, recipe.align.rate) = (0.1, BaseAlignRate::Cosine);
+    (recipe.align.learning_rate, recipe.align.rate) = (0.1, BaseAlignSchedule::Cosine);
     recipe.targets.count = 8;
     recipe
 }

@@ -14,7 +14,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use align::{BaseAlignConfig, BaseAlignRate, BaseAssignment};
+pub use align::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment};
 pub use augment::{AugmentConfig, AugmentPolicy};
 pub use backbone::{Architecture, BackboneConfig, Pooling, Stem};
 pub use check::ConfigError;

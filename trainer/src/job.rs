@@ -277,7 +277,7 @@ impl TrainingJob {
     /// If the model does not fit its recipe.
     pub fn move_to_processor(&mut self) -> Result<()> {
         if self.model.device() != tch::Device::Cpu {
-            self.model = self.model.moved(&self.recipe, tch::Device::Cpu)?;
+            self.model = self.model.to_device(&self.recipe, tch::Device::Cpu)?;
             self.data.train.move_pixels_to(tch::Device::Cpu);
         }
         Ok(())

@@ -60,7 +60,7 @@ impl Model {
     ///
     /// # Errors
     /// If the recipe is not the model's.
-    pub fn moved(&self, recipe: &Recipe, device: Device) -> Result<Self> {
+    pub fn to_device(&self, recipe: &Recipe, device: Device) -> Result<Self> {
         let mut moved = Self::from_description(recipe, self.backbone.description.clone(), device);
         (moved.onnx, moved.channels) = (self.onnx.clone(), self.channels);
         moved.restore(&self.tensors().into_iter().collect())?;
@@ -206,7 +206,7 @@ mod tests {
             let mut model = model;
             model.channels = ChannelStatistics { mean: [0.3; 3], deviation: [0.4; 3] };
             no_grad(|| model.head.w1.shallow_clone().copy_(&(&model.head.w1 + 1.0)));
-            let moved = model.moved(&recipe, Device::Cpu).unwrap();
+            let moved = model.to_device(&recipe, Device::Cpu).unwrap();
             assert_eq!((moved.channels, moved.device()), (model.channels, Device::Cpu));
             let imported = |model: &Model| model.onnx.as_ref().map(|onnx| (onnx.bytes.clone(), onnx.features));
             assert_eq!(imported(&moved), imported(&model));

@@ -7,7 +7,7 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
-use orco_trainer::config::{Architecture, BackboneConfig, BaseAlignRate, Precision, Recipe};
+use orco_trainer::config::{Architecture, BackboneConfig, BaseAlignSchedule, Precision, Recipe};
 use orco_trainer::data::dataset::{ChannelStatistics, DataSet, Images, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, ForwardMode, Network, OnnxBackbone};
@@ -225,7 +225,7 @@ fn a_released_backbone_can_be_trained_on() {
         let folded = features(&model, ForwardMode::Inference);
         assert!(apart(&folded, &features(&trained, ForwardMode::Inference)) < rounding, "{weights:?}");
         // Norms that do nothing in inference are others in training, where they follow the batch.
-        let copy = model.moved(&recipe, Device::Cpu).unwrap();
+        let copy = model.to_device(&recipe, Device::Cpu).unwrap();
         assert!(apart(&features(&copy, ForwardMode::Training), &folded) > 0.1, "{weights:?}");
         model.restore_norms(&images, &base);
         assert!(apart(&features(&model, ForwardMode::Inference), &folded) < 1e-4, "{weights:?}");
@@ -267,7 +267,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     recipe.backbone.weights = Some(weights.clone());
     recipe.pretrain.epochs = 0;
     recipe.seed = 4;
-    (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, BaseAlignRate::Cosine, 3);
+    (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, BaseAlignSchedule::Cosine, 3);
     (recipe.align.learning_rate, recipe.align.backbone_learning_rate) = (0.1, Some(0.02));
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
     assert_eq!(model.load_weights(&WeightFile::read(&weights).unwrap()).unwrap().norms, Norms::Whole);

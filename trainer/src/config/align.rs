@@ -76,7 +76,7 @@ pub struct BaseAlignConfig {
     pub assignment: BaseAssignment,
     /// How the learning rate goes over the epochs.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub rate: BaseAlignRate,
+    pub rate: BaseAlignSchedule,
     /// Linear warm-up, in epochs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub warmup_epochs: usize,
@@ -106,7 +106,7 @@ pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BaseA
     let default = toml::Table::try_from(BaseAlignConfig::default()).expect("settings are a table");
     // What has a value of its own is not written where it has it.
     let needed = toml::Table::try_from(BaseAlignConfig {
-        rate: BaseAlignRate::Constant,
+        rate: BaseAlignSchedule::Constant,
         steps: None,
         ..BaseAlignConfig::default()
     });
@@ -131,10 +131,10 @@ pub enum BaseAssignment {
     Random,
 }
 
-/// The learning rate after the warm-up.
+/// Schedule of the learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum BaseAlignRate {
+pub enum BaseAlignSchedule {
     /// Constant.
     #[default]
     Constant,
@@ -166,7 +166,7 @@ impl Default for BaseAlignConfig {
             perturbation: Perturbation::default(),
             unperturbed_targets: UnperturbedTargets::NONE,
             assignment: BaseAssignment::default(),
-            rate: BaseAlignRate::Cosine,
+            rate: BaseAlignSchedule::Cosine,
             warmup_epochs: 0,
             train_backbone: false,
             backbone_learning_rate: None,
@@ -284,7 +284,7 @@ mod tests {
         let epochs = BaseAlignConfig { steps: None, epochs: 3, ..default.clone() };
         assert_eq!(with("align = { epochs = 3 }").unwrap(), epochs);
         // As a run writes it, where a rate that is left out is constant.
-        let constant = BaseAlignConfig { rate: BaseAlignRate::Constant, ..default };
+        let constant = BaseAlignConfig { rate: BaseAlignSchedule::Constant, ..default };
         let written = toml::to_string(&constant).unwrap();
         assert_eq!(with(&format!("[align]\n{written}")).unwrap(), constant);
         assert!(with("align = { stepps = 500 }").unwrap_err().contains("unknown field `stepps`"));

@@ -17,7 +17,7 @@ pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, UnfinishedAlign, finished};
 use self::early_stopping::EarlyStopping;
-use crate::config::{BaseAlignConfig, BaseAlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
+use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::random_view;
 use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
@@ -336,7 +336,7 @@ fn rate(config: &BaseAlignConfig, peak: f64, epoch: usize) -> f64 {
     /// Where the published program's warm-up begins.
     const START: f64 = 3e-5;
     let warmup = config.warmup_epochs;
-    if config.rate == BaseAlignRate::Constant && epoch >= warmup {
+    if config.rate == BaseAlignSchedule::Constant && epoch >= warmup {
         return peak;
     }
     Schedule { steps: config.epochs, warmup, start: START.min(peak), peak, end: 0.0 }.rate(epoch)
@@ -353,10 +353,10 @@ mod tests {
             let config = BaseAlignConfig { rate: rate_is, warmup_epochs, epochs: 100, ..recipe.align.clone() };
             (0..100).map(|epoch| rate(&config, 0.025, epoch)).collect()
         };
-        assert_eq!(rates(BaseAlignRate::Constant, 0), vec![0.025; 100]);
-        let warmed = rates(BaseAlignRate::Constant, 3);
+        assert_eq!(rates(BaseAlignSchedule::Constant, 0), vec![0.025; 100]);
+        let warmed = rates(BaseAlignSchedule::Constant, 3);
         assert!(warmed[0] < warmed[1] && warmed[1] < warmed[2] && warmed[3..].iter().all(|rate| *rate == 0.025));
-        let cosine = rates(BaseAlignRate::Cosine, 3);
+        let cosine = rates(BaseAlignSchedule::Cosine, 3);
         assert!(cosine[..3] == warmed[..3] && cosine[3] == 0.025, "{:?}", &cosine[..4]);
         assert!(cosine[3..].windows(2).all(|pair| pair[1] < pair[0]) && cosine[99] < 1e-4);
     }
