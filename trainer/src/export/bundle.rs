@@ -17,11 +17,11 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use tch::Tensor;
 
-use super::exported::{ExportReport, PARITY, Parity};
 use super::fidelity::{EncoderOfFile, Fidelity};
 use super::int8::int8;
 use super::metadata::{OnnxFacts, metadata};
 use super::output::{BundleOutput, CARD};
+use super::report::{ExportReport, PARITY, Parity};
 use super::source::BundleSource;
 use super::statistics::{BaseImages, clean_features, statistics};
 use super::{card, onnx};
