@@ -47,7 +47,7 @@ pub struct BaseAlignConfig {
     /// Augmented feature views computed per image beforehand; two different ones enter each step. Means nothing where
     /// the backbone is trained, since every step then draws views of its own.
     pub cached_views: usize,
-    /// Arithmetic of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
+    /// Precision of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
     /// Means nothing where the backbone is trained or an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
     pub views_precision: Precision,

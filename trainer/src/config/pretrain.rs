@@ -47,7 +47,7 @@ pub struct PretrainConfig {
     /// Form of both: `inside` (the published program), `outside`, or `negatives` (the paper's Eq. 2).
     #[serde(default = "defaults::inside", skip_serializing_if = "defaults::is_inside")]
     pub contrast_form: ContrastForm,
-    /// Arithmetic of the backbone.
+    /// Precision of the backbone.
     pub precision: Precision,
     /// Whether batch norm takes its statistics from the images of all ranks where several train together, as a single
     /// process does, instead of from those of each rank. Costs two messages for each norm, forwards and backwards.

@@ -16,9 +16,9 @@ use crate::run::checkpoint::TensorFile;
 use crate::run::checksum::Checksum;
 
 impl Model {
-    /// Sets the backbone's tensors from a checkpoint of another run, weights that go by
-    /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle; and the channels,
-    /// where those of the weights are known. Heads, classifiers and counters in it are passed over.
+    /// Sets the backbone's tensors from a checkpoint of another run, from weights under the names of their publishers
+    /// ([`published_names`](crate::model::backbone::published_names)), or from the `backbone.onnx` of a bundle; and the
+    /// channel statistics, where those of the weights are known. Heads, classifiers and counters are passed over.
     ///
     /// # Errors
     /// If the file is none of these, a tensor of the backbone is missing or has another shape, or the file has further

@@ -218,8 +218,8 @@ impl Objective {
     /// the classes for free targets.
     ///
     /// Targets are drawn without replacement as far as there are enough, one for each sample of the batch, and each is
-    /// perturbed twice: unit(t + e (u - 1/2)) with u uniform in `[0, 1]^d` (the published program), or unit(t + e n) with
-    /// n standard normal; e is [`ObjectiveConfig::perturbation_width`].
+    /// perturbed twice: unit(t + e (u - 1/2)) with u uniform in `[0, 1]^d` (the published program), or unit(t + e n)
+    /// with n standard normal; e is [`ObjectiveConfig::perturbation_width`].
     ///
     /// # Shapes
     /// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns f32 `[n + 2 batch, d]`, i64 `[n + 2 batch]`.

@@ -21,7 +21,7 @@ pub(super) struct ComparedSession<'a> {
     pub(super) train: &'a Images,
     pub(super) config: &'a MethodConfig,
     pub(super) augment: &'a AugmentConfig,
-    /// Arithmetic of the backbone in training.
+    /// Precision of the backbone in training.
     pub(super) precision: Precision,
     /// The image of every exemplar, class after class.
     pub(super) exemplars: Vec<usize>,

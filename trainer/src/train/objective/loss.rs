@@ -9,8 +9,9 @@ use tch::{Kind, Tensor};
 
 use crate::model::backbone::unit;
 
-/// What masked logits are set to. Minus infinity would make the gradient of a row that is masked throughout NaN; this is
-/// far below any cosine over a temperature of 0.001, the lowest that recipes may have, so its exponential is 0 beside it.
+/// What masked logits are set to. Minus infinity would make the gradient of a row that is masked throughout NaN; this
+/// is far below any cosine over a temperature of 0.001, the lowest that recipes may have, so its exponential is 0
+/// beside it.
 pub const MASKED_LOGIT: f64 = -1e9;
 
 /// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean
