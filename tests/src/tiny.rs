@@ -1,7 +1,7 @@
 //! A training that takes seconds: small made-up images and a recipe for them.
 
-use orco_trainer::config::{Arithmetic, BaseAlignRate, Recipe};
-use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
+use orco_trainer::config::{BaseAlignSchedule, Precision, Recipe};
+use orco_trainer::data::dataset::{ChannelStatistics, DataSet, Images, ListNames, Split};
 use tch::{Kind, Tensor};
 
 /// Classes of [`images`]: four base classes and one session of two, by [`recipe`].
@@ -32,9 +32,9 @@ pub fn recipe(epochs: usize) -> Recipe {
     (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (4, 1, 2);
     (recipe.backbone.width, recipe.head.hidden, recipe.head.projection) = (4, 32, 8);
     (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.warmup_epochs) = (epochs, 16, 1);
-    (recipe.pretrain.learning_rate, recipe.pretrain.precision) = (0.05, Arithmetic::F32);
+    (recipe.pretrain.learning_rate, recipe.pretrain.precision) = (0.05, Precision::F32);
     (recipe.align.epochs, recipe.align.batch, recipe.align.cached_views) = (30, 16, 3);
-    (recipe.align.learning_rate, recipe.align.rate) = (0.1, BaseAlignRate::Cosine);
+    (recipe.align.learning_rate, recipe.align.rate) = (0.1, BaseAlignSchedule::Cosine);
     recipe.targets.count = 8;
     recipe
 }
@@ -48,7 +48,7 @@ pub fn data(images: &Images, split: Split) -> DataSet {
         test_seed: None,
         split,
         class_names: (0..CLASSES).map(|class| format!("class {class}")).collect(),
-        channels: Channels::default(),
+        channels: ChannelStatistics::default(),
         names: ListNames::Numbers,
         skipped: Vec::new(),
     }

@@ -16,7 +16,7 @@ use orco_tests::phase3::PARAMETERS;
 use orco_trainer::config::BaseAlignConfig;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::kernels;
-use orco_trainer::train::objective::{LossWeights, Objective, Targets};
+use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets};
 use tch::Tensor;
 
 /// A phase with its classes.
@@ -164,9 +164,9 @@ fn golden_text_of_the_trainer() {
                     perturbed: PerturbedTargets { base: false, incremental: false, free: true },
                     ..BaseAlignConfig::default()
                 };
-                Objective::of_base(&targets, LossWeights::from(&align))
+                Objective::of_base(&targets, ObjectiveConfig::from(&align))
             } else {
-                Objective::of_session(&targets, LossWeights::from(&config), base_classes as i64)
+                Objective::of_session(&targets, ObjectiveConfig::from(&config), base_classes as i64)
             };
             let parameters = PARAMETERS.map(|name| shaped(&format!("head.{name}")).set_requires_grad(true));
             let [w1, b1, w2, b2] = &parameters;

@@ -14,7 +14,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use align::{BaseAlignConfig, BaseAlignRate, BaseAssignment};
+pub use align::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment};
 pub use augment::{AugmentConfig, AugmentPolicy};
 pub use backbone::{Architecture, BackboneConfig, Pooling, Stem};
 pub use check::ConfigError;
@@ -22,7 +22,7 @@ pub(crate) use data::IMAGENET;
 pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
 pub use head::HeadConfig;
-pub use pretrain::{Arithmetic, OptimiserKind, PretrainConfig};
+pub use pretrain::{OptimiserKind, Precision, PretrainConfig};
 pub use split::{MeasureOn, SHOTS, SplitConfig};
 pub use targets::TargetConfig;
 
@@ -226,7 +226,7 @@ impl Recipe {
         let side = self.data.side();
         let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.is_imported();
         demand("data.image_size", side, left, "at least 16 for resnet12, which halves it four times")?;
-        let scaled = self.pretrain.precision != Arithmetic::F16 || !self.align.train_backbone;
+        let scaled = self.pretrain.precision != Precision::F16 || !self.align.train_backbone;
         demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
         let own = !self.backbone.is_imported();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;

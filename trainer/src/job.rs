@@ -9,7 +9,7 @@ use orco_runtime::image::Preprocessing;
 
 pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
-use crate::data::dataset::{self, Channels, DataOrigin, DataSet};
+use crate::data::dataset::{self, ChannelStatistics, DataOrigin, DataSet};
 use crate::model::backbone::OnnxBackbone;
 use crate::model::{Model, Norms, WeightChannels, WeightFile};
 use crate::platform::distributed::{self, RankGroup};
@@ -84,7 +84,7 @@ fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
              pictures than devices show it"
         );
     }
-    if !onnx.names_channels && Channels::known(&recipe.data).is_none() {
+    if !onnx.names_channels && ChannelStatistics::known(&recipe.data).is_none() {
         log::warn!(
             "nothing says by which mean and deviation the backbone's images are normalised, so what is not known is taken \
              from the data, which makes {:?} and {:?}; a pretrained network needs its own: backbone.mean and \
@@ -103,7 +103,7 @@ fn start_from_weights(model: &mut Model, recipe: &Recipe, data: &DataSet) -> Res
     let loaded = model.load_weights(&file)?;
     match loaded.channels {
         WeightChannels::Published(_) if recipe.data.mean.is_some() => model.channels = data.channels,
-        WeightChannels::Unknown if Channels::of(recipe).is_none() => log::warn!(
+        WeightChannels::Unknown if ChannelStatistics::of(recipe).is_none() => log::warn!(
             "nothing says by which mean and deviation images were normalised when the weights {} were trained, so those \
              of the data are taken, {:?} and {:?}; others are named by data.mean and data.deviation of the recipe",
             path.display(),
@@ -277,7 +277,7 @@ impl TrainingJob {
     /// If the model does not fit its recipe.
     pub fn move_to_processor(&mut self) -> Result<()> {
         if self.model.device() != tch::Device::Cpu {
-            self.model = self.model.moved(&self.recipe, tch::Device::Cpu)?;
+            self.model = self.model.to_device(&self.recipe, tch::Device::Cpu)?;
             self.data.train.move_pixels_to(tch::Device::Cpu);
         }
         Ok(())
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// The channels of a model that begins with the weights in a file.
-    fn channels(recipe: &Recipe, weights: &Path) -> Channels {
+    fn channels(recipe: &Recipe, weights: &Path) -> ChannelStatistics {
         let mut recipe = recipe.clone();
         recipe.backbone.weights = Some(weights.into());
         let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
@@ -329,11 +329,11 @@ mod tests {
         Tensor::write_safetensors(&tensors, &own).unwrap();
         Tensor::write_safetensors(&renamed, &published).unwrap();
         let measured = dataset::open(&recipe, &DataOrigin::default()).unwrap().channels;
-        let imagenet = Channels { mean: [0.485, 0.456, 0.406], deviation: [0.229, 0.224, 0.225] };
+        let imagenet = ChannelStatistics { mean: [0.485, 0.456, 0.406], deviation: [0.229, 0.224, 0.225] };
         assert_ne!(measured, imagenet);
         assert_eq!([channels(&recipe, &own), channels(&recipe, &published)], [measured, imagenet]);
         // The recipe has the last word.
-        let named = Channels { mean: [0.1; 3], deviation: [0.2; 3] };
+        let named = ChannelStatistics { mean: [0.1; 3], deviation: [0.2; 3] };
         (recipe.data.mean, recipe.data.deviation) = (Some(named.mean), Some(named.deviation));
         assert_eq!([channels(&recipe, &own), channels(&recipe, &published)], [named; 2]);
     }

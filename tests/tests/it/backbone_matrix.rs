@@ -12,7 +12,7 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::state::sentence::with_causes;
 use orco_trainer::config::Recipe;
-use orco_trainer::data::dataset::Channels;
+use orco_trainer::data::dataset::ChannelStatistics;
 use orco_trainer::model::backbone::OnnxBackbone;
 use orco_trials::torch_generator;
 use serde::Deserialize;
@@ -72,7 +72,7 @@ fn exported(folder: &Path, exporter: &str) -> Result<OnnxBackbone, String> {
         return Err(format!("PyTorch cannot write it: {}", reason.trim()));
     }
     let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
-    OnnxBackbone::open(&path, &recipe.backbone, recipe.data.side(), Channels::default())
+    OnnxBackbone::open(&path, &recipe.backbone, recipe.data.side(), ChannelStatistics::default())
         .map_err(|error| with_causes(&error))
 }
 

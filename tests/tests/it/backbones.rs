@@ -7,8 +7,8 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
-use orco_trainer::config::{Architecture, Arithmetic, BackboneConfig, BaseAlignRate, Recipe};
-use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
+use orco_trainer::config::{Architecture, BackboneConfig, BaseAlignSchedule, Precision, Recipe};
+use orco_trainer::data::dataset::{ChannelStatistics, DataSet, Images, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, ForwardMode, Network, OnnxBackbone};
 use orco_trainer::model::{Model, Norms, WeightFile};
@@ -72,7 +72,7 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     recipe.export.int8 = true;
     recipe.export.weights = WeightFormat::Int8;
     recipe.export.draws = 2;
-    recipe.align.views_precision = Arithmetic::Bf16;
+    recipe.align.views_precision = Precision::Bf16;
     let (run, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
     assert_eq!(bundle.manifest.backbone.architecture, "resnet20-w8");
     assert_eq!(bundle.manifest.backbone.weights, WeightFormat::Int8);
@@ -145,7 +145,7 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     let mut recipe = recipe.with_backbone(&path).unwrap();
     // Features that nothing was trained for lie close together: the head needs longer steps, and more of them.
     (recipe.align.epochs, recipe.align.learning_rate) = (100, 1.0);
-    let channels = Channels { mean: [0.1, 0.2, 0.3], deviation: [0.27, 0.26, 0.28] };
+    let channels = ChannelStatistics { mean: [0.1, 0.2, 0.3], deviation: [0.27, 0.26, 0.28] };
     let onnx = OnnxBackbone::open(&path, &recipe.backbone, 32, channels).unwrap();
     assert_eq!((onnx.features, onnx.input.height, onnx.input.width), (16, 24, 20));
     assert_eq!(onnx.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
@@ -173,7 +173,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.onnx");
     let config = recipe().backbone;
-    let refused = || OnnxBackbone::open(&path, &config, 32, Channels::default()).unwrap_err().to_string();
+    let refused = || OnnxBackbone::open(&path, &config, 32, ChannelStatistics::default()).unwrap_err().to_string();
     assert!(refused().contains("cannot read the backbone"));
     std::fs::write(&path, b"no model").unwrap();
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
@@ -185,7 +185,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     }
     // A side that is left open is the one that pictures have.
     write_model(&path, [3, 0, 16]);
-    let onnx = OnnxBackbone::open(&path, &config, 32, Channels::default()).unwrap();
+    let onnx = OnnxBackbone::open(&path, &config, 32, ChannelStatistics::default()).unwrap();
     assert_eq!((onnx.input.height, onnx.input.width, onnx.features), (32, 16, 16));
     let mut recipe = recipe();
     (recipe.export.int8, recipe.align.mirrored) = (true, false);
@@ -205,11 +205,11 @@ fn a_released_backbone_can_be_trained_on() {
     // What is exported need not recognise anything.
     (recipe.pretrain.epochs, recipe.align.epochs) = (6, 6);
     let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
-    trained.channels = Channels { mean: [0.4; 3], deviation: [0.3; 3] };
+    trained.channels = ChannelStatistics { mean: [0.4; 3], deviation: [0.3; 3] };
     let base = split(&recipe, &images).base;
     let features = |model: &Model, mode| {
         let seen = model.channels.normalise(&images.batch(&base, Device::Cpu));
-        no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, mode))
+        no_grad(|| model.backbone.forward(&seen, Precision::F32, mode))
     };
     let apart = |a: &Tensor, b: &Tensor| ((a - b).norm() / b.norm()).double_value(&[]);
     for (weights, rounding) in [(WeightFormat::F32, 1e-4), (WeightFormat::F16, 1e-2), (WeightFormat::Int8, 0.1)] {
@@ -225,7 +225,7 @@ fn a_released_backbone_can_be_trained_on() {
         let folded = features(&model, ForwardMode::Inference);
         assert!(apart(&folded, &features(&trained, ForwardMode::Inference)) < rounding, "{weights:?}");
         // Norms that do nothing in inference are others in training, where they follow the batch.
-        let copy = model.moved(&recipe, Device::Cpu).unwrap();
+        let copy = model.to_device(&recipe, Device::Cpu).unwrap();
         assert!(apart(&features(&copy, ForwardMode::Training), &folded) > 0.1, "{weights:?}");
         model.restore_norms(&images, &base);
         assert!(apart(&features(&model, ForwardMode::Inference), &folded) < 1e-4, "{weights:?}");
@@ -267,7 +267,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     recipe.backbone.weights = Some(weights.clone());
     recipe.pretrain.epochs = 0;
     recipe.seed = 4;
-    (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, BaseAlignRate::Cosine, 3);
+    (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, BaseAlignSchedule::Cosine, 3);
     (recipe.align.learning_rate, recipe.align.backbone_learning_rate) = (0.1, Some(0.02));
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
     assert_eq!(model.load_weights(&WeightFile::read(&weights).unwrap()).unwrap().norms, Norms::Whole);
@@ -291,7 +291,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let mut again = Model::new(&recipe, INPUT, Device::Cpu);
     align(&mut again, (&recipe).into(), &base).unwrap();
     let seen = Tensor::rand([2, 3, 16, 16], (Kind::Float, Device::Cpu));
-    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, ForwardMode::Inference));
+    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Precision::F32, ForwardMode::Inference));
     assert!(features(&again).equal(&features(&model)), "the trained backbone is not in the checkpoint");
 }
 

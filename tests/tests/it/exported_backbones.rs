@@ -10,7 +10,7 @@ use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_trainer::config::{Pooling, Recipe};
-use orco_trainer::data::dataset::Channels;
+use orco_trainer::data::dataset::ChannelStatistics;
 use orco_trainer::model::backbone::OnnxBackbone;
 use orco_trials::torch_generator;
 
@@ -26,15 +26,17 @@ fn fixture(name: &str) -> PathBuf {
 /// Opens a file as the recipe's `backbone.onnx`; the reason where it is refused.
 fn open(name: &str) -> Result<OnnxBackbone, String> {
     let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
-    OnnxBackbone::open(&fixture(name), &recipe.backbone, recipe.data.side(), Channels::default()).map_err(|error| {
-        let mut sentence = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(error) = cause {
-            sentence += &format!(": {error}");
-            cause = error.source();
-        }
-        sentence
-    })
+    OnnxBackbone::open(&fixture(name), &recipe.backbone, recipe.data.side(), ChannelStatistics::default()).map_err(
+        |error| {
+            let mut sentence = error.to_string();
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                sentence += &format!(": {error}");
+                cause = error.source();
+            }
+            sentence
+        },
+    )
 }
 
 fn images() -> Array4<f32> {
@@ -119,13 +121,14 @@ fn tokens_of_images_of_any_size_become_feature_vectors() {
             ("vector", None, "tokens-vector"),
         ] {
             (recipe.backbone.output, recipe.backbone.pool) = (Some(output.into()), pool);
-            let opened = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());
+            let opened =
+                OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, ChannelStatistics::default());
             let backbone = opened.unwrap_or_else(|reason| panic!("{name}, {case}: {reason:?}"));
             assert_eq!(backbone.input.width, SIDE as u32);
             compute_what_is_expected(&backbone, &expected[case], &format!("{name}, {case}"));
         }
         (recipe.backbone.output, recipe.backbone.pool) = (Some("vector".into()), Some(Pooling::Mean));
-        let refused = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());
+        let refused = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, ChannelStatistics::default());
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("its output \"vector\" cannot be pooled by backbone.pool = \"mean\""), "{refused}");
     }
@@ -187,8 +190,12 @@ fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
         }
     }
     recipe.backbone.mean = Some([0.485, 0.456, 0.406]);
-    let refused =
-        OnnxBackbone::open(&fixture("form-bytes-dynamo.onnx"), &recipe.backbone, SIDE as u32, Channels::default());
+    let refused = OnnxBackbone::open(
+        &fixture("form-bytes-dynamo.onnx"),
+        &recipe.backbone,
+        SIDE as u32,
+        ChannelStatistics::default(),
+    );
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("normalises them itself; leave out backbone.mean"), "{refused}");
     // What stands in the file itself cannot be left out of the recipe.
@@ -200,7 +207,7 @@ fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
     file.extend_from_slice(b"\x72\x10\x0a\x09orco.mean\x12\x030.5");
     std::fs::write(&path, file).unwrap();
     let refused =
-        OnnxBackbone::open(&path, &recipe.backbone, SIDE as u32, Channels::default()).unwrap_err().to_string();
+        OnnxBackbone::open(&path, &recipe.backbone, SIDE as u32, ChannelStatistics::default()).unwrap_err().to_string();
     assert!(refused.contains("its metadata orco.mean and orco.deviation are no numbers"), "{refused}");
 }
 

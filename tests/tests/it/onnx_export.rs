@@ -11,7 +11,7 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::{Look, Preprocessing};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
-use orco_trainer::config::Arithmetic;
+use orco_trainer::config::Precision;
 use orco_trainer::export::{Ranges, encode_int8, onnx};
 use orco_trainer::model::backbone::{Description, ForwardMode, Network};
 use orco_trials::torch_generator;
@@ -74,7 +74,7 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     assert_eq!(bytes, onnx::encode(&network, &[("task", "test".into())]), "{name}: same network, other bytes");
     let (shape, input) = sizes(images(), &network.description);
     let images = Tensor::randn(shape, (Kind::Float, Device::Cpu));
-    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, ForwardMode::Inference));
+    let expected = no_grad(|| network.forward(&images, Precision::F32, ForwardMode::Inference));
     let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &input).unwrap(), &images, &expected);
     assert!(in_onnx_runtime <= 1e-4, "{name}: ONNX Runtime differs by {in_onnx_runtime:e}");
     let in_rten = deviation(&mut Rten::open(&bytes, &input).unwrap(), &images, &expected);
@@ -100,7 +100,7 @@ fn check_weights(
     let share = if weights == WeightFormat::F16 { 0.6 } else { 0.4 };
     assert!((bytes.len() as f64) < share * float as f64, "{name}: {} of {float} bytes", bytes.len());
     let images = Tensor::randn([count, 3, 32, 32], (Kind::Float, Device::Cpu));
-    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, ForwardMode::Inference));
+    let expected = no_grad(|| network.forward(&images, Precision::F32, ForwardMode::Inference));
     let actual = encode(&mut Onnx::open(&bytes, &INPUT).unwrap(), &images).unwrap();
     let cosine = Tensor::cosine_similarity(&actual, &expected, 1, 1e-12);
     let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
@@ -142,7 +142,7 @@ fn settle(store: &VarStore, network: &Network, images: &Tensor) {
     let norms: Vec<(Tensor, Tensor)> = variables.map(|(_, norm)| (norm.copy(), norm)).collect();
     assert!(!norms.is_empty(), "no norm has statistics");
     no_grad(|| {
-        drop(network.forward(images, Arithmetic::F32, ForwardMode::Training));
+        drop(network.forward(images, Precision::F32, ForwardMode::Training));
         for (before, mut norm) in norms {
             let of_images = (&norm - &before) / MOMENTUM + &before;
             let settled = (&before - &of_images) * (1.0 - MOMENTUM).powi(60) + &of_images;

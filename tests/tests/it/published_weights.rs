@@ -12,7 +12,7 @@ use ndarray::ArrayView4;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::image::{Look, Preprocessing};
-use orco_trainer::config::{Architecture, Arithmetic, Recipe};
+use orco_trainer::config::{Architecture, Precision, Recipe};
 use orco_trainer::export::onnx;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, Norms, WeightFile};
@@ -65,7 +65,7 @@ fn check(name: &str, architecture: Architecture, side: i64, weights: &Path, expe
         assert_eq!(kept.size(), expected.size(), "{name}");
         (kept - &expected).abs().max().double_value(&[])
     };
-    let ours = no_grad(|| model.backbone.forward(&images, Arithmetic::F32, ForwardMode::Inference));
+    let ours = no_grad(|| model.backbone.forward(&images, Precision::F32, ForwardMode::Inference));
     let in_tch = deviation(&ours);
     assert!(in_tch <= LARGEST_DEVIATION, "{name} differs from the original by {in_tch:e}");
 

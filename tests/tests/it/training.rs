@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use orco_tests::tiny::{self, images};
-use orco_trainer::config::{Arithmetic, AugmentPolicy, OptimiserKind, Recipe};
+use orco_trainer::config::{AugmentPolicy, OptimiserKind, Precision, Recipe};
 use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
 use orco_trainer::run::Run;
@@ -22,7 +22,7 @@ fn recipe(epochs: usize) -> Recipe {
     let mut recipe = tiny::recipe(epochs);
     (recipe.pretrain.views, recipe.pretrain.self_contrast) = (2, 0.1);
     // As shipped: what resumes must do so in this arithmetic, too.
-    recipe.pretrain.precision = Arithmetic::Bf16;
+    recipe.pretrain.precision = Precision::Bf16;
     recipe
 }
 
@@ -85,7 +85,7 @@ fn phase_1_ends_with_the_mean_of_the_last_epochs_weights() {
     let _turn = orco_trials::torch_generator();
     let (plain_folder, averaged_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut recipe = recipe(4);
-    recipe.pretrain.precision = Arithmetic::F32;
+    recipe.pretrain.precision = Precision::F32;
     let after_4 = train(&recipe, plain_folder.path(), &[3]);
     let run = Run::open(plain_folder.path(), &recipe).unwrap();
     // The checkpoint before the last is that of epoch 3.
@@ -101,7 +101,7 @@ fn phase_1_ends_with_the_mean_of_the_last_epochs_weights() {
         }
     }
     resumes_exactly(&recipe);
-    recipe.pretrain.precision = Arithmetic::Bf16;
+    recipe.pretrain.precision = Precision::Bf16;
     recipe.pretrain.average_last = 4;
     resumes_exactly(&recipe);
 }
@@ -111,7 +111,7 @@ fn phase_1_ends_with_the_mean_of_the_last_epochs_weights() {
 fn f16_trains_or_is_refused() {
     let _turn = orco_trials::torch_generator();
     let mut recipe = recipe(3);
-    recipe.pretrain.precision = Arithmetic::F16;
+    recipe.pretrain.precision = Precision::F16;
     let (images, folder) = (images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
@@ -135,7 +135,7 @@ fn the_losses_mix_by_their_weights() {
     let _turn = orco_trials::torch_generator();
     let loss = |views: usize, supervised: f64, alone: f64, cross_entropy: f64| {
         let mut recipe = recipe(1);
-        recipe.pretrain.precision = Arithmetic::F32;
+        recipe.pretrain.precision = Precision::F32;
         (recipe.pretrain.learning_rate, recipe.pretrain.views) = (1e-30, views);
         recipe.pretrain.warmup_epochs = 0;
         recipe.pretrain.supervised_contrast = supervised;
@@ -225,7 +225,7 @@ fn alignment_brings_base_classes_to_their_targets() {
     let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe(20);
-    recipe.pretrain.precision = Arithmetic::F32;
+    recipe.pretrain.precision = Precision::F32;
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();

@@ -1,7 +1,7 @@
 //! Whole views: in range, the same for the same seed, and no random number drawn for what a recipe leaves out.
 
 use orco_trainer::config::{AugmentConfig, AugmentPolicy};
-use orco_trainer::data::augment::view;
+use orco_trainer::data::augment::random_view;
 use orco_trials::torch_generator;
 use tch::{Device, Kind, Tensor};
 
@@ -42,7 +42,7 @@ fn views_stay_in_range_and_follow_the_seed() {
         };
         let draw = |seed: i64| {
             tch::manual_seed(seed);
-            view(&images, &config)
+            random_view(&images, &config)
         };
         let (one, again, other) = (draw(7), draw(7), draw(8));
         assert!(one.equal(&again) && !one.equal(&other), "{policy:?}");
@@ -59,7 +59,7 @@ fn settings_at_rest_draw_no_numbers() {
     let images = images(4);
     for (jitter_probability, draws) in [(0.0, 5), (0.5, 9)] {
         tch::manual_seed(9);
-        let _ = view(&images, &AugmentConfig { jitter_probability, jitter: 0.4, ..config() });
+        let _ = random_view(&images, &AugmentConfig { jitter_probability, jitter: 0.4, ..config() });
         let after = Tensor::rand([4], (Kind::Float, Device::Cpu));
         tch::manual_seed(9);
         (0..draws).for_each(|_| drop(Tensor::rand([4, 1, 1, 1], (Kind::Float, Device::Cpu))));

@@ -21,8 +21,8 @@ use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream, ma
 use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
 use orco_runtime::image::Preprocessing;
 use orco_trainer::config::Recipe;
-use orco_trainer::data::augment::view;
-use orco_trainer::data::dataset::Channels;
+use orco_trainer::data::augment::random_view;
+use orco_trainer::data::dataset::ChannelStatistics;
 use orco_trainer::model::backbone::OnnxBackbone;
 use orco_trainer::platform::system;
 use orco_trials::benchmark::{Unit, record};
@@ -43,8 +43,8 @@ fn main() {
     let file = env::temp_dir().join(format!("orco-features-{}.onnx", std::process::id()));
     std::fs::write(&file, &bundle.backbone).expect("a file");
     let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).expect("a recipe");
-    let imported =
-        OnnxBackbone::open(&file, &recipe.backbone, recipe.data.side(), Channels::default()).expect("a backbone");
+    let imported = OnnxBackbone::open(&file, &recipe.backbone, recipe.data.side(), ChannelStatistics::default())
+        .expect("a backbone");
     std::fs::remove_file(&file).expect("the file is ours");
 
     let pictures = pictures(&input, count);
@@ -74,7 +74,7 @@ fn main() {
     };
     let mut started = imported.start().expect("ONNX Runtime");
     let mut phase_2 = || {
-        let batches = images.split(32, 0).into_iter().map(|images| view(&images, &recipe.pretrain.augment));
+        let batches = images.split(32, 0).into_iter().map(|images| random_view(&images, &recipe.pretrain.augment));
         started.stream(batches, |rows| drop_rows(rows.size()[0] as usize)).expect("features");
         count
     };

@@ -28,7 +28,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use orco_trainer::config::{Architecture, Arithmetic, Recipe};
+use orco_trainer::config::{Architecture, Precision, Recipe};
 use orco_trainer::data::dataset::{Images, Split};
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::Description;
@@ -62,7 +62,7 @@ struct Case {
     batch: usize,
     /// Steps of an epoch.
     steps: usize,
-    precision: Arithmetic,
+    precision: Precision,
 }
 
 impl Case {
@@ -334,15 +334,15 @@ fn main() {
     let mobile =
         |name, precision| Case { architecture: Architecture::Mobilenetv2, width: 11, ..small(name, precision) };
     let cases = [
-        small("resnet18-w16, f32", Arithmetic::F32),
-        small("resnet18-w16, bf16", Arithmetic::Bf16),
-        large("resnet12-w64, f32", Arithmetic::F32),
-        large("resnet12-w64, bf16", Arithmetic::Bf16),
-        mobile("mobilenetv2-w11, f32", Arithmetic::F32),
-        mobile("mobilenetv2-w11, bf16", Arithmetic::Bf16),
+        small("resnet18-w16, f32", Precision::F32),
+        small("resnet18-w16, bf16", Precision::Bf16),
+        large("resnet12-w64, f32", Precision::F32),
+        large("resnet12-w64, bf16", Precision::Bf16),
+        mobile("mobilenetv2-w11, f32", Precision::F32),
+        mobile("mobilenetv2-w11, bf16", Precision::Bf16),
     ];
-    let tiny = Case { width: 8, batch: 64, steps: 8, ..small("resnet18-w8, f32", Arithmetic::F32) };
-    let beside = [tiny, small("resnet18-w16, f32", Arithmetic::F32)];
+    let tiny = Case { width: 8, batch: 64, steps: 8, ..small("resnet18-w8, f32", Precision::F32) };
+    let beside = [tiny, small("resnet18-w16, f32", Precision::F32)];
     if let Ok(name) = env::var(CASE) {
         let case = beside.iter().find(|case| case.name == name);
         return train_turns(case.expect("the name of a case"));

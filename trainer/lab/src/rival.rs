@@ -3,11 +3,14 @@
 //! lab's protocol. Episodes and sessions have each rival's own settings, and its own length.
 //!
 //! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists
-//! them. Its own settings are those that its authors published, for CIFAR-100 where they did; none was chosen here. The
-//! recipe's table `pretrain` is the budget; of its losses, number of views and temperature nothing is taken. No
-//! backbone is chosen by test images, as some of the published programs do: the last step's counts.
+//! them. What they share lies beside: `cosine` logits, `embedding` of all images by a frozen backbone, answers by
+//! `prototypes`, training by `episodes` with `attention`, and a `branch` of the backbone that sessions train. A rival's
+//! own settings are those that its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's
+//! table `pretrain` is the budget; of its losses, number of views and temperature nothing is taken. No backbone is
+//! chosen by test images, as some of the published programs do: the last step's counts.
 
 mod attention;
+mod baseline;
 mod bidist;
 mod branch;
 mod c_fscil;
@@ -94,7 +97,7 @@ pub struct Rival(&'static RivalSpec);
 impl Rival {
     /// All of them, in the order of the table.
     pub const ALL: [Self; 9] = [
-        Self(&cosine::BASELINE),
+        Self(&baseline::BASELINE),
         Self(&fact::FACT),
         Self(&savc::SAVC),
         Self(&cec::CEC),
@@ -357,7 +360,7 @@ mod tests {
     use tch::{Device, Tensor};
 
     use super::*;
-    use crate::rival::cosine::CrossEntropy;
+    use crate::rival::baseline::CrossEntropy;
     use crate::rival::fact::Fact;
     use crate::rival::nc_fscil::NcFscil;
     use crate::rival::savc::Savc;

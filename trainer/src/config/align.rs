@@ -6,7 +6,7 @@ use orco_core::loss::contrast::ContrastForm;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Arithmetic;
+use super::Precision;
 use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
 use super::defaults::{self, is_default};
 
@@ -47,10 +47,10 @@ pub struct BaseAlignConfig {
     /// Augmented feature views computed per image beforehand; two different ones enter each step. Means nothing where
     /// the backbone is trained, since every step then draws views of its own.
     pub cached_views: usize,
-    /// Arithmetic of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
+    /// Precision of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
     /// Means nothing where the backbone is trained or an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub views_precision: Arithmetic,
+    pub views_precision: Precision,
     /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
     /// mirror image: steadier, for twice the arithmetic. Not for an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -76,7 +76,7 @@ pub struct BaseAlignConfig {
     pub assignment: BaseAssignment,
     /// How the learning rate goes over the epochs.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub rate: BaseAlignRate,
+    pub rate: BaseAlignSchedule,
     /// Linear warm-up, in epochs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub warmup_epochs: usize,
@@ -106,7 +106,7 @@ pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BaseA
     let default = toml::Table::try_from(BaseAlignConfig::default()).expect("settings are a table");
     // What has a value of its own is not written where it has it.
     let needed = toml::Table::try_from(BaseAlignConfig {
-        rate: BaseAlignRate::Constant,
+        rate: BaseAlignSchedule::Constant,
         steps: None,
         ..BaseAlignConfig::default()
     });
@@ -131,10 +131,10 @@ pub enum BaseAssignment {
     Random,
 }
 
-/// The learning rate after the warm-up.
+/// Schedule of the learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum BaseAlignRate {
+pub enum BaseAlignSchedule {
     /// Constant.
     #[default]
     Constant,
@@ -158,7 +158,7 @@ impl Default for BaseAlignConfig {
             temperature: 0.07,
             perturbation_width: 9e-5,
             cached_views: 2,
-            views_precision: Arithmetic::F32,
+            views_precision: Precision::F32,
             mirrored: false,
             contrast: 1.0,
             contrast_form: ContrastForm::default(),
@@ -166,7 +166,7 @@ impl Default for BaseAlignConfig {
             perturbation: Perturbation::default(),
             unperturbed_targets: UnperturbedTargets::NONE,
             assignment: BaseAssignment::default(),
-            rate: BaseAlignRate::Cosine,
+            rate: BaseAlignSchedule::Cosine,
             warmup_epochs: 0,
             train_backbone: false,
             backbone_learning_rate: None,
@@ -216,7 +216,7 @@ impl BaseAlignConfig {
         count("align.batch", self.batch, 1..=65_536, "from 1 to 65536")?;
         count("align.cached_views", self.cached_views, 2..=64, "from 2 to 64")?;
         let precision = self.views_precision;
-        demand("align.views_precision", "f16", precision != Arithmetic::F16, "\"f32\" or \"bf16\"")?;
+        demand("align.views_precision", "f16", precision != Precision::F16, "\"f32\" or \"bf16\"")?;
         learning_rate("align.learning_rate", self.learning_rate)?;
         probability("align.weight_decay", self.weight_decay)?;
         momentum("align.momentum", self.momentum)?;
@@ -284,7 +284,7 @@ mod tests {
         let epochs = BaseAlignConfig { steps: None, epochs: 3, ..default.clone() };
         assert_eq!(with("align = { epochs = 3 }").unwrap(), epochs);
         // As a run writes it, where a rate that is left out is constant.
-        let constant = BaseAlignConfig { rate: BaseAlignRate::Constant, ..default };
+        let constant = BaseAlignConfig { rate: BaseAlignSchedule::Constant, ..default };
         let written = toml::to_string(&constant).unwrap();
         assert_eq!(with(&format!("[align]\n{written}")).unwrap(), constant);
         assert!(with("align = { stepps = 500 }").unwrap_err().contains("unknown field `stepps`"));

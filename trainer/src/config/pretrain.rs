@@ -47,8 +47,8 @@ pub struct PretrainConfig {
     /// Form of both: `inside` (the published program), `outside`, or `negatives` (the paper's Eq. 2).
     #[serde(default = "defaults::inside", skip_serializing_if = "defaults::is_inside")]
     pub contrast_form: ContrastForm,
-    /// Arithmetic of the backbone.
-    pub precision: Arithmetic,
+    /// Precision of the backbone.
+    pub precision: Precision,
     /// Whether batch norm takes its statistics from the images of all ranks where several train together, as a single
     /// process does, instead of from those of each rank. Costs two messages for each norm, forwards and backwards.
     #[serde(default, skip_serializing_if = "defaults::is_default")]
@@ -81,7 +81,7 @@ impl Default for PretrainConfig {
             self_contrast: 0.0,
             temperature: 0.2,
             contrast_form: ContrastForm::Inside,
-            precision: Arithmetic::F32,
+            precision: Precision::F32,
             sync_batch_norm: false,
             average_last: 0,
             augment: AugmentConfig {
@@ -98,10 +98,10 @@ impl Default for PretrainConfig {
     }
 }
 
-/// Arithmetic of convolutions in training.
+/// Precision of convolutions in training: f32, or mixed precision (Micikevicius et al., 2018).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Arithmetic {
+pub enum Precision {
     /// Everything in f32.
     #[default]
     F32,
@@ -111,7 +111,7 @@ pub enum Arithmetic {
     F16,
 }
 
-impl Arithmetic {
+impl Precision {
     /// Where no loss is scaled: f32 in place of f16.
     pub fn unscaled(self) -> Self {
         if self == Self::F16 { Self::F32 } else { self }

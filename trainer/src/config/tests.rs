@@ -173,9 +173,9 @@ fn settings_that_do_not_go_together_are_refused() {
         "recipe: data.image_size is 8, but must be at least 16 for resnet12, which halves it four times"
     );
     assert!(changed(|recipe| recipe.backbone.architecture = Architecture::Resnet12).is_ok());
-    let half = changed(|recipe| (recipe.align.train_backbone, recipe.pretrain.precision) = (true, Arithmetic::F16));
+    let half = changed(|recipe| (recipe.align.train_backbone, recipe.pretrain.precision) = (true, Precision::F16));
     assert!(half.unwrap_err().contains("pretrain.precision is f16, but must be bf16 or f32 where align.train"));
-    assert!(changed(|recipe| recipe.pretrain.precision = Arithmetic::F16).is_ok());
+    assert!(changed(|recipe| recipe.pretrain.precision = Precision::F16).is_ok());
     let mirrored = changed(|recipe| {
         recipe.backbone.onnx = Some("model.onnx".into());
         recipe.align.mirrored = true;

@@ -15,7 +15,7 @@ use crate::platform::device::send;
 ///
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]` in 0..1; returns the same shape, in 0..1.
-pub fn view(images: &Tensor, config: &AugmentConfig) -> Tensor {
+pub fn random_view(images: &Tensor, config: &AugmentConfig) -> Tensor {
     let cropped = crop_and_flip(images, config.crop_scale);
     let changed = if config.policy == AugmentPolicy::None { cropped } else { policy::apply(&cropped, config.policy) };
     let jittered = jitter(&changed, config.jitter_probability, config.jitter, config.hue);

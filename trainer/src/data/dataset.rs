@@ -1,44 +1,47 @@
 //! Images with labels, and the few-shot class-incremental split over them.
 //!
-//! [`open`] reads whatever data set a recipe names: CIFAR-100, mini-ImageNet, CUB200-2011, a folder of class folders,
-//! or synthetic objects. Each layout is a file of its own here; those of image files give a list, which one place
-//! decodes.
+//! [`open`] reads whatever data set a recipe names. Each kind is a file of its own: [`cifar100`], `mini_imagenet`,
+//! `cub200`, `folders` (a folder of class folders) and [`synthetic`]. A further one is a file beside these, an arm of
+//! `read` below, and a [`DataKind`]. Kinds that consist of image files list them; `image_files` decodes them all.
+//!
+//! What the kinds share: `split` divides images into base classes and sessions, by the field's `session_lists` where
+//! there are some, `channel_statistics` normalises, `room` asks for memory first.
 
-mod channels;
+mod channel_statistics;
 pub mod cifar100;
 mod cub200;
 mod error;
 mod folders;
-mod listing;
-mod lists;
+mod image_files;
 mod mini_imagenet;
 mod room;
+mod session_lists;
 mod split;
 pub mod synthetic;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-mod write_lists;
+mod write_session_lists;
 
 use std::path::Path;
 
-pub use channels::Channels;
+pub use channel_statistics::ChannelStatistics;
 pub use error::DataError;
-pub use lists::{ListError, ListNames, SessionLists};
 use orco_state::escape::EscapedText;
 use orco_state::label;
 use orco_state::sentence::join_first;
+pub use session_lists::{ListError, ListNames, SessionLists};
 pub use split::{SessionSplit, Split, SplitError};
 use tch::{Device, Kind, Tensor};
-pub use write_lists::write_lists;
+pub use write_session_lists::write_lists;
 
 use crate::config::{DataKind, MeasureOn, Recipe};
 use crate::platform::device::send;
 use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
 use crate::platform::interrupt;
-use listing::Listing;
+use image_files::Listing;
 use room::demand_room;
 
 /// Where a data set is, how strict to be with it, and who reads it.
@@ -68,7 +71,7 @@ pub struct DataSet {
     /// By label.
     pub class_names: Vec<String>,
     /// Normalises the images.
-    pub channels: Channels,
+    pub channels: ChannelStatistics,
     /// How session lists name the training images.
     pub names: ListNames,
     /// Images that were left out as broken, a sentence each.
@@ -93,7 +96,7 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
     let lists = origin.lists.map(|folder| SessionLists { folder, names: &names });
     let split = Split::new(&recipe.split, candidates, &train, &test, lists, recipe.seed)
         .map_err(|error| error.with_class_names(&class_names).with_list_remedy(&names, test_seed))?;
-    let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
+    let channels = ChannelStatistics::of(recipe).unwrap_or_else(|| ChannelStatistics::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
     let set = DataSet { train, test, test_seed, split, class_names, channels, names, skipped };
     split_warnings(recipe, &set).iter().for_each(|warning| log::warn!("{warning}"));
@@ -205,8 +208,8 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
         return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
     }
     demand_room(train.len() + test.len(), data.canvas(), 1)?;
-    let train = listing::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
-    let test = listing::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
+    let train = image_files::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
+    let test = image_files::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
     skipped.extend([train.skipped, test.skipped].concat());
     let names = ListNames::Paths { prefix, names: train.names };
     Ok(UnsplitData { train: train.images, test: test.images, test_seed, class_names, names, skipped })

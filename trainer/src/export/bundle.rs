@@ -17,15 +17,15 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use tch::Tensor;
 
-use super::exported::{ExportReport, PARITY, Parity};
 use super::fidelity::{EncoderOfFile, Fidelity};
 use super::int8::int8;
 use super::metadata::{OnnxFacts, metadata};
 use super::output::{BundleOutput, CARD};
+use super::report::{ExportReport, PARITY, Parity};
 use super::source::BundleSource;
 use super::statistics::{BaseImages, clean_features, statistics};
 use super::{card, onnx};
-use crate::config::{Arithmetic, Recipe};
+use crate::config::{Precision, Recipe};
 use crate::data::dataset::DataSet;
 use crate::model::Model;
 use crate::run::Run;
@@ -199,7 +199,7 @@ fn parity(model: &Model, encoder: &mut dyn Encoder, source: &BundleSource<'_>) -
     // Images of the network's own size: scaling rounds here and there in different ways.
     let images = source.train.middle(PARITY_IMAGES, model.input());
     let indices: Vec<usize> = (0..images.len()).collect();
-    let mut network = model.source_of_parts(Arithmetic::F32)?;
+    let mut network = model.source_of_parts(Precision::F32)?;
     let mut expected = Vec::new();
     for indices in indices.chunks(images.forward_batch(PARITY_IMAGES)) {
         expected.push(network.features(&images.batch(indices, model.device()))?.to_device(tch::Device::Cpu));

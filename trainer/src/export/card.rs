@@ -20,7 +20,7 @@ use orco_state::target::TargetMethod;
 use self::front_matter::front_matter;
 pub(super) use self::on_device::with_settings;
 use self::on_device::{MEASURED, on_device};
-use super::exported::ExportReport;
+use super::report::ExportReport;
 use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
 use crate::platform::interrupt;

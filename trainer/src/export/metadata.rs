@@ -22,7 +22,7 @@ pub struct OnnxFacts<'a> {
     pub license: &'a str,
     /// Author, date.
     pub export: &'a ExportConfig,
-    /// Arithmetic: `float32` or `int8`.
+    /// Precision: `float32` or `int8`.
     pub precision: &'a str,
     /// How weights are stored: `f32`, `f16` or `int8`.
     pub weights: &'a str,

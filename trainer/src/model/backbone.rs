@@ -1,8 +1,13 @@
 //! Backbones: one layer description builds both the tch network and the ONNX file.
+//!
+//! - `families` describes each architecture as a `description`; `build` walks along one, `network` (with `norm`) makes
+//!   tensors of it, [`crate::export::onnx`] an ONNX file. `head` is the projection head.
+//! - `source` is where features come from. A network of others in ONNX goes through `imported_onnx` and `probe`.
+//! - Weights to start from: [`pth`] and [`exported_onnx`] read files, `tensor_names` knows what others call a tensor.
 
 mod build;
 mod description;
-mod efficientnet;
+pub mod exported_onnx;
 mod families;
 mod head;
 mod imported_onnx;
@@ -11,8 +16,7 @@ mod norm;
 mod probe;
 pub mod pth;
 mod source;
-pub(crate) mod torchvision;
-pub mod unfold;
+mod tensor_names;
 
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
@@ -21,26 +25,5 @@ pub use network::{ForwardMode, Network};
 pub(crate) use probe::cosine;
 pub(crate) use source::UNSOUND_METADATA;
 pub use source::{FeatureSource, LookingSource, OnnxBackbone, OnnxBackboneError, parts};
-
-/// What others call a tensor of ours below `backbone.`: torchvision and timm for ResNet-18, and
-/// `efficientnet-lite-pytorch`.
-pub fn published_names(own: &str) -> impl Iterator<Item = String> {
-    torchvision::name(own).into_iter().chain(efficientnet::name(own))
-}
-
-/// What a tensor of ours may be called in a file: its own name first.
-pub fn names_of(own: &str) -> impl Iterator<Item = String> {
-    std::iter::once(own.to_owned()).chain(published_names(own))
-}
-
-/// PyTorch's name of a part of a convolution with a norm.
-fn published(convolution: &str, norm: &str, part: &str) -> Option<String> {
-    Some(match part {
-        "weight" => format!("{convolution}.weight"),
-        "norm_scale" => format!("{norm}.weight"),
-        "norm_bias" => format!("{norm}.bias"),
-        "norm_mean" => format!("{norm}.running_mean"),
-        "norm_variance" => format!("{norm}.running_var"),
-        _ => return None,
-    })
-}
+pub(crate) use tensor_names::torchvision;
+pub use tensor_names::{names_of, published_names};

@@ -13,8 +13,8 @@
 //! still has to come.
 //!
 //! So a thread of this program looks a few times a second how long the others were ready to run and got no core (Linux
-//! counts that), and `WaitPolicy` decides. To have threads sleep it makes a `IdleTeam`; to let them spin again it ends it.
-//! The number of threads that compute is the same either way, and so is every result, to the last bit.
+//! counts that), and `WaitPolicy` decides. To have threads sleep it makes an `IdleTeam`; to let them spin again it ends
+//! it. The number of threads that compute is the same either way, and so is every result, to the last bit.
 
 mod delay;
 mod openmp;
@@ -57,7 +57,7 @@ pub fn watch() {
 
 /// Looks and decides, until the system stops counting.
 fn look_on(openmp: Openmp) {
-    let (mut delays, mut policy, mut crowd) = (Delays::default(), WaitPolicy::default(), None);
+    let (mut delays, mut policy, mut idle_team) = (Delays::default(), WaitPolicy::default(), None);
     // What was before this says nothing about training.
     let mut counted = delays.since_last();
     while counted.is_some() {
@@ -66,9 +66,9 @@ fn look_on(openmp: Openmp) {
         counted = delays.since_last();
         let share = counted.unwrap_or_default().as_secs_f64() / last.elapsed().as_secs_f64();
         let waiting = policy.next(share);
-        if (waiting == WaitMode::Asleep) != crowd.is_some() {
+        if (waiting == WaitMode::Asleep) != idle_team.is_some() {
             log::debug!("threads wait {waiting:?} for one another; they waited {share:.2} s in a second for a core");
-            crowd = match waiting {
+            idle_team = match waiting {
                 WaitMode::Awake => None,
                 WaitMode::Asleep => IdleTeam::gather(openmp),
             };

@@ -17,14 +17,16 @@ pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, UnfinishedAlign, finished};
 use self::early_stopping::EarlyStopping;
-use crate::config::{BaseAlignConfig, BaseAlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
-use crate::data::augment::view;
+use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
+use crate::data::augment::random_view;
 use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
 use crate::run::Run;
-use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
-use crate::train::objective::{LossWeights, Objective, Targets, class_means, pseudo_targets};
+use crate::train::fit::{
+    BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
+};
+use crate::train::objective::{Objective, ObjectiveConfig, Targets, class_means, pseudo_targets};
 use crate::train::require_full_batch;
 
 /// Name of the checkpoint of a finished phase in the run's folder.
@@ -92,7 +94,7 @@ pub fn align_sharing(
         None => pseudo_targets(tables.targets, dimension as usize, base.seed)?,
         Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
     };
-    seed_torch(base.seed, -1);
+    seed_torch(base.seed, PHASE_2);
     let cache = &*features.get(model, &tables.pretrain.augment, config, base)?;
     if begun.is_none() && config.steps.is_some() {
         model.head.scale_to(&cache.clean);
@@ -185,7 +187,7 @@ impl<'a> AlignPhase<'a> {
         settings: &'a Tensor,
         state: AlignState,
     ) -> Self {
-        let objective = Objective::of_base(targets, LossWeights::from(tables.align));
+        let objective = Objective::of_base(targets, ObjectiveConfig::from(tables.align));
         let indices: Vec<i64> = base.split.base.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices).to_device(model.device());
         Self { model, tables, base, cache, targets, objective, indices, settings, state, order: None, rates: [0.0; 2] }
@@ -223,7 +225,7 @@ impl<'a> AlignPhase<'a> {
         let blank = blank(group.own_rows(config.batch).len(), device);
         let step = || {
             if config.train_backbone {
-                group.draw_separately(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
+                group.draw_separately(|| (0..2).for_each(|_| drop(random_view(&blank, &self.tables.pretrain.augment))));
             } else {
                 let _ = self.cache.choose(batch, device);
             }
@@ -256,7 +258,8 @@ impl<'a> AlignPhase<'a> {
         let own = batch.narrow(0, rows_of_rank.start as i64, rows_of_rank.len() as i64);
         let images = self.base.images.batch_at(&self.indices.index_select(0, &own), batch.device());
         let config = self.tables.pretrain;
-        let views = group.draw_separately(|| [view(&images, &config.augment), view(&images, &config.augment)]);
+        let views =
+            group.draw_separately(|| [random_view(&images, &config.augment), random_view(&images, &config.augment)]);
         let views = Tensor::cat(&views, 0);
         let input = self.model.channels.normalise(&views);
         self.model.backbone.forward(&input, config.precision, ForwardMode::Inference)
@@ -333,7 +336,7 @@ fn rate(config: &BaseAlignConfig, peak: f64, epoch: usize) -> f64 {
     /// Where the published program's warm-up begins.
     const START: f64 = 3e-5;
     let warmup = config.warmup_epochs;
-    if config.rate == BaseAlignRate::Constant && epoch >= warmup {
+    if config.rate == BaseAlignSchedule::Constant && epoch >= warmup {
         return peak;
     }
     Schedule { steps: config.epochs, warmup, start: START.min(peak), peak, end: 0.0 }.rate(epoch)
@@ -350,10 +353,10 @@ mod tests {
             let config = BaseAlignConfig { rate: rate_is, warmup_epochs, epochs: 100, ..recipe.align.clone() };
             (0..100).map(|epoch| rate(&config, 0.025, epoch)).collect()
         };
-        assert_eq!(rates(BaseAlignRate::Constant, 0), vec![0.025; 100]);
-        let warmed = rates(BaseAlignRate::Constant, 3);
+        assert_eq!(rates(BaseAlignSchedule::Constant, 0), vec![0.025; 100]);
+        let warmed = rates(BaseAlignSchedule::Constant, 3);
         assert!(warmed[0] < warmed[1] && warmed[1] < warmed[2] && warmed[3..].iter().all(|rate| *rate == 0.025));
-        let cosine = rates(BaseAlignRate::Cosine, 3);
+        let cosine = rates(BaseAlignSchedule::Cosine, 3);
         assert!(cosine[..3] == warmed[..3] && cosine[3] == 0.025, "{:?}", &cosine[..4]);
         assert!(cosine[3..].windows(2).all(|pair| pair[1] < pair[0]) && cosine[99] < 1e-4);
     }

@@ -1,6 +1,6 @@
 //! The objective of phases 2 and 3 in tch: PSCL + CE + ORTH over the pseudo-targets by role (OrCo, section 3.4).
 //!
-//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`LossWeights`], and in which
+//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`ObjectiveConfig`], and in which
 //! classes enter ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
 
 mod generation;
@@ -14,8 +14,7 @@ use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
 pub use self::generation::pseudo_targets;
-pub use self::loss::NEVER;
-pub use self::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
+pub use self::loss::{MASKED_LOGIT, class_means, contrast, cosine_cross_entropy, orthogonality};
 use crate::config::BaseAlignConfig;
 use crate::model::backbone::unit;
 
@@ -55,16 +54,17 @@ impl Targets {
     }
 }
 
-/// Weights of the terms, and how targets are perturbed.
+/// Weights of the three terms, the temperature of PSCL, and how its targets are perturbed: what phase 2 and phase 3 set
+/// differently.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LossWeights {
+pub struct ObjectiveConfig {
     /// Weight of PSCL; 0 leaves it out, as for the others.
     contrast: f64,
     contrast_form: ContrastForm,
     temperature: f64,
     perturbed: PerturbedTargets,
     perturbation: Perturbation,
-    /// Magnitude e of the perturbation.
+    /// Magnitude e of the perturbation: the width of the uniform distribution, the deviation of the Gaussian one.
     perturbation_width: f64,
     /// Targets that are rows of PSCL unperturbed.
     unperturbed_targets: UnperturbedTargets,
@@ -79,7 +79,7 @@ pub struct LossWeights {
     orthogonality_classes: ClassScope,
 }
 
-impl From<&BaseAlignConfig> for LossWeights {
+impl From<&BaseAlignConfig> for ObjectiveConfig {
     fn from(config: &BaseAlignConfig) -> Self {
         Self {
             contrast: config.contrast,
@@ -99,7 +99,7 @@ impl From<&BaseAlignConfig> for LossWeights {
     }
 }
 
-impl From<&MethodConfig> for LossWeights {
+impl From<&MethodConfig> for ObjectiveConfig {
     fn from(config: &MethodConfig) -> Self {
         Self {
             contrast: config.contrast.into(),
@@ -121,7 +121,7 @@ impl From<&MethodConfig> for LossWeights {
 /// What phase 2, or a session of the comparison, minimises.
 #[derive(Debug)]
 pub struct Objective {
-    weights: LossWeights,
+    config: ObjectiveConfig,
     /// Number of base classes.
     base: i64,
     /// Targets of the known classes, `[known, d]`.
@@ -133,29 +133,29 @@ pub struct Objective {
     /// Rows of `all` that are perturbed, i64.
     perturbed: Tensor,
     /// Rows of `all` that enter PSCL as they are, i64.
-    clean: Tensor,
+    unperturbed: Tensor,
 }
 
 impl Objective {
     /// Of phase 2, which knows base classes only; their means in the batch enter ORTH.
-    pub fn of_base(targets: &Targets, weights: LossWeights) -> Self {
-        Self::of_session(targets, weights, targets.rows.len() as i64)
+    pub fn of_base(targets: &Targets, config: ObjectiveConfig) -> Self {
+        Self::of_session(targets, config, targets.rows.len() as i64)
     }
 
     /// Of an incremental session over `base` base classes.
-    pub fn of_session(targets: &Targets, weights: LossWeights, base: i64) -> Self {
+    pub fn of_session(targets: &Targets, config: ObjectiveConfig, base: i64) -> Self {
         let (assigned, free) = (targets.assigned(), targets.free());
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);
-        let PerturbedTargets { base: of_base, incremental, free: of_none } = weights.perturbed;
-        let UnperturbedTargets { assigned: of_known, free: clean_free } = weights.unperturbed_targets;
+        let PerturbedTargets { base: of_base, incremental, free: of_none } = config.perturbed;
+        let UnperturbedTargets { assigned: of_known, free: of_free } = config.unperturbed_targets;
         let rows = |roles: &[(Range<i64>, bool)]| {
             let wanted = roles.iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows.clone());
             Tensor::from_slice(&wanted.collect::<Vec<i64>>()).to_device(all.device())
         };
         let perturbed = rows(&[(0..base, of_base), (base..known, incremental), (known..count, of_none)]);
-        let clean = rows(&[(0..known, of_known), (known..count, clean_free)]);
-        Self { weights, base, assigned, free, all, perturbed, clean }
+        let unperturbed = rows(&[(0..known, of_known), (known..count, of_free)]);
+        Self { config, base, assigned, free, all, perturbed, unperturbed }
     }
 
     /// PSCL + CE + ORTH of a batch.
@@ -163,33 +163,33 @@ impl Objective {
     /// # Shapes
     /// `z` f32 `[views b, d]` unit rows, the first view of all samples first; `labels` i64 `[b]`; returns a scalar.
     pub fn loss(&self, z: &Tensor, labels: &Tensor) -> Tensor {
-        let weights = &self.weights;
+        let config = &self.config;
         let batch = labels.size()[0];
         let of_rows = labels.repeat([z.size()[0] / batch]);
         let mut total = Tensor::zeros([], (Kind::Float, z.device()));
-        if weights.contrast > 0.0 {
+        if config.contrast > 0.0 {
             let (rows, row_labels) = self.with_perturbed(z, &of_rows, batch);
-            let (rows, row_labels) = self.with_clean(rows, row_labels);
-            total += contrast(&rows, &row_labels, weights.temperature, weights.contrast_form) * weights.contrast;
+            let (rows, row_labels) = self.with_unperturbed(rows, row_labels);
+            total += contrast(&rows, &row_labels, config.temperature, config.contrast_form) * config.contrast;
         }
         // Where all known classes are base classes, every row counts.
         let of_base = (self.assigned.size()[0] > self.base).then(|| of_rows.less(self.base));
-        let first = weights.cross_entropy_classes.first(self.base as usize) as i64;
+        let first = config.cross_entropy_classes.first(self.base as usize) as i64;
         let terms =
-            [(weights.cross_entropy, Some(of_rows.ge(self.base)), first), (weights.base_cross_entropy, of_base, 0)];
+            [(config.cross_entropy, Some(of_rows.ge(self.base)), first), (config.base_cross_entropy, of_base, 0)];
         for (weight, counted, first) in terms.iter().filter(|(weight, _, _)| *weight > 0.0) {
             if let Some(loss) = self.cross_entropy(z, &of_rows, counted.as_ref(), *first) {
                 total += loss * *weight;
             }
         }
-        if weights.orthogonality > 0.0 {
+        if config.orthogonality > 0.0 {
             let (means, present) = class_means(&z.narrow(0, 0, batch), labels, 0..self.assigned.size()[0]);
-            let first = weights.orthogonality_classes.first(self.base as usize) as i64;
+            let first = config.orthogonality_classes.first(self.base as usize) as i64;
             let moving = Tensor::arange(present.size()[0], (Kind::Int64, z.device())).ge(first).unsqueeze(1);
             // A class that the batch lacks enters by its target.
             let known = means.where_self(&present.logical_and(&moving), &self.assigned);
             let rows = Tensor::cat(&[known, self.free.shallow_clone()], 0);
-            total += orthogonality(&rows) * weights.orthogonality;
+            total += orthogonality(&rows) * config.orthogonality;
         }
         total
     }
@@ -206,16 +206,23 @@ impl Objective {
     }
 
     /// The rows and labels of PSCL with the unperturbed targets below them.
-    fn with_clean(&self, rows: Tensor, labels: Tensor) -> (Tensor, Tensor) {
-        if self.clean.numel() == 0 {
+    fn with_unperturbed(&self, rows: Tensor, labels: Tensor) -> (Tensor, Tensor) {
+        if self.unperturbed.numel() == 0 {
             return (rows, labels);
         }
-        let clean = self.all.index_select(0, &self.clean);
-        (Tensor::cat(&[rows, clean], 0), Tensor::cat(&[labels, self.clean.shallow_clone()], 0))
+        let unperturbed = self.all.index_select(0, &self.unperturbed);
+        (Tensor::cat(&[rows, unperturbed], 0), Tensor::cat(&[labels, self.unperturbed.shallow_clone()], 0))
     }
 
-    /// The rows `z` with perturbed targets below them, twice as many as the batch has samples, and all labels: the
-    /// number of a class, then numbers past the classes for free targets.
+    /// The rows `z` with perturbed targets below them, and the labels of both: the number of a class, then numbers past
+    /// the classes for free targets.
+    ///
+    /// Targets are drawn without replacement as far as there are enough, one for each sample of the batch, and each is
+    /// perturbed twice: unit(t + e (u - 1/2)) with u uniform in `[0, 1]^d` (the published program), or unit(t + e n)
+    /// with n standard normal; e is [`ObjectiveConfig::perturbation_width`].
+    ///
+    /// # Shapes
+    /// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns f32 `[n + 2 batch, d]`, i64 `[n + 2 batch]`.
     fn with_perturbed(&self, z: &Tensor, labels: &Tensor, batch: i64) -> (Tensor, Tensor) {
         let count = self.perturbed.size()[0];
         if count == 0 {
@@ -223,19 +230,19 @@ impl Objective {
         }
         let order = self.perturbed.index_select(0, &Tensor::randperm(count, (Kind::Int64, z.device())));
         let chosen = order.repeat([(batch + count - 1) / count]).narrow(0, 0, batch);
-        let clean = self.all.index_select(0, &chosen);
-        let width = self.weights.perturbation_width;
-        let noisy = || match self.weights.perturbation {
-            Perturbation::None => clean.shallow_clone(),
-            Perturbation::Uniform => unit(&(&clean + (clean.rand_like() - 0.5) * width)),
-            Perturbation::Gaussian => unit(&(&clean + clean.randn_like() * width)),
+        let targets = self.all.index_select(0, &chosen);
+        let width = self.config.perturbation_width;
+        let perturbed = || match self.config.perturbation {
+            Perturbation::None => targets.shallow_clone(),
+            Perturbation::Uniform => unit(&(&targets + (targets.rand_like() - 0.5) * width)),
+            Perturbation::Gaussian => unit(&(&targets + targets.randn_like() * width)),
         };
-        (Tensor::cat(&[z.shallow_clone(), noisy(), noisy()], 0), Tensor::cat(&[labels, &chosen, &chosen], 0))
+        (Tensor::cat(&[z.shallow_clone(), perturbed(), perturbed()], 0), Tensor::cat(&[labels, &chosen, &chosen], 0))
     }
 
     /// Draws the random numbers that [`Objective::loss`] draws for a batch of so many samples.
     pub fn draw(&self, batch: i64) {
-        if self.weights.contrast > 0.0 {
+        if self.config.contrast > 0.0 {
             let none = self.assigned.narrow(0, 0, 0);
             let labels = Tensor::zeros([0], (Kind::Int64, none.device()));
             let _ = self.with_perturbed(&none, &labels, batch);

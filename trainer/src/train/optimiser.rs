@@ -2,11 +2,11 @@
 
 mod fused;
 mod lars;
-mod scaler;
+mod loss_scaler;
 mod sgd;
 
 pub use lars::{Lars, LarsConfig};
-pub use scaler::Scaler;
+pub use loss_scaler::LossScaler;
 pub use sgd::{Sgd, SgdConfig};
 
 use std::collections::HashMap;

@@ -17,7 +17,7 @@ pub use self::criterion::{Criterion, StepContext};
 pub use self::losses::BatchLosses;
 use self::losses::MeanLosses;
 pub use self::losses::accuracy;
-use crate::config::{Arithmetic, PretrainConfig};
+use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::platform::interrupt::Activity;
 use crate::platform::speed::Speed;
@@ -183,7 +183,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
             let defined = gradients.iter().filter(|gradient| gradient.defined());
             group.all_reduce_mean(defined.chain([&parts]).chain(&self.norms))
         };
-        let (gradients, goes) = match &mut self.state.scaler {
+        let (gradients, is_taken) = match &mut self.state.scaler {
             None => {
                 let own = gradients(&losses.total, optimiser.parameters());
                 average(&own)?;
@@ -196,7 +196,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
                 (scaled, scaler.update(finite)?)
             }
         };
-        if goes {
+        if is_taken {
             optimiser.step(&gradients, self.schedule.rate(at.epoch * self.steps + at.step));
         }
         self.state.sums.add(&parts);
@@ -250,8 +250,8 @@ fn schedule(config: &PretrainConfig, steps: usize) -> Schedule {
 }
 
 /// Refuses a precision that the device cannot train in, and warns of one that makes it slower.
-fn check_precision(precision: Arithmetic, device: tch::Device) -> Result<()> {
-    if precision == Arithmetic::F16 {
+fn check_precision(precision: Precision, device: tch::Device) -> Result<()> {
+    if precision == Precision::F16 {
         half_precision_works(device)?;
     }
     if device == tch::Device::Cpu
@@ -284,11 +284,11 @@ fn half_precision_works(device: tch::Device) -> Result<()> {
 }
 
 /// What makes a training on a processor slower than in f32, by whether the processor has bf16.
-fn slow_precision(precision: Arithmetic, has_bf16: bool) -> Option<&'static str> {
+fn slow_precision(precision: Precision, has_bf16: bool) -> Option<&'static str> {
     match precision {
-        Arithmetic::F16 if has_bf16 => Some("f16 on a processor is mostly slower than f32; this one has bf16"),
-        Arithmetic::F16 => Some("f16 on a processor is mostly slower than f32: set pretrain.precision to \"f32\""),
-        Arithmetic::Bf16 if !has_bf16 => Some(
+        Precision::F16 if has_bf16 => Some("f16 on a processor is mostly slower than f32; this one has bf16"),
+        Precision::F16 => Some("f16 on a processor is mostly slower than f32: set pretrain.precision to \"f32\""),
+        Precision::Bf16 if !has_bf16 => Some(
             "this processor computes bf16 in software, which can take twice the time of f32: pretrain.precision = \
              \"f32\" is the faster one here",
         ),
@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn a_precision_that_the_processor_lacks_is_warned_of() {
         let is_warned = |precision| [false, true].map(|has_bf16| slow_precision(precision, has_bf16).is_some());
-        assert_eq!(is_warned(Arithmetic::F32), [false, false]);
-        assert_eq!(is_warned(Arithmetic::Bf16), [true, false]);
-        assert_eq!(is_warned(Arithmetic::F16), [true, true]);
-        assert!(slow_precision(Arithmetic::F16, true).unwrap().contains("has bf16"));
+        assert_eq!(is_warned(Precision::F32), [false, false]);
+        assert_eq!(is_warned(Precision::Bf16), [true, false]);
+        assert_eq!(is_warned(Precision::F16), [true, true]);
+        assert!(slow_precision(Precision::F16, true).unwrap().contains("has bf16"));
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use orco_trainer::config::{Arithmetic, PretrainConfig, Recipe};
+use orco_trainer::config::{Precision, PretrainConfig, Recipe};
 use orco_trainer::data::dataset::{self, DataOrigin, DataSet};
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
@@ -122,7 +122,7 @@ fn network_gradients(group: &RankGroup, synchronised: bool) -> Vec<(String, Tens
     tch::manual_seed(6);
     let images = own_rows(&Tensor::randn([2 * BATCH, 3, 24, 24], (Kind::Float, Device::Cpu)), group);
     let labels = Tensor::randint(6, [BATCH], (Kind::Int64, Device::Cpu)).repeat([2]);
-    let features = model.backbone.forward(&images, Arithmetic::F32, ForwardMode::Training);
+    let features = model.backbone.forward(&images, Precision::F32, ForwardMode::Training);
     let z = group.gather_views(&unit(&model.head.forward(&features)), 2).unwrap();
     let loss = contrast(&z, &labels, 0.2, Default::default());
     let parameters = model.parameters("backbone");

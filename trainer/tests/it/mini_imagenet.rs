@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// The trainer's own reader (`dataset/lists.rs`) takes a byte order mark and backslashes, too.
+/// The trainer's own reader (`dataset/session_lists.rs`) takes a byte order mark and backslashes, too.
 #[test]
 fn lists_from_windows_are_read() {
     const READ: &str = "import pathlib, runpy, sys\n\

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use orco_runtime::bundle::Bundle;
-use orco_trainer::config::{Arithmetic, Recipe};
+use orco_trainer::config::{Precision, Recipe};
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::platform::device::{DeviceChoice, cuda_devices, open};
@@ -98,9 +98,9 @@ fn a_gpu_computes_what_the_processor_computes() {
         let flat = gradients[0].to_device(Device::Cpu).view(-1);
         (loss.double_value(&[]), Vec::<f32>::try_from(flat).unwrap())
     };
-    for (precision, tolerance) in [(Arithmetic::F32, 1e-2), (Arithmetic::Bf16, 5e-2), (Arithmetic::F16, 5e-2)] {
+    for (precision, tolerance) in [(Precision::F32, 1e-2), (Precision::Bf16, 5e-2), (Precision::F16, 5e-2)] {
         let ((expected, straight), (loss, gradient)) =
-            (computed(&processor, Arithmetic::F32), computed(&copy, precision));
+            (computed(&processor, Precision::F32), computed(&copy, precision));
         assert!((loss - expected).abs() < tolerance * expected, "{precision:?}: {loss}, on the processor {expected}");
         let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
         let cosine =

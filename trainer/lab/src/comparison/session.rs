@@ -4,13 +4,13 @@ use anyhow::{Result, bail};
 use orco_core::config::{MethodConfig, SampleViews};
 use orco_core::random::Random;
 use orco_state::target;
-use orco_trainer::config::{Arithmetic, AugmentConfig};
-use orco_trainer::data::augment::view;
+use orco_trainer::config::{AugmentConfig, Precision};
+use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::platform::interrupt;
-use orco_trainer::train::objective::{LossWeights, Objective, Targets, class_means};
+use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets, class_means};
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Device, Tensor, no_grad};
 
@@ -21,8 +21,8 @@ pub(super) struct ComparedSession<'a> {
     pub(super) train: &'a Images,
     pub(super) config: &'a MethodConfig,
     pub(super) augment: &'a AugmentConfig,
-    /// Arithmetic of the backbone in training.
-    pub(super) precision: Arithmetic,
+    /// Precision of the backbone in training.
+    pub(super) precision: Precision,
     /// The image of every exemplar, class after class.
     pub(super) exemplars: Vec<usize>,
     /// Number of base classes.
@@ -68,7 +68,7 @@ impl ComparedSession<'_> {
         on_epoch: &mut dyn FnMut(),
     ) -> Result<()> {
         let config = self.config;
-        let objective = Objective::of_session(&self.targets, LossWeights::from(config), self.base);
+        let objective = Objective::of_session(&self.targets, ObjectiveConfig::from(config), self.base);
         let settings = SgdConfig {
             momentum: f64::from(config.momentum),
             dampening: f64::from(config.dampening),
@@ -141,11 +141,13 @@ impl ComparedSession<'_> {
         let indices: Vec<usize> = batch.iter().map(|sample| sample.image).collect();
         let images = self.train.batch(&indices, device);
         match self.config.sample {
-            SampleViews::Pair => Tensor::cat(&[view(&images, self.augment), view(&images, self.augment)], 0),
+            SampleViews::Pair => {
+                Tensor::cat(&[random_view(&images, self.augment), random_view(&images, self.augment)], 0)
+            }
             SampleViews::One => {
                 let augmented: Vec<bool> = batch.iter().map(|sample| sample.augmented).collect();
                 let mask = Tensor::from_slice(&augmented).view([-1, 1, 1, 1]).to_device(device);
-                view(&images, self.augment).where_self(&mask, &images)
+                random_view(&images, self.augment).where_self(&mask, &images)
             }
         }
     }

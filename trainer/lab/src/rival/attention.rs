@@ -2,8 +2,8 @@
 //!
 //! Every token becomes LN(x + O V(attended) + b), as in the programs of both: one head, no dropout (both run it in
 //! inference mode while they train it), scaled by the root of the dimension. An image changes the prototypes, each
-//! image otherwise. What prototypes say to each other is the same for all images, so it is computed once: a prototype
-//! that attends to m among its kind, with weights whose logarithmic sum is z, and to an image with weight s, attends to
+//! image otherwise. Attention among prototypes is the same for all images, so it is computed once: a prototype that
+//! attends to m among its kind, with weights whose logarithmic sum is z, and to an image with weight s, attends to
 //! (1 - g) m + g image with g = sigmoid(s - z).
 
 use tch::nn::{Init, VarStore};
@@ -18,13 +18,16 @@ const EPSILON: f64 = 1e-5;
 /// The layer.
 pub(super) struct Attention {
     pub store: VarStore,
+    /// Projections, each `[d, d]`.
     query: Tensor,
     key: Tensor,
     value: Tensor,
     output: Tensor,
-    offset: Tensor,
-    scale: Tensor,
-    shift: Tensor,
+    /// Bias b of the output, `[d]`.
+    output_bias: Tensor,
+    /// Scale and bias of LN, each `[d]`.
+    norm_scale: Tensor,
+    norm_bias: Tensor,
 }
 
 impl Attention {
@@ -36,10 +39,10 @@ impl Attention {
         let square = |name| path.var(name, &[features, features], normal);
         let (query, key, value, output) = (square("query"), square("key"), square("value"), square("output"));
         let bound = 1.0 / (features as f64).sqrt();
-        let offset = path.var("offset", &[features], Init::Uniform { lo: -bound, up: bound });
-        let scale = path.var("scale", &[features], Init::Const(1.0));
-        let shift = path.var("shift", &[features], Init::Const(0.0));
-        Self { query, key, value, output, offset, scale, shift, store }
+        let output_bias = path.var("offset", &[features], Init::Uniform { lo: -bound, up: bound });
+        let norm_scale = path.var("scale", &[features], Init::Const(1.0));
+        let norm_bias = path.var("shift", &[features], Init::Const(0.0));
+        Self { query, key, value, output, output_bias, norm_scale, norm_bias, store }
     }
 
     /// Scaled cosines of every image with every prototype, both as they come out of the layer together.
@@ -57,27 +60,28 @@ impl Attention {
     fn tokens(&self, images: &Tensor, prototypes: &Tensor) -> (Tensor, Tensor) {
         let root = (images.size()[1] as f64).sqrt();
         let by = |x: &Tensor, weight: &Tensor| x.matmul(&weight.tr());
-        let said = |x: &Tensor| by(&by(x, &self.value), &self.output);
-        let (asked_images, asked) = (by(images, &self.query) / root, by(prototypes, &self.query) / root);
-        let (key_images, key) = (by(images, &self.key), by(prototypes, &self.key));
-        let (said_images, said) = (said(images), said(prototypes));
+        // Values go through the output's weight before they are attended to: both are linear.
+        let value = |x: &Tensor| by(&by(x, &self.value), &self.output);
+        let (image_queries, queries) = (by(images, &self.query) / root, by(prototypes, &self.query) / root);
+        let (image_keys, keys) = (by(images, &self.key), by(prototypes, &self.key));
+        let (image_values, values) = (value(images), value(prototypes));
 
-        let among = asked.matmul(&key.tr());
-        let gate = (key_images.matmul(&asked.tr()) - among.logsumexp([1].as_slice(), false)).sigmoid().unsqueeze(2);
-        let shared = among.softmax(1, Kind::Float).matmul(&said).unsqueeze(0);
-        let attended = &shared + gate * (said_images.unsqueeze(1) - &shared);
+        let among = queries.matmul(&keys.tr());
+        let gate = (image_keys.matmul(&queries.tr()) - among.logsumexp([1].as_slice(), false)).sigmoid().unsqueeze(2);
+        let shared = among.softmax(1, Kind::Float).matmul(&values).unsqueeze(0);
+        let attended = &shared + gate * (image_values.unsqueeze(1) - &shared);
         let new_prototypes = self.normalised(&(attended + prototypes.unsqueeze(0)));
 
-        let own = (&asked_images * &key_images).sum_dim_intlist([1].as_slice(), true, Kind::Float);
-        let weights = Tensor::cat(&[asked_images.matmul(&key.tr()), own], 1).softmax(1, Kind::Float);
-        let (count, of_own) = (said.size()[0], weights.narrow(1, -1, 1));
-        let attended = weights.narrow(1, 0, count).matmul(&said) + of_own * said_images;
+        let own = (&image_queries * &image_keys).sum_dim_intlist([1].as_slice(), true, Kind::Float);
+        let weights = Tensor::cat(&[image_queries.matmul(&keys.tr()), own], 1).softmax(1, Kind::Float);
+        let (count, of_own) = (values.size()[0], weights.narrow(1, -1, 1));
+        let attended = weights.narrow(1, 0, count).matmul(&values) + of_own * image_values;
         (self.normalised(&(attended + images)), new_prototypes)
     }
 
     fn normalised(&self, x: &Tensor) -> Tensor {
-        let (size, x) = ([self.scale.size()[0]], x + &self.offset);
-        x.layer_norm(size, Some(&self.scale), Some(&self.shift), EPSILON, false)
+        let (size, x) = ([self.norm_scale.size()[0]], x + &self.output_bias);
+        x.layer_norm(size, Some(&self.norm_scale), Some(&self.norm_bias), EPSILON, false)
     }
 }
 
@@ -103,7 +107,7 @@ mod tests {
         let mut attention = Attention::new(2, Device::Cpu);
         no_grad(|| {
             let _ = attention.query.fill_(0.0);
-            let _ = attention.offset.fill_(0.0);
+            let _ = attention.output_bias.fill_(0.0);
             let identity = Tensor::eye(2, (Kind::Float, Device::Cpu));
             attention.value.copy_(&identity);
             attention.output.copy_(&identity);

@@ -16,7 +16,7 @@ mod step;
 use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
-use orco_trainer::config::{Arithmetic, HeadConfig};
+use orco_trainer::config::{HeadConfig, Precision};
 use orco_trainer::model::backbone::{ForwardMode, Network, ProjectionHead, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt;
@@ -114,7 +114,7 @@ impl<'a> Bidist<'a> {
         let Branch { protocol, model, .. } = &self.branch;
         let images = protocol.data.train.batch(shots, model.device());
         let input = model.channels.normalise(&images);
-        let features = no_grad(|| network.forward(&input, Arithmetic::F32, ForwardMode::Inference));
+        let features = no_grad(|| network.forward(&input, Precision::F32, ForwardMode::Inference));
         new_means(&unit(&features).unsqueeze(1)).squeeze_dim(1)
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use orco_trainer::config::SHOTS;
-use orco_trainer::data::augment::view;
+use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::Images;
 use orco_trainer::model::backbone::{ForwardMode, Network};
 use orco_trainer::model::{Model, store};
@@ -107,7 +107,7 @@ impl<'a> Branch<'a> {
     pub fn hidden(&self, images: &[usize]) -> Tensor {
         let config = &self.protocol.recipe.pretrain;
         let images = self.protocol.data.train.batch(images, self.model.device());
-        let input = self.model.channels.normalise(&view(&images, &config.augment));
+        let input = self.model.channels.normalise(&random_view(&images, &config.augment));
         no_grad(|| self.base.1.lower(&input, self.last, config.precision.unscaled(), ForwardMode::Inference))
     }
 

@@ -35,8 +35,8 @@ use tch::nn::{Init, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use self::meta_training::MetaTraining;
+use super::baseline::CrossEntropy;
 use super::branch::check_loss;
-use super::cosine::CrossEntropy;
 use super::embedding::Embedding;
 use super::prototypes::new_means;
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining, sgd};

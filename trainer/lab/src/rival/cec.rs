@@ -14,7 +14,7 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use tch::{Device, Kind, Tensor};
 
-use super::cosine::CrossEntropy;
+use super::baseline::CrossEntropy;
 use super::embedding::rows_of_classes;
 use super::episodes::{self, Episode, EpisodeImages, Tasks};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};

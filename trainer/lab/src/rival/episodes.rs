@@ -2,8 +2,8 @@
 //! attention and the backbone with it. Norms of the backbone keep their statistics in that loop, as in both programs.
 
 use anyhow::{Result, bail};
-use orco_trainer::config::{Arithmetic, AugmentConfig, PretrainConfig};
-use orco_trainer::data::augment::view;
+use orco_trainer::config::{AugmentConfig, Precision, PretrainConfig};
+use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, store};
@@ -43,7 +43,7 @@ impl EpisodeImages<'_> {
     /// A random view of each of some images, given as rows: f32 `[rows, 3, h, w]`, in 0..1.
     pub fn views(&self, rows: &[i64]) -> Tensor {
         let images: Vec<usize> = rows.iter().map(|row| self.data.split.base[*row as usize]).collect();
-        view(&self.data.train.batch(&images, self.model.device()), self.augment)
+        random_view(&self.data.train.batch(&images, self.model.device()), self.augment)
     }
 
     /// Means of the features of each class, by the backbone as it is, f32 `[base, d]` on the processor.
@@ -105,11 +105,11 @@ pub(super) fn train<T: Tasks>(
     config: &PretrainConfig,
     base: &BaseSession<'_>,
 ) -> Result<()> {
-    let arithmetic = config.precision.unscaled();
+    let precision = config.precision.unscaled();
     let own = store::tensors(&attention.store).into_iter().chain(tasks.tensors());
     let optimisers = [sgd(model.parameters(BACKBONE)), sgd(store::parameters(own))];
     let record = EpisodeRecord::new(T::NAME, tasks.revision(), tasks.length());
-    let mut phase = EpisodePhase { model, attention, tasks, arithmetic, base, optimisers, record };
+    let mut phase = EpisodePhase { model, attention, tasks, precision, base, optimisers, record };
     let trained = phase.trained();
     let at = phase.record.load(base.run, trained, &mut phase.optimisers)?;
     let fit = phase.record.training_loop(base.run, attention.store.device());
@@ -237,7 +237,7 @@ struct EpisodePhase<'a, T> {
     model: &'a Model,
     attention: &'a Attention,
     tasks: &'a T,
-    arithmetic: Arithmetic,
+    precision: Precision,
     base: &'a BaseSession<'a>,
     /// Of the backbone, and of all else.
     optimisers: [Sgd; 2],
@@ -263,10 +263,10 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
-        let Self { model, attention, tasks, arithmetic, optimisers, record, .. } = self;
+        let Self { model, attention, tasks, precision, optimisers, record, .. } = self;
         let Episode { views, shots, labels } = tasks.draw();
         let input = model.channels.normalise(&views);
-        let features = model.backbone.forward(&input, *arithmetic, ForwardMode::Inference);
+        let features = model.backbone.forward(&input, *precision, ForwardMode::Inference);
         let images = features.narrow(0, shots.numel() as i64, labels.numel() as i64);
         let prototypes = tasks.prototypes(&shots, &features.narrow(0, 0, shots.numel() as i64));
         let logits = attention.logits(&images, &prototypes);

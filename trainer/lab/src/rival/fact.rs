@@ -24,7 +24,7 @@ use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{Description, ForwardMode, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
-use orco_trainer::train::objective::NEVER;
+use orco_trainer::train::objective::MASKED_LOGIT;
 use orco_trainer::train::optimiser::Parameter;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{self, Init, VarStore};
@@ -202,7 +202,7 @@ fn forecast(logits: &Tensor, base: i64) -> Tensor {
 fn masked(logits: &Tensor, classes: &Tensor) -> Tensor {
     let classes = classes.unsqueeze(1);
     let mask = logits.detach().zeros_like().scatter_value(1, &classes, 1.0).gt(0.0);
-    logits.masked_fill(&mask, NEVER)
+    logits.masked_fill(&mask, MASKED_LOGIT)
 }
 
 impl PrototypeClassifier for Fact {

@@ -23,8 +23,9 @@ use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
+use super::baseline::CrossEntropy;
 use super::branch::{Branch, check_loss, labelled, permuted};
-use super::cosine::{CrossEntropy, logits};
+use super::cosine::logits;
 use super::embedding::rows_of_classes;
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};

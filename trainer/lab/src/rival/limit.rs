@@ -18,7 +18,7 @@ use orco_trainer::model::store;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::cosine::CrossEntropy;
+use super::baseline::CrossEntropy;
 use super::embedding::rows_of_classes;
 use super::episodes::{self, Episode, EpisodeImages, Tasks};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};

@@ -18,11 +18,11 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
-use orco_trainer::data::augment::view;
+use orco_trainer::data::augment::random_view;
 use orco_trainer::model::backbone::{ForwardMode, Network, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
-use orco_trainer::train::objective::NEVER;
+use orco_trainer::train::objective::MASKED_LOGIT;
 use orco_trainer::train::optimiser::Parameter;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{Init, Path, VarStore};
@@ -191,7 +191,7 @@ impl Criterion for Savc {
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> SavcDraw {
         let views = context.views(batch, 2);
         let small = AugmentConfig { crop_scale: SMALL_CROP, ..context.config.augment.clone() };
-        let small = view(&context.images.batch(batch, context.model.device()), &small);
+        let small = random_view(&context.images.batch(batch, context.model.device()), &small);
         let smaller = |side: i64| (side * SMALL_SIDE / 32).max(1);
         let sides = [smaller(small.size()[2]), smaller(small.size()[3])];
         SavcDraw { views, small: small.internal_upsample_bilinear2d_aa(sides, false, None, None) }
@@ -253,7 +253,7 @@ impl Criterion for Savc {
 fn labelled_contrast(queries: &Tensor, keys: &Tensor, queue: &Tensor, positive: &Tensor) -> Tensor {
     let own = (queries * keys).sum_dim_intlist([1].as_slice(), true, Kind::Float) / TEMPERATURE;
     let others = queries.matmul(&queue.tr()) / TEMPERATURE;
-    let negative = others.masked_fill(positive, NEVER).logsumexp([1].as_slice(), true);
+    let negative = others.masked_fill(positive, MASKED_LOGIT).logsumexp([1].as_slice(), true);
     let weights = positive.to_kind(Kind::Float);
     let of_others = ((&negative - others).softplus() * &weights).sum_dim_intlist([1].as_slice(), true, Kind::Float);
     let count = weights.sum_dim_intlist([1].as_slice(), true, Kind::Float) + 1.0;

@@ -10,9 +10,9 @@ const OUTSIDE: f64 = 0.5;
 /// Where an image's pixels come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Movement {
-    /// Row y moves left by `0 * y` pixels, counted from the top.
+    /// `ShearX(s)`: row y moves left by s y pixels, counted from the top.
     ShearX(f32),
-    /// Column x moves up by `0 * x` pixels, counted from the left.
+    /// `ShearY(s)`: column x moves up by s x pixels, counted from the left.
     ShearY(f32),
     /// To the right, as a share of the width.
     TranslateX(f32),
@@ -43,7 +43,7 @@ impl Movement {
 ///
 /// # Shapes
 /// `images` f32 `[n, c, h, w]` and as many movements; returns the same shape.
-pub fn shift(images: &Tensor, movements: &[Movement]) -> Tensor {
+pub fn warp(images: &Tensor, movements: &[Movement]) -> Tensor {
     let size = images.size();
     let aspect = size[3] as f32 / size[2] as f32;
     let matrices: Vec<f32> = movements.iter().flat_map(|movement| movement.matrix(aspect)).collect();
@@ -68,7 +68,7 @@ mod tests {
     /// The pixels that the result's pixels came from, by number; -1 from outside.
     fn sources(movement: Movement) -> Vec<i32> {
         // Grey itself is the value of pixel 8, which therefore reads as outside.
-        let moved = Vec::<f32>::try_from(shift(&ramp(), &[movement]).view(-1)).unwrap();
+        let moved = Vec::<f32>::try_from(warp(&ramp(), &[movement]).view(-1)).unwrap();
         moved.iter().map(|&value| if value == 0.5 { -1 } else { (value * 16.0).round() as i32 }).collect()
     }
 
@@ -81,7 +81,7 @@ mod tests {
             Movement::TranslateY(0.0),
             Movement::Rotate(0.0),
         ] {
-            let moved = shift(&ramp(), &[movement]);
+            let moved = warp(&ramp(), &[movement]);
             assert!(moved.allclose(&ramp(), 0.0, 1e-7, false), "{movement:?}");
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn every_image_has_its_own_movement() {
         let both = Tensor::cat(&[ramp(), ramp()], 0);
-        let moved = shift(&both, &[Movement::TranslateX(0.0), Movement::Rotate(180.0)]);
+        let moved = warp(&both, &[Movement::TranslateX(0.0), Movement::Rotate(180.0)]);
         assert!(moved.narrow(0, 0, 1).allclose(&ramp(), 0.0, 1e-7, false));
         assert!(moved.narrow(0, 1, 1).allclose(&ramp().flip([2, 3]), 0.0, 1e-6, false));
     }
@@ -113,8 +113,8 @@ mod tests {
     fn wide_images_keep_their_angles() {
         // A 2x4 image turned by 180 degrees, and its shear counted in pixels.
         let wide = (Tensor::arange(8, (Kind::Float, Device::Cpu)) / 16.0).view([1, 1, 2, 4]);
-        assert!(shift(&wide, &[Movement::Rotate(180.0)]).allclose(&wide.flip([2, 3]), 0.0, 1e-6, false));
-        let sheared = Vec::<f32>::try_from(shift(&wide, &[Movement::ShearX(0.7)]).view(-1)).unwrap();
+        assert!(warp(&wide, &[Movement::Rotate(180.0)]).allclose(&wide.flip([2, 3]), 0.0, 1e-6, false));
+        let sheared = Vec::<f32>::try_from(warp(&wide, &[Movement::ShearX(0.7)]).view(-1)).unwrap();
         assert_eq!(sheared[4..].iter().map(|v| (v * 16.0).round()).collect::<Vec<_>>(), [5.0, 6.0, 7.0, 8.0]);
     }
 }

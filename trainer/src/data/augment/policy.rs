@@ -5,7 +5,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::geometry::{Movement, shift};
+use super::geometry::{Movement, warp};
 use super::tone;
 use crate::config::AugmentPolicy;
 use crate::platform::device::send;
@@ -33,7 +33,7 @@ enum Operation {
 use Operation::*;
 
 /// The operations that RandAugment draws from (Cubuk et al., 2020, section 3).
-const DRAWN: [Operation; 14] = [
+const RANDAUGMENT: [Operation; 14] = [
     Identity,
     AutoContrast,
     Equalize,
@@ -57,7 +57,7 @@ type Choice = (Operation, f64, u8);
 /// Policies from Data", 2019, appendix, table for CIFAR-10). Checked entry by entry against torchvision's
 /// `AutoAugmentPolicy.CIFAR10` and the table in the published program of OrCo (`dataloader/autoaugment.py`). Magnitudes
 /// of operations that have none (AutoContrast, Equalize, Invert) are those of the paper and mean nothing.
-const CIFAR: [[Choice; 2]; 25] = [
+const AUTOAUGMENT_CIFAR10: [[Choice; 2]; 25] = [
     [(Invert, 0.1, 7), (Contrast, 0.2, 6)],
     [(Rotate, 0.7, 2), (TranslateX, 0.3, 9)],
     [(Sharpness, 0.8, 1), (Sharpness, 0.9, 3)],
@@ -107,12 +107,12 @@ fn plan(images: usize, policy: AugmentPolicy) -> Vec<Vec<PolicyStep>> {
     match policy {
         AugmentPolicy::None => Vec::new(),
         AugmentPolicy::AutoAugment => {
-            let chosen: Vec<usize> = choose(CIFAR.len()).collect();
+            let chosen: Vec<usize> = choose(AUTOAUGMENT_CIFAR10.len()).collect();
             let step = |position: usize| -> Vec<PolicyStep> {
                 let (luck, signs) = (draw(), draw());
                 let each = chosen.iter().zip(luck).zip(signs);
                 each.map(|((&pair, luck), sign)| {
-                    let (operation, probability, magnitude) = CIFAR[pair][position];
+                    let (operation, probability, magnitude) = AUTOAUGMENT_CIFAR10[pair][position];
                     let happens = f64::from(luck) < probability;
                     let strength = signed(f32::from(magnitude) / 9.0, sign);
                     if happens { (operation, strength) } else { (Identity, 0.0) }
@@ -124,8 +124,8 @@ fn plan(images: usize, policy: AugmentPolicy) -> Vec<Vec<PolicyStep>> {
         AugmentPolicy::RandAugment { operations, magnitude } => {
             let strength = magnitude as f32 / AugmentPolicy::HIGHEST as f32;
             let steps = (0..operations).map(|_| {
-                let chosen = choose(DRAWN.len());
-                chosen.zip(draw()).map(|(choice, sign)| (DRAWN[choice], signed(strength, sign))).collect()
+                let chosen = choose(RANDAUGMENT.len());
+                chosen.zip(draw()).map(|(choice, sign)| (RANDAUGMENT[choice], signed(strength, sign))).collect()
             });
             steps.collect()
         }
@@ -165,7 +165,7 @@ fn operate(images: &Tensor, operation: Operation, members: &[PolicyStep]) -> Ten
     match operation {
         ShearX | ShearY | TranslateX | TranslateY | Rotate => {
             let movements: Vec<Movement> = members.iter().map(|&step| movement(step)).collect();
-            shift(images, &movements)
+            warp(images, &movements)
         }
         Brightness => tone::brightness(images, &factor()),
         Color => tone::saturation(images, &factor()),
@@ -203,7 +203,7 @@ mod tests {
     const COUNT: usize = 40_000;
     /// RandAugment's operations, and the one that only AutoAugment has.
     fn every() -> impl Iterator<Item = Operation> {
-        DRAWN.into_iter().chain([Invert])
+        RANDAUGMENT.into_iter().chain([Invert])
     }
 
     fn images(count: i64) -> Tensor {
@@ -259,7 +259,7 @@ mod tests {
     /// What torchvision's table says, counted apart from ours.
     #[test]
     fn the_table_is_the_published_one() {
-        let all = || CIFAR.iter().flatten();
+        let all = || AUTOAUGMENT_CIFAR10.iter().flatten();
         let count = |operation| all().filter(|choice| choice.0 == operation).count();
         let counts = [
             (ShearX, 0),
@@ -281,12 +281,13 @@ mod tests {
             assert_eq!(count(operation), expected, "{operation:?}");
         }
         assert_eq!(counts.iter().map(|entry| entry.1).sum::<usize>(), 50);
-        let tenths =
-            |position: usize| CIFAR.iter().map(|pair| (pair[position].1 * 10.0).round() as usize).sum::<usize>();
+        let tenths = |position: usize| {
+            AUTOAUGMENT_CIFAR10.iter().map(|pair| (pair[position].1 * 10.0).round() as usize).sum::<usize>()
+        };
         assert_eq!((tenths(0), tenths(1)), (134, 131));
-        assert_eq!(CIFAR[3], [(ShearY, 0.5, 8), (TranslateY, 0.7, 9)]);
-        assert_eq!(CIFAR[14], [(Solarize, 0.5, 2), (Invert, 0.0, 3)]);
-        assert_eq!(CIFAR[21], [(TranslateY, 0.9, 9), (TranslateY, 0.7, 9)]);
+        assert_eq!(AUTOAUGMENT_CIFAR10[3], [(ShearY, 0.5, 8), (TranslateY, 0.7, 9)]);
+        assert_eq!(AUTOAUGMENT_CIFAR10[14], [(Solarize, 0.5, 2), (Invert, 0.0, 3)]);
+        assert_eq!(AUTOAUGMENT_CIFAR10[21], [(TranslateY, 0.9, 9), (TranslateY, 0.7, 9)]);
         assert!(all().all(|choice| choice.2 <= 9));
     }
 
@@ -323,8 +324,9 @@ mod tests {
         assert_eq!(plan.len(), 2);
         for (position, steps) in plan.iter().enumerate() {
             for operation in every().filter(|&operation| operation != Identity) {
-                let of_table = CIFAR.iter().map(|pair| pair[position]).filter(|choice| choice.0 == operation);
-                let expected = of_table.map(|choice| choice.1).sum::<f64>() / CIFAR.len() as f64;
+                let of_table =
+                    AUTOAUGMENT_CIFAR10.iter().map(|pair| pair[position]).filter(|choice| choice.0 == operation);
+                let expected = of_table.map(|choice| choice.1).sum::<f64>() / AUTOAUGMENT_CIFAR10.len() as f64;
                 let drawn = share(steps, operation);
                 assert!((drawn - expected).abs() < 0.012, "{operation:?}: {drawn}, not {expected}");
             }
@@ -341,7 +343,7 @@ mod tests {
         assert_eq!(plan.len(), 3);
         for steps in &plan {
             assert!(steps.iter().all(|step| step.1.abs() == 0.5));
-            for operation in DRAWN {
+            for operation in RANDAUGMENT {
                 assert!((share(steps, operation) - 1.0 / 14.0).abs() < 0.01, "{operation:?}");
             }
             assert_eq!(share(steps, Invert), 0.0);

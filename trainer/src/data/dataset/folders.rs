@@ -11,7 +11,7 @@ use orco_state::label;
 use orco_state::sentence::join_first;
 
 use super::DataError;
-use super::listing::{ListedImage, Listing};
+use super::image_files::{ListedImage, Listing};
 
 /// What is said beside a folder that is missing.
 const LAYOUT: &str =

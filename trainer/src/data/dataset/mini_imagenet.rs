@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Component, Path};
 
 use super::DataError;
-use super::listing::{ListedImage, Listing};
-use super::lists::without_mark;
+use super::image_files::{ListedImage, Listing};
+use super::session_lists::without_mark;
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, split/train.csv and split/test.csv";

@@ -3,7 +3,7 @@
 use orco_core::random::Random;
 
 use super::Images;
-use super::lists::{ListError, ListNames, ListReader, SessionLists};
+use super::session_lists::{ListError, ListNames, ListReader, SessionLists};
 use crate::config::{MeasureOn, SHOTS, SplitConfig};
 
 /// Why a split could not be made.

@@ -99,9 +99,9 @@ fn every_layout_opens_with_its_split_and_statistics() {
         assert_eq!((split.base.len(), split.measured.len()), (2 * (EACH - 2), CLASSES * 2), "{data}");
         assert!(split.measured.iter().all(|index| !split.base.contains(index)));
         assert!(split.measured.iter().all(|index| !split.candidates.concat().contains(index)));
-        match Channels::known(&recipe.data) {
+        match ChannelStatistics::known(&recipe.data) {
             Some(known) => assert_eq!(set.channels, known),
-            None => assert_eq!(set.channels, Channels::measure(&set.train, &split.base)),
+            None => assert_eq!(set.channels, ChannelStatistics::measure(&set.train, &split.base)),
         }
 
         let lists = folder.path().join("lists");
@@ -204,7 +204,7 @@ fn synthetic_data_need_no_folder_and_hold_images_out() {
     let mut recipe = recipe("kind = \"synthetic\"\nimage_size = 16\ntrain_per_class = 9\ntest_per_class = 2");
     let set = open(&recipe, &DataOrigin::default()).unwrap();
     assert_eq!((set.train.len(), set.test.len(), set.split.measured.len()), (36, 8, 8));
-    assert_eq!(set.channels, Channels::measure(&set.train, &set.split.base));
+    assert_eq!(set.channels, ChannelStatistics::measure(&set.train, &set.split.base));
     recipe.data.classes = Some(3);
     let error = open(&recipe, &DataOrigin::default()).unwrap_err().to_string();
     assert_eq!(error, "the recipe's split has 4 classes, but the data (synthetic objects) have 3");

@@ -1,6 +1,20 @@
-//! Graphs of ONNX models that the user brings: ended where features are, adapted to what this program feeds and takes,
-//! widened to f32, written in operators that both engines have, and folded to what engines accept. [`super::source`]
-//! opens such a model by all of it.
+//! Graphs of ONNX models that the user brings, rewritten until both engines take them. [`super::source`] opens such a
+//! model by all of it. `adapt` leads a graph, taken apart by `parts`, through these passes:
+//!
+//! | file | pass |
+//! |---|---|
+//! | `order` | nodes in topological order |
+//! | `truncate` | ends at the value that gives features; drops what it does not need |
+//! | `half_precision` | f16 and bf16 become f32 |
+//! | `pixels` | images of bytes (uint8) become f32 |
+//! | `quantised` | scalars of int8 are dequantised |
+//! | `decompose` | operators that one engine lacks become several that both have; oversized pooling becomes global |
+//! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
+//! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
+//! | `adapt` itself | channels first, fixed image size, declared outputs, pooling |
+//! | `fold` | constants are folded, after all of these |
+//!
+//! Which operators a model may then have is decided by the audit, [`orco_runtime::encoder::audit`], not here.
 
 mod adapt;
 mod decompose;

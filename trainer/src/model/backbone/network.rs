@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::norm::synchronised;
 use super::{Activation, Builder, ConvNorm, Description};
-use crate::config::Arithmetic;
+use crate::config::Precision;
 use crate::platform::distributed::RankGroup;
 use crate::platform::system;
 
@@ -66,7 +66,7 @@ impl Network {
     ///
     /// # Shapes
     /// `images` f32 `[n, channels, h, w]`, normalised; returns f32 `[n, features]`.
-    pub fn forward(&self, images: &Tensor, precision: Arithmetic, mode: ForwardMode) -> Tensor {
+    pub fn forward(&self, images: &Tensor, precision: Precision, mode: ForwardMode) -> Tensor {
         let all = 0..self.description.blocks.len();
         let features = |images: &Tensor| self.pooled(all.clone(), self.stem(images, precision, mode), mode);
         if self.description.mirrored && mode == ForwardMode::Inference {
@@ -79,7 +79,7 @@ impl Network {
     ///
     /// # Shapes
     /// `images` as in [`Network::forward`]; returns `[n, channels, h, w]` of the arithmetic's kind.
-    pub fn lower(&self, images: &Tensor, until: usize, precision: Arithmetic, mode: ForwardMode) -> Tensor {
+    pub fn lower(&self, images: &Tensor, until: usize, precision: Precision, mode: ForwardMode) -> Tensor {
         let x = self.stem(images, precision, mode);
         self.description.build_blocks(0..until, x, &mut ForwardPass { network: self, mode })
     }
@@ -89,11 +89,11 @@ impl Network {
         self.pooled(from..self.description.blocks.len(), hidden.shallow_clone(), mode)
     }
 
-    fn stem(&self, images: &Tensor, precision: Arithmetic, mode: ForwardMode) -> Tensor {
+    fn stem(&self, images: &Tensor, precision: Precision, mode: ForwardMode) -> Tensor {
         let kind = match precision {
-            Arithmetic::F32 => Kind::Float,
-            Arithmetic::Bf16 => Kind::BFloat16,
-            Arithmetic::F16 => Kind::Half,
+            Precision::F32 => Kind::Float,
+            Precision::Bf16 => Kind::BFloat16,
+            Precision::F16 => Kind::Half,
         };
         let x = channels_last(&images.to_kind(kind));
         self.description.build_stem(x, &mut ForwardPass { network: self, mode })

@@ -4,7 +4,7 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::network::{ConvNormTensors, NORM_MOMENTUM};
 use super::{ForwardMode, Network};
-use crate::config::Arithmetic;
+use crate::config::Precision;
 use crate::platform::distributed::RankGroup;
 
 /// Normalises by the statistics of all ranks' images, through which gradients flow, and moves the running ones, as
@@ -51,7 +51,7 @@ impl Network {
     ///
     /// # Shapes
     /// Every batch f32 `[n, channels, h, w]`, normalised.
-    pub fn estimate_norms(&self, batches: impl Iterator<Item = Tensor>, precision: Arithmetic) {
+    pub fn estimate_norms(&self, batches: impl Iterator<Item = Tensor>, precision: Precision) {
         let statistics = self.description.convolutions().flat_map(|conv| {
             let tensors = self.tensors(conv);
             [tensors.mean.shallow_clone(), tensors.variance.shallow_clone()]

@@ -10,7 +10,7 @@ use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
 
 use super::imported_onnx::are_byte_channels;
-use crate::data::dataset::Channels;
+use crate::data::dataset::ChannelStatistics;
 
 /// Images that are tried.
 const IMAGES: usize = 3;
@@ -96,7 +96,8 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
 /// equal the mean of each image and pass unnoticed.
 fn ranges(input: &Preprocessing) -> [(f32, f32); IMAGES] {
     let Preprocessing { mean, deviation, .. } = *input;
-    let (lowest, highest) = if are_byte_channels(Channels { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) };
+    let (lowest, highest) =
+        if are_byte_channels(ChannelStatistics { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) };
     let middle = (lowest + highest) / 2.0;
     [(lowest, highest), (lowest, middle), (middle, highest)]
 }

@@ -18,7 +18,7 @@ use super::imported_onnx::{
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
-use crate::data::dataset::Channels;
+use crate::data::dataset::ChannelStatistics;
 use crate::model::onnx_proto::{FLOAT, GraphProto, ModelProto, ValueInfoProto};
 
 /// Computes features of images.
@@ -109,7 +109,7 @@ impl OnnxBackbone {
         path: &Path,
         config: &BackboneConfig,
         side: u32,
-        channels: Channels,
+        channels: ChannelStatistics,
     ) -> Result<Self, OnnxBackboneError> {
         let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
         let refused = |reason| OnnxBackboneError::Refused { path: path.into(), reason };
@@ -134,7 +134,8 @@ impl OnnxBackbone {
         let deviation = config.deviation.or_else(|| model.three("orco.deviation"));
         let names_channels = takes_bytes || (mean.is_some() && deviation.is_some());
         let default = if takes_bytes { BYTE_CHANNELS } else { channels };
-        let given = Channels { mean: mean.unwrap_or(default.mean), deviation: deviation.unwrap_or(default.deviation) };
+        let given =
+            ChannelStatistics { mean: mean.unwrap_or(default.mean), deviation: deviation.unwrap_or(default.deviation) };
         let input = input_of([width, height], given).map_err(wrong)?;
         if takes_bytes && !are_byte_channels(given) {
             return Err(wrong(NORMALISES_ITSELF.to_owned()));
@@ -277,11 +278,11 @@ const NORMALISES_ITSELF: &str =
 
 /// What a model is fed with that takes images of this width and height. A recipe's channels were checked when it was
 /// read, so what is wrong with them stands in the metadata.
-fn input_of([width, height]: [u32; 2], channels: Channels) -> Result<Preprocessing, String> {
+fn input_of([width, height]: [u32; 2], channels: ChannelStatistics) -> Result<Preprocessing, String> {
     if !channels.is_sound() {
         return Err(UNSOUND_METADATA.to_owned());
     }
-    let Channels { mean, deviation } = channels;
+    let ChannelStatistics { mean, deviation } = channels;
     let input = Preprocessing { width, height, mean, deviation, look: Look::WHOLE };
     if !input.is_sound() {
         return Err(format!("its images of {width}x{height} pixels are larger than 1024x1024"));
@@ -415,7 +416,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_the_input_is_named() {
-        let channels = |deviation| Channels { mean: [0.5; 3], deviation: [0.2, deviation, 0.2] };
+        let channels = |deviation| ChannelStatistics { mean: [0.5; 3], deviation: [0.2, deviation, 0.2] };
         assert_eq!(input_of([24, 16], channels(0.2)).map(|input| [input.width, input.height]), Ok([24, 16]));
         for deviation in [0.0, -0.2, 58.4, f32::INFINITY] {
             assert_eq!(input_of([24, 16], channels(deviation)), Err(UNSOUND_METADATA.to_owned()), "{deviation}");

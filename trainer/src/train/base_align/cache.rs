@@ -8,8 +8,8 @@ use orco_state::codec;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use crate::config::{Arithmetic, AugmentConfig, BaseAlignConfig};
-use crate::data::augment::view;
+use crate::config::{AugmentConfig, BaseAlignConfig, Precision};
+use crate::data::augment::random_view;
 use crate::data::dataset::{Images, Split};
 use crate::model::Model;
 use crate::platform::device::send;
@@ -89,7 +89,7 @@ impl FeatureCache {
         let views = if config.train_backbone { 0 } else { config.cached_views };
         let mut progress =
             PhaseProgress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
-        let mut pass = |augment: Option<(&AugmentConfig, Arithmetic)>| {
+        let mut pass = |augment: Option<(&AugmentConfig, Precision)>| {
             features(model, augment, base, &split.base, &mut |count| {
                 progress.advance(count as u64, "");
                 Ok(interrupt::check()?)
@@ -111,7 +111,7 @@ impl FeatureCache {
             group.draw_separately(|| {
                 let together = train.forward_batch(BATCH);
                 for start in (0..own).step_by(together) {
-                    let _ = view(&blank(together.min(own - start), self.clean.device()), augment);
+                    let _ = random_view(&blank(together.min(own - start), self.clean.device()), augment);
                 }
             });
         }
@@ -174,7 +174,7 @@ fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
 /// `done` is told of every batch. Of several ranks each computes a part and has all.
 pub(super) fn features(
     model: &Model,
-    augment: Option<(&AugmentConfig, Arithmetic)>,
+    augment: Option<(&AugmentConfig, Precision)>,
     base: &BaseSession<'_>,
     indices: &[usize],
     done: &mut dyn FnMut(usize) -> Result<()>,
@@ -188,14 +188,14 @@ pub(super) fn features(
 /// As `features`, by this process alone.
 fn features_of(
     model: &Model,
-    augment: Option<(&AugmentConfig, Arithmetic)>,
+    augment: Option<(&AugmentConfig, Precision)>,
     train: &Images,
     indices: &[usize],
     done: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Tensor> {
     let batch = |indices: &[usize]| {
         let images = train.batch(indices, model.device());
-        augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment))
+        augment.map_or_else(|| images.shallow_clone(), |(augment, _)| random_view(&images, augment))
     };
     let mut parts = Vec::new();
     if let Some(onnx) = model.onnx.as_ref().filter(|_| model.look.is_whole()) {
@@ -206,7 +206,7 @@ fn features_of(
         })?;
         return Ok(send(&Tensor::cat(&parts, 0), model.device()));
     }
-    let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
+    let mut source = model.source(augment.map_or(Precision::F32, |(_, precision)| precision))?;
     for indices in indices.chunks(train.forward_batch(BATCH)) {
         parts.push(source.features(&batch(indices))?);
         done(indices.len())?;

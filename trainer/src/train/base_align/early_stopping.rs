@@ -13,19 +13,19 @@ use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::optimiser::Parameter;
 
-/// Share of the epochs without a better head after which no better one is expected.
-const STOP_AFTER: f64 = 0.25;
-/// As many epochs are waited for at least.
-const LEAST: usize = 5;
-/// A loss counts as less only if it is so by this share.
-const MARGIN: f64 = 0.01;
-/// Losses that differ by no more count as equal: below this, none can be told from 0.
-const LEAST_MARGIN: f64 = 1e-3;
+/// Patience, as a share of the epochs: after so many without a better head no better one is expected.
+const PATIENCE: f64 = 0.25;
+/// Patience at least, in epochs: where images are many, a quarter of the epochs may be one or two.
+const MIN_PATIENCE: usize = 5;
+/// Share of the best loss by which a loss must be below it to count as less (`min_delta` elsewhere).
+const MIN_IMPROVEMENT: f64 = 0.01;
+/// And by how much at least: below this, a loss cannot be told from 0.
+const MIN_ABSOLUTE_IMPROVEMENT: f64 = 1e-3;
 /// Where the best weights stand in a checkpoint.
 const PREFIX: &str = "best.";
 
-/// The rule: keep the weights with the least loss on the images set aside, within [`MARGIN`], stop when they stay the
-/// best.
+/// The rule: keep the weights with the least loss on the images set aside, within [`MIN_IMPROVEMENT`], stop when they
+/// stay the best.
 pub(super) struct EarlyStopping {
     /// Clean features of these images, f32 `[n, features]`; none where the backbone is trained.
     clean: Option<Tensor>,
@@ -63,7 +63,7 @@ impl EarlyStopping {
             true => None,
             false => Some(cache::features(model, None, base, unseen, &mut |_| Ok(()))?),
         };
-        let patience = LEAST.max((STOP_AFTER * config.epochs as f64).ceil() as usize);
+        let patience = MIN_PATIENCE.max((PATIENCE * config.epochs as f64).ceil() as usize);
         let labels = send(&base.images.select_labels(unseen), model.device());
         Ok(Some(Self { clean, labels, targets: targets.assigned() / config.temperature, patience, best: None }))
     }
@@ -90,7 +90,9 @@ impl EarlyStopping {
         let scores = no_grad(|| model.head.project(clean).matmul(&self.targets.transpose(0, 1)));
         let loss = scores.to_kind(Kind::Double).cross_entropy_for_logits(&self.labels).double_value(&[]);
         let loss = base.run.group().broadcast_number(loss)?;
-        if self.best.as_ref().is_none_or(|best| loss < best.loss - (MARGIN * best.loss).max(LEAST_MARGIN)) {
+        let improves =
+            |best: &BestWeights| loss < best.loss - (MIN_IMPROVEMENT * best.loss).max(MIN_ABSOLUTE_IMPROVEMENT);
+        if self.best.as_ref().is_none_or(improves) {
             let copy = |parameter: &Parameter| (parameter.name.clone(), no_grad(|| parameter.tensor.detach().copy()));
             self.best = Some(BestWeights { loss, epoch, weights: trained.map(copy).collect() });
         }

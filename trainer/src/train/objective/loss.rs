@@ -9,10 +9,23 @@ use tch::{Kind, Tensor};
 
 use crate::model::backbone::unit;
 
+/// What masked logits are set to. Minus infinity would make the gradient of a row that is masked throughout NaN; this
+/// is far below any cosine over a temperature of 0.001, the lowest that recipes may have, so its exponential is 0
+/// beside it.
+pub const MASKED_LOGIT: f64 = -1e9;
+
 /// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean
 /// over all anchors that have a positive (a row of equal label) and, for [`ContrastForm::Negatives`], a negative. With
 /// class labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is
 /// PSCL (Eq. 6).
+///
+/// With s_ik = z_i . z_k / t, t the temperature, P_i the positives of anchor i and N_i its negatives:
+///
+/// | form | loss of anchor i | Khosla et al. (2020) |
+/// |---|---|---|
+/// | [`Outside`](ContrastForm::Outside) | mean over p in P_i of -log(e^{s_ip} / sum_{k != i} e^{s_ik}) | L_out |
+/// | [`Inside`](ContrastForm::Inside) | -log(sum_{p in P_i} e^{s_ip} / sum_{k != i} e^{s_ik}) | L_in less log \|P_i\| |
+/// | [`Negatives`](ContrastForm::Negatives) | mean over p in P_i of -log(e^{s_ip} / sum_{n in N_i} e^{s_in}) | |
 ///
 /// # Shapes
 /// `z` f32 or f64 `[n, d]`, `labels` i64 `[n]`; returns a scalar of the same kind, 0 if there is no such anchor.
@@ -21,13 +34,14 @@ pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64, form: ContrastFor
     let (similarity, itself, same) = pairs(z, labels, temperature);
     let positive = same.logical_and(&itself.logical_not());
     let struck = if form == ContrastForm::Negatives { &same } else { &itself };
-    let all = similarity.masked_fill(struck, NEVER).logsumexp([1].as_slice(), true);
+    let all = similarity.masked_fill(struck, MASKED_LOGIT).logsumexp([1].as_slice(), true);
     let mut anchors = positive.any_dim(1, false);
     if form == ContrastForm::Negatives {
         anchors = anchors.logical_and(&same.all_dim(1, false).logical_not());
     }
     let losses = if form == ContrastForm::Inside {
-        all.squeeze_dim(1) - similarity.masked_fill(&positive.logical_not(), NEVER).logsumexp([1].as_slice(), false)
+        all.squeeze_dim(1)
+            - similarity.masked_fill(&positive.logical_not(), MASKED_LOGIT).logsumexp([1].as_slice(), false)
     } else {
         let positive = positive.to_kind(kind);
         let count = positive.sum_dim_intlist([1].as_slice(), false, kind).clamp_min(1.0);
@@ -65,9 +79,6 @@ pub fn class_means(z: &Tensor, labels: &Tensor, classes: Range<i64>) -> (Tensor,
     let member = classes.unsqueeze(1).eq_tensor(&labels.unsqueeze(0));
     (unit(&member.to_kind(Kind::Float).matmul(&unit(z))), member.any_dim(1, true))
 }
-
-/// Stands for minus infinity where a gradient must stay finite.
-pub const NEVER: f64 = -1e9;
 
 /// Cosine similarity over temperature, which pairs are a row with itself, and which have equal labels.
 fn pairs(z: &Tensor, labels: &Tensor, temperature: f64) -> (Tensor, Tensor, Tensor) {

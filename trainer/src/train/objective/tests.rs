@@ -13,7 +13,7 @@ fn the_settings_say_which_targets_are_perturbed_and_how_much() {
     let drawn = |[base, free]: [bool; 2], perturbation, perturbation_width| {
         let perturbed = PerturbedTargets { base, incremental: false, free };
         let config = BaseAlignConfig { perturbed, perturbation, perturbation_width, ..recipe.align.clone() };
-        let objective = Objective::of_base(&targets, LossWeights::from(&config));
+        let objective = Objective::of_base(&targets, ObjectiveConfig::from(&config));
         let (rows, labels) = objective.with_perturbed(&objective.assigned, &Tensor::from_slice(&[0i64, 1]), 60);
         let mut labels: Vec<i64> = Vec::try_from(labels.slice(0, 2, None, 1)).unwrap();
         labels.sort_unstable();
@@ -45,9 +45,10 @@ fn the_phases_differ_in_who_counts() {
     let z = unit(&Tensor::randn([8, 4], (Kind::Float, Device::Cpu)));
     let labels = Tensor::from_slice(&[0i64, 1, 2, 3]);
     let none = MethodConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 0.0, ..MethodConfig::published() };
-    let phase_2 = |config: BaseAlignConfig| Objective::of_base(&targets, LossWeights::from(&config)).loss(&z, &labels);
+    let phase_2 =
+        |config: BaseAlignConfig| Objective::of_base(&targets, ObjectiveConfig::from(&config)).loss(&z, &labels);
     let session =
-        |config: MethodConfig| Objective::of_session(&targets, LossWeights::from(&config), 2).loss(&z, &labels);
+        |config: MethodConfig| Objective::of_session(&targets, ObjectiveConfig::from(&config), 2).loss(&z, &labels);
     let value = |loss: Tensor| loss.double_value(&[]);
     let base = BaseAlignConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 1.0, ..recipe.align.clone() };
     let by_means = value(orthogonality(&Tensor::cat(&[unit(&z.narrow(0, 0, 4)), targets.free()], 0)));
@@ -98,7 +99,8 @@ fn the_loss_with(config: &MethodConfig) {
     let features = random(&[14, 4]);
     let z = unit(&features.linear(&w1, Some(&b1)).relu().linear(&w2, Some(&b2)));
     let known = Targets { vectors: targets, rows: (0..7).collect() };
-    let objective = Objective::of_session(&known, LossWeights { perturbed: NONE, ..LossWeights::from(config) }, 4);
+    let objective =
+        Objective::of_session(&known, ObjectiveConfig { perturbed: NONE, ..ObjectiveConfig::from(config) }, 4);
     let loss = objective.loss(&z, &Tensor::from_slice(&classes));
     let gradients = Tensor::run_backward(&[&loss], &[&w1, &b1, &w2, &b2], false, false);
     let ours = loss.double_value(&[]);

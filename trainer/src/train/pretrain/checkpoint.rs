@@ -7,16 +7,16 @@ use super::CHECKPOINT;
 use super::average::WeightAverage;
 use super::criterion::Criterion;
 use super::losses::{LossSums, MeanLosses};
-use crate::config::{Arithmetic, PretrainConfig};
+use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::run::Run;
 use crate::train::fit::Position;
-use crate::train::optimiser::{Optimiser, Scaler, finite};
+use crate::train::optimiser::{LossScaler, Optimiser, finite};
 
 /// What phase 1 changes beside the model.
 pub(super) struct PretrainState {
     pub optimiser: Optimiser,
-    pub scaler: Option<Scaler>,
+    pub scaler: Option<LossScaler>,
     /// Of the weights over the last epochs, where the recipe asks for it.
     pub average: WeightAverage,
     /// Over the steps of this epoch.
@@ -37,7 +37,7 @@ impl PretrainState {
         run: &Run,
     ) -> Result<(Self, Position)> {
         let sums = LossSums::new(model.device());
-        let scaler = (config.precision == Arithmetic::F16).then(Scaler::default);
+        let scaler = (config.precision == Precision::F16).then(LossScaler::default);
         let parameters = model.parameters("").into_iter().chain(criterion.parameters());
         let optimiser = Optimiser::new(parameters.collect(), config);
         let mut state = Self { optimiser, scaler, average: WeightAverage::default(), sums, saved: Position::default() };
@@ -82,7 +82,7 @@ impl PretrainState {
             bail!("a weight became infinite {}", self.kept(at));
         }
         tensors.extend(self.average.tensors());
-        tensors.extend(self.scaler.iter().flat_map(Scaler::state));
+        tensors.extend(self.scaler.iter().flat_map(LossScaler::state));
         tensors.push(("epochs".into(), Tensor::from(at.epoch as i64)));
         if at.step > 0 {
             tensors.push(("steps".into(), Tensor::from(at.step as i64)));
@@ -105,8 +105,7 @@ impl PretrainState {
     pub fn means(&self, at: Position, config: &PretrainConfig) -> Result<MeanLosses> {
         let means = self.sums.means(at.step);
         if !means.total.is_finite() {
-            let advice =
-                if config.precision == Arithmetic::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
+            let advice = if config.precision == Precision::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
             bail!("the loss became {} {}{advice}", means.total, self.kept(at));
         }
         Ok(means)

@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use super::losses::BatchLosses;
 use crate::config::PretrainConfig;
-use crate::data::augment::view;
+use crate::data::augment::random_view;
 use crate::data::dataset::Images;
 use crate::model::Model;
 use crate::model::backbone::ForwardMode;
@@ -38,7 +38,7 @@ impl<'a> StepContext<'a> {
     /// first.
     pub fn views(&self, batch: &[usize], count: usize) -> Tensor {
         let images = self.images.batch(&batch[self.group.own_rows(batch.len())], self.model.device());
-        let draw = || (0..count).map(|_| view(&images, &self.config.augment)).collect();
+        let draw = || (0..count).map(|_| random_view(&images, &self.config.augment)).collect();
         let views: Vec<Tensor> = self.group.draw_separately(draw);
         Tensor::cat(&views, 0)
     }

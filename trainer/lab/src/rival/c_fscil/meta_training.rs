@@ -15,7 +15,7 @@ use std::slice;
 
 use anyhow::Result;
 use orco_trainer::config::{PretrainConfig, Recipe};
-use orco_trainer::data::augment::view;
+use orco_trainer::data::augment::random_view;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, store};
 use orco_trainer::run::Run;
@@ -145,7 +145,7 @@ impl<'a> MetaTraining<'a> {
     fn views(&self, images: &[usize]) -> LabelledViews {
         let Self { model, base, config, .. } = self;
         let device = model.device();
-        let views = view(&base.images.batch(images, device), &config.augment);
+        let views = random_view(&base.images.batch(images, device), &config.augment);
         let labels = base.images.select_labels(images).to_device(device);
         LabelledViews { views: model.channels.normalise(&views), labels }
     }
@@ -228,7 +228,7 @@ mod tests {
     use tch::Device;
 
     use super::*;
-    use crate::rival::cosine::CrossEntropy;
+    use crate::rival::baseline::CrossEntropy;
     use crate::rival::tests::{recipe, values};
 
     fn rows(values: &[f32]) -> Tensor {

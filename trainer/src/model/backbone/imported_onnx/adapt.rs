@@ -1,7 +1,7 @@
-//! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats, single
-//! numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on different
-//! sides is written out, inputs that nothing reads are left out, images of any size get a fixed one, those whose colours
-//! come last get theirs first, and tokens or a feature map are pooled into one vector.
+//! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats,
+//! single numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on
+//! different sides is written out, inputs that nothing reads are left out, images of any size get a fixed one,
+//! channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled into one vector.
 
 use std::collections::HashSet;
 
@@ -19,8 +19,8 @@ use crate::model::onnx_proto::{
 
 /// Names of what pooling adds begin with this.
 const PREFIX: &str = "orco.pool";
-/// What the input is called once its colours come first.
-const COLOURS_FIRST: &str = "orco.images";
+/// What the input is called once its channels come first.
+const CHANNELS_FIRST: &str = "orco.images";
 /// From this version of ONNX's operators on, `ReduceMean` takes its axes as an input.
 const AXES_AS_INPUT: i64 = 18;
 
@@ -42,9 +42,9 @@ pub struct AdaptedModel {
     pub takes_bytes: bool,
 }
 
-/// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs,
-/// nodes and weights that nothing reads, and with the chosen value for its only output, pooled if wished. What is no model
-/// at all, or is refused for more than a node, stays as it is.
+/// The model in f32, made of operators that both engines have, with images of a fixed size and channels first, without
+/// inputs, nodes and weights that nothing reads, and with the chosen value for its only output, pooled if wished. What
+/// is no model at all, or is refused for more than a node, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such value, or it cannot be pooled in this way, or the model computes of bytes.
@@ -81,14 +81,14 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     }
     is_changed |= graph.write_defaults().map_err(unreadable)?;
     is_changed |= graph.drop_unread_inputs().map_err(unreadable)?;
-    let is_turned = graph.put_colours_first().map_err(unreadable)?;
-    is_changed |= is_turned;
+    let was_channels_last = graph.put_channels_first().map_err(unreadable)?;
+    is_changed |= was_channels_last;
     is_changed |= graph.fix_images(wanted.side).map_err(unreadable)?;
     is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
     is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;
     is_changed |= graph.declare_outputs(&parts).map_err(unreadable)?;
     if let Some(pool) = wanted.pool {
-        graph.pool_output(pool, parts.operators(), is_turned)?;
+        graph.pool_output(pool, parts.operators(), was_channels_last)?;
         is_changed = true;
     }
     if wanted.output.is_none()
@@ -109,7 +109,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     Ok(AdaptedModel { model: parts.encode_to_vec(), takes_bytes })
 }
 
-/// Colours and sides of the images that a value declares; none where it is no batch of images of floats.
+/// Channels and sides of the images that a value declares; none where it is no batch of images of floats.
 fn image_dimensions(value: &mut ValueInfoProto) -> Option<&mut [DimensionProto; 3]> {
     let tensor = value.r#type.as_mut()?.tensor_type.as_mut()?;
     let shape = (tensor.elem_type == FLOAT).then_some(tensor.shape.as_mut())??;
@@ -117,8 +117,8 @@ fn image_dimensions(value: &mut ValueInfoProto) -> Option<&mut [DimensionProto; 
 }
 
 impl GraphParts {
-    /// Leaves out inputs that no node reads. tf2onnx declares some for the constants of Keras's own normalisation, though
-    /// they are in the file elsewhere. Whether there was one.
+    /// Leaves out inputs that no node reads. tf2onnx declares some for the constants of Keras's own normalisation,
+    /// though they are in the file elsewhere. Whether there was one.
     fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         // Control flow reads values that its node does not list; the audit refuses it later.
@@ -132,9 +132,9 @@ impl GraphParts {
         Ok(self.input.len() < inputs.len())
     }
 
-    /// Where an input takes images whose colours come last, as Keras writes them, makes it take those whose colours come
-    /// first, and turns them. Whether there was one.
-    fn put_colours_first(&mut self) -> Result<bool, DecodeError> {
+    /// Where an input takes images with their channels last (NHWC), as Keras writes them, makes it take them first
+    /// (NCHW), and transposes them. Whether there was one.
+    fn put_channels_first(&mut self) -> Result<bool, DecodeError> {
         // Old models list their weights among the inputs.
         let weights = self.weights()?;
         for bytes in &mut self.input {
@@ -145,18 +145,18 @@ impl GraphParts {
                 continue;
             }
             dimensions.rotate_right(1);
-            let turned = std::mem::replace(&mut value.name, COLOURS_FIRST.into());
+            let turned = std::mem::replace(&mut value.name, CHANNELS_FIRST.into());
             log::info!("the backbone takes images [batch, height, width, 3]; a transposition is put before it");
             *bytes = value.encode_to_vec();
             let to_last = ints("perm", vec![0, 2, 3, 1]);
-            let transposition = node("Transpose", vec![COLOURS_FIRST.into()], &turned, vec![to_last]);
+            let transposition = node("Transpose", vec![CHANNELS_FIRST.into()], &turned, vec![to_last]);
             self.node.insert(0, transposition.encode_to_vec());
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// Fixes what inputs of images leave open: three colours, sides of this length. Whether there was one.
+    /// Fixes what inputs of images leave open: three channels, sides of this length. Whether there was one.
     fn fix_images(&mut self, side: u32) -> Result<bool, DecodeError> {
         let mut is_fixed = false;
         for bytes in &mut self.input {
@@ -178,8 +178,8 @@ impl GraphParts {
         Ok(is_fixed)
     }
 
-    /// Declares outputs that are declared without a type or sides, as where somebody cut a classifier, and maps whose sides
-    /// are open, as the audit infers them. Whether there was one.
+    /// Declares outputs that are declared without a type or sides, as where somebody cut a classifier, and maps whose
+    /// sides are open, as the audit infers them. Whether there was one.
     fn declare_outputs(&mut self, parts: &ModelParts) -> Result<bool, DecodeError> {
         let outputs = self.outputs()?;
         if !outputs.iter().any(is_open) {
@@ -212,14 +212,15 @@ impl GraphParts {
         self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice())).collect()
     }
 
-    /// Pools its output; maps of a model whose images were turned have their features last, too, unless their sides tell.
-    fn pool_output(&mut self, pool: Pooling, version: i64, is_turned: bool) -> Result<(), String> {
+    /// Pools its output. Maps of a model whose input had its channels last have their features last, too, unless their
+    /// sides tell.
+    fn pool_output(&mut self, pool: Pooling, version: i64, was_channels_last: bool) -> Result<(), String> {
         let outputs = self.outputs().map_err(|_| "its outputs cannot be read".to_owned())?;
         let [output] = &outputs[..] else {
             return Err(format!("backbone.output must name one of its outputs: {}", names(&outputs)));
         };
         let sides = output.sizes().filter(|_| self.takes_squares()).unwrap_or_default();
-        let is_last = has_features_last(&sides).unwrap_or(is_turned);
+        let is_last = has_features_last(&sides).unwrap_or(was_channels_last);
         let added = PoolingNodes::of(output, pool, version, is_last)?;
         self.append(&added.nodes, &added.constants);
         self.output = vec![added.output.encode_to_vec()];
@@ -259,8 +260,8 @@ fn declared(name: String, sides: &[u64]) -> ValueInfoProto {
     ValueInfoProto { name, r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
 }
 
-/// Whether a map of a square image has its features last, as Swin has: where two sides are equal and the third is not, the
-/// two are its height and width. None where they do not tell.
+/// Whether a map of a square image has its features last, as Swin has: where two sides are equal and the third is not,
+/// the two are its height and width. None where they do not tell.
 fn has_features_last(sides: &[Option<i64>]) -> Option<bool> {
     match *sides {
         [_, Some(one), Some(two), Some(three)] if one != three => match (one == two, two == three) {
@@ -500,24 +501,24 @@ mod tests {
     }
 
     #[test]
-    fn colours_that_come_last_are_put_first() {
+    fn channels_that_come_last_are_put_first() {
         for (sides, expected) in [([0, 24, 20, 3], [0, 3, 24, 20]), ([0, 0, 0, 3], [0, 3, 0, 0])] {
             let mut turned = graph(sides);
-            assert!(turned.put_colours_first().unwrap());
+            assert!(turned.put_channels_first().unwrap());
             let input = ValueInfoProto::decode(&*turned.input[0]).unwrap();
             let transposition = NodeProto::decode(&*turned.node[0]).unwrap();
-            assert_eq!((&*input.name, &*transposition.input[0]), (COLOURS_FIRST, COLOURS_FIRST));
+            assert_eq!((&*input.name, &*transposition.input[0]), (CHANNELS_FIRST, CHANNELS_FIRST));
             assert_eq!((&*transposition.op_type, &*transposition.output[0]), ("Transpose", "x"));
             assert_eq!(input.sizes(), Some(expected.map(|side| (side > 0).then_some(side)).to_vec()));
         }
         for sides in [[0, 3, 24, 20], [0, 3, 24, 3], [0, 0, 0, 0]] {
             let mut kept = graph(sides);
-            assert!(!kept.put_colours_first().unwrap(), "{sides:?}");
+            assert!(!kept.put_channels_first().unwrap(), "{sides:?}");
             assert_eq!(kept, graph(sides));
         }
         let weight = TensorProto { name: "x".into(), ..TensorProto::default() }.encode_to_vec();
         let mut listed = GraphParts { initializer: vec![weight.into()], ..graph([8, 16, 3, 3]) };
-        assert!(!listed.put_colours_first().unwrap(), "a weight among the inputs");
+        assert!(!listed.put_channels_first().unwrap(), "a weight among the inputs");
     }
 
     /// A model of images whose nodes have one of these names for their outputs each.
@@ -546,7 +547,8 @@ mod tests {
         };
         let in_front = [text("auto_pad", "SAME_LOWER"), ints("kernel_shape", vec![2, 2]), ints("strides", vec![1, 1])];
         let window = |side| [int("ceil_mode", 1), ints("kernel_shape", vec![side; 2]), ints("strides", vec![side; 2])];
-        // A tensor of half precision that claims more numbers than it has, behind an operator that ends the walk of the audit.
+        // A tensor of half precision that claims more numbers than it has, behind an operator that ends the walk of the
+        // audit.
         let claim =
             TensorProto { dims: vec![1 << 20, 1 << 8], data_type: FLOAT16, name: "w".into(), raw_data: vec![0; 2] };
         let reads = node("Attention", vec!["x".into(), "w".into(), "w".into()], "y", vec![]);

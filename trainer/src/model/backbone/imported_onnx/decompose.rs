@@ -1,5 +1,6 @@
-//! Writes operators that an engine lacks, or computes in another way, as several that both have: attention and the norm without
-//! a mean of ONNX's operators of version 23, norms of weights, and windows of pooling that are larger than their map.
+//! Writes operators that an engine lacks, or computes in another way, as several that both have: `Attention` and
+//! `RMSNormalization` of opset 23, weight standardisation (Qiao et al., 2019), and windows of pooling that are larger
+//! than their map. A further one is a function here and an arm of [`GraphParts::decompose`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -65,7 +66,7 @@ impl Pieces {
 struct Values {
     types: HashMap<String, i32>,
     ranks: HashMap<String, usize>,
-    /// Weights of three axes and more, the first of which is of length 1.
+    /// Weights of three axes and more, the first of which is of length 1: what weight standardisation reshapes to.
     single: HashSet<String>,
 }
 
@@ -89,9 +90,8 @@ impl Values {
 }
 
 impl GraphParts {
-    /// Writes attention and norms without a mean as the operators that they are made of, where they have no memory of
-    /// earlier calls and hide nothing of what comes later, and norms of weights as norms of instances. Whether there
-    /// was one.
+    /// Writes attention and RMS norms as the operators that they are made of, and batch norm of a weight as instance
+    /// norm. What a rule does not cover stays as it is. Whether there was one.
     pub(super) fn decompose(&mut self) -> Result<bool, DecodeError> {
         let mut values = None;
         let mut is_decomposed = false;
@@ -99,8 +99,8 @@ impl GraphParts {
             let own = NodeProto::decode(bytes.as_slice())?;
             let rule = match own.op_type.as_str() {
                 "Attention" if is_onnx_domain(&own.domain) => attention,
-                "BatchNormalization" if is_onnx_domain(&own.domain) => norm_of_weight,
-                "RMSNormalization" if is_onnx_domain(&own.domain) => norm_without_mean,
+                "BatchNormalization" if is_onnx_domain(&own.domain) => standardised_weight,
+                "RMSNormalization" if is_onnx_domain(&own.domain) => rms_normalization,
                 _ => {
                     self.node.push(bytes);
                     continue;
@@ -121,8 +121,9 @@ impl GraphParts {
         Ok(is_decomposed)
     }
 
-    /// Writes pooling whose one window covers all of its map and more as pooling over the map. rten goes through every place
-    /// of such a window, and Hugging Face's EfficientNet has one as wide as it has features. Whether there was one.
+    /// Writes pooling whose one window covers all of its map and more as pooling over the map. rten goes through every
+    /// place of such a window, and Hugging Face's EfficientNet has one as wide as it has features. Whether there was
+    /// one.
     pub(super) fn pool_whole_maps(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let mut seen = 0;
         let mut is_changed = false;
@@ -226,16 +227,17 @@ fn float(node: &NodeProto, name: &str) -> Option<f32> {
     node.named(name).and_then(|own| own.f)
 }
 
-/// `Attention`: softmax(Q K^T scale + mask) V for each head. Heads may lie one after the other in a token, `[batch, tokens,
-/// heads * size]`, or apart, `[batch, heads, tokens, size]`. None where it does more.
+/// `Attention`: softmax(Q K^T scale + mask) V for each head (Vaswani et al., 2017). Heads may lie one after the other
+/// in a token, `[batch, tokens, heads * size]`, or apart, `[batch, heads, tokens, size]`. None where it has a cache of
+/// keys and values, a causal mask, a soft cap, key heads that queries share, or more outputs.
 fn attention(own: &NodeProto, values: &Values) -> Option<Pieces> {
     let given = |at: usize| own.input.get(at).filter(|name| !name.is_empty());
     let (query, key, value) = (given(0)?, given(1)?, given(2)?);
-    let has_memory = (4..own.input.len()).any(|at| given(at).is_some());
+    let has_cache = (4..own.input.len()).any(|at| given(at).is_some());
     let gives_more = own.output.iter().skip(1).any(|name| !name.is_empty());
-    let is_special = number(own, "is_causal") != 0 || float(own, "softcap").unwrap_or(0.0) != 0.0;
+    let is_causal_or_capped = number(own, "is_causal") != 0 || float(own, "softcap").unwrap_or(0.0) != 0.0;
     let heads = number(own, "q_num_heads");
-    if has_memory || gives_more || is_special || heads != number(own, "kv_num_heads") {
+    if has_cache || gives_more || is_causal_or_capped || heads != number(own, "kv_num_heads") {
         return None;
     }
     let output = own.output.first().filter(|name| !name.is_empty())?;
@@ -291,10 +293,10 @@ fn scaled(pieces: &mut Pieces, query: &str, scale: Option<f32>) -> String {
     pieces.node("Div", &[query, &root], vec![])
 }
 
-/// `BatchNormalization` as in training, of a weight: so PyTorch's older exporter writes convolutions with standardised
-/// weights, which BiT and NFNets have. The statistics of a batch of one are those of its only instance. None where it
-/// norms anything else.
-fn norm_of_weight(own: &NodeProto, values: &Values) -> Option<Pieces> {
+/// `BatchNormalization` in training mode, of a weight: so PyTorch's older exporter writes weight standardisation, which
+/// BiT and NFNets have. The statistics of a batch of one are those of its only instance. None where it norms anything
+/// else.
+fn standardised_weight(own: &NodeProto, values: &Values) -> Option<Pieces> {
     let [weight, scale, shift, ..] = &own.input[..] else { return None };
     let is_as_in_training = number(own, "training_mode") != 0 || own.output.len() > 1;
     if !is_as_in_training || !values.single.contains(weight) {
@@ -307,9 +309,9 @@ fn norm_of_weight(own: &NodeProto, values: &Values) -> Option<Pieces> {
     Some(pieces.giving(output))
 }
 
-/// `RMSNormalization`: x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the last axes. None where nothing says which
-/// these are.
-fn norm_without_mean(own: &NodeProto, values: &Values) -> Option<Pieces> {
+/// `RMSNormalization`: x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the last axes. None where nothing says
+/// which these are.
+fn rms_normalization(own: &NodeProto, values: &Values) -> Option<Pieces> {
     const EPSILON: f32 = 1e-5;
     let (x, scale, output) = (own.input.first()?, own.input.get(1)?, own.output.first()?);
     let axis = own.named("axis").and_then(|own| own.i).unwrap_or(-1);

@@ -1,5 +1,5 @@
-//! Writes out settings that a file leaves to their defaults and without which rten does not compute, and lets dropout pass
-//! its input on, which rten lacks.
+//! Writes out settings that a file leaves to their defaults and without which rten does not compute, and lets dropout
+//! pass its input on, which rten lacks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,8 +43,8 @@ impl Weights {
 }
 
 impl GraphParts {
-    /// Writes out the kernels of convolutions and the strides of pooling, and makes dropout an identity. Whether there was
-    /// one.
+    /// Writes out the kernels of convolutions and the strides of pooling, and makes dropout an identity. Whether there
+    /// was one.
     pub(super) fn write_defaults(&mut self) -> Result<bool, DecodeError> {
         let weights = Weights::of(self)?;
         let nodes = self.nodes()?;

@@ -2,9 +2,9 @@
 //! compute them from numbers known beforehand (`ConstantOfShape`, `Range`), which costs time in every call and bars an
 //! engine's own optimisations.
 //!
-//! ONNX Runtime folds what depends on constants alone. It does not look into the shape of a tensor whose batch is left open.
-//! The audit does, so nodes that make whole numbers which are the same for any batch become constants here first: sides, and
-//! what exporters compute of them. The batch stays open.
+//! ONNX Runtime folds what depends on constants alone. It does not look into the shape of a tensor whose batch is left
+//! open. The audit does, so nodes that make whole numbers which are the same for any batch become constants here first:
+//! sides, and what exporters compute of them. The batch stays open.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,8 +18,8 @@ use prost::{DecodeError, Message};
 use super::parts::{GraphParts, ModelParts, is_onnx_domain, names_of};
 use crate::model::onnx_proto::whole_numbers;
 
-/// A model as the engines accept it: as it is, or with constants folded if it has operators that make some, or such whose
-/// shapes cannot be inferred.
+/// A model as the engines accept it: as it is, or with constants folded if it has operators that make some, or such
+/// whose shapes cannot be inferred.
 ///
 /// # Errors
 /// [`EncodeError::Refused`] names what is refused even so.

@@ -1,6 +1,6 @@
-//! Widens a model of half precision to f32. rten computes in f32 alone, and ONNX Runtime has no kernels of half precision for
-//! most operators on a processor: it would widen and narrow again around each. Every number of 16 bits has an equal one of
-//! 32, so nothing is lost but the rounding between layers.
+//! Widens a model of half precision to f32. rten computes in f32 alone, and ONNX Runtime has no kernels of half
+//! precision for most operators on a processor: it would widen and narrow again around each. Every number of 16 bits
+//! has an equal one of 32, so nothing is lost but the rounding between layers.
 
 use std::collections::HashSet;
 
@@ -52,7 +52,8 @@ fn is_half(data_type: i32) -> bool {
     matches!(data_type, FLOAT16 | BFLOAT16)
 }
 
-/// A tensor of half precision as f32; none where it is another one, or cannot be widened, for which it is refused later.
+/// A tensor of half precision as f32; none where it is another one, or cannot be widened, for which it is refused
+/// later.
 fn tensor(bytes: &[u8]) -> Replacement {
     if !is_half(TensorHeader::decode(bytes)?.data_type) {
         return Ok(None);
@@ -87,8 +88,8 @@ fn node(bytes: &[u8]) -> Replacement {
 }
 
 impl GraphParts {
-    /// Widens all that is of half precision, unless it is weights alone, each of which the model widens itself: a file of
-    /// this program whose weights take half the room ([`orco_runtime::manifest::WeightFormat`]). Whether there was
+    /// Widens all that is of half precision, unless it is weights alone, each of which the model widens itself: a file
+    /// of this program whose weights take half the room ([`orco_runtime::manifest::WeightFormat`]). Whether there was
     /// anything.
     pub(super) fn half_precision_to_f32(&mut self) -> Result<bool, DecodeError> {
         if !self.computes_in_half_precision()? {

@@ -1,5 +1,5 @@
-//! Nodes in an order in which each comes after those that it reads. ONNX demands that, ONNX Runtime does without, and its
-//! converter to half precision puts casts at the end.
+//! Nodes in an order in which each comes after those that it reads. ONNX demands that, ONNX Runtime does without, and
+//! its converter to half precision puts casts at the end.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -14,8 +14,8 @@ impl GraphParts {
         let nodes = self.nodes()?;
         let padded_in_front: Vec<usize> = (0..nodes.len()).filter(|&at| is_padded_in_front(&nodes[at])).collect();
         let Some(&last) = padded_in_front.last() else { return Ok(false) };
-        // `SAME_UPPER` gives maps of the same sizes, and the audit takes it: it stands in for those before the last while
-        // sizes are inferred.
+        // `SAME_UPPER` gives maps of the same sizes, and the audit takes it: it stands in for those before the last
+        // while sizes are inferred.
         let mut before = Self { node: self.node[..last].to_vec(), ..Self::default() };
         for &at in &padded_in_front {
             let map = ValueInfoProto { name: nodes[at].input[0].clone(), r#type: None };

@@ -5,26 +5,26 @@ use std::collections::HashSet;
 use prost::{DecodeError, Message};
 
 use super::parts::{GraphParts, as_floats, is_onnx_domain, replace};
-use crate::data::dataset::Channels;
+use crate::data::dataset::ChannelStatistics;
 use crate::model::onnx_proto::{FLOAT, NodeProto, TensorTypeProto, UINT8, ValueInfoProto};
 
 /// What makes bytes of an image's numbers from 0 to 1.
-pub const BYTE_CHANNELS: Channels = Channels { mean: [0.0; 3], deviation: [1.0 / 255.0; 3] };
+pub const BYTE_CHANNELS: ChannelStatistics = ChannelStatistics { mean: [0.0; 3], deviation: [1.0 / 255.0; 3] };
 
 /// Operators that move elements and change none.
 const MOVES: [&str; 9] =
     ["Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"];
 
 /// Whether channels are those of bytes, as far as people write out their digits.
-pub fn are_byte_channels(channels: Channels) -> bool {
-    let pairs = |of: fn(&Channels) -> [f32; 3]| of(&channels).into_iter().zip(of(&BYTE_CHANNELS));
+pub fn are_byte_channels(channels: ChannelStatistics) -> bool {
+    let pairs = |of: fn(&ChannelStatistics) -> [f32; 3]| of(&channels).into_iter().zip(of(&BYTE_CHANNELS));
     pairs(|channels| channels.mean).all(|(own, bytes)| own == bytes)
         && pairs(|channels| channels.deviation).all(|(own, bytes)| (own / bytes - 1.0).abs() < 1e-2)
 }
 
 impl GraphParts {
-    /// Where the images are bytes which become f32 before anything is computed of them, makes the model take them as f32.
-    /// Whether it did.
+    /// Where the images are bytes which become f32 before anything is computed of them, makes the model take them as
+    /// f32. Whether it did.
     ///
     /// # Errors
     /// A sentence if something is computed of bytes.
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn channels_of_bytes_are_known_by_a_few_digits() {
-        let channels = |mean, deviation| Channels { mean: [mean; 3], deviation: [deviation; 3] };
+        let channels = |mean, deviation| ChannelStatistics { mean: [mean; 3], deviation: [deviation; 3] };
         assert!(are_byte_channels(BYTE_CHANNELS) && are_byte_channels(channels(0.0, 0.00392)));
         for other in [channels(0.0, 1.0), channels(0.485, 0.00392), channels(0.0, 0.0045)] {
             assert!(!are_byte_channels(other), "{other:?}");

@@ -1,6 +1,6 @@
-//! Writes single numbers of int8 as f32 again. `onnxruntime.quantization` quantises the constants of GELU, which several
-//! nodes read. On x86, where OrCo has it multiply exactly, ONNX Runtime makes each reader's copy unsigned under one
-//! name, and refuses the second.
+//! Writes single numbers of int8 as f32 again. `onnxruntime.quantization` quantises the constants of GELU, which
+//! several nodes read. On x86, where OrCo has it multiply exactly, ONNX Runtime makes each reader's copy unsigned under
+//! one name, and refuses the second.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Ends a graph at one of its values, so that a classifier becomes a backbone: what that value does not need is left out,
-//! whatever operators it has.
+//! Ends a graph at one of its values, so that a classifier becomes a backbone: what that value does not need is left
+//! out, whatever operators it has.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ const MOST_AFTER_CLASSIFIER: usize = 8;
 const NAMED_VALUES: usize = 6;
 
 impl GraphParts {
-    /// Leaves the value of this name as the only output, whether it is one already or lies between nodes. Whether there is
-    /// such a value.
+    /// Leaves the value of this name as the only output, whether it is one already or lies between nodes. Whether there
+    /// is such a value.
     pub(super) fn end_at(&mut self, name: &str) -> Result<bool, DecodeError> {
         let is_given = |node: &NodeProto| node.output.iter().any(|output| output == name);
         let exists = names_of(&self.output)?.iter().any(|output| output == name) || self.nodes()?.iter().any(is_given);
@@ -68,8 +68,8 @@ impl GraphParts {
         Ok(given[given.len().saturating_sub(NAMED_VALUES)..].to_vec())
     }
 
-    /// What the last layer of a classifier reads, if the graph seems to be one: it ends with shares of classes, or with as
-    /// many numbers as ImageNet has classes.
+    /// What the last layer of a classifier reads, if the graph seems to be one: it ends with shares of classes, or with
+    /// as many numbers as ImageNet has classes.
     pub(super) fn before_classifier(&self) -> Result<Option<String>, DecodeError> {
         let [output] = &self.output[..] else { return Ok(None) };
         let output = ValueInfoProto::decode(output.as_slice())?;

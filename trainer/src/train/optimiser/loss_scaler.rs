@@ -5,30 +5,31 @@ use std::collections::HashMap;
 use anyhow::{Result, bail};
 use tch::Tensor;
 
-/// Scale of the first step.
-const FIRST: f64 = 65_536.0;
+/// Scale of the first step; this, the interval below, doubling and halving are the defaults of `torch.amp.GradScaler`.
+const INITIAL: f64 = 65_536.0;
 /// Good steps in a row after which the scale doubles.
-const GROW_AFTER: i64 = 2_000;
+const GROWTH_INTERVAL: i64 = 2_000;
 /// Highest scale: beyond it f32 losses would overflow themselves.
 const HIGHEST: f64 = 16_777_216.0;
 /// Below this scale the gradients overflow by themselves: training has diverged.
 const LOWEST: f64 = 1.0 / 65_536.0;
 
 /// The scale of the loss, halved when gradients overflow and doubled after 2000 good steps (Micikevicius et al.,
-/// "Mixed Precision Training", 2018).
+/// "Mixed Precision Training", 2018). Unlike `torch.amp.GradScaler` it has a highest scale, and fails below a lowest
+/// one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scaler {
+pub struct LossScaler {
     scale: f64,
     good: i64,
 }
 
-impl Default for Scaler {
+impl Default for LossScaler {
     fn default() -> Self {
-        Self { scale: FIRST, good: 0 }
+        Self { scale: INITIAL, good: 0 }
     }
 }
 
-impl Scaler {
+impl LossScaler {
     /// What the loss is multiplied by, and the gradients are divided by.
     pub fn scale(&self) -> f64 {
         self.scale
@@ -50,7 +51,7 @@ impl Scaler {
             return Ok(false);
         }
         self.good += 1;
-        if self.good == GROW_AFTER {
+        if self.good == GROWTH_INTERVAL {
             (self.scale, self.good) = ((self.scale * 2.0).min(HIGHEST), 0);
         }
         Ok(true)
@@ -75,17 +76,17 @@ mod tests {
 
     #[test]
     fn the_scale_follows_overflow_and_good_steps() {
-        let mut scaler = Scaler::default();
+        let mut scaler = LossScaler::default();
         assert!(!scaler.update(false).unwrap());
         assert_eq!(scaler.scale(), 32_768.0);
-        for _ in 0..GROW_AFTER - 1 {
+        for _ in 0..GROWTH_INTERVAL - 1 {
             assert!(scaler.update(true).unwrap());
         }
         assert_eq!(scaler.scale(), 32_768.0);
         scaler.update(true).unwrap();
         assert_eq!(scaler.scale(), 65_536.0);
         // An overflow starts the count anew.
-        (0..GROW_AFTER - 1).for_each(|_| assert!(scaler.update(true).unwrap()));
+        (0..GROWTH_INTERVAL - 1).for_each(|_| assert!(scaler.update(true).unwrap()));
         scaler.update(false).unwrap();
         scaler.update(true).unwrap();
         assert_eq!(scaler.scale(), 32_768.0);
@@ -93,8 +94,8 @@ mod tests {
 
     #[test]
     fn the_scale_stays_within_bounds() {
-        let mut scaler = Scaler::default();
-        (0..100 * GROW_AFTER).for_each(|_| assert!(scaler.update(true).unwrap()));
+        let mut scaler = LossScaler::default();
+        (0..100 * GROWTH_INTERVAL).for_each(|_| assert!(scaler.update(true).unwrap()));
         assert_eq!(scaler.scale(), HIGHEST);
         let error = (0..60).find_map(|_| scaler.update(false).err()).expect("an end to halving");
         assert!(error.to_string().contains("gradients overflow"), "{error}");
@@ -102,10 +103,10 @@ mod tests {
 
     #[test]
     fn the_state_survives_a_checkpoint() {
-        let mut scaler = Scaler::default();
+        let mut scaler = LossScaler::default();
         scaler.update(false).unwrap();
         scaler.update(true).unwrap();
-        let mut restored = Scaler::default();
+        let mut restored = LossScaler::default();
         restored.restore(&scaler.state().into_iter().collect());
         assert_eq!(restored, scaler);
         restored.restore(&HashMap::new());

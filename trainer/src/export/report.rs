@@ -1,4 +1,4 @@
-//! What an export was found to be.
+//! The report of an export: how close the written backbone is to the trained one, and what its files cost.
 
 use std::path::PathBuf;
 

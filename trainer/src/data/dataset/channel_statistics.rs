@@ -7,21 +7,21 @@ use crate::config::{DataConfig, IMAGENET, Recipe};
 
 /// Mean and deviation of red, green and blue, in 0..1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Channels {
+pub struct ChannelStatistics {
     /// Mean of each channel.
     pub mean: [f32; 3],
     /// Deviation of each channel, above 0.
     pub deviation: [f32; 3],
 }
 
-impl Default for Channels {
+impl Default for ChannelStatistics {
     /// The middle of the range, for data about which nothing is known.
     fn default() -> Self {
         Self { mean: [0.5; 3], deviation: [0.25; 3] }
     }
 }
 
-impl Channels {
+impl ChannelStatistics {
     /// Those of ImageNet, which torchvision's weights were trained with.
     pub const IMAGENET: Self = {
         let (mean, deviation) = IMAGENET;
@@ -94,8 +94,8 @@ mod tests {
         let _ = pixels.get(1).get(1).fill_(51);
         let _ = pixels.get(2).fill_(200);
         let images = Images { pixels, labels: vec![0, 0, 0] };
-        let channels = Channels::measure(&images, &[0, 1]);
-        assert_eq!(channels, Channels { mean: [0.5, 0.1, 0.0], deviation: [0.5, 0.1, 1e-4] });
-        assert_eq!(Channels::measure(&images, &[]), Channels::default());
+        let channels = ChannelStatistics::measure(&images, &[0, 1]);
+        assert_eq!(channels, ChannelStatistics { mean: [0.5, 0.1, 0.0], deviation: [0.5, 0.1, 1e-4] });
+        assert_eq!(ChannelStatistics::measure(&images, &[]), ChannelStatistics::default());
     }
 }

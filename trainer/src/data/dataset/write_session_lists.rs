@@ -1,4 +1,4 @@
-//! Writing a split as the field's session lists, which [`super::lists`] describes.
+//! Writing a split as the field's session lists, which [`super::session_lists`] describes.
 
 use std::fs;
 use std::path::Path;

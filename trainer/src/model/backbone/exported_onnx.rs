@@ -1,5 +1,6 @@
-//! Weights out of an ONNX file that this program exported. Norms are folded into the convolutions there, which is all
-//! that inference needs; to be trained further a network needs them back.
+//! Weights out of an ONNX file that this program exported; one of another program is an imported backbone
+//! ([`super::OnnxBackbone`]). Norms are folded into the convolutions there, which is all that inference needs; to be
+//! trained further a network needs them back.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,7 @@ const LENGTH: f64 = std::f64::consts::SQRT_2;
 /// Why an ONNX file cannot give weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum UnfoldError {
+pub enum ExportedOnnxError {
     /// The bytes are no model.
     #[error("it is no safetensors file, no .pth file, and no ONNX file that `orco-train` exported")]
     Kind,
@@ -40,16 +41,16 @@ pub enum UnfoldError {
 /// The tensors of a model's convolutions, named as in checkpoints, with norms that compute `W x + b`.
 ///
 /// # Errors
-/// [`UnfoldError`] if it lacks one of them, or one is stored otherwise.
-pub fn tensors(model: &ModelProto, description: &Description) -> Result<Vec<(String, Tensor)>, UnfoldError> {
+/// [`ExportedOnnxError`] if it lacks one of them, or one is stored otherwise.
+pub fn tensors(model: &ModelProto, description: &Description) -> Result<Vec<(String, Tensor)>, ExportedOnnxError> {
     let initializers = model.graph.iter().flat_map(|graph| &graph.initializer);
     let stored: HashMap<&str, &TensorProto> = initializers.map(|tensor| (tensor.name.as_str(), tensor)).collect();
-    let wrong = |part: &TensorProto| UnfoldError::Content(part.name.clone());
+    let wrong = |part: &TensorProto| ExportedOnnxError::Content(part.name.clone());
     let mut tensors = Vec::new();
     for conv in description.convolutions() {
         let part = |name: &str| stored.get(format!("{}.{name}", conv.name).as_str()).copied();
         let (Some(weight), Some(bias)) = (part("weight"), part("bias")) else {
-            return Err(UnfoldError::MissingConvolution {
+            return Err(ExportedOnnxError::MissingConvolution {
                 convolution: conv.name.clone(),
                 backbone: description.name.clone(),
             });
@@ -76,13 +77,13 @@ pub fn tensors(model: &ModelProto, description: &Description) -> Result<Vec<(Str
 /// A model's bytes, read.
 ///
 /// # Errors
-/// [`UnfoldError::Kind`].
-pub fn model(file: &[u8]) -> Result<ModelProto, UnfoldError> {
-    ModelProto::decode(file).ok().filter(|model| model.graph.is_some()).ok_or(UnfoldError::Kind)
+/// [`ExportedOnnxError::Kind`].
+pub fn model(file: &[u8]) -> Result<ModelProto, ExportedOnnxError> {
+    ModelProto::decode(file).ok().filter(|model| model.graph.is_some()).ok_or(ExportedOnnxError::Kind)
 }
 
 /// The numbers of a stored tensor as f32.
-fn floats(tensor: &TensorProto) -> Result<Tensor, UnfoldError> {
+fn floats(tensor: &TensorProto) -> Result<Tensor, ExportedOnnxError> {
     let bytes = &tensor.raw_data;
     let read: Vec<f32> = match tensor.data_type {
         FLOAT => bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect(),
@@ -90,7 +91,7 @@ fn floats(tensor: &TensorProto) -> Result<Tensor, UnfoldError> {
         INT8 => bytes.iter().map(|byte| f32::from(byte.cast_signed())).collect(),
         _ => Vec::new(),
     };
-    Tensor::from_slice(&read).f_view(&*tensor.dims).map_err(|_| UnfoldError::Content(tensor.name.clone()))
+    Tensor::from_slice(&read).f_view(&*tensor.dims).map_err(|_| ExportedOnnxError::Content(tensor.name.clone()))
 }
 
 impl Network {

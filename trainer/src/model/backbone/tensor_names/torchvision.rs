@@ -49,11 +49,11 @@ mod tests {
 
     use super::*;
     use crate::config::Recipe;
-    use crate::data::dataset::Channels;
+    use crate::data::dataset::ChannelStatistics;
     use crate::model::{LoadedWeights, Model, Norms, WeightChannels, WeightFile};
 
     fn model() -> Model {
-        let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/cub200-published.toml")).unwrap();
+        let mut recipe: Recipe = toml::from_str(include_str!("../../../../recipes/cub200-published.toml")).unwrap();
         recipe.backbone.width = 4;
         Model::new(&recipe, [3, 32, 32], tch::Device::Cpu)
     }
@@ -92,8 +92,11 @@ mod tests {
         tch::Tensor::write_safetensors(&renamed, &path).unwrap();
         let mut model = model();
         let loaded = model.load_weights(&WeightFile::read(&path).unwrap()).unwrap();
-        let channels = WeightChannels::Published(Channels::IMAGENET);
-        assert_eq!((loaded, model.channels), (LoadedWeights { norms: Norms::Whole, channels }, Channels::IMAGENET));
+        let channels = WeightChannels::Published(ChannelStatistics::IMAGENET);
+        assert_eq!(
+            (loaded, model.channels),
+            (LoadedWeights { norms: Norms::Whole, channels }, ChannelStatistics::IMAGENET)
+        );
         for ((own, loaded), (_, there)) in model.tensors().iter().zip(other.tensors()) {
             assert!(!own.starts_with("backbone.") || loaded.equal(&(there.detach() + 0.5)), "{own}");
         }
