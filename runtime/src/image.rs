@@ -4,9 +4,9 @@
 
 mod colours;
 mod decoded_picture;
+mod decoding_cost;
 mod jpeg;
 mod look;
-mod memory;
 mod png;
 mod preprocessing;
 mod reduced;
@@ -22,8 +22,8 @@ use ::image::{DynamicImage, RgbImage};
 
 use crate::files;
 pub use decoded_picture::DecodedPicture;
+pub use decoding_cost::DecodingCost;
 pub use look::{Look, LookError, LookPart};
-pub use memory::DecodingCost;
 pub use preprocessing::{MAX_CANVAS, Preprocessing};
 pub use reduced::{reduced, reduced_jpeg};
 pub use resize::{resize, resize_part};
