@@ -99,7 +99,7 @@ fn ensure_pool() -> Result<(), EncodeError> {
         return Ok(());
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
-    let pool = pool.map_err(|error| EncodeError::Start(std::format!("rten needs threads: {error}")))?;
+    let pool = pool.map_err(|error| EncodeError::Start(format!("rten needs threads: {error}")))?;
     // The thread belongs to the pool until it ends.
     mem::forget(pool);
     log::warn!("rten cannot start threads, so it computes on one: the process may have no more");

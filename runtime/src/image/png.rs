@@ -205,7 +205,7 @@ fn failed(error: ::png::DecodingError) -> ImageError {
         ::png::DecodingError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
             ImageError::Read(error)
         }
-        other => ImageError::Damaged(std::string::ToString::to_string(&other)),
+        other => ImageError::Damaged(other.to_string()),
     }
 }
 
@@ -284,7 +284,7 @@ impl Means {
     fn new(size: [usize; 2], by: usize) -> Self {
         let count = 3 * size[0].div_ceil(by) * size[1].div_ceil(by);
         let (sums, rgb) = if by > 1 { (count, 0) } else { (0, count) };
-        Self { size, by, sums: std::vec![0; sums], rgb: std::vec![0; rgb] }
+        Self { size, by, sums: vec![0; sums], rgb: vec![0; rgb] }
     }
 
     fn add(&mut self, x: usize, y: usize, rgb: [u8; 3]) {

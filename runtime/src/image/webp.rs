@@ -190,7 +190,7 @@ fn put_on_white(pixels: &mut Vec<u8>) {
 fn failed(error: DecodingError) -> ImageError {
     match error {
         DecodingError::ImageTooLarge | DecodingError::MemoryLimitExceeded => ImageError::TooLarge,
-        other => ImageError::Damaged(std::string::ToString::to_string(&other)),
+        other => ImageError::Damaged(other.to_string()),
     }
 }
 

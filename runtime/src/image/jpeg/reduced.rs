@@ -119,8 +119,8 @@ impl ReducedPlanes {
                 used,
                 basis: [0, 1].map(|axis| basis(side[axis], used[axis])),
                 slots: ZIGZAG.map(slot),
-                coefficients: std::vec![0; if frame.progressive { blocks * used[0] * used[1] } else { 0 }],
-                samples: std::vec![0; blocks * side[0] * side[1]],
+                coefficients: vec![0; if frame.progressive { blocks * used[0] * used[1] } else { 0 }],
+                samples: vec![0; blocks * side[0] * side[1]],
             }
         };
         let planes = frame.components.iter().zip(sides(frame, by)).map(plane).collect();

@@ -25,7 +25,7 @@ pub(super) const ZIGZAG: [u8; 64] = [
 pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut ReducedPlanes>) -> Result<(), Damage> {
     let components = frame.components.len();
     let nonzero = if frame.progressive {
-        frame.components.iter().map(|own| std::vec![0; own.blocks[0] * own.blocks[1]]).collect()
+        frame.components.iter().map(|own| vec![0; own.blocks[0] * own.blocks[1]]).collect()
     } else {
         Vec::new()
     };
@@ -33,9 +33,9 @@ pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut ReducedP
         frame,
         reduced,
         nonzero,
-        complete: std::vec![0; components],
+        complete: vec![0; components],
         quantisation: [[0; 64]; 4],
-        latched: std::vec![None; components],
+        latched: vec![None; components],
         tables: [const { None }; 8],
         interval: 0,
     };

@@ -92,7 +92,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     reported += usize::from(saved.is_err());
                     // What the disk holds after a power cut now: never less than what was acknowledged.
                     for fate in FATES {
-                        let fates = std::vec![fate; files.disk.pending()];
+                        let fates = vec![fate; files.disk.pending()];
                         let left = files.disk.after_crash(&fates);
                         let mut files = files_on(&left, 100);
                         let there = found(&mut files) as usize;
@@ -105,7 +105,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     super::save(&mut files, &base_model, &saves[before])
                         .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
-                    let lost = std::vec![Fate::Lost; files.disk.pending()];
+                    let lost = vec![Fate::Lost; files.disk.pending()];
                     let mut files = files_on(&files.disk.after_crash(&lost), 100);
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
                 }
