@@ -301,7 +301,8 @@ impl Background {
             && mean_of(deviations.map(|(one, other)| (libm::sqrtf(*one) - libm::sqrtf(*other)).abs())) < NOTICEABLE
     }
 
-    /// Follows the light of a frame: `share` of it counts, 0..1. Where the frame shows the place, colours follow it as
+    /// Follows the light of a frame: `share` of it counts, 0..1. `shows_place` tells of a pixel of the small frame, by its
+    /// index, whether the place is seen there. Where the frame shows the place, colours follow it as
     /// it is, so that a slow change of light becomes part of the place; noise is what is left when its exposure is
     /// brought to that of the background. What a shadow leaves is none: a place that took it for noise would overlook
     /// things.
@@ -319,19 +320,19 @@ impl Background {
             self.shown = Some(Arc::new(self.clone()));
         }
         let before = self.colours.clone();
-        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..before.len()).partition(|place| shows_place(*place));
-        for &place in &seen {
-            let (pixel, colour) = (small.pixels[place], &mut self.colours[place]);
+        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..before.len()).partition(|index| shows_place(*index));
+        for &index in &seen {
+            let (pixel, colour) = (small.pixels[index], &mut self.colours[index]);
             let mut squares = 0.0;
             for channel in 0..3 {
                 let off = pixel[channel] / difference.gains[channel] - colour[channel];
                 squares += off * off / 3.0;
                 colour[channel] += share * (pixel[channel] - colour[channel]);
             }
-            if difference.changes[place] == Change::Light {
+            if difference.changes[index] == Change::Light {
                 continue;
             }
-            let variance = &mut self.variances[place];
+            let variance = &mut self.variances[index];
             *variance += share * (squares - *variance);
             *variance = variance.clamp(NOISE[0] * NOISE[0], NOISE[1] * NOISE[1]);
         }
@@ -348,14 +349,14 @@ impl Background {
         for channel in 0..3 {
             let light = |colours: &[[f32; 3]]| {
                 let mut plane = vec![0.0f32; colours.len()];
-                seen.iter().for_each(|&place| plane[place] = colours[place][channel]);
+                seen.iter().for_each(|&index| plane[index] = colours[index][channel]);
                 let sum: f64 = plane.iter().copied().map(f64::from).sum();
                 ((sum / plane.len() as f64) as f32, box_mean(&plane, self.width, AROUND))
             };
             let ((mean_then, then), (mean_now, now)) = (light(before), light(&self.colours));
             let elsewhere = ratio(mean_now, mean_then).unwrap_or(1.0);
-            for &place in hidden {
-                self.colours[place][channel] *= ratio(now[place], then[place]).unwrap_or(elsewhere);
+            for &index in hidden {
+                self.colours[index][channel] *= ratio(now[index], then[index]).unwrap_or(elsewhere);
             }
         }
     }
@@ -434,13 +435,13 @@ fn aligned(views: &[SmallFrame]) -> Vec<Vec<[f32; 3]>> {
 
 /// The median of each pixel's channels.
 fn middle(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
-    let median = |place: usize, channel: usize| {
-        let mut values: Vec<f32> = views.iter().map(|view| view[place][channel]).collect();
+    let median = |index: usize, channel: usize| {
+        let mut values: Vec<f32> = views.iter().map(|view| view[index][channel]).collect();
         values.sort_by(f32::total_cmp);
         let half = values.len() / 2;
         if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
     };
-    (0..views[0].len()).map(|place| core::array::from_fn(|channel| median(place, channel))).collect()
+    (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
 }
 
 /// Factor by which deviations from a mean of so many views are too small.
@@ -469,9 +470,9 @@ fn variances(background: &Background, views: &[Vec<[f32; 3]>]) -> Vec<f32> {
         return background.variances.clone();
     }
     let correction = shrinkage(views.len()) * shrinkage(views.len()) / (3 * views.len()) as f32;
-    let of_pixel = |(place, colour): (usize, &[f32; 3])| {
+    let of_pixel = |(index, colour): (usize, &[f32; 3])| {
         let squares = |view: &Vec<[f32; 3]>| -> f32 {
-            (0..3).map(|channel| view[place][channel] - colour[channel]).map(|off| off * off).sum()
+            (0..3).map(|channel| view[index][channel] - colour[channel]).map(|off| off * off).sum()
         };
         correction * views.iter().map(squares).sum::<f32>()
     };

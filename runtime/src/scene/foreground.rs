@@ -74,10 +74,10 @@ impl Foreground {
         fill_holes(&mut mask, difference);
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
         let (marks, things) = things(&mask, searched, frame);
-        let pixel = |place: usize| [(place % columns) as u32, (place / columns) as u32];
+        let pixel = |index: usize| [(index % columns) as u32, (index / columns) as u32];
         // A thing may fill the region, and a person beside it most of the frame: a moved camera has lost both.
         let lost = difference.lost;
-        let lost_there = region.map_or(lost, |_| difference.lost_where(|place| searched.contains(pixel(place))));
+        let lost_there = region.map_or(lost, |_| difference.lost_where(|index| searched.contains(pixel(index))));
         Self { frame, marks, things, lost: lost.min(lost_there) }
     }
 
@@ -98,8 +98,8 @@ impl Foreground {
     }
 
     /// Whether a thing covers a pixel of the small frame.
-    pub(super) fn covers(&self, place: usize) -> bool {
-        self.marks.as_raw()[place] != 0
+    pub(super) fn covers(&self, index: usize) -> bool {
+        self.marks.as_raw()[index] != 0
     }
 
     /// The thing in the middle of the frame, or the one that is nearest to it: the one that shots of whole frames are
@@ -181,10 +181,10 @@ fn fill_holes(mask: &mut GrayImage, difference: &Difference) {
     let rest = GrayImage::from_fn(width, height, |x, y| if mask.get_pixel(x, y) == &SET { UNSET } else { SET });
     let labels = connected_components(&rest, Connectivity::Four, UNSET);
     let mut holes = vec![Hole::default(); count(&labels)];
-    for (place, (x, y, label)) in labels.enumerate_pixels().enumerate() {
+    for (index, (x, y, label)) in labels.enumerate_pixels().enumerate() {
         let hole = &mut holes[label[0] as usize];
         hole.pixels += 1;
-        hole.structure += usize::from(difference.edges[place] && !difference.changes[place].may_be_thing());
+        hole.structure += usize::from(difference.edges[index] && !difference.changes[index].may_be_thing());
         hole.is_open |= x == 0 || y == 0 || x + 1 == width || y + 1 == height;
     }
     for (pixel, label) in mask.pixels_mut().zip(labels.pixels()) {
