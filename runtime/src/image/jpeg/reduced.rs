@@ -7,7 +7,7 @@
 //! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the
 //! highest frequencies are left out.
 
-use super::frame::{Colours, Component, JpegFrame};
+use super::frame::{BlockId, Colours, Component, JpegFrame};
 use super::scan::ZIGZAG;
 
 /// A reduced picture while its scans are read: a plane for each component.
@@ -139,21 +139,21 @@ impl ReducedPlanes {
         plane.write(position, &kept);
     }
 
-    /// Adds to a coefficient of block number `block`.
-    pub(super) fn add(&mut self, component: usize, block: usize, index: usize, change: i32) {
-        let plane = &mut self.planes[component];
+    /// Adds to the `index`-th coefficient of a block.
+    pub(super) fn add(&mut self, block: BlockId, index: usize, change: i32) {
+        let plane = &mut self.planes[block.component];
         if let Some(slot) = plane.slots[index] {
-            let value = &mut plane.coefficients[block * plane.used[0] * plane.used[1] + usize::from(slot)];
+            let value = &mut plane.coefficients[block.number * plane.used[0] * plane.used[1] + usize::from(slot)];
             *value = (i32::from(*value) + change).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
         }
     }
 
-    /// Moves a coefficient away from zero.
-    pub(super) fn grow(&mut self, component: usize, block: usize, index: usize, change: i32) {
-        let plane = &self.planes[component];
+    /// Moves the `index`-th coefficient of a block away from zero.
+    pub(super) fn grow(&mut self, block: BlockId, index: usize, change: i32) {
+        let plane = &self.planes[block.component];
         if let Some(slot) = plane.slots[index] {
-            let value = plane.coefficients[block * plane.used[0] * plane.used[1] + usize::from(slot)];
-            self.add(component, block, index, if value < 0 { -change } else { change });
+            let value = plane.coefficients[block.number * plane.used[0] * plane.used[1] + usize::from(slot)];
+            self.add(block, index, if value < 0 { -change } else { change });
         }
     }
 
