@@ -10,10 +10,10 @@ use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, Slot};
 
 use super::bundle_record::BundleRecord;
-use super::files::AsideSlot;
-use super::folder::Disk;
+use super::disk::Disk;
 use super::kept_pictures::{self, KeptPictures, MAX_PICTURES};
 use super::save_lock::OTHER_SAVE;
+use super::slot_files::AsideSlot;
 use super::{LockedStore, NewestState, Store, StoreError};
 
 /// What becomes of a state when another one takes its place.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
-use crate::store::files::SlotFiles;
+use crate::store::slot_files::SlotFiles;
 use crate::store::{MAX_SLOT, Store, StoreError};
 use orco_core::border::Border;
 use orco_state::slots::{self, Medium, MediumState, SaveError, Slot};
