@@ -11,7 +11,7 @@ mod device;
 mod doctor;
 mod folder_shots;
 #[cfg(feature = "mqtt")]
-mod mqtt;
+mod mqtt_options;
 mod options;
 mod output;
 mod pack_thumbnails;
