@@ -36,8 +36,8 @@ pub use purge::LockedDeviceFolder;
 pub use push::SharedClasses;
 
 use crate::protocol::{
-    ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolment, EnrolmentAnswer, EnrolmentCode,
-    MAX_CLASSES, MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
+    ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL_PATH, Enrolment, EnrolmentAnswer, EnrolmentCode,
+    MAX_CLASSES, MAX_WARNINGS, ObjectDigest, REPORT_PATH, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
 };
 
 /// Name of the file that says who the device is, in its folder.
@@ -161,7 +161,7 @@ impl<'a> FleetDevice<'a> {
         let body = serde_json::to_vec(&enrolment).map_err(answer_error)?;
         let hub = HubKey::Expected(code.fingerprint);
         let mut connection = HubConnection::new(transport, &self.folder, key, hub, self.settings.retry);
-        let answer = connection.call(HubCall::post(ENROL, &body), observer)?;
+        let answer = connection.call(HubCall::post(ENROL_PATH, &body), observer)?;
         let enrolled: EnrolmentAnswer = serde_json::from_slice(&answer).map_err(answer_error)?;
         identity.hub = Some(enrolled.hub);
         self.folder.keep_identity(&identity, observer)?;
@@ -314,7 +314,7 @@ impl Round<'_, '_> {
 
     fn send(&mut self, report: &DeviceReport) -> Result<ChannelTarget, SyncError> {
         let body = serde_json::to_vec(report).map_err(answer_error)?;
-        let answer = self.connection.call(HubCall::post(REPORT, &body), self.observer)?;
+        let answer = self.connection.call(HubCall::post(REPORT_PATH, &body), self.observer)?;
         serde_json::from_slice(&answer).map_err(answer_error)
     }
 
