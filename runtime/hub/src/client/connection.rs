@@ -22,6 +22,7 @@ use crate::protocol::{
 const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else { 2 * MAX_MESSAGE as u64 };
 /// Largest file of certificates that is read, in bytes.
 const MAX_CERTIFICATES: u64 = 1 << 20;
+
 /// A request as it goes over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRequest {

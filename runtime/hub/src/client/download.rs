@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::connection::{HubCall, HubConnection};
 use super::error::SyncError;
-use super::free_bytes;
 use super::observer::{SyncObserver, SyncStep, proceed};
+use super::report::free_bytes;
 use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, OBJECTS_PATH, ObjectDigest};
 
 /// Bytes of the disk that are left to the device's state.
