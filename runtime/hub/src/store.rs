@@ -13,6 +13,7 @@ mod packs;
 mod purge;
 mod releases;
 mod schema;
+mod targets;
 #[cfg(test)]
 mod tests;
 
