@@ -6,7 +6,6 @@
 
 mod bundles;
 mod connection;
-mod content;
 mod download;
 mod error;
 mod folder;
@@ -16,6 +15,7 @@ mod progress;
 mod purge;
 mod push;
 mod report;
+mod shots_digest;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

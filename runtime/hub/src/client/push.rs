@@ -8,9 +8,9 @@ use orco_runtime::state::label;
 
 use super::Round;
 use super::connection::HubCall;
-use super::content::class_content;
 use super::error::SyncError;
 use super::progress::PushedClass;
+use super::shots_digest::class_shots_digest;
 use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS_PATH, PushAnswer, RefusalKind};
 
 /// Which classes a device may share.
@@ -43,7 +43,7 @@ impl Round<'_, '_> {
         };
         let labels = learner.state().classes.iter().map(|class| &class.label);
         let packs = labels.filter(|label| self.device.settings.shared.includes(label)).filter_map(|label| {
-            let content = class_content(learner, label)?;
+            let content = class_shots_digest(learner, label)?;
             Some(self.progress.pushed(label, content)?.pack)
         });
         packs.take(MAX_CLASSES).collect()
@@ -60,7 +60,7 @@ impl Round<'_, '_> {
     fn push_all(&mut self, learner: &mut Learner) -> Result<(), SyncError> {
         let labels: Vec<String> = learner.state().classes.iter().map(|class| class.label.clone()).collect();
         for label in labels.iter().filter(|label| self.device.settings.shared.includes(label)) {
-            let Some(content) = class_content(learner, label) else { continue };
+            let Some(content) = class_shots_digest(learner, label) else { continue };
             if self.is_from_channel(learner, label) {
                 continue;
             }
