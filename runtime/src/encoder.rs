@@ -1,7 +1,7 @@
 //! The frozen backbone f, on the engines that run it: a batch of images becomes a batch of feature vectors.
 //!
-//! - [`engine_choice`] names the engines, chooses one for the work ahead and opens a backbone in it. A further engine is
-//!   a variant there, and a file with an [`Encoder`] beside `rten.rs` and `onnx.rs`.
+//! - [`engine_choice`] names the engines, chooses one for the work ahead and opens a backbone in it. A further engine
+//!   is a variant there, and a file with an [`Encoder`] beside `rten.rs` and `onnx.rs`.
 //! - `library` finds ONNX Runtime's shared library, `telemetry` keeps its telemetry off; other engines need neither.
 //! - [`audit`] refuses a model, and `time_limit` stops waiting for it, before an engine can do harm with it.
 //! - [`stream`] has engines compute side by side.

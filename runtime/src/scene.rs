@@ -38,7 +38,7 @@
 //!    only darker, or a little brighter, by a ratio that is smooth around it: that is a shadow or a reflection
 //!    (Horprasert, Harwood and Davis, 1999). A frame without colours, as some cameras give at night, is compared by
 //!    brightness alone.
-//! 4. `foreground`: tells the things in what is left apart, by morphology and connected components, both of `imageproc`.
+//! 4. `foreground`: tells the things in what is left apart, by morphology and connected components (`imageproc`).
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light where it sees the place, and notices when

@@ -1,5 +1,5 @@
-//! The lowest release of each bundle that a restore accepts: the highest that was used on this device, or on the one that
-//! wrote the backup.
+//! The lowest release of each bundle that a restore accepts: the highest that was used on this device, or on the one
+//! that wrote the backup.
 
 use std::path::Path;
 

@@ -302,10 +302,10 @@ impl Background {
             && mean_of(deviations.map(|(one, other)| (libm::sqrtf(*one) - libm::sqrtf(*other)).abs())) < NOTICEABLE
     }
 
-    /// Follows the light of a frame: `share` of it counts, 0..1. `shows_place` tells of a pixel of the small frame, by its
-    /// index, whether the place is seen there. Colours of such pixels follow the frame as it is, so that a slow change
-    /// of light becomes part of the place; noise is what is left when its exposure is brought to that of the background.
-    /// What a shadow leaves is none: a place that took it for noise would overlook things.
+    /// Follows the light of a frame: `share` of it counts, 0..1. `shows_place` tells of a pixel of the small frame, by
+    /// its index, whether the place is seen there. Colours of such pixels follow the frame as it is, so that a slow
+    /// change of light becomes part of the place; noise is what is left when its exposure is brought to that of the
+    /// background. What a shadow leaves is none: a place that took it for noise would overlook things.
     ///
     /// What is hidden becomes as much brighter or darker as what is seen around it: it is to be found again once
     /// nothing hides it.
