@@ -22,7 +22,7 @@
 //! path. Version 1 is the archive alone, without `releases.toml`; it still restores where no key is configured.
 
 mod envelope;
-mod floor;
+mod release_floor;
 mod restore;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,10 @@
 //! The frozen backbone f, on the engines that run it: a batch of images becomes a batch of feature vectors.
+//!
+//! - [`engine_choice`] names the engines, chooses one for the work ahead and opens a backbone in it. A further engine
+//!   is a variant there, and a file with an [`Encoder`] beside `rten.rs` and `onnx.rs`.
+//! - `library` finds ONNX Runtime's shared library, `telemetry` keeps its telemetry off; other engines need neither.
+//! - [`audit`] refuses a model, and `time_limit` stops waiting for it, before an engine can do harm with it.
+//! - [`stream`] has engines compute side by side.
 
 pub mod audit;
 pub mod engine_choice;
@@ -6,13 +12,13 @@ pub mod engine_choice;
 pub mod library;
 #[cfg(feature = "onnx")]
 pub mod onnx;
-#[cfg(any(feature = "onnx", feature = "rten"))]
-pub mod opening;
 #[cfg(feature = "rten")]
 pub mod rten;
 pub mod stream;
 #[cfg(feature = "onnx")]
 pub mod telemetry;
+#[cfg(any(feature = "onnx", feature = "rten"))]
+pub mod time_limit;
 
 use ::image::RgbImage;
 use ndarray::{Array2, Array4, ArrayView4, Axis, s};

@@ -4,9 +4,9 @@
 
 mod colours;
 mod decoded_picture;
+mod decoding_cost;
 mod jpeg;
 mod look;
-mod memory;
 mod png;
 mod preprocessing;
 mod reduced;
@@ -22,8 +22,8 @@ use ::image::{DynamicImage, RgbImage};
 
 use crate::files;
 pub use decoded_picture::DecodedPicture;
+pub use decoding_cost::DecodingCost;
 pub use look::{Look, LookError, LookPart};
-pub use memory::DecodingCost;
 pub use preprocessing::{MAX_CANVAS, Preprocessing};
 pub use reduced::{reduced, reduced_jpeg};
 pub use resize::{resize, resize_part};
@@ -101,7 +101,7 @@ pub enum ImageError {
     },
     /// The picture is damaged; how.
     #[error("is damaged: {0}")]
-    Damaged(std::string::String),
+    Damaged(String),
 }
 
 /// A file that is not used as a picture, and why. The reason goes on with the sentence.
@@ -157,7 +157,7 @@ fn decode_with_size(bytes: &[u8]) -> Result<DecodedPicture, ImageError> {
         Some(Format::Png) => png::decode(Cursor::new(bytes)),
         Some(Format::Jpeg) => jpeg::decode(bytes),
         Some(Format::Webp) => webp::decode(bytes),
-        None => Err(unread(bytes)),
+        None => Err(refusal(bytes)),
     }
 }
 
@@ -171,7 +171,7 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
         Some(Format::Png) => png::size(Cursor::new(bytes))?,
         Some(Format::Jpeg) => jpeg::size(bytes)?,
         Some(Format::Webp) => webp::size(bytes)?,
-        None => return Err(unread(bytes)),
+        None => return Err(refusal(bytes)),
     };
     Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
 }
@@ -191,7 +191,7 @@ pub fn decoding_memory(bytes: &[u8]) -> Result<DecodingCost, ImageError> {
         Some(Format::Png) => png::decoding_memory(Cursor::new(bytes)),
         Some(Format::Jpeg) => jpeg::decoding_memory(bytes),
         Some(Format::Webp) => webp::decoding_memory(bytes),
-        None => Err(unread(bytes)),
+        None => Err(refusal(bytes)),
     }
 }
 
@@ -239,8 +239,8 @@ impl Format {
     }
 }
 
-/// Why the bytes of a file are not read.
-fn unread(bytes: &[u8]) -> ImageError {
+/// Why the bytes of a file are not decoded.
+fn refusal(bytes: &[u8]) -> ImageError {
     if bytes.is_empty() {
         return ImageError::Empty;
     }

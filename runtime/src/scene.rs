@@ -26,14 +26,19 @@
 //!
 //! # How frames are compared
 //!
-//! At a small size ([`SIDE`]), so that a frame of any camera takes the same time and memory. First each channel's
-//! brightness is brought to that of the background, by the most frequent ratio: a thing that covers half of the frame
-//! does not matter, nor does a camera that changes its exposure or white balance, or a lamp that flickers. A frame
-//! without colours, as some cameras give at night, is compared by brightness alone. A pixel
-//! differs if it is off by more than the noise of the camera, of the pixel itself, and of a small shake at edges allow.
-//! It does not differ if it has the background's colour and is only darker, or a little brighter, by a ratio that is
-//! smooth around it: that is a shadow or a reflection (Horprasert, Harwood and Davis, 1999). Morphology and connected
-//! components, both of `imageproc`, tell the things in what is left apart.
+//! Each step is a file, in this order:
+//!
+//! 1. `small_frame`: frames are compared at a small size ([`SIDE`]), so that a frame of any camera takes the same time
+//!    and memory.
+//! 2. `exposure`: each channel's brightness is brought to that of the background, by the most frequent ratio. A thing
+//!    that covers half of the frame does not matter, nor does a camera that changes its exposure or white balance, or a
+//!    lamp that flickers.
+//! 3. `difference`: says of each pixel how much it differs. It does if it is off by more than the noise of the camera,
+//!    of the pixel itself, and of a small shake at edges allow. It does not if it has the background's colour and is
+//!    only darker, or a little brighter, by a ratio that is smooth around it: that is a shadow or a reflection
+//!    (Horprasert, Harwood and Davis, 1999). A frame without colours, as some cameras give at night, is compared by
+//!    brightness alone.
+//! 4. `foreground`: tells the things in what is left apart, by morphology and connected components (`imageproc`).
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light where it sees the place, and notices when

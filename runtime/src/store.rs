@@ -32,13 +32,13 @@
 //! ```
 
 mod bundle_record;
+mod disk;
 mod error;
-mod files;
-mod folder;
 pub mod kept_pictures;
 pub(crate) mod picture_guard;
 mod revision;
 mod save_lock;
+mod slot_files;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -55,15 +55,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use self::files::SlotFiles;
 use self::save_lock::LOCK;
+use self::slot_files::SlotFiles;
 use crate::bundle::Bundle;
 use crate::files::lock::Lock;
 use crate::files::{
     FolderOfAnotherUser, SymlinkPolicy, create_folder, folder_of_another_user, probe_other_owner, random_name,
 };
-pub(crate) use folder::MAX_SLOT;
-use folder::{Disk, StateFolder};
+pub(crate) use disk::MAX_SLOT;
+use disk::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::slots::{

@@ -1,4 +1,5 @@
-//! Threads that a learner computes on: how many this process may use, and a pool of them.
+//! Threads that a learner computes on: how many this process may use, and a pool of them. Also what keeps a panic or a
+//! fork from leaving others waiting: [`catch_panic`], [`lock`], [`ProcessLock`].
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -28,7 +29,7 @@ static LIMIT: AtomicUsize = AtomicUsize::new(0);
 pub fn set_limit(count: usize) -> Result<(), LimitError> {
     let count = count.max(1);
     if env::var_os(VARIABLE).is_none_or(|value| value != *count.to_string()) {
-        if !alone() {
+        if !is_single_threaded() {
             return Err(LimitError);
         }
         // SAFETY: this is the process's only thread (on Windows, any number is allowed).
@@ -58,8 +59,8 @@ pub fn usable_threads() -> usize {
     limit().map_or(available_threads(), |limit| limit.min(available_threads()))
 }
 
-/// Whether no other thread can be reading the environment.
-pub(crate) fn alone() -> bool {
+/// Whether no other thread can be reading the environment. Where the system does not tell, there may be one.
+pub(crate) fn is_single_threaded() -> bool {
     if cfg!(windows) {
         return true;
     }

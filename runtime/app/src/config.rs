@@ -15,11 +15,11 @@ use orco_runtime::files;
 use toml::Value;
 
 /// The file that is read where none is named and this one is there.
-pub const PLACE: &str = "/etc/orco/orco.toml";
+pub const DEFAULT_PATH: &str = "/etc/orco/orco.toml";
 /// The option that names another file; no setting itself.
 const OPTION: &str = "config";
-/// Largest file, in bytes.
-const LARGEST: u64 = 1 << 20;
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
 /// Keys that are so alike, from 0 to 1, may be mistaken for one another.
 const ALIKE: f64 = 0.6;
 /// Settings whose values only those commands refuse that use them: nothing else shall end for an address that it never
@@ -206,14 +206,14 @@ impl Setting<'_> {
 }
 
 impl SettingsFile {
-    /// The file that the command line or the environment names, else the one at [`PLACE`] if it is there.
+    /// The file that the command line or the environment names, else the one at [`DEFAULT_PATH`] if it is there.
     ///
     /// # Errors
     /// If it cannot be read, or says what is not understood; [`Self::faults`] has what is left to those that use it.
     pub fn find(command: &Command, named: Option<&Path>) -> Result<Option<Self>> {
         match named {
             Some(path) => Self::read(command, path).map(Some),
-            None => Self::read_if_there(command, Path::new(PLACE)),
+            None => Self::read_if_there(command, Path::new(DEFAULT_PATH)),
         }
     }
 
@@ -226,7 +226,7 @@ impl SettingsFile {
     fn read(command: &Command, path: &Path) -> Result<Self> {
         let shown = path.display();
         let bytes =
-            files::read(path, LARGEST).map_err(|error| anyhow!("cannot read the settings in {shown}: {error}"))?;
+            files::read(path, MAX_FILE).map_err(|error| anyhow!("cannot read the settings in {shown}: {error}"))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| anyhow!("the settings in {shown} are no text in UTF-8: save them in that encoding"))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| {

@@ -1,10 +1,12 @@
 //! The checks of `orco doctor`, one file for each subject. Every check is a finding; a failed one says how to mend it.
 
+mod bundle;
 mod engine;
-mod files;
 mod machine;
 #[cfg(feature = "serve")]
 mod service;
+mod state;
+mod writable;
 
 use std::fmt;
 #[cfg(feature = "serve")]
@@ -104,13 +106,13 @@ pub fn examine_settings(file: Option<&SettingsFile>, findings: &mut Findings) {
 pub fn examine(options: &Options, findings: &mut Findings) -> Option<PathBuf> {
     machine::processor(findings);
     machine::clock(findings);
-    let bundle = files::bundle(options, findings);
+    let bundle = bundle::check(options, findings);
     engine::onnx_runtime(options, findings);
     if let Some(bundle) = &bundle {
         engine::rten(options, bundle, findings);
     }
-    let state = files::state_folder(options, bundle.as_ref(), findings);
-    let needed = state.as_deref().and_then(|folder| files::state(options, folder, bundle, findings));
+    let state = state::folder(options, bundle.as_ref(), findings);
+    let needed = state.as_deref().and_then(|folder| state::check(options, folder, bundle, findings));
     machine::memory(needed, findings);
     machine::cameras(findings);
     state

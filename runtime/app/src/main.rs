@@ -11,7 +11,7 @@ mod device;
 mod doctor;
 mod folder_shots;
 #[cfg(feature = "mqtt")]
-mod mqtt;
+mod mqtt_options;
 mod options;
 mod output;
 mod pack_thumbnails;
@@ -145,8 +145,8 @@ fn main() -> ExitCode {
         restart_with_variable(threads::VARIABLE, &count.to_string());
         return output.finish(Err(error.into()));
     }
-    let definition = Definition { plain: &plain, file: file.as_ref(), matches: &matches };
-    let done = run(&cli.command, options, &output, &definition);
+    let sources = SettingSources { command: &plain, file: file.as_ref(), matches: &matches };
+    let done = run(&cli.command, options, &output, &sources);
     output.finish(done)
 }
 
@@ -186,16 +186,18 @@ fn without_password(error: clap::Error) -> clap::Error {
     error
 }
 
-/// Where settings come from: the command line's definition, the file, and what both say.
-struct Definition<'a> {
-    plain: &'a Command,
+/// Where settings come from.
+struct SettingSources<'a> {
+    /// The command line's definition, with its own defaults.
+    command: &'a Command,
     file: Option<&'a SettingsFile>,
+    /// What the command line, the environment and the file say together.
     matches: &'a ArgMatches,
 }
 
 /// Does what a command asks for; returns the result as JSON.
-fn run(command: &OrcoCommand, options: &Options, output: &Output, definition: &Definition<'_>) -> Result<Value> {
-    let Definition { plain, file, matches } = *definition;
+fn run(command: &OrcoCommand, options: &Options, output: &Output, sources: &SettingSources<'_>) -> Result<Value> {
+    let SettingSources { command: plain, file, matches } = *sources;
     match command {
         OrcoCommand::Info => command::info::run(options, output),
         OrcoCommand::Classify(arguments) => command::classify::run(options, output, arguments),

@@ -31,7 +31,7 @@ pub struct Output {
     verbose: bool,
     changed: Cell<bool>,
     /// Whether standard output has failed already.
-    mute: Cell<bool>,
+    stdout_failed: Cell<bool>,
     warnings: RefCell<Vec<String>>,
     errors: RefCell<Vec<String>>,
 }
@@ -95,14 +95,14 @@ impl Output {
             json: JsonDestination::Nowhere,
             verbose: false,
             changed: Cell::new(false),
-            mute: Cell::new(false),
+            stdout_failed: Cell::new(false),
             warnings: RefCell::default(),
             errors: RefCell::default(),
         }
     }
 
     /// Whether standard output is the JSON's, so that nothing else may go there.
-    pub fn quiet(&self) -> bool {
+    fn is_stdout_for_json(&self) -> bool {
         matches!(self.json, JsonDestination::Standard)
     }
 
@@ -116,7 +116,7 @@ impl Output {
     /// # Errors
     /// If it cannot be written and nothing was changed yet. After a change that is noted, and the command goes on.
     pub fn line(&self, text: impl Display) -> Result<()> {
-        if self.quiet() || self.mute.get() {
+        if self.is_stdout_for_json() || self.stdout_failed.get() {
             Ok(())
         } else {
             self.to_standard(&format!("{}\n", escape::multiline(&text.to_string())))
@@ -130,13 +130,13 @@ impl Output {
     /// As for [`Output::line`].
     #[cfg(feature = "serve")]
     pub fn drawing(&self, text: &str) -> Result<()> {
-        if self.quiet() || self.mute.get() { Ok(()) } else { self.to_standard(text) }
+        if self.is_stdout_for_json() || self.stdout_failed.get() { Ok(()) } else { self.to_standard(text) }
     }
 
     fn to_standard(&self, text: &str) -> Result<()> {
         let mut standard = io::stdout().lock();
         let Err(error) = standard.write_all(text.as_bytes()).and_then(|()| standard.flush()) else { return Ok(()) };
-        self.mute.set(true);
+        self.stdout_failed.set(true);
         if error.kind() == io::ErrorKind::BrokenPipe && !self.changed.get() {
             // `orco list | head` ends quietly, as other programs do: by the signal. Until something is changed; then
             // the program has to say how that went.

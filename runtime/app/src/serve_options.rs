@@ -82,7 +82,7 @@ pub struct ServeOptions {
     pub no_thumbnails: bool,
     #[cfg(feature = "mqtt")]
     #[command(flatten)]
-    pub mqtt: crate::mqtt::MqttOptions,
+    pub mqtt: crate::mqtt_options::MqttOptions,
 }
 
 impl ServeOptions {

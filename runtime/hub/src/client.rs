@@ -6,7 +6,6 @@
 
 mod bundles;
 mod connection;
-mod content;
 mod download;
 mod error;
 mod folder;
@@ -15,6 +14,8 @@ mod packs;
 mod progress;
 mod purge;
 mod push;
+mod report;
+mod shots_digest;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -36,8 +37,8 @@ pub use purge::LockedDeviceFolder;
 pub use push::SharedClasses;
 
 use crate::protocol::{
-    ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolment, EnrolmentAnswer, EnrolmentCode,
-    MAX_CLASSES, MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
+    ChannelTarget, DeviceReport, ENROL_PATH, Enrolment, EnrolmentAnswer, EnrolmentCode, ObjectDigest, REPORT_PATH,
+    ReleaseOutcome, SigningKey, bounded,
 };
 
 /// Name of the file that says who the device is, in its folder.
@@ -46,11 +47,6 @@ const IDENTITY: &str = "identity.json";
 const PROGRESS: &str = "progress.json";
 /// Rounds in a row that begin with a number that the hub had seen, from which on somebody is warned.
 const MANY_REPLAYS: u32 = 2;
-/// Bytes of all labels of a report, so that it stays below [`crate::protocol::MAX_MESSAGE`] whatever they are.
-const MAX_LABELS: usize = 1 << 20;
-
-/// Steps in which free bytes are reported.
-const FREE_STEP: u64 = 64 << 20;
 
 /// How a device takes part in a fleet.
 pub struct FleetSettings<'a> {
@@ -161,7 +157,7 @@ impl<'a> FleetDevice<'a> {
         let body = serde_json::to_vec(&enrolment).map_err(answer_error)?;
         let hub = HubKey::Expected(code.fingerprint);
         let mut connection = HubConnection::new(transport, &self.folder, key, hub, self.settings.retry);
-        let answer = connection.call(HubCall::post(ENROL, &body), observer)?;
+        let answer = connection.call(HubCall::post(ENROL_PATH, &body), observer)?;
         let enrolled: EnrolmentAnswer = serde_json::from_slice(&answer).map_err(answer_error)?;
         identity.hub = Some(enrolled.hub);
         self.folder.keep_identity(&identity, observer)?;
@@ -314,61 +310,8 @@ impl Round<'_, '_> {
 
     fn send(&mut self, report: &DeviceReport) -> Result<ChannelTarget, SyncError> {
         let body = serde_json::to_vec(report).map_err(answer_error)?;
-        let answer = self.connection.call(HubCall::post(REPORT, &body), self.observer)?;
+        let answer = self.connection.call(HubCall::post(REPORT_PATH, &body), self.observer)?;
         serde_json::from_slice(&answer).map_err(answer_error)
-    }
-
-    fn report(&self) -> DeviceReport {
-        let learner = self.learner.as_ref();
-        let said = learner.map_or(&[][..], Learner::warnings).iter().chain(&self.warnings);
-        let warnings = said.take(MAX_WARNINGS).map(|warning| bounded(warning)).collect();
-        DeviceReport {
-            version: self.device.settings.version.clone(),
-            bundle: learner.map(|learner| ReportedBundle {
-                name: learner.bundle().manifest.name.clone(),
-                release: learner.bundle().manifest.release,
-                bundle_digest: ObjectDigest::new(learner.bundle().digest),
-            }),
-            classes: learner.map(class_reports).unwrap_or_default(),
-            // In steps, so that a report does not change with every file.
-            health: DeviceHealth {
-                free_bytes: free_bytes(&self.device.state).map(|free| free / FREE_STEP * FREE_STEP),
-                warnings,
-            },
-            outcomes: self.progress.outcomes.clone(),
-            pushed: Vec::new(),
-        }
-    }
-}
-
-fn class_reports(learner: &Learner) -> Vec<ClassReport> {
-    let (state, base) = (learner.state(), learner.base_model().classes.len());
-    let mut shots = vec![0; state.classes.len()];
-    for class in state.exemplars.classes() {
-        if let Some(count) = (*class as usize).checked_sub(base).and_then(|learned| shots.get_mut(learned)) {
-            *count += 1;
-        }
-    }
-    let mut bytes = 0;
-    let classes = state.classes.iter().zip(shots).take_while(|(class, _)| {
-        bytes += class.label.len();
-        bytes <= MAX_LABELS
-    });
-    classes.take(MAX_CLASSES).map(|(class, shots)| ClassReport { label: class.label.clone(), shots }).collect()
-}
-
-/// Bytes that are free where a folder lies, if that is known.
-fn free_bytes(folder: &Path) -> Option<u64> {
-    #[cfg(unix)]
-    {
-        let place = folder.ancestors().find(|place| place.exists())?;
-        let facts = rustix::fs::statvfs(place).ok()?;
-        Some(facts.f_bavail.saturating_mul(facts.f_frsize))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = folder;
-        None
     }
 }
 

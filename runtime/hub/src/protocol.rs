@@ -19,7 +19,7 @@ mod key;
 mod message;
 
 pub use code::{CodeError, CodeId, CodeKey, EnrolmentCode};
-pub use head::{AnswerHead, BODY, ByteRange, DEVICE, RequestHead, SEQUENCE, SIGNATURE};
+pub use head::{AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER};
 pub use key::{DeviceId, Fingerprint, ObjectDigest, Signature, SigningKey, VerifyingKey};
 pub use message::{
     BundleTarget, ChannelTarget, ClassReport, DeviceHealth, DeviceReport, Enrolment, EnrolmentAnswer, HubRefusal,
@@ -57,13 +57,13 @@ pub const MAX_TEXT: usize = 512;
 pub const MAX_LABEL: usize = orco_runtime::state::label::MAX_TEXT;
 
 /// Where a device enrols.
-pub const ENROL: &str = "/v1/enrol";
+pub const ENROL_PATH: &str = "/v1/enrol";
 /// Where a device reports, and learns what its channel holds.
-pub const REPORT: &str = "/v1/report";
+pub const REPORT_PATH: &str = "/v1/report";
 /// Where a device pushes packs; `/DIGEST/pictures` below it takes a pack's pictures.
-pub const PACKS: &str = "/v1/packs";
+pub const PACKS_PATH: &str = "/v1/packs";
 /// Where objects lie, by their digests.
-pub const OBJECTS: &str = "/v1/objects";
+pub const OBJECTS_PATH: &str = "/v1/objects";
 
 /// A text of at most [`MAX_TEXT`] bytes, cut between letters.
 pub fn bounded(text: &str) -> String {

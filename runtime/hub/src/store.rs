@@ -5,14 +5,15 @@
 //! has either not heard the request, or gives the same answer again.
 
 mod bundles;
-mod codes;
+mod deliveries;
 mod devices;
-mod messages;
+mod enrolment;
 mod objects;
 mod packs;
 mod purge;
 mod releases;
 mod schema;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -25,9 +26,9 @@ use orco_runtime::{clock, files};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use bundles::BundleRelease;
-pub use codes::MAX_CODE_LIFETIME_HOURS;
+pub use deliveries::{Delivery, StoredAnswer};
 pub use devices::DeviceRecord;
-pub use messages::{Delivery, StoredAnswer};
+pub use enrolment::MAX_CODE_LIFETIME_HOURS;
 pub use objects::{ObjectFolder, ObjectPart};
 pub use packs::{PackRecord, SharedPicture};
 pub use purge::HubPurge;

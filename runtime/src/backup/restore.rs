@@ -9,7 +9,7 @@ use orco_state::slots;
 use tar::{Archive, Entries, EntryType};
 
 use super::envelope::{self, ArchiveReader};
-use super::floor::ReleaseFloor;
+use super::release_floor::ReleaseFloor;
 use super::{BUNDLE, BackupContents, BackupError, MAX_STATE, SHOTS, SLOT};
 use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, LearnerSettings};

@@ -2,6 +2,8 @@
 //! outside the file, sparse tensors, subgraphs, functions, operators beyond a list, fields that the format's
 //! description (onnx.proto, IR version 13) does not name, and sizes that make no sense.
 //!
+//! Fields are numbered as in the message of onnx.proto that a function's comment names.
+//!
 //! The walk through the bytes has a fixed depth, copies nothing, and takes memory only for the sentence of a refusal.
 //! It bounds what a model is. [`bounds`] bounds what it may compute: broadcasting can make large tensors out of small
 //! ones, so the shape of every tensor is inferred, and work and memory are summed up, before an engine opens the model
@@ -70,6 +72,7 @@ pub(super) fn audit_unfolded(model: &[u8]) -> AuditResult {
     walk(model, operators::is_foldable)
 }
 
+/// `ModelProto`.
 fn walk(model: &[u8], allowed: OperatorFilter) -> AuditResult {
     const PART: &str = "model";
     // Engines tell their own formats by these marks and would not read the file as ONNX; flatbuffers of ONNX Runtime
@@ -98,7 +101,7 @@ fn walk(model: &[u8], allowed: OperatorFilter) -> AuditResult {
     if graphs == 1 { Ok(()) } else { Err(AuditError::Damaged { part: "graph" }) }
 }
 
-/// A message whose fields are numbers and texts alone.
+/// A message whose fields are numbers and texts alone, such as `OperatorSetIdProto` and `StringStringEntryProto`.
 fn flat_message(message: &[u8], part: &'static str, numbers: &[u32], texts: &[u32]) -> AuditResult {
     for field in WireFields::of(message) {
         match field.map_err(|WireError| AuditError::Damaged { part })? {
@@ -110,6 +113,7 @@ fn flat_message(message: &[u8], part: &'static str, numbers: &[u32], texts: &[u3
     Ok(())
 }
 
+/// `GraphProto`.
 fn graph(message: &[u8], allowed: OperatorFilter) -> AuditResult {
     const PART: &str = "graph";
     let (mut nodes, mut tensors) = (0, 0);
@@ -140,7 +144,7 @@ fn graph(message: &[u8], allowed: OperatorFilter) -> AuditResult {
     Ok(())
 }
 
-/// An input, an output or a value between nodes, with its type.
+/// An input, an output or a value between nodes, with its type (`ValueInfoProto`).
 fn value(message: &[u8]) -> AuditResult {
     const PART: &str = "list of values";
     for field in WireFields::of(message) {
@@ -154,7 +158,7 @@ fn value(message: &[u8]) -> AuditResult {
     Ok(())
 }
 
-/// A type, which must be that of a tensor, with a shape within bounds.
+/// A type, which must be that of a tensor, with a shape within bounds (`TypeProto`).
 fn value_type(message: &[u8], of: String) -> AuditResult {
     const PART: &str = "types of values";
     let damaged = |WireError| AuditError::Damaged { part: PART };
@@ -177,7 +181,7 @@ fn value_type(message: &[u8], of: String) -> AuditResult {
     Ok(())
 }
 
-/// The shape of a value.
+/// The shape of a value (`TensorShapeProto`).
 fn value_shape(message: &[u8], of: &str) -> AuditResult {
     const PART: &str = "shapes of values";
     let damaged = |WireError| AuditError::Damaged { part: PART };
@@ -201,6 +205,7 @@ fn value_shape(message: &[u8], of: &str) -> AuditResult {
     Ok(())
 }
 
+/// `TensorAnnotation`.
 fn quantisation(message: &[u8]) -> AuditResult {
     const PART: &str = "quantisation notes";
     for field in WireFields::of(message) {
@@ -213,6 +218,7 @@ fn quantisation(message: &[u8]) -> AuditResult {
     Ok(())
 }
 
+/// `NodeProto`.
 fn node(message: &[u8], allowed: OperatorFilter) -> AuditResult {
     const PART: &str = "node";
     // A field that comes twice counts for the engine with its last value; here each of them must pass.
@@ -243,7 +249,7 @@ fn node(message: &[u8], allowed: OperatorFilter) -> AuditResult {
     if operators == 0 { Err(AuditError::Damaged { part: PART }) } else { Ok(()) }
 }
 
-/// An attribute of a node.
+/// An attribute of a node (`AttributeProto`).
 fn attribute(message: &[u8], node: &dyn Fn() -> String) -> AuditResult {
     const PART: &str = "attributes of a node";
     const STEPS: [&str; 5] = ["dilations", "kernel_shape", "output_padding", "pads", "strides"];
@@ -274,7 +280,7 @@ fn attribute(message: &[u8], node: &dyn Fn() -> String) -> AuditResult {
     Ok(())
 }
 
-/// A tensor with its data: as many elements as its shape says, in the file itself.
+/// A tensor with its data: as many elements as its shape says, in the file itself (`TensorProto`).
 fn tensor(message: &[u8]) -> AuditResult {
     const PART: &str = "tensor";
     let refused = |reason| AuditError::Tensor { tensor: name(message, 8), reason };

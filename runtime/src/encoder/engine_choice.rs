@@ -273,7 +273,7 @@ fn open_in(
     #[cfg(not(all(feature = "onnx", feature = "rten")))]
     let missing = |name: &str| {
         let _ = (model, input, work);
-        Err(EncodeError::Start(std::format!("this program was built without {name}")))
+        Err(EncodeError::Start(format!("this program was built without {name}")))
     };
     match engine {
         #[cfg(feature = "onnx")]
@@ -312,7 +312,7 @@ mod tests {
 
     impl Encoder for Fake {
         fn engine(&self) -> String {
-            std::format!("{:?}", self.0)
+            format!("{:?}", self.0)
         }
 
         fn encode(&mut self, images: ndarray::ArrayView4<'_, f32>) -> Result<ndarray::Array2<f32>, EncodeError> {
@@ -339,7 +339,7 @@ mod tests {
         // One that fails is never the faster one.
         for broken in [Engine::OnnxRuntime, Engine::Rten] {
             let (engine, _) = opened(&|engine| Ok(Box::new(Fake(engine, engine == broken)))).unwrap();
-            assert_ne!(engine, std::format!("{broken:?}"));
+            assert_ne!(engine, format!("{broken:?}"));
         }
     }
 

@@ -14,7 +14,7 @@ use ort::value::TensorRef;
 use super::audit::bounds::{self, Bounds};
 use super::library::{self, LibraryError};
 use super::stream::EncoderPool;
-use super::{EncodeError, Encoder, opening, rows, telemetry};
+use super::{EncodeError, Encoder, rows, telemetry, time_limit};
 use crate::image::Preprocessing;
 use crate::threads::{self, Process, usable_threads};
 
@@ -39,7 +39,7 @@ pub struct Onnx {
 }
 
 impl Onnx {
-    /// Loads a model from its bytes, after [`Bounds`] has told what it may cost, within [`opening::LIMIT`].
+    /// Loads a model from its bytes, after [`Bounds`] has told what it may cost, within [`time_limit::LIMIT`].
     ///
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Start`] if there is no usable
@@ -102,13 +102,13 @@ fn session_builder(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuil
 /// A session on so many threads.
 fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: usize) -> Result<Session, EncodeError> {
     let model = Arc::clone(model);
-    let commit = move |cancel: &opening::Cancel| -> ort::Result<Session> {
+    let commit = move |cancel: &time_limit::Cancel| -> ort::Result<Session> {
         let mut builder = session_builder(runtime, threads)?.with_config_entry(EXACT_INT8, "1")?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));
         builder.commit_from_memory(&model)
     };
-    opening::within_limit(commit)?.map_err(|error| EncodeError::Model(error.to_string()))
+    time_limit::within_limit(commit)?.map_err(|error| EncodeError::Model(error.to_string()))
 }
 
 /// What ONNX Runtime makes of a model once it has computed whatever depends on constants alone, and left out nodes that
@@ -126,7 +126,7 @@ pub fn fold_constants(model: &[u8]) -> Result<Vec<u8>, EncodeError> {
     let folder = tempfile::tempdir().map_err(written)?;
     let path = folder.path().join("folded.onnx");
     let (model, target) = (model.to_vec(), path.clone());
-    let fold = move |cancel: &opening::Cancel| -> ort::Result<()> {
+    let fold = move |cancel: &time_limit::Cancel| -> ort::Result<()> {
         let builder = session_builder(runtime, 1)?.with_prepacking(false)?;
         let builder = builder.with_optimization_level(GraphOptimizationLevel::Level1)?;
         let mut builder = builder.with_optimized_model_path(&target)?;
@@ -134,7 +134,7 @@ pub fn fold_constants(model: &[u8]) -> Result<Vec<u8>, EncodeError> {
         cancel.by(move || drop(canceler.cancel()));
         builder.commit_from_memory(&model).map(drop)
     };
-    opening::within_limit(fold)?.map_err(|error| EncodeError::Model(error.to_string()))?;
+    time_limit::within_limit(fold)?.map_err(|error| EncodeError::Model(error.to_string()))?;
     std::fs::read(&path).map_err(written)
 }
 

@@ -11,7 +11,7 @@ use rten_tensor::NdTensorView;
 use rten_tensor::Tensor;
 
 use super::audit::bounds::Bounds;
-use super::{EncodeError, Encoder, opening, rows};
+use super::{EncodeError, Encoder, rows, time_limit};
 use crate::image::Preprocessing;
 use crate::threads::{Process, catch_panic, usable_threads};
 
@@ -22,7 +22,7 @@ pub struct Rten {
 }
 
 impl Rten {
-    /// Loads a model from its bytes, after [`Bounds`] has told what it may cost, within [`opening::LIMIT`].
+    /// Loads a model from its bytes, after [`Bounds`] has told what it may cost, within [`time_limit::LIMIT`].
     ///
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Model`] if rten refuses it,
@@ -33,12 +33,12 @@ impl Rten {
         let bounds = Bounds::of(model, input)?;
         ensure_pool()?;
         let model = model.to_vec();
-        let load = move |_: &opening::Cancel| {
+        let load = move |_: &time_limit::Cancel| {
             ensure_pool()?;
             let loaded = catch_panic(|| Model::load(model)).map_err(|why| EncodeError::Model(panicked(&why)))?;
             loaded.map_err(|error| EncodeError::Model(error.to_string()))
         };
-        Ok(Self { model: opening::within_limit(load)??, bounds })
+        Ok(Self { model: time_limit::within_limit(load)??, bounds })
     }
 }
 
@@ -99,7 +99,7 @@ fn ensure_pool() -> Result<(), EncodeError> {
         return Ok(());
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
-    let pool = pool.map_err(|error| EncodeError::Start(std::format!("rten needs threads: {error}")))?;
+    let pool = pool.map_err(|error| EncodeError::Start(format!("rten needs threads: {error}")))?;
     // The thread belongs to the pool until it ends.
     mem::forget(pool);
     log::warn!("rten cannot start threads, so it computes on one: the process may have no more");

@@ -5,7 +5,7 @@
 
 use std::env;
 
-use crate::threads::alone;
+use crate::threads::is_single_threaded;
 
 /// The variable that keeps telemetry off, if it is `1`.
 pub const VARIABLE: &str = "ORT_DISABLE_TELEMETRY";
@@ -26,7 +26,7 @@ pub fn turn_off() -> Result<(), TelemetryError> {
     if env::var_os(VARIABLE).is_some_and(|value| value == "1") {
         return Ok(());
     }
-    if !alone() {
+    if !is_single_threaded() {
         return Err(TelemetryError);
     }
     // SAFETY: this is the process's only thread (on Windows, any number is allowed). No other one can read or write the

@@ -27,7 +27,7 @@ use reduced::ReducedPlanes;
 pub(super) const SIGNATURE: [u8; 3] = [0xff, 0xd8, 0xff];
 
 /// Tables, rows of blocks, and what else the decoder holds beside the picture.
-const BESIDES: usize = 2 << 20;
+const OVERHEAD: usize = 2 << 20;
 
 /// How a picture is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,39 +63,39 @@ impl<'a> JpegFile<'a> {
     }
 
     /// The largest scale that can be decoded within [`MAX_MEMORY`], with the most detail.
-    fn largest(&self) -> Result<DecodingPlan, ImageError> {
+    fn largest_plan(&self) -> Result<DecodingPlan, ImageError> {
         let reduced =
             [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| DecodingPlan::Reduced { by, detail }));
         let mut plans = core::iter::once(DecodingPlan::Whole).chain(reduced);
         plans.find(|plan| self.fits(*plan)).ok_or(ImageError::TooLarge)
     }
 
-    /// The smallest scale that leaves so many pixels a side; [`Self::largest`] where none does.
-    fn leaving(&self, side: u32) -> Result<DecodingPlan, ImageError> {
+    /// The smallest scale that leaves so many pixels a side; [`Self::largest_plan`] where none does.
+    fn plan_leaving(&self, side: u32) -> Result<DecodingPlan, ImageError> {
         let [width, height] = self.frame.size;
         // One coefficient tells the mean of a whole block, four nearly tell those of its quarters. At a scale of 1/2,
         // decoding takes longer than for the whole picture.
         let plans = [(8, 1), (4, 2)].into_iter().filter(|(by, _)| width.min(height).div_ceil(*by) >= side as usize);
         let mut plans = plans.map(|(by, detail)| DecodingPlan::Reduced { by, detail });
-        plans.find(|plan| self.fits(*plan)).map_or_else(|| self.largest(), Ok)
+        plans.find(|plan| self.fits(*plan)).map_or_else(|| self.largest_plan(), Ok)
     }
 
     fn fits(&self, plan: DecodingPlan) -> bool {
-        self.bytes(plan) <= MAX_MEMORY as usize
+        self.peak_bytes(plan) <= MAX_MEMORY as usize
     }
 
     /// Most bytes that decoding takes, the file apart.
-    fn bytes(&self, plan: DecodingPlan) -> usize {
+    fn peak_bytes(&self, plan: DecodingPlan) -> usize {
         let converting = self.conversion.as_ref().map_or(0, |_| colours::BYTES);
         let decoding = match plan {
             DecodingPlan::Whole => whole::bytes(&self.frame, self.bytes.len()),
             DecodingPlan::Reduced { by, detail } => reduced_bytes(&self.frame, by, detail),
         };
-        BESIDES + converting + decoding
+        OVERHEAD + converting + decoding
     }
 
-    fn memory(&self, plan: DecodingPlan) -> DecodingCost {
-        DecodingCost::new(self.frame.size, plan.scale(), self.frame.orientation, self.bytes(plan))
+    fn cost(&self, plan: DecodingPlan) -> DecodingCost {
+        DecodingCost::new(self.frame.size, plan.scale(), self.frame.orientation, self.peak_bytes(plan))
     }
 
     /// Decodes the picture, upright and in sRGB's colours.
@@ -117,26 +117,26 @@ impl<'a> JpegFile<'a> {
 /// Decodes a JPEG file.
 pub(super) fn decode(jpeg: &[u8]) -> Result<DecodedPicture, ImageError> {
     let file = JpegFile::read(jpeg)?;
-    let picture = file.decode(file.largest()?)?;
+    let picture = file.decode(file.largest_plan()?)?;
     Ok(DecodedPicture::new(picture, file.frame.size, file.frame.orientation))
 }
 
 /// The memory that [`decode`] takes for the same file.
 pub(super) fn decoding_memory(jpeg: &[u8]) -> Result<DecodingCost, ImageError> {
     let file = JpegFile::read(jpeg)?;
-    Ok(file.memory(file.largest()?))
+    Ok(file.cost(file.largest_plan()?))
 }
 
 /// Decodes a JPEG file at the smallest scale that leaves so many pixels a side.
 pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     let file = JpegFile::read(jpeg)?;
-    file.decode(file.leaving(side)?)
+    file.decode(file.plan_leaving(side)?)
 }
 
 /// The memory that [`decode_reduced`] takes for the same file.
 pub(super) fn decoding_memory_reduced(jpeg: &[u8], side: u32) -> Result<DecodingCost, ImageError> {
     let file = JpegFile::read(jpeg)?;
-    Ok(file.memory(file.leaving(side)?))
+    Ok(file.cost(file.plan_leaving(side)?))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.

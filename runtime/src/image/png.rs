@@ -18,7 +18,7 @@ use super::{
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
 /// Most bytes that the decoder takes for rows and metadata.
-const BESIDES: usize = 8 << 20;
+const OVERHEAD: usize = 8 << 20;
 
 /// Most bytes of EXIF data that are read for the orientation, which is among the first.
 const MAX_EXIF: u64 = 1 << 20;
@@ -36,13 +36,13 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<DecodedPicture, Image
 
 /// The memory that [`decode`] takes for the same file.
 pub(super) fn decoding_memory<R: BufRead + Seek>(file: R) -> Result<DecodingCost, ImageError> {
-    with_header(file, |file| file.memory())
+    with_header(file, |file| file.cost())
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
 pub(super) fn size<R: BufRead + Seek>(mut file: R) -> Result<((u32, u32), Orientation), ImageError> {
     let orientation = orientation(&mut file)?;
-    let file = PngFile::read(file, orientation, false)?;
+    let file = PngFile::read(file, orientation, IccProfile::Ignored)?;
     Ok((file.reader.info().size(), file.orientation))
 }
 
@@ -83,14 +83,21 @@ fn with_header<R: BufRead + Seek, T>(
     go_on: impl FnOnce(PngFile<&mut R>) -> Result<T, ImageError>,
 ) -> Result<T, ImageError> {
     let orientation = orientation(&mut file)?;
-    match PngFile::read(&mut file, orientation, true) {
+    match PngFile::read(&mut file, orientation, IccProfile::Read) {
         Ok(file) if file.has_usable_profile() => return go_on(file),
         // Whatever else is too large is found again.
         Ok(_) | Err(ImageError::LargeMetadata) => {}
         Err(error) => return Err(error),
     }
     file.rewind().map_err(ImageError::Read)?;
-    go_on(PngFile::read(&mut file, orientation, false)?)
+    go_on(PngFile::read(&mut file, orientation, IccProfile::Ignored)?)
+}
+
+/// What becomes of a file's ICC profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IccProfile {
+    Read,
+    Ignored,
 }
 
 /// A PNG file that has been read up to its pixels.
@@ -100,15 +107,15 @@ struct PngFile<R: BufRead + Seek> {
 }
 
 impl<R: BufRead + Seek> PngFile<R> {
-    /// Reads what stands before the pixels, an ICC profile only if it is wanted.
-    fn read(file: R, orientation: Orientation, profile: bool) -> Result<Self, ImageError> {
+    /// Reads what stands before the pixels.
+    fn read(file: R, orientation: Orientation, profile: IccProfile) -> Result<Self, ImageError> {
         let mut options = DecodeOptions::default();
         options.set_ignore_adler32(false);
         options.set_ignore_crc(false);
         let mut decoder = Decoder::new_with_options(file, options);
-        decoder.set_limits(Limits { bytes: BESIDES / 2 });
+        decoder.set_limits(Limits { bytes: OVERHEAD / 2 });
         decoder.set_ignore_text_chunk(true);
-        decoder.set_ignore_iccp_chunk(!profile);
+        decoder.set_ignore_iccp_chunk(profile == IccProfile::Ignored);
         decoder.set_transformations(Transformations::EXPAND);
         let header = decoder.read_header_info().map_err(failed)?;
         let (width, height) = header.size();
@@ -128,7 +135,7 @@ impl<R: BufRead + Seek> PngFile<R> {
         [info.width, info.height].map(|side| side as usize)
     }
 
-    fn memory(&self) -> Result<DecodingCost, ImageError> {
+    fn cost(&self) -> Result<DecodingCost, ImageError> {
         let (size, converting) = (self.size(), converting(conversion(self.reader.info()).as_ref()));
         let by = scale(size, self.orientation, converting)?;
         let bytes = converting + bytes(size, by, self.orientation);
@@ -198,7 +205,7 @@ fn failed(error: ::png::DecodingError) -> ImageError {
         ::png::DecodingError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
             ImageError::Read(error)
         }
-        other => ImageError::Damaged(std::string::ToString::to_string(&other)),
+        other => ImageError::Damaged(other.to_string()),
     }
 }
 
@@ -260,7 +267,7 @@ fn bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {
     let pixels = size[0].div_ceil(by) * size[1].div_ceil(by);
     let sums = if by > 1 { 3 * size_of::<u16>() * pixels } else { 0 };
     let turned = if swaps_sides(orientation) { 3 * pixels } else { 0 };
-    BESIDES + 3 * pixels + sums.max(turned)
+    OVERHEAD + 3 * pixels + sums.max(turned)
 }
 
 /// A picture of the means of squares of pixels, at the right and lower edge of what is there of them.
@@ -277,7 +284,7 @@ impl Means {
     fn new(size: [usize; 2], by: usize) -> Self {
         let count = 3 * size[0].div_ceil(by) * size[1].div_ceil(by);
         let (sums, rgb) = if by > 1 { (count, 0) } else { (0, count) };
-        Self { size, by, sums: std::vec![0; sums], rgb: std::vec![0; rgb] }
+        Self { size, by, sums: vec![0; sums], rgb: vec![0; rgb] }
     }
 
     fn add(&mut self, x: usize, y: usize, rgb: [u8; 3]) {

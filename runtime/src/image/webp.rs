@@ -19,7 +19,7 @@ use super::{
 /// Bytes of the container's head: `RIFF`, the number of bytes that follow, `WEBP`.
 const HEAD: usize = 12;
 /// Most bytes that the decoder takes for its tables.
-const BESIDES: usize = 4 << 20;
+const OVERHEAD: usize = 4 << 20;
 
 /// Whether a file with these first bytes is one.
 pub(super) fn is_webp(start: &[u8]) -> bool {
@@ -34,7 +34,7 @@ pub(super) fn decode(webp: &[u8]) -> Result<DecodedPicture, ImageError> {
 /// The memory that [`decode`] takes for the same file.
 pub(super) fn decoding_memory(webp: &[u8]) -> Result<DecodingCost, ImageError> {
     let file = WebpFile::read(webp)?;
-    Ok(DecodingCost::new(file.size(), 1, file.orientation, file.bytes()?))
+    Ok(DecodingCost::new(file.size(), 1, file.orientation, file.peak_bytes()?))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
@@ -80,12 +80,12 @@ impl<'a> WebpFile<'a> {
     }
 
     /// Most bytes that decoding takes, the file apart.
-    fn bytes(&self) -> Result<usize, ImageError> {
+    fn peak_bytes(&self) -> Result<usize, ImageError> {
         let [width, height] = self.size().map(|side| side.next_multiple_of(16));
         let converting = self.conversion.as_ref().map_or(0, |_| colours::BYTES);
         // A lossy file is copied in parts.
         let copied = if self.is_lossy { self.file.len() } else { 0 };
-        let bytes = self.within(BESIDES + converting + copied + self.bytes_each() * width * height)?;
+        let bytes = self.within(OVERHEAD + converting + copied + self.bytes_each() * width * height)?;
         self.within(bytes + self.code_groups()?.bytes())
     }
 
@@ -133,7 +133,7 @@ impl<'a> WebpFile<'a> {
 
     /// The picture, upright, on white and in sRGB's colours.
     fn decode(mut self) -> Result<DecodedPicture, ImageError> {
-        self.bytes()?;
+        self.peak_bytes()?;
         let (width, height) = self.decoder.dimensions();
         let mut pixels = vec![0; self.decoder.output_buffer_size().ok_or(ImageError::TooLarge)?];
         self.decoder.read_image(&mut pixels).map_err(failed)?;
@@ -190,7 +190,7 @@ fn put_on_white(pixels: &mut Vec<u8>) {
 fn failed(error: DecodingError) -> ImageError {
     match error {
         DecodingError::ImageTooLarge | DecodingError::MemoryLimitExceeded => ImageError::TooLarge,
-        other => ImageError::Damaged(std::string::ToString::to_string(&other)),
+        other => ImageError::Damaged(other.to_string()),
     }
 }
 

@@ -129,7 +129,8 @@ pub struct FrameSizeError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Background {
     /// Width and height of the frames.
-    pub(super) frame: [u32; 2],
+    pub(super) frame_size: [u32; 2],
+    /// Columns of the small frame.
     pub(super) width: usize,
     /// Red, green and blue of each pixel, 0..255.
     pub(super) colours: Vec<[f32; 3]>,
@@ -169,9 +170,9 @@ impl Background {
         check_sizes(views)?;
         let small: Vec<SmallFrame> = views.iter().map(SmallFrame::of).collect();
         small.iter().enumerate().try_for_each(|(index, view)| check_light(index + 1, view))?;
-        let frame = [views[0].width(), views[0].height()];
+        let frame_size = [views[0].width(), views[0].height()];
         let aligned = aligned(&small);
-        let plain = Self::of(frame, small[0].width, middle(&aligned), &aligned);
+        let plain = Self::of(frame_size, small[0].width, middle(&aligned), &aligned);
         // With two views nobody knows which one is wrong: the first stands for the place.
         let reference = if let [first, _] = &aligned[..] {
             Self { colours: first.clone(), ..plain.clone() }.with_slopes()
@@ -183,13 +184,13 @@ impl Background {
     }
 
     /// One whose pixels are all as noisy as most of them.
-    fn of(frame: [u32; 2], width: usize, colours: Vec<[f32; 3]>, aligned: &[Vec<[f32; 3]>]) -> Self {
+    fn of(frame_size: [u32; 2], width: usize, colours: Vec<[f32; 3]>, aligned: &[Vec<[f32; 3]>]) -> Self {
         let noise = common_noise(&colours, aligned);
         let variances = vec![noise * noise; colours.len()];
         // Views in other exposures take what is clipped beyond.
         let light = mean_light(&colours).min(255.0);
         let (slopes, shown, grey) = (Vec::new(), None, KeptGrey::default());
-        Self { frame, width, colours, variances, noise, light, slopes, shown, grey }.with_slopes()
+        Self { frame_size, width, colours, variances, noise, light, slopes, shown, grey }.with_slopes()
     }
 
     /// With what follows from its colours.
@@ -202,13 +203,13 @@ impl Background {
         if difference.lost > LOST {
             return Err(BackgroundError::Moved { view });
         }
-        let is_empty = Foreground::of(self.width, &difference, self.frame, None).things().is_empty();
+        let is_empty = Foreground::of(self.width, &difference, self.frame_size, None).things().is_empty();
         if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
     }
 
     /// Width and height of the frames that it can be compared with, in pixels.
     pub fn frame_size(&self) -> [u32; 2] {
-        self.frame
+        self.frame_size
     }
 
     /// Finds what is in a frame and not in the empty place, all of it or what lies in a region. Frame and
@@ -256,7 +257,7 @@ impl Background {
 
     /// A frame at the size of the background.
     pub(super) fn small(&self, frame: &RgbImage) -> Result<SmallFrame, FrameSizeError> {
-        let (expected, actual) = (self.frame, [frame.width(), frame.height()]);
+        let (expected, actual) = (self.frame_size, [frame.width(), frame.height()]);
         let reduced = |size: [u32; 2], scale: u32| size.map(|side| side.div_ceil(scale));
         let fits = |scale: &u32| actual == reduced(expected, *scale) || expected == reduced(actual, *scale);
         let small = [self.width, self.colours.len() / self.width];
@@ -285,7 +286,7 @@ impl Background {
         /// smallest thing covers.
         const CHANGED: f32 = 6.0;
         const MOST_OF_THOUSAND: usize = 1;
-        if self.frame != other.frame {
+        if self.frame_size != other.frame_size {
             return false;
         }
         let has_changed = |(one, other): &(&[f32; 3], &[f32; 3])| {
@@ -301,10 +302,10 @@ impl Background {
             && mean_of(deviations.map(|(one, other)| (libm::sqrtf(*one) - libm::sqrtf(*other)).abs())) < NOTICEABLE
     }
 
-    /// Follows the light of a frame: `share` of it counts, 0..1. Where the frame shows the place, colours follow it as
-    /// it is, so that a slow change of light becomes part of the place; noise is what is left when its exposure is
-    /// brought to that of the background. What a shadow leaves is none: a place that took it for noise would overlook
-    /// things.
+    /// Follows the light of a frame: `share` of it counts, 0..1. `shows_place` tells of a pixel of the small frame, by
+    /// its index, whether the place is seen there. Colours of such pixels follow the frame as it is, so that a slow
+    /// change of light becomes part of the place; noise is what is left when its exposure is brought to that of the
+    /// background. What a shadow leaves is none: a place that took it for noise would overlook things.
     ///
     /// What is hidden becomes as much brighter or darker as what is seen around it: it is to be found again once
     /// nothing hides it.
@@ -319,19 +320,19 @@ impl Background {
             self.shown = Some(Arc::new(self.clone()));
         }
         let before = self.colours.clone();
-        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..before.len()).partition(|place| shows_place(*place));
-        for &place in &seen {
-            let (pixel, colour) = (small.pixels[place], &mut self.colours[place]);
+        let (seen, hidden): (Vec<usize>, Vec<usize>) = (0..before.len()).partition(|index| shows_place(*index));
+        for &index in &seen {
+            let (pixel, colour) = (small.pixels[index], &mut self.colours[index]);
             let mut squares = 0.0;
             for channel in 0..3 {
                 let off = pixel[channel] / difference.gains[channel] - colour[channel];
                 squares += off * off / 3.0;
                 colour[channel] += share * (pixel[channel] - colour[channel]);
             }
-            if difference.changes[place] == Change::Light {
+            if difference.changes[index] == Change::Light {
                 continue;
             }
-            let variance = &mut self.variances[place];
+            let variance = &mut self.variances[index];
             *variance += share * (squares - *variance);
             *variance = variance.clamp(NOISE[0] * NOISE[0], NOISE[1] * NOISE[1]);
         }
@@ -348,14 +349,14 @@ impl Background {
         for channel in 0..3 {
             let light = |colours: &[[f32; 3]]| {
                 let mut plane = vec![0.0f32; colours.len()];
-                seen.iter().for_each(|&place| plane[place] = colours[place][channel]);
+                seen.iter().for_each(|&index| plane[index] = colours[index][channel]);
                 let sum: f64 = plane.iter().copied().map(f64::from).sum();
                 ((sum / plane.len() as f64) as f32, box_mean(&plane, self.width, AROUND))
             };
             let ((mean_then, then), (mean_now, now)) = (light(before), light(&self.colours));
             let elsewhere = ratio(mean_now, mean_then).unwrap_or(1.0);
-            for &place in hidden {
-                self.colours[place][channel] *= ratio(now[place], then[place]).unwrap_or(elsewhere);
+            for &index in hidden {
+                self.colours[index][channel] *= ratio(now[index], then[index]).unwrap_or(elsewhere);
             }
         }
     }
@@ -434,13 +435,13 @@ fn aligned(views: &[SmallFrame]) -> Vec<Vec<[f32; 3]>> {
 
 /// The median of each pixel's channels.
 fn middle(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
-    let median = |place: usize, channel: usize| {
-        let mut values: Vec<f32> = views.iter().map(|view| view[place][channel]).collect();
+    let median = |index: usize, channel: usize| {
+        let mut values: Vec<f32> = views.iter().map(|view| view[index][channel]).collect();
         values.sort_by(f32::total_cmp);
         let half = values.len() / 2;
         if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
     };
-    (0..views[0].len()).map(|place| core::array::from_fn(|channel| median(place, channel))).collect()
+    (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
 }
 
 /// Factor by which deviations from a mean of so many views are too small.
@@ -469,9 +470,9 @@ fn variances(background: &Background, views: &[Vec<[f32; 3]>]) -> Vec<f32> {
         return background.variances.clone();
     }
     let correction = shrinkage(views.len()) * shrinkage(views.len()) / (3 * views.len()) as f32;
-    let of_pixel = |(place, colour): (usize, &[f32; 3])| {
+    let of_pixel = |(index, colour): (usize, &[f32; 3])| {
         let squares = |view: &Vec<[f32; 3]>| -> f32 {
-            (0..3).map(|channel| view[place][channel] - colour[channel]).map(|off| off * off).sum()
+            (0..3).map(|channel| view[index][channel] - colour[channel]).map(|off| off * off).sum()
         };
         correction * views.iter().map(squares).sum::<f32>()
     };

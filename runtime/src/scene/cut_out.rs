@@ -71,7 +71,7 @@ impl Foreground {
     /// # Panics
     /// If the picture has another size than the frame that was compared.
     pub fn cut_out(&self, picture: &RgbImage, thing: &Thing, fill: [u8; 3]) -> RgbImage {
-        assert_eq!([picture.width(), picture.height()], self.frame, "the picture is another one");
+        assert_eq!([picture.width(), picture.height()], self.frame_size, "the picture is another one");
         let square = Square::around(thing.bounds, MARGIN);
         let frame = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
         let mut cut_out = square.picture(picture, frame, fill);
@@ -94,7 +94,7 @@ impl Foreground {
     fn cells(&self, axis: usize, start: f64, scale: f64, place: u32) -> Cells {
         let size = [self.marks.width(), self.marks.height()][axis];
         let in_frame = start + (f64::from(place) + 0.5) / scale;
-        let at = in_frame * f64::from(size) / f64::from(self.frame[axis]) - 0.5;
+        let at = in_frame * f64::from(size) / f64::from(self.frame_size[axis]) - 0.5;
         let last = f64::from(size - 1);
         let cell = |at: f64| at.clamp(0.0, last) as u32;
         Cells { cells: [cell(at.floor()), cell(at.floor() + 1.0)], share: (at - at.floor()) as f32 }

@@ -101,10 +101,10 @@ impl Difference {
         let even = even(background, &aligned, &allowed, &ratios);
         let by_noise: Vec<f32> = offs.iter().zip(&allowed).map(|(off, allowed)| off / allowed).collect();
         let deviations = box_mean(&by_noise, background.width, 1);
-        let is_lit = |place: usize| even[place] && (LIT[0]..LIT[1]).contains(&ratios[place]);
-        let change = |(place, square): (usize, &f32)| match square {
+        let is_lit = |index: usize| even[index] && (LIT[0]..LIT[1]).contains(&ratios[index]);
+        let change = |(index, square): (usize, &f32)| match square {
             square if *square <= WEAK * WEAK => Change::None,
-            _ if is_lit(place) => Change::Light,
+            _ if is_lit(index) => Change::Light,
             square if *square <= STRONG * STRONG => Change::Weak,
             _ => Change::Strong,
         };
@@ -130,10 +130,10 @@ impl Difference {
     /// As [`Difference::lost`], of some pixels alone; 0 where there are none.
     pub fn lost_where(&self, counts: impl Fn(usize) -> bool) -> f32 {
         let (mut surface, mut edges) = (ChangedShare::default(), ChangedShare::default());
-        for place in (0..self.changes.len()).filter(|place| counts(*place)) {
-            let is_changed = self.changes[place].may_be_thing();
+        for index in (0..self.changes.len()).filter(|index| counts(*index)) {
+            let is_changed = self.changes[index].may_be_thing();
             surface.add(is_changed);
-            if self.edges[place] {
+            if self.edges[index] {
                 edges.add(is_changed);
             }
         }
@@ -169,11 +169,11 @@ impl ChangedShare {
 
 /// The mean square by which a pixel is off, over its channels. One that is clipped in both is not off.
 fn offs(background: &Background, aligned: &[[f32; 3]], seen: &[[f32; 3]], gains: &[f32; 3]) -> Vec<f32> {
-    let off = |place: usize| -> f32 {
+    let off = |index: usize| -> f32 {
         let squares = (0..3).map(|channel| {
-            let colour = background.colours[place][channel];
-            let clipped = seen[place][channel] >= CLIPPED && colour * gains[channel].max(1.0) >= CLIPPED;
-            let off = if clipped { 0.0 } else { aligned[place][channel] - colour };
+            let colour = background.colours[index][channel];
+            let clipped = seen[index][channel] >= CLIPPED && colour * gains[channel].max(1.0) >= CLIPPED;
+            let off = if clipped { 0.0 } else { aligned[index][channel] - colour };
             off * off
         });
         squares.sum::<f32>() / 3.0
@@ -195,8 +195,8 @@ fn allowed(background: &Background, aligned: &[[f32; 3]]) -> Vec<f32> {
 fn frame_noise(background: &Background, aligned: &[[f32; 3]]) -> f32 {
     let pairs = aligned.iter().zip(&background.colours).step_by(STEP);
     let mut offs: Vec<f32> = pairs.flat_map(|(one, other)| [0, 1, 2].map(|c| (one[c] - other[c]).abs())).collect();
-    let place = (CERTAIN * offs.len() as f32) as usize;
-    let (_, off, _) = offs.select_nth_unstable_by(place, f32::total_cmp);
+    let index = (CERTAIN * offs.len() as f32) as usize;
+    let (_, off, _) = offs.select_nth_unstable_by(index, f32::total_cmp);
     (*off / CERTAIN_DEVIATIONS).clamp(background.noise, (3.0 * background.noise).min(NOISE[1]))
 }
 
@@ -223,11 +223,11 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
     let off_mean = box_mean(&logs, width, 2).into_iter().zip(&logs).map(|(mean, log)| (log - mean) * (log - mean));
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);
-    let is_even = |place: usize| {
-        let light = (background.colours[place].iter().sum::<f32>() / 3.0).max(12.0);
+    let is_even = |index: usize| {
+        let light = (background.colours[index].iter().sum::<f32>() / 3.0).max(12.0);
         // Noise alone makes dark places rough.
-        let most = ROUGH + libm::sqrtf(allowed[place] / 3.0) / light;
-        tints[place] < TINT * TINT && roughness[place] < most * most
+        let most = ROUGH + libm::sqrtf(allowed[index] / 3.0) / light;
+        tints[index] < TINT * TINT && roughness[index] < most * most
     };
     (0..aligned.len()).map(is_even).collect()
 }

@@ -52,14 +52,14 @@ fn most_frequent(values: &[f32], low: f32, high: f32) -> f32 {
     values.iter().filter(|value| (low..=high).contains(*value)).for_each(|value| counts[bin(*value)] += 1.0);
     // As wide as noise goes: a bright thing's ratios lie closer together than those of a darker place, and must not win
     // by that.
-    let smooth = |place: usize| -> f32 {
+    let smooth = |index: usize| -> f32 {
         let weight = |offset: usize| 1.0 - (offset as f32 / REACH as f32 - 1.0).powi(2);
         let around = (0..=2 * REACH)
-            .filter_map(|offset| Some(weight(offset) * counts.get((place + offset).checked_sub(REACH)?)?));
+            .filter_map(|offset| Some(weight(offset) * counts.get((index + offset).checked_sub(REACH)?)?));
         around.sum()
     };
-    let best = (0..counts.len()).map(|place| (place, smooth(place))).max_by(|one, other| one.1.total_cmp(&other.1));
-    let mut value = best.map_or(0.0, |(place, _)| low + (place as f32 + 0.5) / BINS_PER_UNIT);
+    let best = (0..counts.len()).map(|index| (index, smooth(index))).max_by(|one, other| one.1.total_cmp(&other.1));
+    let mut value = best.map_or(0.0, |(index, _)| low + (index as f32 + 0.5) / BINS_PER_UNIT);
     for reach in [0.1, 0.06, 0.04] {
         let near = values.iter().filter(|other| (*other - value).abs() < reach);
         let (sum, count) = near.fold((0.0, 0), |(sum, count), near| (sum + near, count + 1));

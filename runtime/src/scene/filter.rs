@@ -32,14 +32,14 @@ fn running_mean(
     // f64: a sum that loses what it took would leave rests of bright places behind.
     let mut sum: f64 = first.take(radius + 1).map(f64::from).sum();
     let mut count = length.min(radius + 1);
-    for place in 0..length {
+    for index in 0..length {
         means.push((sum / count as f64) as f32);
-        if place + radius + 1 < length {
-            sum += f64::from(at(place + radius + 1));
+        if index + radius + 1 < length {
+            sum += f64::from(at(index + radius + 1));
             count += 1;
         }
-        if place >= radius {
-            sum -= f64::from(at(place - radius));
+        if index >= radius {
+            sum -= f64::from(at(index - radius));
             count -= 1;
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn slopes(pixels: &[[f32; 3]], width: usize) -> Vec<f32> {
         for x in 0..width {
             let around = (y.saturating_sub(1)..=(y + 1).min(height - 1))
                 .flat_map(|y| (x.saturating_sub(1)..=(x + 1).min(width - 1)).map(move |x| y * width + x));
-            largest[y * width + x] = around.map(|place| slopes[place]).fold(0.0, f32::max);
+            largest[y * width + x] = around.map(|index| slopes[index]).fold(0.0, f32::max);
         }
     }
     largest

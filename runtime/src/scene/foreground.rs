@@ -50,7 +50,7 @@ pub struct Thing {
 #[derive(Clone, Debug)]
 pub struct Foreground {
     /// Width and height of the frame.
-    pub(super) frame: [u32; 2],
+    pub(super) frame_size: [u32; 2],
     /// The thing that each pixel of the small frame belongs to, by its mark; 0 for none.
     pub(super) marks: GrayImage,
     things: Vec<Thing>,
@@ -60,12 +60,12 @@ pub struct Foreground {
 impl Foreground {
     /// That of a frame of that size; the small frame has so many columns. All regions of a frame share
     /// [`Difference::lost`].
-    pub(super) fn of(columns: usize, difference: &Difference, frame: [u32; 2], region: Option<PixelRect>) -> Self {
+    pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
         let mut mask = with_hysteresis(difference, width, height);
         let whole = PixelRect { x: 0, y: 0, width, height };
-        let searched = region.map_or(whole, |region| region.in_small_frame(frame, [width, height]));
+        let searched = region.map_or(whole, |region| region.in_small_frame(frame_size, [width, height]));
         keep_only(&mut mask, searched);
         open_mut(&mut mask, Norm::L1, NOISE_RADIUS);
         close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
@@ -73,17 +73,17 @@ impl Foreground {
         close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
         fill_holes(&mut mask, difference);
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
-        let (marks, things) = things(&mask, searched, frame);
-        let pixel = |place: usize| [(place % columns) as u32, (place / columns) as u32];
+        let (marks, things) = things(&mask, searched, frame_size);
+        let pixel = |index: usize| [(index % columns) as u32, (index / columns) as u32];
         // A thing may fill the region, and a person beside it most of the frame: a moved camera has lost both.
         let lost = difference.lost;
-        let lost_there = region.map_or(lost, |_| difference.lost_where(|place| searched.contains(pixel(place))));
-        Self { frame, marks, things, lost: lost.min(lost_there) }
+        let lost_there = region.map_or(lost, |_| difference.lost_where(|index| searched.contains(pixel(index))));
+        Self { frame_size, marks, things, lost: lost.min(lost_there) }
     }
 
     /// That of an empty place, for a frame of that size.
-    pub fn empty(frame: [u32; 2]) -> Self {
-        Self { frame, marks: GrayImage::new(1, 1), things: Vec::new(), lost: 0.0 }
+    pub fn empty(frame_size: [u32; 2]) -> Self {
+        Self { frame_size, marks: GrayImage::new(1, 1), things: Vec::new(), lost: 0.0 }
     }
 
     /// The share of the empty place that cannot be found, 0..1, in the frame and in the region that is analysed. It is
@@ -98,14 +98,14 @@ impl Foreground {
     }
 
     /// Whether a thing covers a pixel of the small frame.
-    pub(super) fn covers(&self, place: usize) -> bool {
-        self.marks.as_raw()[place] != 0
+    pub(super) fn covers(&self, index: usize) -> bool {
+        self.marks.as_raw()[index] != 0
     }
 
     /// The thing in the middle of the frame, or the one that is nearest to it: the one that shots of whole frames are
     /// taken of. Those of a region are of the thing [at](Self::at) its middle.
     pub fn central(&self) -> Option<&Thing> {
-        self.at(self.frame[0] / 2, self.frame[1] / 2)
+        self.at(self.frame_size[0] / 2, self.frame_size[1] / 2)
     }
 
     /// The thing at a place of the frame, in pixels, or the one that is nearest to it: the one that a person points at.
@@ -130,14 +130,8 @@ impl Foreground {
 /// What differs much, with what differs less and hangs together with it (Canny, 1986).
 fn with_hysteresis(difference: &Difference, width: u32, height: u32) -> GrayImage {
     let changes = &difference.changes;
-    let mask =
-        GrayImage::from_fn(
-            width,
-            height,
-            |x, y| {
-                if changes[(y * width + x) as usize].may_be_thing() { SET } else { UNSET }
-            },
-        );
+    let may_be_thing = |x: u32, y: u32| changes[(y * width + x) as usize].may_be_thing();
+    let mask = GrayImage::from_fn(width, height, |x, y| if may_be_thing(x, y) { SET } else { UNSET });
     let labels = connected_components(&mask, Connectivity::Eight, UNSET);
     let mut begins = vec![false; count(&labels)];
     for (label, change) in labels.pixels().zip(changes) {
@@ -181,10 +175,10 @@ fn fill_holes(mask: &mut GrayImage, difference: &Difference) {
     let rest = GrayImage::from_fn(width, height, |x, y| if mask.get_pixel(x, y) == &SET { UNSET } else { SET });
     let labels = connected_components(&rest, Connectivity::Four, UNSET);
     let mut holes = vec![Hole::default(); count(&labels)];
-    for (place, (x, y, label)) in labels.enumerate_pixels().enumerate() {
+    for (index, (x, y, label)) in labels.enumerate_pixels().enumerate() {
         let hole = &mut holes[label[0] as usize];
         hole.pixels += 1;
-        hole.structure += usize::from(difference.edges[place] && !difference.changes[place].may_be_thing());
+        hole.structure += usize::from(difference.edges[index] && !difference.changes[index].may_be_thing());
         hole.is_open |= x == 0 || y == 0 || x + 1 == width || y + 1 == height;
     }
     for (pixel, label) in mask.pixels_mut().zip(labels.pixels()) {
@@ -248,9 +242,10 @@ impl SmallThing {
     }
 
     /// In pixels of the frame.
-    fn bounds(&self, size: [u32; 2], frame: [u32; 2]) -> PixelRect {
-        let scaled =
-            |place: u32, axis: usize| (u64::from(place) * u64::from(frame[axis]) / u64::from(size[axis])) as u32;
+    fn bounds(&self, small_size: [u32; 2], frame_size: [u32; 2]) -> PixelRect {
+        let scaled = |edge: u32, axis: usize| {
+            (u64::from(edge) * u64::from(frame_size[axis]) / u64::from(small_size[axis])) as u32
+        };
         let [x, y] = [0, 1].map(|axis| scaled(self.low[axis], axis));
         let [right, bottom] = [0, 1].map(|axis| scaled(self.high[axis], axis));
         PixelRect { x, y, width: right - x, height: bottom - y }
@@ -259,7 +254,7 @@ impl SmallThing {
 
 /// Things of a mask, the largest first, and the mark of each pixel. `searched` is the part of the mask in which they
 /// are looked for.
-fn things(mask: &GrayImage, searched: PixelRect, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
+fn things(mask: &GrayImage, searched: PixelRect, frame_size: [u32; 2]) -> (GrayImage, Vec<Thing>) {
     let (width, height) = mask.dimensions();
     let labels = connected_components(mask, Connectivity::Eight, UNSET);
     let count = count(&labels);
@@ -292,7 +287,7 @@ fn things(mask: &GrayImage, searched: PixelRect, frame: [u32; 2]) -> (GrayImage,
     }
     let marks = GrayImage::from_fn(width, height, |x, y| Luma([mark_of[labels.get_pixel(x, y)[0] as usize]]));
     let thing = |(index, small): (usize, &SmallThing)| Thing {
-        bounds: small.bounds([width, height], frame),
+        bounds: small.bounds([width, height], frame_size),
         share: small.pixels as f32 / (width * height) as f32,
         mark: index as u8 + 1,
     };

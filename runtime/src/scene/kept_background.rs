@@ -130,7 +130,7 @@ impl Background {
             [red, green, blue, stored(libm::sqrtf(*variance))]
         };
         let pixels = self.colours.iter().zip(&self.variances).map(pixel).collect();
-        let stored = StoredBackground { frame: self.frame, noise: self.noise, light: self.light, pixels };
+        let stored = StoredBackground { frame: self.frame_size, noise: self.noise, light: self.light, pixels };
         codec::encode(FileKind::Background, &stored)
     }
 
@@ -165,7 +165,7 @@ impl StoredBackground {
         let variances = self.pixels.iter().map(variance).collect();
         let slopes = Vec::new();
         let background = Background {
-            frame: self.frame,
+            frame_size: self.frame,
             width: small[0],
             colours,
             variances,

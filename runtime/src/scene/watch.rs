@@ -84,7 +84,7 @@ impl SceneWatch {
         let lost = difference.lost;
         // A thing may fill all regions, and a person outside of them most of the frame: a moved camera has lost both.
         let lost_in_regions =
-            in_region.as_ref().map_or(lost, |in_region| difference.lost_where(|place| in_region[place]));
+            in_region.as_ref().map_or(lost, |in_region| difference.lost_where(|index| in_region[index]));
         let lost = lost.min(lost_in_regions);
         self.judge(lost, at);
         if self.is_moved {
@@ -94,16 +94,16 @@ impl SceneWatch {
         let foregrounds: Vec<Foreground> =
             if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
         if foregrounds.iter().all(|foreground| foreground.things().is_empty()) {
-            let is_in_region = |place: usize| in_region.as_ref().is_none_or(|in_region| in_region[place]);
-            let shows_place = |place: usize| is_in_region(place) || !difference.changes[place].may_be_thing();
+            let is_in_region = |index: usize| in_region.as_ref().is_none_or(|in_region| in_region[index]);
+            let shows_place = |index: usize| is_in_region(index) || !difference.changes[index].may_be_thing();
             self.follow(&small, &difference, shows_place, at);
             return Ok(FrameContent::Empty);
         }
         if lost < FOUND {
             // What looks like a shadow may be a part of a thing here.
-            let is_plain = |place: usize| difference.changes[place] == Change::None;
-            let is_covered = |place: usize| foregrounds.iter().any(|foreground| foreground.covers(place));
-            self.follow(&small, &difference, |place| is_plain(place) && !is_covered(place), at);
+            let is_plain = |index: usize| difference.changes[index] == Change::None;
+            let is_covered = |index: usize| foregrounds.iter().any(|foreground| foreground.covers(index));
+            self.follow(&small, &difference, |index| is_plain(index) && !is_covered(index), at);
         }
         Ok(FrameContent::Things(foregrounds))
     }

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 
 use super::bundle_record::{BundleRecord, BundleRecordError, MAX_BUNDLE_FILE};
-use super::files::{remove, replace};
-use super::folder::{Disk, StateFolder};
+use super::disk::{Disk, StateFolder};
+use super::slot_files::{remove, replace};
 use crate::files::folder::{FolderEntry, OpenFolder};
 use crate::files::{self, SymlinkPolicy};
 use crate::image::{self, ImageError, MAX_CANVAS};

@@ -10,10 +10,10 @@ use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, Slot};
 
 use super::bundle_record::BundleRecord;
-use super::files::AsideSlot;
-use super::folder::Disk;
+use super::disk::Disk;
 use super::kept_pictures::{self, KeptPictures, MAX_PICTURES};
 use super::save_lock::OTHER_SAVE;
+use super::slot_files::AsideSlot;
 use super::{LockedStore, NewestState, Store, StoreError};
 
 /// What becomes of a state when another one takes its place.
@@ -31,14 +31,14 @@ impl Store {
         KeptPictures::new(&self.folder, *digest)
     }
 
-    /// The bundle whose state was kept aside when another one took its place, if there is one and it can be told.
-    pub fn former_bundle(&self, but: &[u8; 32]) -> Option<BundleRecord> {
-        let folders = kept_pictures::others(&self.folder, but).ok()?;
-        let mut texts = folders
+    /// The bundle whose state was kept aside when another one, whose learner file has the SHA-256 `present`, took its
+    /// place, if there is one and it can be told.
+    pub fn former_bundle(&self, present: &[u8; 32]) -> Option<BundleRecord> {
+        let folders = kept_pictures::others(&self.folder, present).ok()?;
+        folders
             .iter()
             .filter(|folder| kept_pictures::has_former_state(folder).unwrap_or(true))
-            .filter_map(|folder| kept_pictures::about(folder));
-        texts.next()
+            .find_map(|folder| kept_pictures::about(folder))
     }
 
     /// The bytes of the slot that holds a state; `None` if nothing was saved.

@@ -12,7 +12,7 @@ mod wear;
 
 use std::io::Write as _;
 
-use crate::store::files::SlotFiles;
+use crate::store::slot_files::SlotFiles;
 use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;

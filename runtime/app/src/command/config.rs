@@ -31,7 +31,7 @@ pub fn run(
     let settings = config::effective_settings(command, file, matches).unwrap_or_else(|error| error.exit());
     match file {
         Some(file) => say!(output, "# {}", file.path.display())?,
-        None => say!(output, "# no file of settings: none was named, and there is no {}", config::PLACE)?,
+        None => say!(output, "# no file of settings: none was named, and there is no {}", config::DEFAULT_PATH)?,
     }
     let mut listed = Map::new();
     for EffectiveSetting { key, value, from } in settings {

@@ -44,7 +44,7 @@ pub struct Arguments {
 
 /// How other pictures of the learned classes are answered.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pictures {
+struct PictureCounts {
     /// Those that are answered by their class, and not unknown.
     right: usize,
     /// Answers, right or wrong, of which the learner is sure.
@@ -52,7 +52,7 @@ struct Pictures {
     total: usize,
 }
 
-impl Pictures {
+impl PictureCounts {
     /// One picture of a class, and how it is answered. What is unknown is neither recognised nor sure.
     fn of(label: &str, answer: &Answer) -> Self {
         let is_sure = answer.score.probability().is_some_and(|probability| probability >= SURE);
@@ -65,7 +65,7 @@ impl Pictures {
         Self { right: is_right.into(), sure: (is_sure && !is_unknown).into(), total: 1 }
     }
 
-    fn and(self, other: Self) -> Self {
+    fn plus(self, other: Self) -> Self {
         Self { right: self.right + other.right, sure: self.sure + other.sure, total: self.total + other.total }
     }
 }
@@ -86,7 +86,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, state: Opt
     );
     let rows = sessions(&learner, output)?;
     say!(output, "")?;
-    let Pictures { right, sure, total } = pictures(&options, output, arguments, state.is_some())?;
+    let labels = learn_samples(&options, output, arguments, state.is_some())?;
+    let PictureCounts { right, sure, total } = classify_samples(&options, output, arguments, &labels)?;
     let seconds = started.elapsed().as_secs_f64();
     say!(output, "\nthe demonstration took {seconds:.1} s")?;
     #[cfg(feature = "serve")]
@@ -135,9 +136,9 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> 
     printed.map(|()| rows)
 }
 
-/// Learns the classes of the sample pictures, opens the saved state again, and classifies other pictures of them. What
-/// was learned counts as a change where the state is kept.
-fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: bool) -> Result<Pictures> {
+/// Learns the classes of the sample pictures; returns their labels. What was learned counts as a change where the state
+/// is kept.
+fn learn_samples(options: &Options, output: &Output, arguments: &Arguments, is_kept: bool) -> Result<Vec<String>> {
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = SEED;
     say!(output, "engine: {}", learner.engine(Workload::Shots)?.name)?;
@@ -150,27 +151,37 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: 
     let report = if is_kept { session_report::unwrap_outcome(output, outcome) } else { outcome.report };
     let what = format!("learned {}", session_report::list_classes(&new));
     session_report::print(output, &report, &what, started.elapsed().as_secs_f64(), learner.is_learned_only())?;
+    Ok(labels)
+}
+
+/// Opens the saved state again, and classifies other pictures of the classes that were learned.
+fn classify_samples(
+    options: &Options,
+    output: &Output,
+    arguments: &Arguments,
+    labels: &[String],
+) -> Result<PictureCounts> {
     let mut learner = device::open(options, output)?;
     let probable = learner.base_model().scoring(&learner.base_model().config).is_some();
     let known = learner.classes().count();
     let named = if learner.is_learned_only() { learner.state().classes.len() } else { known };
     say!(output, "\nthe saved state, opened again, on other pictures; answers name {named} of {known} classes:\n")?;
     say!(output, "{:<16} {:>10} {:>8}  not sure", "class", "recognised", "sure")?;
-    let mut all = Pictures::default();
-    for label in &labels {
-        let (mut of_class, mut doubts) = (Pictures::default(), Vec::new());
+    let mut all = PictureCounts::default();
+    for label in labels {
+        let (mut of_class, mut doubts) = (PictureCounts::default(), Vec::new());
         for path in pictures_in(arguments.shots.join("try").join(label))? {
             let answer = learner.classify(&image::open(&path)?)?;
-            let picture = Pictures::of(label, &answer);
-            of_class = of_class.and(picture);
+            let picture = PictureCounts::of(label, &answer);
+            of_class = of_class.plus(picture);
             if (picture.right, picture.sure) != (1, 1) {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
                 let unknown = if answer.is_unknown() { "unknown, else " } else { "" };
                 doubts.push(format!("{file}: {unknown}{}", candidates(&learner, &answer.matches)));
             }
         }
-        all = all.and(of_class);
-        let Pictures { right, sure, total } = of_class;
+        all = all.plus(of_class);
+        let PictureCounts { right, sure, total } = of_class;
         let sure = if probable { format!("{sure} of {total}") } else { "-".into() };
         say!(
             output,
@@ -180,7 +191,7 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: 
             doubts.join("; ")
         )?;
     }
-    let Pictures { right, sure, total } = all;
+    let PictureCounts { right, sure, total } = all;
     say!(output, "\n{right} of {total} pictures recognised")?;
     if probable {
         say!(output, "sure of {sure}: one class is at least {:.0} % probable", 100.0 * SURE)?;
@@ -223,7 +234,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_not_recognised_and_labels_are_compared_as_labels() {
         let counts = |label: &str, answer: &str, is_unknown: bool, is_sure: bool| {
-            let Pictures { right, sure, total } = Pictures::answered(label, answer, is_unknown, is_sure);
+            let PictureCounts { right, sure, total } = PictureCounts::answered(label, answer, is_unknown, is_sure);
             [right, sure, total]
         };
         assert_eq!(counts("mug", "mug", false, true), [1, 1, 1]);

@@ -19,11 +19,11 @@ use crate::scene_options::{NO_EMPTY_PLACE, learn_background};
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(subcommand)]
-    act: SceneAct,
+    command: SceneCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum SceneAct {
+enum SceneCommand {
     /// Keeps what the empty place looks like, in the place of an earlier one.
     Learn {
         /// Pictures of the empty place by the device's camera, or a folder of them; three are a good number.
@@ -44,10 +44,10 @@ enum SceneAct {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let bundle = options.open_bundle()?;
     let kept = KeptBackground::of(device::store(options, &bundle)?.folder());
-    match &arguments.act {
-        SceneAct::Learn { pictures } => learn(output, &kept, pictures),
-        SceneAct::Show { output: file } => show(options, output, &kept, file.as_ref()),
-        SceneAct::Forget => forget(output, &kept),
+    match &arguments.command {
+        SceneCommand::Learn { pictures } => learn(output, &kept, pictures),
+        SceneCommand::Show { output: file } => show(options, output, &kept, file.as_ref()),
+        SceneCommand::Forget => forget(output, &kept),
     }
 }
 

@@ -106,7 +106,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
         let bundle = Bundle::open_trusted(folder, key.as_ref())?;
         if options.backbone == BackboneArgument::Int8 { bundle.with_int8() } else { Ok(bundle) }
     };
-    let check = |bundle: &Bundle| check(bundle, engine);
+    let check = |bundle: &Bundle| check_runs(bundle, engine);
     let settings = FleetSettings {
         version: env!("CARGO_PKG_VERSION").into(),
         bundle: options.searched.is_empty().then(|| options.bundle.clone()),
@@ -173,8 +173,8 @@ fn warn_of_unknown(output: &Output, labels: &[String], bundle: &Bundle, store: &
     }
 }
 
-/// Whether a bundle works on this machine: its backbone runs, and gives numbers.
-fn check(bundle: &Bundle, engine: EngineChoice) -> Result<(), String> {
+/// Refuses a bundle that does not work on this machine: its backbone must run, and give numbers.
+fn check_runs(bundle: &Bundle, engine: EngineChoice) -> Result<(), String> {
     let failed = |error| format!("its backbone does not run on this device: {}", with_causes(&error));
     let mut encoder = bundle.encoder(engine, Workload::Shots).map_err(failed)?.encoder;
     let features = bundle.features(encoder.as_mut(), &RgbImage::new(64, 64), 1).map_err(failed)?;

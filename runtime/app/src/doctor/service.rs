@@ -16,7 +16,7 @@ use orco_serve::sightings::Sightings;
 use orco_serve::token::Token;
 use orco_serve::{CameraSource, ServeError, camera_regions};
 
-use super::{Findings, files, machine};
+use super::{Findings, machine, writable};
 use crate::certificate::CertificateFacts;
 use crate::phone;
 use crate::serve_options::ServeOptions;
@@ -142,7 +142,7 @@ pub fn rules(arguments: &ServeOptions, findings: &mut Findings) {
 
 /// Says of what is not there that the service makes it, or why it cannot; `option` names another place.
 fn report_to_be_made(subject: &'static str, path: &Path, option: &str, findings: &mut Findings) {
-    match files::why_not_made(path) {
+    match writable::why_not_made(path) {
         Some(why) => findings.wrong(subject, format!("{why}; name another with {option}")),
         None => findings.note(subject, format!("{} is made when the service starts", path.display())),
     }
@@ -157,9 +157,9 @@ pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
         return report_to_be_made(SUBJECT, folder, "--sightings FOLDER", findings);
     }
     match Sightings::check(folder) {
-        Ok(()) => match files::try_write(folder) {
+        Ok(()) => match writable::try_write(folder) {
             Ok(()) => findings.good(SUBJECT, format!("are kept in {shown}")),
-            Err(error) => findings.wrong(SUBJECT, files::cannot_be_written(folder, &error)),
+            Err(error) => findings.wrong(SUBJECT, writable::cannot_be_written(folder, &error)),
         },
         Err(error) => findings.failed(SUBJECT, error),
     }

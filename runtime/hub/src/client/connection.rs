@@ -14,14 +14,15 @@ use super::error::SyncError;
 use super::folder::DeviceFolder;
 use super::observer::{SyncObserver, SyncStep, proceed};
 use crate::protocol::{
-    AnswerHead, BODY, ByteRange, DEVICE, Fingerprint, HubRefusal, MAX_CHUNK, MAX_MESSAGE, ObjectDigest, RefusalKind,
-    RequestHead, SEQUENCE, SIGNATURE, Signature, SigningKey, VerifyingKey, body_time,
+    AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, Fingerprint, HubRefusal, MAX_CHUNK, MAX_MESSAGE, ObjectDigest,
+    RefusalKind, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER, Signature, SigningKey, VerifyingKey, body_time,
 };
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else { 2 * MAX_MESSAGE as u64 };
 /// Largest file of certificates that is read, in bytes.
 const MAX_CERTIFICATES: u64 = 1 << 20;
+
 /// A request as it goes over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRequest {
@@ -124,7 +125,7 @@ impl Transport for HttpTransport {
         let time = body_time(request.body.len());
         let message = self.agent.configure_request(message).timeout_global(Some(time)).build();
         let mut answer = self.agent.run(message).map_err(failed)?;
-        let signature = answer.headers().get(SIGNATURE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let signature = answer.headers().get(SIGNATURE_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let status = answer.status().as_u16();
         let body = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec().map_err(failed)?;
         Ok(WireAnswer { status, signature, body })
@@ -275,10 +276,10 @@ impl<'a> HubConnection<'a> {
 
 fn wire_request(head: &RequestHead, method: &'static str, signature: &Signature, body: &[u8]) -> WireRequest {
     let mut headers = vec![
-        (DEVICE, head.device.to_string()),
-        (SEQUENCE, head.sequence.to_string()),
-        (BODY, head.body.to_string()),
-        (SIGNATURE, signature.to_string()),
+        (DEVICE_HEADER, head.device.to_string()),
+        (SEQUENCE_HEADER, head.sequence.to_string()),
+        (BODY_HEADER, head.body.to_string()),
+        (SIGNATURE_HEADER, signature.to_string()),
     ];
     headers.extend(head.range.map(|range| ("range", range.to_string())));
     WireRequest { method, path: head.path.clone(), headers, body: body.to_vec() }

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 
 use super::connection::{HubCall, HubConnection};
 use super::error::SyncError;
-use super::free_bytes;
 use super::observer::{SyncObserver, SyncStep, proceed};
-use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, OBJECTS, ObjectDigest};
+use super::report::free_bytes;
+use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, OBJECTS_PATH, ObjectDigest};
 
 /// Bytes of the disk that are left to the device's state.
 const RESERVE: u64 = 4 << 20;
@@ -105,7 +105,7 @@ fn fetch_parts(
     while come < size {
         let range = ByteRange { start: come, last: (come + connection.part.0).min(size) - 1 };
         let started = Instant::now();
-        let part = connection.call(HubCall::get(&format!("{OBJECTS}/{digest}"), range), observer)?;
+        let part = connection.call(HubCall::get(&format!("{OBJECTS_PATH}/{digest}"), range), observer)?;
         connection.part = connection.part.after(started.elapsed());
         if part.is_empty() || part.len() as u64 > size - come {
             return Err(discard(partial, digest));

@@ -9,11 +9,11 @@ use orco_runtime::state::sentence::with_causes;
 
 use super::Round;
 use super::bundles::FollowOutcome;
-use super::content::{class_content, content};
 use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::observer::{SyncStep, proceed};
 use super::progress::LearnedPack;
+use super::shots_digest::{class_shots_digest, shots_digest};
 use crate::protocol::{ObjectDigest, PackTarget, ReleaseOutcome};
 
 /// What is to be done about a pack of the channel.
@@ -69,9 +69,9 @@ impl Round<'_, '_> {
         if action == PackAction::Hold {
             return Ok(FollowOutcome::Held);
         }
-        let (content, bundle_digest) = (content(&pack), ObjectDigest::new(pack.bundle_digest));
+        let (content, bundle_digest) = (shots_digest(&pack), ObjectDigest::new(pack.bundle_digest));
         let record = LearnedPack { pack: target.digest, bundle_digest, label: pack.label.clone(), content };
-        if class_content(learner, &pack.label) != Some(content) {
+        if class_shots_digest(learner, &pack.label) != Some(content) {
             if action == PackAction::Compare {
                 return Ok(taught_another(&target.label));
             }
@@ -91,7 +91,7 @@ impl Round<'_, '_> {
     /// The power may have failed when a pack was learned, but not noted yet: the state tells.
     fn settle_learning(&mut self, learner: &Learner) -> Result<(), SyncError> {
         let Some(learning) = self.progress.learning.take() else { return Ok(()) };
-        if class_content(learner, &learning.label) == Some(learning.content) {
+        if class_shots_digest(learner, &learning.label) == Some(learning.content) {
             self.progress.remember_learned(learning);
         }
         self.keep_progress()
@@ -131,13 +131,14 @@ impl Round<'_, '_> {
     /// Whether a class is, as it is now, one that the device pushed and that a release was made of.
     fn is_origin(&self, learner: &Learner, label: &str, origins: &[ObjectDigest]) -> bool {
         let mut pushed = self.progress.pushed.iter().filter(|pushed| label::same(&pushed.label, label));
-        pushed.any(|pushed| origins.contains(&pushed.pack) && class_content(learner, label) == Some(pushed.content))
+        pushed
+            .any(|pushed| origins.contains(&pushed.pack) && class_shots_digest(learner, label) == Some(pushed.content))
     }
 
     /// Whether a class is, as it is now, one that the device learned because its channel held it.
     pub(super) fn is_from_channel(&self, learner: &Learner, label: &str) -> bool {
         let mut learned = self.progress.learned.iter().filter(|learned| label::same(&learned.label, label));
-        learned.any(|learned| class_content(learner, label) == Some(learned.content))
+        learned.any(|learned| class_shots_digest(learner, label) == Some(learned.content))
     }
 
     /// Learns a pack, an entry of the history, or refuses it. Its record is kept before: by the next round the channel
@@ -153,11 +154,11 @@ impl Round<'_, '_> {
             return Ok(FollowOutcome::Refused(with_causes(&error)));
         }
         let mut replaced = None;
-        if class_content(learner, &pack.label).is_some() {
+        if class_shots_digest(learner, &pack.label).is_some() {
             let is_replaced = |round: &Self, learner: &Learner| round.action(learner, target) == PackAction::Replace;
             if self.forget(learner, &pack.label, is_replaced)? {
                 replaced = learner.history().entries().last().map(HistoryEntry::id);
-            } else if class_content(learner, &pack.label).is_some() {
+            } else if class_shots_digest(learner, &pack.label).is_some() {
                 return Ok(taught_another(&pack.label));
             }
         }
@@ -220,7 +221,7 @@ impl Round<'_, '_> {
             if is_from_channel(self, learner) {
                 self.forget(learner, &label, is_from_channel)?;
             }
-            if class_content(learner, &label).is_none() {
+            if class_shots_digest(learner, &label).is_none() {
                 // What the device had pushed under that label may have gone with it.
                 self.progress.forget_pushed(|pushed| label::same(&pushed.label, &label));
             }

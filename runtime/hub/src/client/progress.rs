@@ -20,7 +20,7 @@ pub(super) struct LearnedPack {
     pub bundle_digest: ObjectDigest,
     /// The class's label; empty where the class was purged.
     pub label: String,
-    /// The class's shots as they were learned ([`super::content::content`]).
+    /// The class's shots as they were learned ([`super::shots_digest::shots_digest`]).
     pub content: ObjectDigest,
 }
 

@@ -8,10 +8,10 @@ use orco_runtime::state::label;
 
 use super::Round;
 use super::connection::HubCall;
-use super::content::class_content;
 use super::error::SyncError;
 use super::progress::PushedClass;
-use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS, PushAnswer, RefusalKind};
+use super::shots_digest::class_shots_digest;
+use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS_PATH, PushAnswer, RefusalKind};
 
 /// Which classes a device may share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Round<'_, '_> {
         };
         let labels = learner.state().classes.iter().map(|class| &class.label);
         let packs = labels.filter(|label| self.device.settings.shared.includes(label)).filter_map(|label| {
-            let content = class_content(learner, label)?;
+            let content = class_shots_digest(learner, label)?;
             Some(self.progress.pushed(label, content)?.pack)
         });
         packs.take(MAX_CLASSES).collect()
@@ -60,7 +60,7 @@ impl Round<'_, '_> {
     fn push_all(&mut self, learner: &mut Learner) -> Result<(), SyncError> {
         let labels: Vec<String> = learner.state().classes.iter().map(|class| class.label.clone()).collect();
         for label in labels.iter().filter(|label| self.device.settings.shared.includes(label)) {
-            let Some(content) = class_content(learner, label) else { continue };
+            let Some(content) = class_shots_digest(learner, label) else { continue };
             if self.is_from_channel(learner, label) {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Round<'_, '_> {
             self.warnings.push(format!("\"{label}\" is too large to be shared"));
             return Ok(None);
         }
-        let answer = match self.connection.call(HubCall::post(PACKS, &bytes), self.observer) {
+        let answer = match self.connection.call(HubCall::post(PACKS_PATH, &bytes), self.observer) {
             Err(SyncError::Refused { reason, .. }) => {
                 self.warnings.push(format!("\"{label}\" is not shared: {reason}"));
                 return Ok(None);
@@ -117,7 +117,7 @@ impl Round<'_, '_> {
         let state = learner.state();
         let Some(index) = state.find_class(learner.base_model(), label) else { return Ok(()) };
         let kept = learner.store().pictures(&learner.bundle().digest);
-        let path = format!("{PACKS}/{}/pictures", class.pack);
+        let path = format!("{PACKS_PATH}/{}/pictures", class.pack);
         let shots = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == index);
         for exemplar in shots.map(|shot| state.exemplars.digest_of(shot)) {
             let picture = match kept.read(&exemplar) {

@@ -3,13 +3,13 @@
 use super::key::{DeviceId, ObjectDigest, Signature, SigningKey, VerifyingKey};
 
 /// Header of the device's identifier.
-pub const DEVICE: &str = "orco-device";
+pub const DEVICE_HEADER: &str = "orco-device";
 /// Header of the sequence number.
-pub const SEQUENCE: &str = "orco-sequence";
+pub const SEQUENCE_HEADER: &str = "orco-sequence";
 /// Header of the body's digest.
-pub const BODY: &str = "orco-body";
+pub const BODY_HEADER: &str = "orco-body";
 /// Header of the signature.
-pub const SIGNATURE: &str = "orco-signature";
+pub const SIGNATURE_HEADER: &str = "orco-signature";
 
 /// The part of an object that a request asks for, as a `Range` header names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,9 @@ impl std::fmt::Display for ReleaseId {
     }
 }
 
-/// What a device is and knows.
+/// What a device is and knows. `client/report.rs` fills it in, `server/device.rs` refuses one that lists too much, and
+/// [`overview`](crate::overview) and [`page`](crate::page) show what the hub keeps of it. A further field needs a
+/// default: devices and hubs of other releases do not know it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Version of its program.

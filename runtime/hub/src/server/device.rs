@@ -13,9 +13,10 @@ use tokio::time::timeout;
 use super::{HEAD_TIMEOUT, HubService, blocking, stranger};
 use crate::error::HubError;
 use crate::protocol::{
-    AnswerHead, BODY, ByteRange, ChannelTarget, DEVICE, DeviceReport, ENROL, Enrolment, MAX_CLASSES, MAX_ENROLMENT,
-    MAX_LABEL, MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS, OBJECTS, ObjectDigest, PACKS,
-    REPORT, RefusalKind, RequestHead, SEQUENCE, SIGNATURE, Signature, body_time,
+    AnswerHead, BODY_HEADER, ByteRange, ChannelTarget, DEVICE_HEADER, DeviceReport, ENROL_PATH, Enrolment, MAX_CLASSES,
+    MAX_ENROLMENT, MAX_LABEL, MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS, OBJECTS_PATH,
+    ObjectDigest, PACKS_PATH, REPORT_PATH, RefusalKind, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER, Signature,
+    body_time,
 };
 use crate::store::{HubStore, StoredAnswer, now};
 
@@ -32,15 +33,15 @@ enum DeviceRoute {
 impl DeviceRoute {
     fn of(head: &RequestHead) -> Option<Self> {
         match (head.method.as_str(), head.path.as_str()) {
-            ("POST", ENROL) => Some(Self::Enrol),
-            ("POST", REPORT) => Some(Self::Report),
-            ("POST", PACKS) => Some(Self::Pack),
+            ("POST", ENROL_PATH) => Some(Self::Enrol),
+            ("POST", REPORT_PATH) => Some(Self::Report),
+            ("POST", PACKS_PATH) => Some(Self::Pack),
             ("POST", path) => {
-                let pack = path.strip_prefix(PACKS)?.strip_prefix('/')?.strip_suffix("/pictures")?;
+                let pack = path.strip_prefix(PACKS_PATH)?.strip_prefix('/')?.strip_suffix("/pictures")?;
                 Some(Self::Picture { pack: ObjectDigest::parse(pack)? })
             }
             ("GET", path) => {
-                let digest = ObjectDigest::parse(path.strip_prefix(OBJECTS)?.strip_prefix('/')?)?;
+                let digest = ObjectDigest::parse(path.strip_prefix(OBJECTS_PATH)?.strip_prefix('/')?)?;
                 Some(Self::Object { digest, range: head.range.unwrap_or(ByteRange { start: 0, last: u64::MAX }) })
             }
             _ => None,
@@ -116,11 +117,11 @@ fn signed_head(parts: &Parts) -> Option<(RequestHead, Signature)> {
         method: known.then(|| parts.method.to_string())?,
         path: parts.uri.path_and_query()?.as_str().to_owned(),
         range,
-        device: text(&parts.headers, DEVICE).and_then(|id| crate::protocol::DeviceId::parse(&id))?,
-        sequence: text(&parts.headers, SEQUENCE)?.parse().ok()?,
-        body: ObjectDigest::parse(&text(&parts.headers, BODY)?)?,
+        device: text(&parts.headers, DEVICE_HEADER).and_then(|id| crate::protocol::DeviceId::parse(&id))?,
+        sequence: text(&parts.headers, SEQUENCE_HEADER)?.parse().ok()?,
+        body: ObjectDigest::parse(&text(&parts.headers, BODY_HEADER)?)?,
     };
-    Some((head, Signature::parse(&text(&parts.headers, SIGNATURE)?)?))
+    Some((head, Signature::parse(&text(&parts.headers, SIGNATURE_HEADER)?)?))
 }
 
 /// Does what is asked, once.
@@ -183,7 +184,7 @@ fn signed(hub: &HubService, head: &RequestHead, answer: StoredAnswer) -> Respons
     let built = Response::builder()
         .status(StatusCode::from_u16(status).unwrap_or(StatusCode::OK))
         .header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
-        .header(SIGNATURE, signature.to_string())
+        .header(SIGNATURE_HEADER, signature.to_string())
         .body(Body::from(body));
     built.unwrap_or_else(|_| stranger())
 }

@@ -11,10 +11,7 @@ use super::packs::has_record;
 use super::{HubStore, PackRecord, UnixSeconds};
 use crate::error::HubError;
 use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
-use crate::protocol::{
-    BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_RELEASES, ObjectDigest, PackTarget, ReleaseId,
-    ReleasedFile,
-};
+use crate::protocol::{DeviceId, ObjectDigest, ReleaseId, ReleasedFile};
 use crate::rollout::{self, RolloutStage};
 
 /// Name of the only file of a released pack.
@@ -314,57 +311,6 @@ impl HubStore {
         let changed = self.connection().execute("UPDATE release SET withdrawn = 1 WHERE id = ?1", [release.0])?;
         if changed == 0 { Err(HubError::NoRelease { release }) } else { Ok(()) }
     }
-
-    /// What a device should have: what its channel holds for one that reports this. Of a class that a newer release
-    /// brings under another label, as where packs were kept apart or merged since, it has the newer one alone.
-    ///
-    /// # Errors
-    /// [`HubError::Database`] if it cannot be read.
-    pub fn target(
-        connection: &Connection,
-        device: &DeviceId,
-        report: &DeviceReport,
-    ) -> Result<ChannelTarget, HubError> {
-        let query = "SELECT channel FROM device WHERE id = ?1";
-        let channel: Option<String> = connection.query_row(query, [device], |row| row.get(0)).optional()?;
-        let mut releases = active(connection, &channel.unwrap_or_default())?;
-        releases.retain(|release| release.stage.includes(device, &release.identity));
-        let bundle = releases.iter().find(|release| release.kind == ReleaseKind::Bundle);
-        let refused = |release: &&ReleaseRecord| {
-            report.outcomes.iter().any(|outcome| outcome.release == release.id && outcome.refused.is_some())
-        };
-        // A device that went back to its bundle still gets packs of that one.
-        let own = || report.bundle.as_ref().map(|bundle| bundle.bundle_digest);
-        let bundle_digest =
-            bundle.filter(|release| !refused(release)).map(|release| release.bundle_digest).or_else(own);
-        let (mut covered, mut packs) = (BTreeSet::new(), Vec::new());
-        for release in bundle_digest.into_iter().flat_map(|digest| newest_packs(&releases, digest)) {
-            if packs.len() == MAX_RELEASES {
-                break;
-            }
-            let made_of = sources(connection, release.id)?;
-            // Where newer ones hold the same classes, merged or kept apart, two of one look would be guessed at.
-            if !is_superseded(&made_of, &covered) {
-                packs.push(pack_target(connection, release)?);
-            }
-            covered.extend(made_of);
-        }
-        // In the order of release: devices learn them so.
-        packs.reverse();
-        let bundle = bundle.map(|release| bundle_target(connection, release)).transpose()?;
-        Ok(ChannelTarget { bundle, packs, lost: Vec::new() })
-    }
-
-    /// Whether a device may read an object: one that its channel holds.
-    ///
-    /// # Errors
-    /// [`HubError::Database`] if that cannot be read.
-    pub fn may_read(connection: &Connection, device: &DeviceId, object: &ObjectDigest) -> Result<bool, HubError> {
-        let query = "SELECT EXISTS (SELECT 1 FROM release_file JOIN release ON release.id = release_file.release
-            JOIN device ON device.channel = release.channel
-            WHERE release_file.digest = ?1 AND device.id = ?2 AND release.withdrawn = 0)";
-        Ok(connection.prepare_cached(query)?.query_row(params![object, device], |row| row.get(0))?)
-    }
 }
 
 pub(super) fn check_channel(name: &str) -> Result<(), HubError> {
@@ -379,7 +325,7 @@ fn sealed(pack: &Pack, key: Option<&SecretKey>) -> Result<Vec<u8>, HubError> {
 }
 
 /// Releases of a channel that were not taken back, newest first.
-fn active(connection: &Connection, channel: &str) -> Result<Vec<ReleaseRecord>, HubError> {
+pub(super) fn active(connection: &Connection, channel: &str) -> Result<Vec<ReleaseRecord>, HubError> {
     let query = format!("{SELECT_RELEASE} WHERE channel = ?1 AND withdrawn = 0 ORDER BY id DESC");
     let mut query = connection.prepare_cached(&query)?;
     let releases = query.query_map([channel], record)?.collect::<Result<_, _>>()?;
@@ -419,7 +365,7 @@ fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &Rele
 }
 
 /// Of releases, the newest first, the newest pack of each label for a bundle: those are what devices learn.
-fn newest_packs(releases: &[ReleaseRecord], bundle: ObjectDigest) -> impl Iterator<Item = &ReleaseRecord> {
+pub(super) fn newest_packs(releases: &[ReleaseRecord], bundle: ObjectDigest) -> impl Iterator<Item = &ReleaseRecord> {
     let mut labels = BTreeSet::new();
     let packs =
         releases.iter().filter(move |release| release.kind == ReleaseKind::Pack && release.bundle_digest == bundle);
@@ -427,7 +373,7 @@ fn newest_packs(releases: &[ReleaseRecord], bundle: ObjectDigest) -> impl Iterat
 }
 
 /// Whether newer releases hold all classes that a release was made of.
-fn is_superseded(made_of: &BTreeSet<(DeviceId, String)>, newer: &BTreeSet<(DeviceId, String)>) -> bool {
+pub(super) fn is_superseded(made_of: &BTreeSet<(DeviceId, String)>, newer: &BTreeSet<(DeviceId, String)>) -> bool {
     !made_of.is_empty() && made_of.is_subset(newer)
 }
 
@@ -444,51 +390,20 @@ fn update_stage(transaction: &Transaction<'_>, release: ReleaseId, stage: Rollou
     Ok(())
 }
 
-fn origins(connection: &Connection, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {
+pub(super) fn origins(connection: &Connection, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {
     let mut query = connection.prepare_cached("SELECT pack FROM release_origin WHERE release = ?1 ORDER BY pack")?;
     let origins = query.query_map([release.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(origins)
 }
 
 /// Whose classes a release was made of: devices, each with the label that its class has there.
-fn sources(connection: &Connection, release: ReleaseId) -> Result<BTreeSet<(DeviceId, String)>, HubError> {
+pub(super) fn sources(connection: &Connection, release: ReleaseId) -> Result<BTreeSet<(DeviceId, String)>, HubError> {
     let mut query = connection.prepare_cached(
         "SELECT pack.device, pack.label FROM release_origin JOIN pack ON pack.digest = release_origin.pack
          WHERE release_origin.release = ?1",
     )?;
     let sources = query.query_map([release.0], |row| Ok((row.get(0)?, label::normal(&row.get::<_, String>(1)?))))?;
     Ok(sources.collect::<Result<_, _>>()?)
-}
-
-fn released_files(connection: &Connection, release: ReleaseId) -> Result<Vec<ReleasedFile>, HubError> {
-    let mut query =
-        connection.prepare_cached("SELECT name, digest, size FROM release_file WHERE release = ?1 ORDER BY name")?;
-    let files = query.query_map([release.0], |row| {
-        Ok(ReleasedFile { name: row.get(0)?, digest: row.get(1)?, size: row.get::<_, i64>(2)?.unsigned_abs() })
-    })?;
-    Ok(files.collect::<Result<_, _>>()?)
-}
-
-fn bundle_target(connection: &Connection, release: &ReleaseRecord) -> Result<BundleTarget, HubError> {
-    Ok(BundleTarget {
-        release: release.id,
-        name: release.name.clone(),
-        bundle_digest: release.bundle_digest,
-        force: release.force,
-        give_up_unkept: release.give_up_unkept,
-        files: released_files(connection, release.id)?,
-    })
-}
-
-fn pack_target(connection: &Connection, release: &ReleaseRecord) -> Result<PackTarget, HubError> {
-    let size = released_files(connection, release.id)?.iter().map(|file| file.size).sum();
-    Ok(PackTarget {
-        release: release.id,
-        label: release.name.clone(),
-        digest: release.identity,
-        size,
-        origins: origins(connection, release.id)?,
-    })
 }
 
 pub(super) fn insert(

@@ -48,7 +48,7 @@ impl Caller {
     }
 
     fn enrol(&mut self, hub: &HubStore, code: &EnrolmentCode, name: &str, now: UnixSeconds) -> Option<StoredAnswer> {
-        let (head, enrolment) = (self.head(ENROL, b""), self.enrolment(code, name));
+        let (head, enrolment) = (self.head(ENROL_PATH, b""), self.enrolment(code, name));
         hub.enrol(&head, &head.sign(&self.key), &enrolment, now).unwrap()
     }
 
@@ -61,7 +61,7 @@ impl Caller {
 
     fn push(&mut self, hub: &HubStore, label: &str, shade: f32) -> ObjectDigest {
         let bytes = pack(label, shade);
-        let head = self.head(PACKS, &bytes);
+        let head = self.head(PACKS_PATH, &bytes);
         let answer = hub.receive_pack(&head, &bytes, NOW).unwrap().unwrap();
         assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
         ObjectDigest::of(&bytes)
@@ -71,7 +71,7 @@ impl Caller {
     fn report(&mut self, hub: &HubStore, labels: &[&str]) {
         let classes = labels.iter().map(|label| ClassReport { label: (*label).into(), shots: 1 }).collect();
         let report = DeviceReport { classes, ..DeviceReport::default() };
-        let (head, device) = (self.head(REPORT, b""), self.id());
+        let (head, device) = (self.head(REPORT_PATH, b""), self.id());
         let kept = hub.answer_once(&head, NOW, |transaction| {
             HubStore::keep_report(transaction, &device, &report)?;
             Ok(StoredAnswer::json(&labels))
@@ -140,12 +140,12 @@ fn wrong_and_expired_codes_say_nothing() {
     assert_eq!(Caller::new().enrol(&hub, &code, "x", NOW + 86_401), None);
     // The proof of another device, and a signature by another key.
     let (mut device, mut thief) = (Caller::new(), Caller::new());
-    let (head, stolen) = (thief.head(ENROL, b""), device.enrolment(&code, "x"));
+    let (head, stolen) = (thief.head(ENROL_PATH, b""), device.enrolment(&code, "x"));
     assert_eq!(hub.enrol(&head, &head.sign(&thief.key), &stolen, NOW).unwrap(), None);
     let key = thief.key.verifying_key();
     let stolen = Enrolment { key, ..stolen };
     assert_eq!(hub.enrol(&head, &head.sign(&thief.key), &stolen, NOW).unwrap(), None);
-    let head = device.head(ENROL, b"");
+    let head = device.head(ENROL_PATH, b"");
     let enrolment = device.enrolment(&code, "x");
     assert_eq!(hub.enrol(&head, &head.sign(&thief.key), &enrolment, NOW).unwrap(), None);
     assert!(hub.devices().unwrap().is_empty());
@@ -156,7 +156,7 @@ fn wrong_and_expired_codes_say_nothing() {
 fn a_request_counts_once_even_after_a_restart() {
     let (folder, hub) = hub();
     let mut device = Caller::enrolled(&hub, "door 3");
-    let (one, two) = (device.head(REPORT, b"1"), device.head(REPORT, b"2"));
+    let (one, two) = (device.head(REPORT_PATH, b"1"), device.head(REPORT_PATH, b"2"));
     let answer = |hub: &HubStore, head: &RequestHead, text: &str| {
         hub.answer_once(head, NOW, |_| Ok(StoredAnswer::json(&text))).unwrap().unwrap()
     };
@@ -171,7 +171,7 @@ fn a_request_counts_once_even_after_a_restart() {
     // The number of the last request, with another body.
     let forged = RequestHead { body: ObjectDigest::of(b"other"), ..two.clone() };
     assert_eq!(answer(&hub, &forged, "forged"), refusal);
-    let stranger = Caller::new().head(REPORT, b"");
+    let stranger = Caller::new().head(REPORT_PATH, b"");
     assert_eq!(hub.answer_once(&stranger, NOW, |_| Ok(StoredAnswer::json(&0))).unwrap(), None);
 }
 
@@ -179,7 +179,7 @@ fn a_request_counts_once_even_after_a_restart() {
 fn a_failed_request_changes_nothing() {
     let (_folder, hub) = hub();
     let mut device = Caller::enrolled(&hub, "door 3");
-    let head = device.head(REPORT, b"1");
+    let head = device.head(REPORT_PATH, b"1");
     let failed = hub.answer_once(&head, NOW, |transaction| {
         transaction.execute("DELETE FROM device", [])?;
         Err(HubError::Random)
@@ -194,7 +194,7 @@ fn a_removed_device_is_a_stranger() {
     let (_folder, hub) = hub();
     let mut device = Caller::enrolled(&hub, "door 3");
     hub.remove_device(&device.id()).unwrap();
-    let head = device.head(REPORT, b"");
+    let head = device.head(REPORT_PATH, b"");
     assert_eq!(hub.answer_once(&head, NOW, |_| Ok(StoredAnswer::json(&0))).unwrap(), None);
     assert!(matches!(hub.remove_device(&device.id()), Err(HubError::NoDevice { .. })));
 }
@@ -375,9 +375,9 @@ fn what_makes_no_sense_is_refused_and_counts_as_answered() {
     let mut device = Caller::enrolled(&hub, "door 3");
     let bytes = pack("mug", 1.0);
     let truncated = &bytes[..bytes.len() - 1];
-    let head = device.head(PACKS, truncated);
+    let head = device.head(PACKS_PATH, truncated);
     assert_eq!(hub.receive_pack(&head, truncated, NOW).unwrap().unwrap().status, 422);
-    let head = device.head(PACKS, b"");
+    let head = device.head(PACKS_PATH, b"");
     let missing = hub.receive_picture(&head, &ObjectDigest::of(b""), b"no picture", NOW).unwrap().unwrap();
     assert_eq!(missing.status, 422);
     assert!(hub.packs().unwrap().is_empty());
@@ -397,7 +397,7 @@ fn what_is_refused_takes_no_room() {
     let pushed = device.push(&hub, "mug", 1.0);
     let mut send = |pack: &ObjectDigest, shade| {
         let bytes = picture(shade);
-        let head = device.head(PACKS, &bytes);
+        let head = device.head(PACKS_PATH, &bytes);
         let status = hub.receive_picture(&head, pack, &bytes, NOW).unwrap().unwrap().status;
         (status, hub.objects().holds(&ObjectDigest::of(&bytes)))
     };
@@ -412,7 +412,7 @@ fn what_is_refused_takes_no_room() {
     assert_eq!(device.push(&hub, "mug", 1.0), pushed, "what was lost takes the room that it had");
     assert!(hub.objects().holds(&pushed));
     let bytes = pack("cup", 2.0);
-    let head = device.head(PACKS, &bytes);
+    let head = device.head(PACKS_PATH, &bytes);
     assert_eq!(hub.receive_pack(&head, &bytes, NOW).unwrap().unwrap().status, 422);
     assert!(!hub.objects().holds(&ObjectDigest::of(&bytes)));
     Caller::enrolled(&hub, "door 7").push(&hub, "cup", 3.0);
@@ -426,7 +426,7 @@ fn a_shared_picture_has_the_label_by_which_its_device_knows_it_now() {
     let share = |device: &mut Caller, label: &str, shade: u8| {
         let pushed = device.push(&hub, label, f32::from(shade));
         let bytes = picture(shade);
-        let head = device.head(PACKS, &bytes);
+        let head = device.head(PACKS_PATH, &bytes);
         assert_eq!(hub.receive_picture(&head, &pushed, &bytes, NOW).unwrap().unwrap().status, 200);
     };
     let labels =
@@ -447,7 +447,7 @@ fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
     let (anna, other) = (three.push(&hub, "anna", 3.0), seven.push(&hub, "anna", 7.0));
     let bytes = picture(9);
     for (device, pack) in [(&mut three, anna), (&mut seven, other)] {
-        let head = device.head(PACKS, &bytes);
+        let head = device.head(PACKS_PATH, &bytes);
         assert_eq!(hub.receive_picture(&head, &pack, &bytes, NOW).unwrap().unwrap().status, 200);
     }
     let id = release(&hub, &[anna, other], SameLabel::Merge).unwrap()[0];
@@ -608,7 +608,7 @@ fn a_device_that_enrols_again_does_not_free_its_numbers() {
     let (_folder, hub) = hub();
     let mut device = Caller::enrolled(&hub, "door 3");
     device.sequence = 5;
-    let old = device.head(REPORT, b"");
+    let old = device.head(REPORT_PATH, b"");
     let answer = |head: &RequestHead| hub.answer_once(head, NOW, |_| Ok(StoredAnswer::json(&0))).unwrap().unwrap();
     assert_eq!(answer(&old).status, 200);
     device.sequence = 1;

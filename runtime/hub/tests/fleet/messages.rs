@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use orco_hub::client::{HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
-use orco_hub::protocol::{EnrolmentCode, PACKS, SIGNATURE, SigningKey};
+use orco_hub::protocol::{EnrolmentCode, PACKS_PATH, SIGNATURE_HEADER, SigningKey};
 use orco_hub::rollout::DEFAULT_CHANNEL;
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::HubStore;
@@ -41,7 +41,7 @@ fn strangers_learn_nothing() {
     let forged = SigningKey::generate().unwrap().sign(b"").to_string();
     let forge = |request: &mut WireRequest, _: Option<&mut WireAnswer>| {
         for (name, value) in &mut request.headers {
-            if *name == SIGNATURE {
+            if *name == SIGNATURE_HEADER {
                 *value = forged.clone();
             }
         }
@@ -498,7 +498,7 @@ fn what_became_of_releases_is_said_before_classes_are_pushed() {
     let store = release_mug(&fleet, &giver, [&taker]);
     taker.teach("gadget", 2);
     let lose = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
-        if let Some(answer) = answer.filter(|_| request.path == PACKS) {
+        if let Some(answer) = answer.filter(|_| request.path == PACKS_PATH) {
             answer.signature = None;
         }
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use orco_hub::client::{HttpTransport, SyncError, SyncStep, WireAnswer, WireRequest};
 use orco_hub::export;
 use orco_hub::merge::SameLabel;
-use orco_hub::protocol::OBJECTS;
+use orco_hub::protocol::OBJECTS_PATH;
 use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, HubStore, now};
 use orco_runtime::bundle::Bundle;
@@ -342,7 +342,7 @@ fn a_bundle_without_room_has_to_wait_and_does_not_fill_the_disk() {
     disk.remount("size=40m");
     let (mut answers, mut ballast) = (0, None);
     let fill = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
-        answers += usize::from(answer.is_some() && request.path.starts_with(OBJECTS));
+        answers += usize::from(answer.is_some() && request.path.starts_with(OBJECTS_PATH));
         if answers == 4 && ballast.is_none() {
             ballast = Some(disk.fill());
         }

@@ -1,5 +1,6 @@
 //! The graph of a model that passed the walk, read for shape inference: nodes with their attributes, names turned into
-//! indices, and the shape of every constant, with its values where they are few. No weight is copied.
+//! indices, and the shape of every constant, with its values where they are few. No weight is copied. Fields are
+//! numbered as in onnx.proto; [`super`] names the messages.
 //!
 //! Protocol buffers let a field come twice, and readers differ in which one counts. Here that is refused.
 

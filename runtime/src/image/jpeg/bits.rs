@@ -24,7 +24,7 @@ impl HuffmanTable {
     /// From the number of codes of each length and the values in the order of their codes.
     pub(super) fn new(counts: &[u8; 16], values: &[u8]) -> Result<Self, Damage> {
         const WRONG: Damage = "a Huffman table of it makes no sense";
-        let mut short = std::vec![(0, 0); 1 << SHORT];
+        let mut short = vec![(0, 0); 1 << SHORT];
         let mut ends = [(0, 0); 17];
         let (mut code, mut index) = (0u32, 0usize);
         for length in 1..=16u32 {

@@ -36,6 +36,15 @@ pub(super) struct Component {
     pub(super) unpadded_blocks: [usize; 2],
 }
 
+/// A block of a component.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockId {
+    /// Index of the component in the frame.
+    pub(super) component: usize,
+    /// Number of the block in the component, row by row.
+    pub(super) number: usize,
+}
+
 /// The colour model of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colours {

@@ -7,7 +7,7 @@
 //! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the
 //! highest frequencies are left out.
 
-use super::frame::{Colours, Component, JpegFrame};
+use super::frame::{BlockId, Colours, Component, JpegFrame};
 use super::scan::ZIGZAG;
 
 /// A reduced picture while its scans are read: a plane for each component.
@@ -119,8 +119,8 @@ impl ReducedPlanes {
                 used,
                 basis: [0, 1].map(|axis| basis(side[axis], used[axis])),
                 slots: ZIGZAG.map(slot),
-                coefficients: std::vec![0; if frame.progressive { blocks * used[0] * used[1] } else { 0 }],
-                samples: std::vec![0; blocks * side[0] * side[1]],
+                coefficients: vec![0; if frame.progressive { blocks * used[0] * used[1] } else { 0 }],
+                samples: vec![0; blocks * side[0] * side[1]],
             }
         };
         let planes = frame.components.iter().zip(sides(frame, by)).map(plane).collect();
@@ -139,21 +139,21 @@ impl ReducedPlanes {
         plane.write(position, &kept);
     }
 
-    /// Adds to a coefficient of block number `block`.
-    pub(super) fn add(&mut self, component: usize, block: usize, index: usize, change: i32) {
-        let plane = &mut self.planes[component];
+    /// Adds to the `index`-th coefficient of a block.
+    pub(super) fn add(&mut self, block: BlockId, index: usize, change: i32) {
+        let plane = &mut self.planes[block.component];
         if let Some(slot) = plane.slots[index] {
-            let value = &mut plane.coefficients[block * plane.used[0] * plane.used[1] + usize::from(slot)];
+            let value = &mut plane.coefficients[block.number * plane.used[0] * plane.used[1] + usize::from(slot)];
             *value = (i32::from(*value) + change).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
         }
     }
 
-    /// Moves a coefficient away from zero.
-    pub(super) fn grow(&mut self, component: usize, block: usize, index: usize, change: i32) {
-        let plane = &self.planes[component];
+    /// Moves the `index`-th coefficient of a block away from zero.
+    pub(super) fn grow(&mut self, block: BlockId, index: usize, change: i32) {
+        let plane = &self.planes[block.component];
         if let Some(slot) = plane.slots[index] {
-            let value = plane.coefficients[block * plane.used[0] * plane.used[1] + usize::from(slot)];
-            self.add(component, block, index, if value < 0 { -change } else { change });
+            let value = plane.coefficients[block.number * plane.used[0] * plane.used[1] + usize::from(slot)];
+            self.add(block, index, if value < 0 { -change } else { change });
         }
     }
 

@@ -6,7 +6,7 @@
 //! each coefficient, which is what reading later scans takes.
 
 use super::bits::{Damage, HuffmanTable, JpegBits, NO_CODE};
-use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};
+use super::frame::{BlockId, CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};
 use super::reduced::ReducedPlanes;
 
 /// Most scans of a picture; encoders write about ten.
@@ -25,7 +25,7 @@ pub(super) const ZIGZAG: [u8; 64] = [
 pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut ReducedPlanes>) -> Result<(), Damage> {
     let components = frame.components.len();
     let nonzero = if frame.progressive {
-        frame.components.iter().map(|own| std::vec![0; own.blocks[0] * own.blocks[1]]).collect()
+        frame.components.iter().map(|own| vec![0; own.blocks[0] * own.blocks[1]]).collect()
     } else {
         Vec::new()
     };
@@ -33,9 +33,9 @@ pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut ReducedP
         frame,
         reduced,
         nonzero,
-        complete: std::vec![0; components],
+        complete: vec![0; components],
         quantisation: [[0; 64]; 4],
-        latched: std::vec![None; components],
+        latched: vec![None; components],
         tables: [const { None }; 8],
         interval: 0,
     };
@@ -277,7 +277,8 @@ impl ScanWalk<'_, '_> {
         [x, y]: [usize; 2],
         eob_run: &mut u32,
     ) -> Result<(), Damage> {
-        let block = y * self.frame.components[component.index].blocks[0] + x;
+        let number = y * self.frame.components[component.index].blocks[0] + x;
+        let block = BlockId { component: component.index, number };
         if band.first > 0 {
             return self.progressive_ac(bits, component, band, block, eob_run);
         }
@@ -287,7 +288,7 @@ impl ScanWalk<'_, '_> {
             self.dc(bits, component, band.shift)? << band.shift
         };
         if let Some(reduced) = &mut self.reduced {
-            reduced.add(component.index, block, 0, change);
+            reduced.add(block, 0, change);
         }
         Ok(())
     }
@@ -298,14 +299,13 @@ impl ScanWalk<'_, '_> {
         bits: &mut JpegBits<'_>,
         component: &ScanComponent,
         band: SpectralBand,
-        block: usize,
+        block: BlockId,
         eob_run: &mut u32,
     ) -> Result<(), Damage> {
         if !band.refines && *eob_run > 0 {
             *eob_run -= 1;
             return Ok(());
         }
-        let own = component.index;
         let mut index = band.first;
         while *eob_run == 0 && index <= band.last {
             let table = self.tables[component.tables[1]].as_ref().ok_or(NO_TABLE)?;
@@ -323,14 +323,14 @@ impl ScanWalk<'_, '_> {
                 (_, 1..=10) if !band.refines => value = bits.signed(size)?,
                 _ => return Err(NO_CODE),
             }
-            (index, zeros) = self.pass_over(bits, own, block, band, index, zeros)?;
+            (index, zeros) = self.pass_over(bits, block, band, index, zeros)?;
             if value != 0 {
                 if index > band.last {
                     return Err(NO_CODE);
                 }
-                self.nonzero[own][block] |= 1 << index;
+                self.nonzero[block.component][block.number] |= 1 << index;
                 if let Some(reduced) = &mut self.reduced {
-                    reduced.add(own, block, index, value << band.shift);
+                    reduced.add(block, index, value << band.shift);
                 }
             } else if index > band.last && zeros > 0 {
                 return Err(NO_CODE);
@@ -340,7 +340,7 @@ impl ScanWalk<'_, '_> {
         if *eob_run > 0 {
             *eob_run -= 1;
             if band.refines {
-                self.pass_over(bits, own, block, band, index, usize::MAX)?;
+                self.pass_over(bits, block, band, index, usize::MAX)?;
             }
         }
         Ok(())
@@ -351,15 +351,14 @@ impl ScanWalk<'_, '_> {
     fn pass_over(
         &mut self,
         bits: &mut JpegBits<'_>,
-        component: usize,
-        block: usize,
+        block: BlockId,
         band: SpectralBand,
         mut index: usize,
         mut zeros: usize,
     ) -> Result<(usize, usize), Damage> {
         while index <= band.last {
-            if band.refines && self.is_nonzero(component, block, index) {
-                self.refine(bits, component, block, index, band.shift)?;
+            if band.refines && self.is_nonzero(block, index) {
+                self.refine(bits, block, index, band.shift)?;
             } else if zeros == 0 {
                 break;
             } else {
@@ -370,24 +369,17 @@ impl ScanWalk<'_, '_> {
         Ok((index, zeros))
     }
 
-    /// Whether an earlier code has set a coefficient of a block.
-    fn is_nonzero(&self, component: usize, block: usize, index: usize) -> bool {
-        self.nonzero[component][block] >> index & 1 == 1
+    /// Whether an earlier code has set the `index`-th coefficient of a block.
+    fn is_nonzero(&self, block: BlockId, index: usize) -> bool {
+        self.nonzero[block.component][block.number] >> index & 1 == 1
     }
 
     /// Reads the next bit of a coefficient that is not zero.
-    fn refine(
-        &mut self,
-        bits: &mut JpegBits<'_>,
-        component: usize,
-        block: usize,
-        index: usize,
-        shift: u32,
-    ) -> Result<(), Damage> {
+    fn refine(&mut self, bits: &mut JpegBits<'_>, block: BlockId, index: usize, shift: u32) -> Result<(), Damage> {
         if bits.take(1)? == 1
             && let Some(reduced) = &mut self.reduced
         {
-            reduced.grow(component, block, index, 1 << shift);
+            reduced.grow(block, index, 1 << shift);
         }
         Ok(())
     }

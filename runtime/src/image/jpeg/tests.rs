@@ -17,12 +17,12 @@ const SAMPLES: [(&str, &[u8]); 5] = [
 ];
 
 /// One photograph in the usual samplings, baseline and in ten scans, with and without restarts.
-fn usual() -> Vec<(std::string::String, Vec<u8>)> {
+fn usual() -> Vec<(String, Vec<u8>)> {
     use SamplingFactor::*;
     written(&[R_4_4_4, R_4_4_0, R_4_2_2, R_4_2_0, R_4_1_1, F_4_1])
 }
 
-fn written(samplings: &[SamplingFactor]) -> Vec<(std::string::String, Vec<u8>)> {
+fn written(samplings: &[SamplingFactor]) -> Vec<(String, Vec<u8>)> {
     let picture = decode(SAMPLES[1].1).unwrap();
     let (width, height) = picture.dimensions();
     let mut files = Vec::new();
@@ -37,13 +37,13 @@ fn written(samplings: &[SamplingFactor]) -> Vec<(std::string::String, Vec<u8>)> 
                 encoder.set_restart_interval(restarts);
             }
             encoder.encode(picture.as_raw(), width as u16, height as u16, ColorType::Rgb).unwrap();
-            files.push((std::format!("{sampling:?}, progressive {progressive}, restarts {restarts}"), file));
+            files.push((format!("{sampling:?}, progressive {progressive}, restarts {restarts}"), file));
         }
     }
     files
 }
 
-fn all() -> Vec<(std::string::String, Vec<u8>)> {
+fn all() -> Vec<(String, Vec<u8>)> {
     let samples = SAMPLES.map(|(name, file)| (name.into(), file.to_vec()));
     samples.into_iter().chain(usual()).collect()
 }

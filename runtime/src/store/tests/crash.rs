@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
-use crate::store::files::SlotFiles;
+use crate::store::slot_files::SlotFiles;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, Slot};
 use orco_state::state::BaseModel;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
-use crate::store::files::SlotFiles;
+use crate::store::slot_files::SlotFiles;
 use crate::store::{MAX_SLOT, Store, StoreError};
 use orco_core::border::Border;
 use orco_state::slots::{self, Medium, MediumState, SaveError, Slot};
@@ -92,7 +92,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     reported += usize::from(saved.is_err());
                     // What the disk holds after a power cut now: never less than what was acknowledged.
                     for fate in FATES {
-                        let fates = std::vec![fate; files.disk.pending()];
+                        let fates = vec![fate; files.disk.pending()];
                         let left = files.disk.after_crash(&fates);
                         let mut files = files_on(&left, 100);
                         let there = found(&mut files) as usize;
@@ -105,7 +105,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     super::save(&mut files, &base_model, &saves[before])
                         .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
-                    let lost = std::vec![Fate::Lost; files.disk.pending()];
+                    let lost = vec![Fate::Lost; files.disk.pending()];
                     let mut files = files_on(&files.disk.after_crash(&lost), 100);
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
                 }

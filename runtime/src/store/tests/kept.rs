@@ -6,9 +6,9 @@ use std::io;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
 use super::{DIGEST, base_model, files_on, label, save, saves, say};
-use crate::store::files::SlotFiles;
-use crate::store::folder::Disk;
+use crate::store::disk::Disk;
 use crate::store::kept_pictures::{exemplar_of, file_of, put, sweep};
+use crate::store::slot_files::SlotFiles;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::slots::{self, SlotFrame};
 use orco_state::state::State;

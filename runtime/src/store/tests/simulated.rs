@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 
-use crate::store::folder::Disk;
+use crate::store::disk::Disk;
 
 /// What became of an operation that no sync covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

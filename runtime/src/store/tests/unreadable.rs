@@ -2,7 +2,7 @@
 
 use super::simulated::{Image, SimulatedDisk, codes};
 use super::{DIGEST, base_model, files_on, generation, purge, save, saves, say};
-use crate::store::files::SlotFiles;
+use crate::store::slot_files::SlotFiles;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, MediumState, SaveError, Slot};
 use orco_state::state::BaseModel;

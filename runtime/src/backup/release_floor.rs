@@ -1,15 +1,18 @@
-//! The floor under releases while a backup is restored: the highest of what this device used and of what the one did
-//! that the backup comes from.
+//! The lowest release of each bundle that a restore accepts: the highest that was used on this device, or on the one
+//! that wrote the backup.
 
 use std::path::Path;
 
 use crate::release::{RELEASES, ReleaseError, Releases};
 use crate::store::{Store, StoreError};
 
-/// The releases that were used, here or where a backup was written; they are as they were unless the change is made.
+/// The releases that were used, here or where a backup was written. Dropped before it is [done](Self::done), it writes
+/// back what was remembered before.
 pub(super) struct ReleaseFloor<'a> {
     folder: &'a Path,
+    /// What the state's folder remembers.
     before: Releases,
+    /// What it is to remember once the backup is restored.
     after: Releases,
     is_written: bool,
 }

@@ -6,7 +6,7 @@ use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, messages};
+use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, deliveries};
 use crate::error::HubError;
 use crate::protocol::{CodeKey, DeviceId, Enrolment, EnrolmentAnswer, EnrolmentCode, RequestHead, Signature, bounded};
 use crate::rollout;
@@ -70,7 +70,7 @@ impl HubStore {
                 Some(device) if device != head.device => return Ok(None),
                 Some(_) => {
                     // A copy of the first request, or another one after its answer was lost.
-                    return Ok(match messages::delivery(transaction, head)? {
+                    return Ok(match deliveries::delivery(transaction, head)? {
                         Some(Delivery::First) => Some(answer_again(transaction, head, &enrolled)?),
                         Some(Delivery::Again(answer)) => Some(answer),
                         Some(Delivery::Replay { .. }) | None => None,
@@ -97,7 +97,7 @@ impl HubStore {
                     bounded(&enrolment.name),
                     enrolled.channel,
                     now,
-                    messages::column(head.sequence),
+                    deliveries::column(head.sequence),
                     head.digest(),
                     answer.status,
                     answer.body
@@ -122,6 +122,6 @@ fn answer_again(
     enrolled: &EnrolmentAnswer,
 ) -> Result<StoredAnswer, HubError> {
     let answer = StoredAnswer::json(enrolled);
-    messages::keep(transaction, head, &answer)?;
+    deliveries::keep(transaction, head, &answer)?;
     Ok(answer)
 }

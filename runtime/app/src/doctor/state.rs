@@ -1,4 +1,4 @@
-//! The bundle and the state.
+//! The state: its folder, its lock, what is in it, and the room on its disk.
 
 use std::fs;
 use std::io;
@@ -10,9 +10,11 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
 use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::learner::Learner;
-use orco_runtime::manifest::hexadecimal;
 use orco_runtime::scene::{KeptBackground, KeptRegions};
 
+#[cfg(unix)]
+use super::writable::outwards;
+use super::writable::{cannot_be_written, existing, try_write};
 use super::{Findings, size};
 use crate::advice;
 use crate::device;
@@ -25,29 +27,8 @@ const MIN_FILES: u64 = 100;
 /// Shots that a class is mostly learned from.
 const SHOTS: usize = 5;
 
-/// Whether the bundle is whole: every file has the digest that its manifest says, and the signature is right.
-pub fn bundle(options: &Options, findings: &mut Findings) -> Option<Bundle> {
-    match options.open_bundle() {
-        Ok(bundle) => {
-            let (manifest, digest) = (&bundle.manifest, hexadecimal(&bundle.digest));
-            let folder = bundle.folder.display();
-            let text = format!("{} release {}, {folder}, learner {}", manifest.name, manifest.release, &digest[..16]);
-            findings.good("bundle", text);
-            match &options.public_key {
-                Some(key) => findings.good("signature", format!("valid, by {}", key.display())),
-                None => findings.note("signature", "not checked: --public-key FILE names whom to trust"),
-            }
-            Some(bundle)
-        }
-        Err(error) => {
-            findings.failed("bundle", error);
-            None
-        }
-    }
-}
-
 /// Where the state lies, unless the bundle's name says so and is not known.
-pub fn state_folder(options: &Options, bundle: Option<&Bundle>, findings: &mut Findings) -> Option<PathBuf> {
+pub fn folder(options: &Options, bundle: Option<&Bundle>, findings: &mut Findings) -> Option<PathBuf> {
     let name = bundle.map_or("", |bundle| bundle.manifest.name.as_str());
     match options.state_folder(name) {
         Ok(_) if bundle.is_none() && options.state.is_none() => None,
@@ -60,8 +41,8 @@ pub fn state_folder(options: &Options, bundle: Option<&Bundle>, findings: &mut F
 }
 
 /// Whether the state can be read and changed. Returns how many bytes of memory a session takes.
-pub fn state(options: &Options, folder: &Path, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
-    if folder_of(folder, findings) {
+pub fn check(options: &Options, folder: &Path, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
+    if check_folder(folder, findings) {
         lock(folder, findings);
         camera_files(folder, findings);
     }
@@ -97,8 +78,8 @@ pub fn state(options: &Options, folder: &Path, bundle: Option<Bundle>, findings:
 /// The subject of what is said about the state's folder.
 const STATE: &str = "state";
 
-/// Whose the folder is, and who may look into it; whether it is there.
-fn folder_of(folder: &Path, findings: &mut Findings) -> bool {
+/// Says whose the folder is, and who may look into it. Returns whether it is there.
+fn check_folder(folder: &Path, findings: &mut Findings) -> bool {
     let shown = folder.display();
     let facts = match fs::metadata(folder) {
         Ok(facts) if facts.is_dir() => facts,
@@ -125,41 +106,6 @@ fn folder_of(folder: &Path, findings: &mut Findings) -> bool {
         }
     }
     true
-}
-
-/// Says that a folder cannot be written, and what to do where rights are missing.
-pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
-    let text = match error.kind() {
-        io::ErrorKind::PermissionDenied => "; give this user the right to (chmod 700)".to_owned(),
-        _ => format!(": {error}"),
-    };
-    format!("{} cannot be written{text}", folder.display())
-}
-
-/// A path and the folders above it, the innermost first; for a relative path the last one is the current folder.
-fn outwards(path: &Path) -> impl Iterator<Item = &Path> {
-    path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part })
-}
-
-/// The innermost part of a path that exists, even as a dangling link.
-fn existing(path: &Path) -> Option<&Path> {
-    outwards(path).find(|part| part.symlink_metadata().is_ok())
-}
-
-/// Why this user cannot make a file or folder that does not exist; `None` if that works.
-#[cfg(feature = "serve")]
-pub(super) fn why_not_made(path: &Path) -> Option<String> {
-    let above = existing(path)?;
-    let error = try_write(above).err()?;
-    let shown = path.display();
-    Some(match error.kind() {
-        // A dangling link, which the error names.
-        _ if files::is_absent(above) => error.to_string(),
-        io::ErrorKind::PermissionDenied => {
-            format!("{shown} cannot be made: this user has no right to write {}", above.display())
-        }
-        _ => format!("{shown} cannot be made: {}: {error}", above.display()),
-    })
 }
 
 /// Whether a folder that is not there can be made.
@@ -275,11 +221,4 @@ fn room(folder: &Path, findings: &mut Findings) {
     }
     #[cfg(not(unix))]
     let _ = (folder, findings, MIN_ROOM, MIN_FILES, size);
-}
-
-/// Makes a file in a folder, for a moment: rights alone do not tell whether that works (a disk that is read-only,
-/// `/proc`).
-pub(super) fn try_write(folder: &Path) -> io::Result<()> {
-    files::check_links(folder)?;
-    tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Sequence numbers of devices' requests, so that each request counts once.
+//! Deliveries of devices' requests, by their sequence numbers: each request counts once, however often it arrives.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::Serialize;

@@ -7,7 +7,7 @@ use orco_runtime::pack::{Pack, PackOrigin};
 use crate::protocol::ObjectDigest;
 
 /// The digest of a pack's shots and their bundle.
-pub(super) fn content(pack: &Pack) -> ObjectDigest {
+pub(super) fn shots_digest(pack: &Pack) -> ObjectDigest {
     let bare = Pack {
         label: String::new(),
         bundle_digest: pack.bundle_digest,
@@ -19,7 +19,7 @@ pub(super) fn content(pack: &Pack) -> ObjectDigest {
 }
 
 /// The digest of a learned class's shots; none if there is no such class.
-pub(super) fn class_content(learner: &Learner, label: &str) -> Option<ObjectDigest> {
+pub(super) fn class_shots_digest(learner: &Learner, label: &str) -> Option<ObjectDigest> {
     let pack = Pack::of(learner.base_model(), learner.state(), label, PackOrigin::default()).ok()?;
-    Some(content(&pack))
+    Some(shots_digest(&pack))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::folder::{Disk, MAX_SLOT};
+use super::disk::{Disk, MAX_SLOT};
 use crate::files::is_random_name;
 use orco_state::slots::{Medium, Slot};
 

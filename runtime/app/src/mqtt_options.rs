@@ -1,4 +1,4 @@
-//! The MQTT broker that `orco serve` reports to.
+//! Options of `orco serve` that name the MQTT broker it reports to.
 
 use std::path::PathBuf;
 
