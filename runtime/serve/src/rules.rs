@@ -55,6 +55,7 @@ pub struct Occurrence {
 /// Follows rules until it is dropped.
 #[derive(Debug)]
 pub struct Rules {
+    rules: Arc<Vec<Rule>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -73,27 +74,27 @@ impl Rules {
     /// # Errors
     /// [`ServeError`] if a thread cannot be started.
     pub fn start(service: &Service, rules: Vec<Rule>) -> Result<Self, ServeError> {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (rules, stop) = (Arc::new(rules), Arc::new(AtomicBool::new(false)));
         let Some(live) = service.live() else {
             log::warn!("there are rules, but no camera: nothing will ever happen");
-            return Ok(Self { stop, threads: Vec::new() });
+            return Ok(Self { rules, stop, threads: Vec::new() });
         };
         if let Some(warning) = unknown_labels(&rules, &service.answers.knowledge()) {
             log::warn!("{warning}");
         }
         let (sender, queue) = mpsc::sync_channel(MAX_WAITING_OCCURRENCES);
-        let rules = Arc::new(rules);
         let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
         let actions = ActionQueue { queue: sender, last_logged: None };
-        let watcher = RuleWorker { rules, live: live.reader(), actions, stop: Arc::clone(&stop) };
+        let watcher = RuleWorker { rules: Arc::clone(&rules), live: live.reader(), actions, stop: Arc::clone(&stop) };
         let threads = vec![worker::start(actor, &service.health)?, worker::start(watcher, &service.health)?];
-        Ok(Self { stop, threads })
+        Ok(Self { rules, stop, threads })
     }
 }
 
 impl Drop for Rules {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.rules.iter().flat_map(|rule| &rule.actions).for_each(Action::interrupt);
         self.threads.drain(..).for_each(worker::join);
     }
 }

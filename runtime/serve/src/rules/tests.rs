@@ -94,6 +94,14 @@ fn rules_that_cannot_be_used_are_refused_with_a_reason() {
     refused(&mug("webhook = { url = \"ftp://x\" }"), "does not begin with http");
     refused(&mug("webhook = { url = \"ftp://me:geheim@x\" }"), "\"ftp://me:***@x\" does not begin");
     refused(&mug("webhook = { url = \"http://me:ge heim@x\" }"), "\"http://me:***@x\" is no web address");
+    for port in ["80801", "0", "x"] {
+        let webhook = format!("webhook = {{ url = \"http://me:1@x:{port}/\" }}");
+        refused(&mug(&webhook), "has no port from 1 to 65535");
+    }
+    for host in ["me:99999@x", "[::1]", "[::1]:8080"] {
+        let webhook = format!("webhook = {{ url = \"http://{host}/\" }}");
+        assert_eq!(rules(folder.path(), &mug(&webhook)).unwrap().len(), 1, "{host}");
+    }
     refused(&mug("webhook = { url = \"http://x/\", secret-file = \"none\" }"), "cannot read");
     let signed = mug("webhook = { url = \"http://x/\", secret-file = \"secret\" }");
     let secret = folder.path().join("secret");
@@ -198,7 +206,7 @@ fn signed_time(head: &str, body: &[u8], secret: &[u8]) -> u64 {
 fn a_call_that_had_to_wait_is_signed_with_the_time_of_the_call() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/seen", listener.local_addr().unwrap());
-    let action = Action::Webhook(Webhook { url, secret: Some(b"geheim".to_vec()), picture: false });
+    let action = Action::Webhook(Webhook::new(url, Some(b"geheim".to_vec()), false));
     let before = seconds_since_1970();
     let call = thread::spawn(move || {
         let long_ago = Occurrence { label: "mug".into(), probability: None, time: before - 600, picture: None };
@@ -215,7 +223,7 @@ fn a_call_that_had_to_wait_is_signed_with_the_time_of_the_call() {
 fn a_password_in_a_web_address_is_sent_as_it_is_meant_and_not_shown() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://me:pa%40ss@{}/seen", listener.local_addr().unwrap());
-    let action = Action::Webhook(Webhook { url, secret: None, picture: false });
+    let action = Action::Webhook(Webhook::new(url, None, false));
     let shown = format!("{action} {action:?}");
     assert!(shown.matches("http://me:***@127.0.0.1").count() == 2 && !shown.contains("pa%40ss"), "{shown}");
     let call = thread::spawn(move || {
