@@ -24,6 +24,7 @@ use orco_runtime::state::label;
 pub use self::action::{Action, Gpio, Webhook};
 pub use self::clock::RuleClock;
 pub use self::file::{Rule, RulesError};
+use crate::answers::Answers;
 use crate::error::ServeError;
 use crate::in_view::{InView, in_view};
 use crate::knowledge::Knowledge;
@@ -79,13 +80,17 @@ impl Rules {
             log::warn!("there are rules, but no camera: nothing will ever happen");
             return Ok(Self { rules, stop, threads: Vec::new() });
         };
-        if let Some(warning) = unknown_labels(&rules, &service.answers.knowledge()) {
-            log::warn!("{warning}");
-        }
         let (sender, queue) = mpsc::sync_channel(MAX_WAITING_OCCURRENCES);
         let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
         let actions = ActionQueue { queue: sender, last_logged: None };
-        let watcher = RuleWorker { rules: Arc::clone(&rules), live: live.reader(), actions, stop: Arc::clone(&stop) };
+        let watcher = RuleWorker {
+            rules: Arc::clone(&rules),
+            answers: service.answers.clone(),
+            missing: MissingLabels::default(),
+            live: live.reader(),
+            actions,
+            stop: Arc::clone(&stop),
+        };
         let threads = vec![worker::start(actor, &service.health)?, worker::start(watcher, &service.health)?];
         Ok(Self { rules, stop, threads })
     }
@@ -99,6 +104,26 @@ impl Drop for Rules {
     }
 }
 
+/// The labels of rules that no class has, as they were last looked for.
+#[derive(Default)]
+struct MissingLabels {
+    /// Version of the knowledge that was searched.
+    knowledge_version: Option<u64>,
+    /// What was found.
+    warning: Option<String>,
+}
+
+impl MissingLabels {
+    /// What to log about them; nothing while they are the same. A class may be renamed or forgotten at any time.
+    fn news(&mut self, rules: &[Rule], known: &Knowledge) -> Option<String> {
+        if self.knowledge_version.replace(known.version) == Some(known.version) {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.warning, unknown_labels(rules, known));
+        self.warning.clone().filter(|_| self.warning != before)
+    }
+}
+
 /// Says which labels of rules no class has: a class may still be taught, but a mistyped label never comes.
 fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
     let is_shown = |label: &str| {
@@ -107,7 +132,7 @@ fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
     let labels: BTreeSet<&str> = rules.iter().map(|rule| &*rule.label).filter(|label| !is_shown(label)).collect();
     let quoted: Vec<String> = labels.into_iter().map(|label| format!("\"{}\"", EscapedText(label))).collect();
     (!quoted.is_empty())
-        .then(|| format!("no class is called {} yet: rules about that never act before", quoted.join(" or ")))
+        .then(|| format!("no class is called {}: rules about that act once one is", quoted.join(" or ")))
 }
 
 /// Number of the rule that is to act, and why.
@@ -137,6 +162,8 @@ impl ActionQueue {
 /// Compares what is shown with the rules.
 struct RuleWorker {
     rules: Arc<Vec<Rule>>,
+    answers: Answers,
+    missing: MissingLabels,
     live: LiveCameraReader,
     actions: ActionQueue,
     stop: Arc<AtomicBool>,
@@ -148,8 +175,10 @@ impl Worker for RuleWorker {
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         let rules = Arc::clone(&self.rules);
         let mut clocks: Vec<RuleClock> = rules.iter().map(RuleClock::of).collect();
+        self.log_missing_labels();
         up();
         while !worker::sleep(LOOK_INTERVAL, || self.is_stopping()) {
+            self.log_missing_labels();
             let shown = shown_labels(&self.live.snapshot());
             for (number, (rule, clock)) in rules.iter().zip(&mut clocks).enumerate() {
                 let found = shown.iter().find(|(label, _)| rule.is_about(label));
@@ -169,6 +198,12 @@ impl Worker for RuleWorker {
 }
 
 impl RuleWorker {
+    fn log_missing_labels(&mut self) {
+        if let Some(warning) = self.missing.news(&self.rules, &self.answers.knowledge()) {
+            log::warn!("{warning}");
+        }
+    }
+
     fn act(&mut self, number: usize, label: &str, probability: Option<f64>) {
         let time = seconds_since_1970();
         let picture = self.live.view();

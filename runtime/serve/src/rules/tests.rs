@@ -20,8 +20,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, Occurrence, Rule, RuleClock, Rules,
-    Webhook, shown_labels, unknown_labels,
+    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels, Occurrence, Rule,
+    RuleClock, Rules, Webhook, shown_labels, unknown_labels,
 };
 use crate::Service;
 use crate::agreement::AgreedAnswer;
@@ -127,7 +127,23 @@ fn labels_that_no_class_has_are_named() {
     let known = Knowledge { classes: vec![mug], ..Knowledge::default() };
     assert_eq!(unknown_labels(&about(&["mug", "unknown", "empty"]), &known), None);
     let warning = unknown_labels(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
-    assert!(warning.starts_with("no class is called \"Mug\" or \"cup\" yet"), "{warning}");
+    assert!(warning.starts_with("no class is called \"Mug\" or \"cup\":"), "{warning}");
+}
+
+/// A rule whose class gets another label acts no more, as long as the service runs.
+#[test]
+fn labels_that_are_lost_by_a_change_are_named_once() {
+    let folder = TempDir::new().unwrap();
+    let rules = rules(folder.path(), "[[rule]]\nlabel = \"mug\"\ncommand = [\"/bin/true\"]").unwrap();
+    let mut missing = MissingLabels::default();
+    let mut news = |version, label: &str| {
+        let class = Class { label: label.into(), target: 0, session: 1 };
+        missing.news(&rules, &Knowledge { version, classes: vec![class], ..Knowledge::default() }).is_some()
+    };
+    assert!(!news(1, "mug"));
+    assert!(news(2, "cup"), "it was renamed");
+    assert!(!news(2, "cup") && !news(3, "cup"), "it is said already");
+    assert!(!news(4, "mug") && news(5, "jug"), "it was there again");
 }
 
 #[test]
