@@ -24,6 +24,7 @@ use orco_runtime::state::label;
 pub use self::action::{Action, Gpio, Webhook};
 pub use self::clock::RuleClock;
 pub use self::file::{Rule, RulesError};
+use crate::answers::Answers;
 use crate::error::ServeError;
 use crate::in_view::{InView, in_view};
 use crate::knowledge::Knowledge;
@@ -55,6 +56,7 @@ pub struct Occurrence {
 /// Follows rules until it is dropped.
 #[derive(Debug)]
 pub struct Rules {
+    rules: Arc<Vec<Rule>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -73,28 +75,52 @@ impl Rules {
     /// # Errors
     /// [`ServeError`] if a thread cannot be started.
     pub fn start(service: &Service, rules: Vec<Rule>) -> Result<Self, ServeError> {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (rules, stop) = (Arc::new(rules), Arc::new(AtomicBool::new(false)));
         let Some(live) = service.live() else {
             log::warn!("there are rules, but no camera: nothing will ever happen");
-            return Ok(Self { stop, threads: Vec::new() });
+            return Ok(Self { rules, stop, threads: Vec::new() });
         };
-        if let Some(warning) = unknown_labels(&rules, &service.answers.knowledge()) {
-            log::warn!("{warning}");
-        }
         let (sender, queue) = mpsc::sync_channel(MAX_WAITING_OCCURRENCES);
-        let rules = Arc::new(rules);
         let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
         let actions = ActionQueue { queue: sender, last_logged: None };
-        let watcher = RuleWorker { rules, live: live.reader(), actions, stop: Arc::clone(&stop) };
+        let watcher = RuleWorker {
+            rules: Arc::clone(&rules),
+            answers: service.answers.clone(),
+            missing: MissingLabels::default(),
+            live: live.reader(),
+            actions,
+            stop: Arc::clone(&stop),
+        };
         let threads = vec![worker::start(actor, &service.health)?, worker::start(watcher, &service.health)?];
-        Ok(Self { stop, threads })
+        Ok(Self { rules, stop, threads })
     }
 }
 
 impl Drop for Rules {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.rules.iter().flat_map(|rule| &rule.actions).for_each(Action::interrupt);
         self.threads.drain(..).for_each(worker::join);
+    }
+}
+
+/// The labels of rules that no class has, as they were last looked for.
+#[derive(Default)]
+struct MissingLabels {
+    /// Version of the knowledge that was searched.
+    knowledge_version: Option<u64>,
+    /// What was found.
+    warning: Option<String>,
+}
+
+impl MissingLabels {
+    /// What to log about them; nothing while they are the same. A class may be renamed or forgotten at any time.
+    fn news(&mut self, rules: &[Rule], known: &Knowledge) -> Option<String> {
+        if self.knowledge_version.replace(known.version) == Some(known.version) {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.warning, unknown_labels(rules, known));
+        self.warning.clone().filter(|_| self.warning != before)
     }
 }
 
@@ -106,7 +132,7 @@ fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
     let labels: BTreeSet<&str> = rules.iter().map(|rule| &*rule.label).filter(|label| !is_shown(label)).collect();
     let quoted: Vec<String> = labels.into_iter().map(|label| format!("\"{}\"", EscapedText(label))).collect();
     (!quoted.is_empty())
-        .then(|| format!("no class is called {} yet: rules about that never act before", quoted.join(" or ")))
+        .then(|| format!("no class is called {}: rules about that act once one is", quoted.join(" or ")))
 }
 
 /// Number of the rule that is to act, and why.
@@ -136,6 +162,8 @@ impl ActionQueue {
 /// Compares what is shown with the rules.
 struct RuleWorker {
     rules: Arc<Vec<Rule>>,
+    answers: Answers,
+    missing: MissingLabels,
     live: LiveCameraReader,
     actions: ActionQueue,
     stop: Arc<AtomicBool>,
@@ -147,8 +175,10 @@ impl Worker for RuleWorker {
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         let rules = Arc::clone(&self.rules);
         let mut clocks: Vec<RuleClock> = rules.iter().map(RuleClock::of).collect();
+        self.log_missing_labels();
         up();
         while !worker::sleep(LOOK_INTERVAL, || self.is_stopping()) {
+            self.log_missing_labels();
             let shown = shown_labels(&self.live.snapshot());
             for (number, (rule, clock)) in rules.iter().zip(&mut clocks).enumerate() {
                 let found = shown.iter().find(|(label, _)| rule.is_about(label));
@@ -168,6 +198,12 @@ impl Worker for RuleWorker {
 }
 
 impl RuleWorker {
+    fn log_missing_labels(&mut self) {
+        if let Some(warning) = self.missing.news(&self.rules, &self.answers.knowledge()) {
+            log::warn!("{warning}");
+        }
+    }
+
     fn act(&mut self, number: usize, label: &str, probability: Option<f64>) {
         let time = seconds_since_1970();
         let picture = self.live.view();

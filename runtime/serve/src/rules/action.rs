@@ -48,6 +48,7 @@ pub struct Webhook {
     pub secret: Option<Vec<u8>>,
     /// Whether a small picture goes with it.
     pub picture: bool,
+    agent: ureq::Agent,
 }
 
 /// A line of a GPIO chip.
@@ -91,9 +92,22 @@ impl Action {
             Self::Gpio(gpio) => gpio.pulse(is_stopping),
         }
     }
+
+    /// Ends a call that waits for its answer; later ones fail at once. [`Action::perform`], told to stop, ends all else.
+    pub fn interrupt(&self) {
+        if let Self::Webhook(webhook) = self {
+            webhook.agent.clone().shutdown();
+        }
+    }
 }
 
 impl Webhook {
+    /// An address, what messages to it are signed with, and whether a small picture goes with them.
+    pub fn new(url: String, secret: Option<Vec<u8>>, picture: bool) -> Self {
+        let config = ureq::Agent::config_builder().timeout_global(Some(ACTION_TIMEOUT)).max_redirects(0);
+        Self { url, secret, picture, agent: config.build().new_agent() }
+    }
+
     /// The message.
     fn body(&self, occurrence: &Occurrence) -> Vec<u8> {
         let mut body =
@@ -115,8 +129,6 @@ impl Webhook {
 
     fn call(&self, occurrence: &Occurrence, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
         let body = self.body(occurrence);
-        let client: ureq::Agent =
-            ureq::Agent::config_builder().timeout_global(Some(ACTION_TIMEOUT)).max_redirects(0).build().new_agent();
         let (mut failure, mut calls) = (String::new(), 0);
         while calls < TRIES {
             if calls > 0 && worker::sleep(FIRST_PAUSE * 2_u32.pow(calls - 1), is_stopping) {
@@ -125,9 +137,12 @@ impl Webhook {
             calls += 1;
             // That of this call: actions wait for each other, and receivers refuse an old signature.
             let time = seconds_since_1970();
-            let mut request = client
+            let mut request = self
+                .agent
                 .post(&self.url)
                 .header("Content-Type", "application/json")
+                // One that is kept may be dead by the next occurrence.
+                .header("Connection", "close")
                 .header("X-OrCo-Time", time.to_string());
             // ureq would send name and password as they stand in the address, still encoded.
             if let Some(authorization) = basic_authorization(&self.url) {
@@ -139,14 +154,25 @@ impl Webhook {
             match request.send(&body[..]) {
                 Ok(response) if response.status().is_success() => return Ok(()),
                 Ok(response) => failure = format!("it answered {}", response.status()),
-                // Another call would be answered alike.
-                Err(ureq::Error::StatusCode(status)) if (400..500).contains(&status) && status != 429 => {
-                    return Err(format!("it answered {status}"));
+                Err(error) => {
+                    failure = failure_of(&error);
+                    // Another call would be answered alike.
+                    if matches!(error, ureq::Error::StatusCode(status @ 400..500) if status != 429) {
+                        return Err(failure);
+                    }
                 }
-                Err(error) => failure = error.to_string(),
             }
         }
         Err(format!("{failure}; it was called {}", counted(calls as usize, "time")))
+    }
+}
+
+/// Why a call failed.
+fn failure_of(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::StatusCode(status) => format!("it answered {status}"),
+        ureq::Error::Timeout(_) => format!("it did not answer within {} s", ACTION_TIMEOUT.as_secs()),
+        other => other.to_string(),
     }
 }
 
@@ -220,6 +246,8 @@ impl Gpio {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[cfg(unix)]
@@ -252,8 +280,32 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_failed_is_told_in_words() {
+        assert_eq!(failure_of(&ureq::Error::Timeout(ureq::Timeout::Global)), "it did not answer within 10 s");
+        assert_eq!(failure_of(&ureq::Error::StatusCode(503)), "it answered 503");
+    }
+
+    /// Whoever stops the service would wait ten seconds for it, and a container's would be killed by then.
+    #[test]
+    fn a_web_address_that_does_not_answer_does_not_keep_the_service_from_stopping() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/seen", listener.local_addr().unwrap());
+        let action = Action::Webhook(Webhook::new(url, None, false));
+        let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| action.perform(&occurrence, &|| true));
+            let _silent = listener.accept().unwrap();
+            action.interrupt();
+            let why = call.join().unwrap().unwrap_err();
+            assert!(why.ends_with("it was called 1 time"), "{why}");
+        });
+        assert!(started.elapsed() < ACTION_TIMEOUT, "it was waited for");
+    }
+
+    #[test]
     fn a_message_is_signed_over_its_time_and_its_body() {
-        let webhook = Webhook { url: String::new(), secret: Some(b"Jefe".to_vec()), picture: false };
+        let webhook = Webhook::new(String::new(), Some(b"Jefe".to_vec()), false);
         let signature = webhook.signature(0, b"what do ya want for nothing?").unwrap();
         // By Python's hmac.
         let expected = "37f471929915ccd2cbbe79feb84ffcff4f2bb25e15fc41c2506687331ae179cc";

@@ -11,9 +11,11 @@
 //! ```
 
 use std::io;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::http::Uri;
 use orco_camera::mask_address;
 use orco_runtime::files;
 use orco_runtime::state::label;
@@ -188,12 +190,23 @@ fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {
 fn checked_webhook(written: WrittenWebhook, folder: &Path) -> Result<Webhook, String> {
     let WrittenWebhook { url, secret_file, picture } = written;
     let shown = mask_address(&url);
-    let uri: axum::http::Uri = url.parse().map_err(|_| format!("webhook: \"{shown}\" is no web address"))?;
+    let uri: Uri = url.parse().map_err(|_| format!("webhook: \"{shown}\" is no web address"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err(format!("webhook: \"{shown}\" does not begin with http:// or https:// and a host"));
     }
+    if !has_usable_port(&uri) {
+        return Err(format!("webhook: \"{shown}\" has no port from 1 to 65535 after its colon"));
+    }
     let secret = secret_file.map(|path| secret(&folder.join(path))).transpose()?;
-    Ok(Webhook { url, secret, picture })
+    Ok(Webhook::new(url, secret, picture))
+}
+
+/// Whether an address names a port that there is, or none. With another one, ureq would call port 80 or 443.
+fn has_usable_port(uri: &Uri) -> bool {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    // What ends with ] is an IPv6 address without a port.
+    host.rsplit_once(':').is_none_or(|(_, port)| port.ends_with(']') || port.parse::<NonZeroU16>().is_ok())
 }
 
 /// Reads a secret, which its owner alone may read.

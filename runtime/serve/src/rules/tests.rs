@@ -20,8 +20,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, Occurrence, Rule, RuleClock, Rules,
-    Webhook, shown_labels, unknown_labels,
+    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels, Occurrence, Rule,
+    RuleClock, Rules, Webhook, shown_labels, unknown_labels,
 };
 use crate::Service;
 use crate::agreement::AgreedAnswer;
@@ -94,6 +94,14 @@ fn rules_that_cannot_be_used_are_refused_with_a_reason() {
     refused(&mug("webhook = { url = \"ftp://x\" }"), "does not begin with http");
     refused(&mug("webhook = { url = \"ftp://me:geheim@x\" }"), "\"ftp://me:***@x\" does not begin");
     refused(&mug("webhook = { url = \"http://me:ge heim@x\" }"), "\"http://me:***@x\" is no web address");
+    for port in ["80801", "0", "x"] {
+        let webhook = format!("webhook = {{ url = \"http://me:1@x:{port}/\" }}");
+        refused(&mug(&webhook), "has no port from 1 to 65535");
+    }
+    for host in ["me:99999@x", "[::1]", "[::1]:8080"] {
+        let webhook = format!("webhook = {{ url = \"http://{host}/\" }}");
+        assert_eq!(rules(folder.path(), &mug(&webhook)).unwrap().len(), 1, "{host}");
+    }
     refused(&mug("webhook = { url = \"http://x/\", secret-file = \"none\" }"), "cannot read");
     let signed = mug("webhook = { url = \"http://x/\", secret-file = \"secret\" }");
     let secret = folder.path().join("secret");
@@ -119,7 +127,23 @@ fn labels_that_no_class_has_are_named() {
     let known = Knowledge { classes: vec![mug], ..Knowledge::default() };
     assert_eq!(unknown_labels(&about(&["mug", "unknown", "empty"]), &known), None);
     let warning = unknown_labels(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
-    assert!(warning.starts_with("no class is called \"Mug\" or \"cup\" yet"), "{warning}");
+    assert!(warning.starts_with("no class is called \"Mug\" or \"cup\":"), "{warning}");
+}
+
+/// A rule whose class gets another label acts no more, as long as the service runs.
+#[test]
+fn labels_that_are_lost_by_a_change_are_named_once() {
+    let folder = TempDir::new().unwrap();
+    let rules = rules(folder.path(), "[[rule]]\nlabel = \"mug\"\ncommand = [\"/bin/true\"]").unwrap();
+    let mut missing = MissingLabels::default();
+    let mut news = |version, label: &str| {
+        let class = Class { label: label.into(), target: 0, session: 1 };
+        missing.news(&rules, &Knowledge { version, classes: vec![class], ..Knowledge::default() }).is_some()
+    };
+    assert!(!news(1, "mug"));
+    assert!(news(2, "cup"), "it was renamed");
+    assert!(!news(2, "cup") && !news(3, "cup"), "it is said already");
+    assert!(!news(4, "mug") && news(5, "jug"), "it was there again");
 }
 
 #[test]
@@ -198,7 +222,7 @@ fn signed_time(head: &str, body: &[u8], secret: &[u8]) -> u64 {
 fn a_call_that_had_to_wait_is_signed_with_the_time_of_the_call() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/seen", listener.local_addr().unwrap());
-    let action = Action::Webhook(Webhook { url, secret: Some(b"geheim".to_vec()), picture: false });
+    let action = Action::Webhook(Webhook::new(url, Some(b"geheim".to_vec()), false));
     let before = seconds_since_1970();
     let call = thread::spawn(move || {
         let long_ago = Occurrence { label: "mug".into(), probability: None, time: before - 600, picture: None };
@@ -215,7 +239,7 @@ fn a_call_that_had_to_wait_is_signed_with_the_time_of_the_call() {
 fn a_password_in_a_web_address_is_sent_as_it_is_meant_and_not_shown() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://me:pa%40ss@{}/seen", listener.local_addr().unwrap());
-    let action = Action::Webhook(Webhook { url, secret: None, picture: false });
+    let action = Action::Webhook(Webhook::new(url, None, false));
     let shown = format!("{action} {action:?}");
     assert!(shown.matches("http://me:***@127.0.0.1").count() == 2 && !shown.contains("pa%40ss"), "{shown}");
     let call = thread::spawn(move || {
