@@ -105,7 +105,7 @@ impl Model {
         store::parameters(named)
     }
 
-    /// Where features come from: the network in inference mode and the arithmetic given, or the model that the user
+    /// Where features come from: the network in inference mode and the precision given, or the model that the user
     /// brings, which has its own. Features are means over the parts of the look.
     ///
     /// # Errors

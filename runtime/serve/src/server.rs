@@ -80,7 +80,7 @@ orco_runtime::setters! {
     body_timeout: Duration,
 }
 
-/// A service that listens.
+/// A service that listens. It holds a tokio runtime, so do not drop it within another one's task.
 pub struct Server {
     /// What serves, and hears signals before.
     runtime: Runtime,
@@ -128,7 +128,8 @@ fn with_headers(router: Router) -> Router {
 }
 
 impl Server {
-    /// Listens. Connections wait until [`Server::run`]. Raises the process's limit of open files as far as it goes.
+    /// Listens, and starts the threads that serve. Connections wait until [`Server::run`]. Raises the process's limit of
+    /// open files as far as it goes.
     ///
     /// # Errors
     /// [`ServeError`] if the address, the token's file or the certificate cannot be used, a token is missing, or the
@@ -145,15 +146,8 @@ impl Server {
         let listener = TcpListener::bind(listen).map_err(not_listening)?;
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
-        process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
-        let mut builder = Builder::new_multi_thread();
-        builder
-            .worker_threads(SERVING_THREADS)
-            .max_blocking_threads(MAX_DECODING_THREADS)
-            .thread_keep_alive(DECODING_THREAD_LIFETIME)
-            .enable_all();
-        let runtime = builder.build().map_err(ServeError::Threads)?;
         let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
+        let runtime = start_runtime()?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
         let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };
@@ -211,8 +205,8 @@ impl Server {
         }
     }
 
-    /// Has Ctrl-C, SIGTERM and SIGHUP end [`Server::run`] from now on, not only once it runs: for whoever starts programs
-    /// that must not outlive the process.
+    /// Has Ctrl-C, SIGTERM and SIGHUP end [`Server::run`] from now on, not only once it runs: for whoever starts
+    /// programs that must not outlive the process.
     #[must_use]
     pub fn listen_for_signals(mut self) -> Self {
         let _context = self.runtime.enter();
@@ -237,7 +231,6 @@ impl Server {
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self { runtime, listening, signals: _ } = self;
-        start_decoders(&runtime);
         let served = runtime.block_on(listening.serve(stop));
         // A picture that is being decoded is not waited for.
         runtime.shutdown_timeout(GRACE);
@@ -262,8 +255,8 @@ impl ListeningServer {
         } = self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
-        // Signals are listened for from the first poll on, and must be before systemd hears that the service is there: one
-        // that comes sooner ends the process at once.
+        // Signals are listened for from the first poll on at the latest, and must be before systemd hears that the
+        // service is there: one that comes before they are ends the process at once.
         let mut stop = pin!(stop);
         let is_stopped = stop.as_mut().now_or_never().is_some();
         let watchdog = service_watchdog::ready(answers, health.clone());
@@ -284,6 +277,20 @@ impl ListeningServer {
         };
         connections.serve(ended, stopping).await
     }
+}
+
+/// Starts the threads that serve and those that decode, before others take what the process may have.
+fn start_runtime() -> Result<Runtime, ServeError> {
+    process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
+    let mut builder = Builder::new_multi_thread();
+    builder
+        .worker_threads(SERVING_THREADS)
+        .max_blocking_threads(MAX_DECODING_THREADS)
+        .thread_keep_alive(DECODING_THREAD_LIFETIME)
+        .enable_all();
+    let runtime = builder.build().map_err(ServeError::Threads)?;
+    start_decoders(&runtime);
+    Ok(runtime)
 }
 
 /// Starts the threads that decode, all at once: each waits for the others.

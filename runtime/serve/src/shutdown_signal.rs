@@ -1,22 +1,26 @@
 //! The signals that end a server.
 
+use std::io;
 #[cfg(unix)]
 use std::sync::Arc;
-#[cfg(unix)]
 use std::task::Poll;
+
+#[cfg(unix)]
+use tokio::signal::unix::Signal;
+#[cfg(windows)]
+use tokio::signal::windows::CtrlC as Signal;
 
 /// Ends with the first of the signals that [`ShutdownSignal`] listens for.
 pub async fn shutdown_signal() {
     ShutdownSignal::listen().received().await;
 }
 
-/// Ctrl-C and SIGTERM, a second one of which ends the process at once; and SIGHUP, as of a terminal that is closed, unless
-/// that was ignored when the process started, as by `nohup`. From [`ShutdownSignal::listen`] on, the first signal ends
-/// [`ShutdownSignal::received`] instead of the process.
+/// Ctrl-C and SIGTERM, a second one of which ends the process at once; and SIGHUP, as of a terminal that is closed,
+/// unless that was ignored when the process started, as by `nohup`. On Windows, Ctrl-C alone. From
+/// [`ShutdownSignal::listen`] on, the first signal ends [`ShutdownSignal::received`] instead of the process.
 #[derive(Debug)]
 pub struct ShutdownSignal {
-    #[cfg(unix)]
-    signals: Vec<tokio::signal::unix::Signal>,
+    signals: Vec<Signal>,
 }
 
 impl ShutdownSignal {
@@ -25,40 +29,39 @@ impl ShutdownSignal {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn listen() -> Self {
+        let warn = |error: &io::Error| log::warn!("a signal will end the service at once: {error}");
+        let signals: Vec<Signal> = registered().into_iter().filter_map(|one| one.inspect_err(warn).ok()).collect();
         #[cfg(unix)]
-        {
-            use tokio::signal::unix::{SignalKind, signal};
-            // A process that listens for a signal no longer ignores it.
-            let hangup = (!is_hangup_ignored()).then(SignalKind::hangup);
-            let kinds = [SignalKind::terminate(), SignalKind::interrupt()].into_iter().chain(hangup);
-            let listening = |kind| {
-                signal(kind).inspect_err(|error| log::warn!("a signal will end the service at once: {error}")).ok()
-            };
-            let signals: Vec<_> = kinds.filter_map(listening).collect();
-            if !signals.is_empty() {
-                exit_on_second_signal();
-            }
-            Self { signals }
+        if !signals.is_empty() {
+            exit_on_second_signal();
         }
-        #[cfg(not(unix))]
-        Self {}
+        Self { signals }
     }
 
     /// Ends with the first signal, which may have come since [`ShutdownSignal::listen`].
-    pub async fn received(self) {
-        #[cfg(unix)]
-        {
-            let mut signals = self.signals;
-            std::future::poll_fn(|context| {
-                let received = signals.iter_mut().map(|signal| signal.poll_recv(context));
-                // All are asked, so that each wakes this.
-                if received.fold(false, |any, one| any | one.is_ready()) { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
-        }
-        #[cfg(not(unix))]
-        let _ = tokio::signal::ctrl_c().await;
+    pub async fn received(mut self) {
+        std::future::poll_fn(|context| {
+            let received = self.signals.iter_mut().map(|signal| signal.poll_recv(context));
+            // All are asked, so that each wakes this.
+            if received.fold(false, |any, one| any | one.is_ready()) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
+}
+
+/// The signals, each as it is listened for from now on, or why it is not.
+#[cfg(unix)]
+fn registered() -> Vec<io::Result<Signal>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // A process that listens for a signal no longer ignores it.
+    let hangup = (!is_hangup_ignored()).then(SignalKind::hangup);
+    [SignalKind::terminate(), SignalKind::interrupt()].into_iter().chain(hangup).map(signal).collect()
+}
+
+/// Ctrl-C.
+#[cfg(windows)]
+fn registered() -> Vec<io::Result<Signal>> {
+    vec![tokio::signal::windows::ctrl_c()]
 }
 
 /// Whether this process was told to outlive its terminal. Linux tells; elsewhere nobody was.

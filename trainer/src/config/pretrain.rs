@@ -1,4 +1,4 @@
-//! Phase 1: losses, optimiser and arithmetic.
+//! Phase 1: losses, optimiser and precision.
 
 use orco_core::loss::contrast::ContrastForm;
 use serde::{Deserialize, Serialize};

@@ -39,7 +39,7 @@ pub struct AlignTables<'a> {
     pub targets: &'a TargetConfig,
     /// Phase 2.
     pub align: &'a BaseAlignConfig,
-    /// Phase 1, whose views and arithmetic a backbone that is trained further keeps.
+    /// Phase 1, whose views and precision a backbone that is trained further keeps.
     pub pretrain: &'a PretrainConfig,
 }
 

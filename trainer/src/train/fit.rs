@@ -38,7 +38,7 @@ pub fn seed_torch(seed: u64, number: i64) {
 /// | phase 2 | [`PHASE_2`] |
 /// | session s of draw d, in the lab's protocol | 1000 d + s |
 pub fn part_seed(seed: u64, number: i64) -> u64 {
-    /// A prime beyond all numbers of parts, so that the parts of neighbouring seeds have other seeds.
+    /// A prime beyond the numbers of parts, up to 1000 draws, so that the parts of neighbouring seeds have other seeds.
     const STRIDE: u64 = 1_000_003;
     seed.wrapping_mul(STRIDE).wrapping_add_signed(number)
 }

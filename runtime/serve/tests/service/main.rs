@@ -9,6 +9,7 @@ mod inbox;
 mod scene;
 mod schemas;
 mod sightings;
+mod signals;
 mod support;
 mod teach;
 mod transfer;

@@ -78,7 +78,7 @@ impl Network {
     /// What the blocks before `until` make of images.
     ///
     /// # Shapes
-    /// `images` as in [`Network::forward`]; returns `[n, channels, h, w]` of the arithmetic's kind.
+    /// `images` as in [`Network::forward`]; returns `[n, channels, h, w]` of the precision's kind.
     pub fn lower(&self, images: &Tensor, until: usize, precision: Precision, mode: ForwardMode) -> Tensor {
         let x = self.stem(images, precision, mode);
         self.description.build_blocks(0..until, x, &mut ForwardPass { network: self, mode })

@@ -78,7 +78,7 @@ impl IdleTeam {
             let _ = tell.send(());
             let _ = stay.recv();
         };
-        let leader = thread::Builder::new().name("orco-crowd".into()).spawn(lead).ok()?;
+        let leader = thread::Builder::new().name("orco-idle-team".into()).spawn(lead).ok()?;
         there.recv().ok()?;
         Some(Self { leave: Some(leave), leader: Some(leader) })
     }

@@ -74,7 +74,7 @@ fn key(model: &Model, augment: &AugmentConfig, config: &BaseAlignConfig, base: &
 }
 
 impl FeatureCache {
-    /// Computes the augmented views that the recipe asks for beside the clean one, in its arithmetic; of those a
+    /// Computes the augmented views that the recipe asks for beside the clean one, in its precision; of those a
     /// trained backbone has none.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
     Ok(())
 }
 
-/// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given;
+/// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the precision given;
 /// `done` is told of every batch. Of several ranks each computes a part and has all.
 pub(super) fn features(
     model: &Model,

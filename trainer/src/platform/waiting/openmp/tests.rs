@@ -88,13 +88,13 @@ fn spun(openmp: Openmp) -> Duration {
 }
 
 #[test]
-fn threads_sleep_sooner_in_a_crowd() {
+fn threads_sleep_sooner_beside_an_idle_team() {
     if std::env::var_os(ALONE).is_none() {
         let mut child = Command::new(std::env::current_exe().unwrap());
         for chosen in ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_DYNAMIC", "OMP_THREAD_LIMIT"] {
             child.env_remove(chosen);
         }
-        let name = "platform::waiting::openmp::tests::threads_sleep_sooner_in_a_crowd";
+        let name = "platform::waiting::openmp::tests::threads_sleep_sooner_beside_an_idle_team";
         let output = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -113,17 +113,17 @@ fn threads_sleep_sooner_in_a_crowd() {
     }
     for _ in 0..2 {
         let awake = spun(openmp);
-        let crowd = IdleTeam::gather(openmp).unwrap();
+        let idle_team = IdleTeam::gather(openmp).unwrap();
         let asleep = spun(openmp);
-        drop(crowd);
-        eprintln!("a thread spins for {awake:?}, in a crowd for {asleep:?}");
+        drop(idle_team);
+        eprintln!("a thread spins for {awake:?}, beside an idle team for {asleep:?}");
         // 300,000 times and 100 times, and the way to sleep.
-        assert!(asleep * 5 < awake, "{asleep:?} in a crowd, {awake:?} without one");
+        assert!(asleep * 5 < awake, "{asleep:?} beside an idle team, {awake:?} without one");
     }
 }
 
 #[test]
-fn results_are_the_same_in_a_crowd() {
+fn results_are_the_same_beside_an_idle_team() {
     let Some(openmp) = Openmp::of_process() else {
         eprintln!("skipped: this libtorch does not use libgomp");
         return;
@@ -137,8 +137,8 @@ fn results_are_the_same_in_a_crowd() {
         weights.grad()
     };
     let before = gradient();
-    let crowd = IdleTeam::gather(openmp).unwrap();
+    let idle_team = IdleTeam::gather(openmp).unwrap();
     let within = gradient();
-    drop(crowd);
+    drop(idle_team);
     assert!(before.equal(&within) && before.equal(&gradient()));
 }
