@@ -171,21 +171,19 @@ fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>,
         let axes = DMatrix::<f32>::identity(inputs, kept);
         return (axes.as_slice().to_vec(), vec![0.0; kept], 1.0);
     }
+    // Shrunk first, no eigenvalue is near 0. Where features never change, the unshrunk covariance has so many zeros that
+    // rounding underflows, and nalgebra divides 0 by 0.
+    covariance *= 1.0 - SHRINKAGE;
+    (0..inputs).for_each(|at| covariance[(at, at)] += SHRINKAGE * mean);
     let eigen = SymmetricEigen::new(covariance);
     let mut order: Vec<usize> = (0..inputs).collect();
     order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
-    let shrunk = |value: f64| (1.0 - SHRINKAGE) * value.max(0.0) + SHRINKAGE * mean;
     let beyond: f64 = order[kept..].iter().map(|&index| eigen.eigenvalues[index]).sum();
-    let rest = if kept < inputs {
-        shrunk(beyond / (inputs - kept) as f64)
-    } else {
-        shrunk(eigen.eigenvalues[order[kept - 1]])
-    };
+    let rest = if kept < inputs { beyond / (inputs - kept) as f64 } else { eigen.eigenvalues[order[kept - 1]] };
     let kept = &order[..kept];
     let axes =
         kept.iter().flat_map(|&index| eigen.eigenvectors.column(index).iter().map(|x| *x as f32).collect::<Vec<_>>());
-    let damping =
-        kept.iter().map(|&index| (1.0 - (rest / shrunk(eigen.eigenvalues[index])).sqrt()).clamp(0.0, 1.0) as f32);
+    let damping = kept.iter().map(|&index| (1.0 - (rest / eigen.eigenvalues[index]).sqrt()).clamp(0.0, 1.0) as f32);
     (axes.collect(), damping.collect(), (1.0 / rest.sqrt()) as f32)
 }
 
@@ -298,4 +296,36 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
     let mut session = Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
     let (state, _) = session.learn(&State::fresh(&reduced, [0; 32]), &new).ok()?;
     state.calibration.filter(|calibration| calibration.border.learned > 0.0).map(|calibration| calibration.border.shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_core::math::normalise;
+
+    use super::*;
+
+    #[test]
+    fn features_that_never_change_do_not_spoil_the_whitening() {
+        const INPUTS: usize = 200;
+        const CLASSES: usize = 3;
+        let classes = [0, 1, 2, 0, 1, 2];
+        for seed in 0..4 {
+            let mut random = Random::new(seed, "features");
+            let mut values = vec![0.0; classes.len() * INPUTS];
+            for row in values.chunks_exact_mut(INPUTS) {
+                // All but 12 are 0 in every picture.
+                row.iter_mut().step_by(17).for_each(|value| *value = random.uniform(-1.0, 1.0));
+                normalise(row);
+            }
+            let features = Features { values: &values, classes: &classes };
+            let means = class_means(features, INPUTS, CLASSES);
+            let (axes, damping, factor) = whitening(features, &means, INPUTS);
+            assert!(factor.is_finite() && factor > 0.0, "seed {seed}: {factor}");
+            assert!(damping[0] > 0.5 && damping.is_sorted_by(|a, b| a >= b), "seed {seed}: {damping:?}");
+            for axis in axes.chunks_exact(INPUTS) {
+                let length: f32 = axis.iter().map(|x| x * x).sum();
+                assert!((length - 1.0).abs() < 1e-4, "seed {seed}: {length}");
+            }
+        }
+    }
 }
