@@ -3,7 +3,8 @@
 //! - [`engine_choice`] names the engines, chooses one for the work ahead and opens a backbone in it. A further engine
 //!   is a variant there, and a file with an [`Encoder`] beside `rten.rs` and `onnx.rs`.
 //! - `library` finds ONNX Runtime's shared library, `telemetry` keeps its telemetry off; other engines need neither.
-//! - [`audit`] refuses a model, and `time_limit` stops waiting for it, before an engine can do harm with it.
+//! - [`audit`] refuses a model that could do harm in an engine. `time_limit` stops waiting for an engine that opens one
+//!   for too long.
 //! - [`stream`] has engines compute side by side.
 
 pub mod audit;

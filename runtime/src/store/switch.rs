@@ -31,8 +31,8 @@ impl Store {
         KeptPictures::new(&self.folder, *digest)
     }
 
-    /// The bundle whose state was kept aside when another one, whose learner file has the SHA-256 `present`, took its
-    /// place, if there is one and it can be told.
+    /// The bundle that was in use before, whose state is kept aside; `None` if there is none, or it cannot be read.
+    /// `present` is the SHA-256 of the learner file of the bundle in use.
     pub fn former_bundle(&self, present: &[u8; 32]) -> Option<BundleRecord> {
         let folders = kept_pictures::others(&self.folder, present).ok()?;
         folders

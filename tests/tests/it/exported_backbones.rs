@@ -9,6 +9,7 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
+use orco_runtime::state::sentence::with_causes;
 use orco_trainer::config::{Pooling, Recipe};
 use orco_trainer::data::dataset::ChannelStatistics;
 use orco_trainer::model::backbone::OnnxBackbone;
@@ -26,17 +27,8 @@ fn fixture(name: &str) -> PathBuf {
 /// Opens a file as the recipe's `backbone.onnx`; the reason where it is refused.
 fn open(name: &str) -> Result<OnnxBackbone, String> {
     let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
-    OnnxBackbone::open(&fixture(name), &recipe.backbone, recipe.data.side(), ChannelStatistics::default()).map_err(
-        |error| {
-            let mut sentence = error.to_string();
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                sentence += &format!(": {error}");
-                cause = error.source();
-            }
-            sentence
-        },
-    )
+    OnnxBackbone::open(&fixture(name), &recipe.backbone, recipe.data.side(), ChannelStatistics::default())
+        .map_err(|error| with_causes(&error))
 }
 
 fn images() -> Array4<f32> {

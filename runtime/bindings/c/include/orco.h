@@ -14,7 +14,8 @@
  * - Any thread may use a learner; calls wait for one another. Learners on the same state, in this process or in
  *   others, change it one at a time.
  * - A process that is forked after this library has computed features, as by daemon(), cannot compute any: such calls
- *   return ORCO_STATUS_ENGINE_FAILED, and so do all calls of a learner that a thread was using just then. Fork first.
+ *   return ORCO_STATUS_ENGINE_FAILED. So does every call of a learner that another thread was using at the fork. Fork
+ *   first.
  * - A change is made as a whole, and saved, or nothing happened.
  */
 
@@ -213,7 +214,7 @@ typedef struct OrcoBackup {
 } OrcoBackup;
 
 /**
- * How a backup is restored. All zero, which `{0}`, in C++ `{}`, makes it, is the strictest.
+ * How a backup is restored. The strictest is all zero: `{0}` in C, `{}` in C++.
  */
 typedef struct OrcoRestoreOptions {
   /**
@@ -238,7 +239,7 @@ typedef struct OrcoRestoreOptions {
 } OrcoRestoreOptions;
 
 /**
- * How a device goes over to another bundle. All zero, which `{0}`, in C++ `{}`, makes it, is the strictest.
+ * How a device goes over to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
  */
 typedef struct OrcoUpgradeOptions {
   /**

@@ -68,7 +68,7 @@ pub unsafe extern "C" fn orco_backup(
     })
 }
 
-/// How a backup is restored. All zero, which `{0}`, in C++ `{}`, makes it, is the strictest.
+/// How a backup is restored. The strictest is all zero: `{0}` in C, `{}` in C++.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct OrcoRestoreOptions {

@@ -43,8 +43,8 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
     given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
 }
 
-/// The error of the caller's own code, such as its `__iter__`, as it is; a TypeError, which Python raises where there is
-/// no such code, in words about what was wanted, with the error as cause: it may be the code's own.
+/// A TypeError that says what was wanted, where Python raised one because `given` is of the wrong type. The error is its
+/// cause: the caller's code, such as `__iter__`, may have raised it. Any other error comes from there, and stays.
 fn reworded(error: PyErr, wanted: &str, given: &Bound<'_, PyAny>) -> PyErr {
     if !error.is_instance_of::<PyTypeError>(given.py()) {
         return error;

@@ -69,7 +69,7 @@ impl PyLearner {
             found.extend(learner.warnings().iter().filter(|warning| !known.contains(warning)).cloned());
             Ok(made)
         });
-        // They are told once, so also where a signal came.
+        // The learner does not repeat them: warn now, even if a signal ended the change.
         let told = found.iter().try_for_each(|warning| warn(py, warning));
         made.and_then(|report| told.map(|()| report))
     }

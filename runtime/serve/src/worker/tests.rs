@@ -7,11 +7,12 @@ mod support;
 use std::fs;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
+use orco_trials::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -33,14 +34,6 @@ fn serve() -> (TempDir, Arc<Service>, Running) {
     let service = open(&state);
     let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     (state, service, running)
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(120);
-    while !is() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Waits until the service says that a thread is down, wherever it is asked, and then until it is well again.

@@ -38,8 +38,8 @@ impl WeightedHead {
     }
 }
 
-/// A part of an embedding, each for one score. They stand in this order, the roots last: what whitens, and the scatter,
-/// find those at the end of a row.
+/// A part of an embedding; each serves one score. Rows hold them in this order. The roots must stay last: whitening and
+/// the shots' scatter read them from the end of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EmbeddingPart {
     /// The projection by the head of this number.

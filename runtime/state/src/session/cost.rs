@@ -72,20 +72,22 @@ impl SessionCost {
         let closed = |classes: usize, shots: usize| classes * (3 * size_of::<Class>() + 2 * LABEL) + shots * (one + 8);
         let state = |classes: usize, shots: usize| closed(classes, shots) + if classes > 0 { head } else { 0 };
         let written = HEADER + learned_then * (5 * LABEL + 8) + stored_then * (one + 8) + head;
-        let exemplars = base_model.exemplars.len() + stored_then;
-        let known = base_model.classes.len() + learned_then;
-        let targets = base_model.target_count();
-        let working = AlignmentExtent { shape, targets, classes: known, exemplars }.workspace_size(config).bytes();
+        let alignment = AlignmentExtent {
+            shape,
+            targets: base_model.target_count(),
+            classes: base_model.classes.len() + learned_then,
+            exemplars: base_model.exemplars.len() + stored_then,
+        };
+        let working = alignment.workspace_size(config).bytes();
         let features = size_of::<f32>() * shots * config.views * shape.inputs;
         // While the head is aligned, the closed form is there, too.
         let before_alignment = if aligns { closed(learned_then, stored_then) } else { 0 };
         let meanwhile = features + working + before_alignment + state(learned_then, stored_then);
         let evaluation = EvaluationCost::new(base_model, scoring, extent);
-        let free = base_model.target_count() - base_model.classes.len() - learned;
+        let free = alignment.targets - base_model.classes.len() - learned;
         let to_assign = shots as u64 * shape.forward_cost() + (classes * free * shape.outputs) as u64;
         let trained_on = base_model.exemplars.len().min(base_model.classes.len() * config.base_exemplars) + stored_then;
-        let alignment = AlignmentExtent { shape, targets, classes: known, exemplars: trained_on };
-        let to_align = alignment.operations(config) / 2;
+        let to_align = AlignmentExtent { exemplars: trained_on, ..alignment }.operations(config) / 2;
         Some(Self {
             bundle: bundle(base_model, scoring.statistics),
             state: state(learned, stored),

@@ -33,10 +33,10 @@ pub struct SessionSummary<'a> {
     pub forgetting: ForgettingByGroup,
     /// The new classes.
     pub new: Vec<&'a ClassAccuracy>,
-    /// Classes that are recognised less than before, worst first. A short list has as much room for learned classes as
-    /// for base classes, of which answers may name none.
+    /// Classes that are recognised less than before, worst first. A short list has its own room for learned
+    /// classes: answers may name these alone.
     pub lost: Vec<&'a ClassAccuracy>,
-    /// Confused pairs, worst first; a short list has as much room for pairs of learned classes as for others.
+    /// Confused pairs, worst first. A short list has its own room for pairs of learned classes.
     pub confusions: Vec<&'a ConfusedPair>,
     /// Pairs of labels under which the very same shot is stored.
     pub sharing_shots: &'a [[String; 2]],
@@ -59,8 +59,8 @@ pub struct ForgettingByGroup {
 }
 
 impl ChangeReport {
-    /// What the session did, with at most so many entries in each list; `lost` and `confusions` have as many of base
-    /// classes, and again as many of learned classes alone.
+    /// What the session did, with at most `most` entries in each list. In `lost` and `confusions`, entries that concern
+    /// base classes and those of learned classes alone have that limit each.
     pub fn summary(&self, most: usize) -> SessionSummary<'_> {
         let mut forgetting = ForgettingByGroup::default();
         for loss in self.group_losses() {
@@ -94,18 +94,17 @@ fn first<T>(list: &[T], most: usize) -> &[T] {
     &list[..list.len().min(most)]
 }
 
-/// The first entries that concern base classes, and as many of the others, in their order.
+/// The first `most` entries that concern base classes, and the first `most` of the others, in the list's order.
 fn first_of_both<'a, T>(
     list: impl IntoIterator<Item = &'a T>,
     most: usize,
     concerns_base: impl Fn(&T) -> bool,
 ) -> Vec<&'a T> {
-    let mut room = [most; 2];
+    let mut seen = [0; 2];
     let has_room = |entry: &&T| {
-        let room = &mut room[usize::from(concerns_base(entry))];
-        let is_left = *room > 0;
-        *room = room.saturating_sub(1);
-        is_left
+        let seen = &mut seen[usize::from(concerns_base(entry))];
+        *seen += 1;
+        *seen <= most
     };
     list.into_iter().filter(has_room).collect()
 }

@@ -200,9 +200,9 @@ class Learner:
     on the same state, in this process or in others, change it one at a time. A change is made as a whole, and saved,
     or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
 
-    A process that is forked after this package has computed features cannot compute any: that raises EngineError, and
-    so do all calls of a learner that a thread was using just then. Start workers by multiprocessing's "spawn" or
-    "forkserver", and let each open a learner.
+    A process that is forked after this package has computed features cannot compute any: that raises EngineError.
+    So does every call of a learner that another thread was using at the fork. Start workers by multiprocessing's
+    "spawn" or "forkserver", and let each open a learner.
     """
 
     def __new__(cls, bundle: _Path, state: _Path, options: LearnerOptions | None = None) -> Learner:
