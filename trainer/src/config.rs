@@ -191,7 +191,7 @@ impl Recipe {
 
     /// Classes that exist at the end of the last session.
     pub fn classes(&self) -> usize {
-        self.split.base_classes.saturating_add(self.split.sessions.saturating_mul(self.split.ways))
+        self.split.classes()
     }
 
     /// The images that accuracy is measured on, in words, with the seed that drew them from all if one did: trainings

@@ -139,8 +139,8 @@ impl Model {
         })
     }
 
-    /// Features of images by the model's own backbone, in inference mode and f32, `[indices, features]`: of the images
-    /// as they are changed before they go through the backbone.
+    /// Features of images by the model's own backbone, in inference mode and f32, `[indices, features]`. `change` is
+    /// applied to the images first.
     pub fn features(&self, images: &Images, indices: &[usize], change: impl Fn(Tensor) -> Tensor) -> Tensor {
         let input = self.channels.normalise(&change(images.batch(indices, self.device())));
         no_grad(|| self.backbone.forward(&input, Precision::F32, ForwardMode::Inference))

@@ -65,9 +65,11 @@ fn store_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a S
 fn store_error_of_round<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a StoreError> {
     use orco_hub::client::SyncError;
     match cause.downcast_ref::<SyncError>()? {
-        SyncError::Store(error)
-        | SyncError::Learner(OpenLearnerError::Store(error))
-        | SyncError::Change(ChangeError::Store(error)) => Some(error),
+        SyncError::Store(error) => Some(error),
+        SyncError::Learner(error) => store_error(error),
+        SyncError::Change(error) => store_error(error),
+        SyncError::Export(error) => store_error(error),
+        SyncError::Upgrade(error) => store_error(error),
         _ => None,
     }
 }

@@ -44,8 +44,8 @@ impl Stop {
         waited.expect("nothing panics while it holds the flag").0.is_set
     }
 
-    /// Registers what cuts a wait short that this cannot end by itself, such as one for a connection, and replaces what
-    /// was registered before. It is called at once if the flag is set already.
+    /// Has [`Stop::set`] call `interrupt`, in place of the one given before: it ends waits other than [`Stop::wait`],
+    /// such as one for a connection. It is called at once if the flag is set already.
     pub fn on_set(&self, interrupt: impl FnOnce() + Send + 'static) {
         let mut flag = self.flag();
         if flag.is_set {

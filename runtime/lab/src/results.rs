@@ -12,7 +12,7 @@ use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
 use crate::published::PublishedFigure;
-use crate::seeds::SeedSummary;
+use crate::seeds::{SeedStatistic, SeedSummary};
 
 /// What was measured of several systems in the same way.
 ///
@@ -101,18 +101,12 @@ impl MeasuredSystem {
         Self { trainings, ..over.over_draws.clone().into() }
     }
 
-    /// Its trainings taken together, where there are several.
-    pub fn over_seeds(&self) -> Option<SeedSummary> {
-        let Trainings { over_seeds, each } = self.trainings.as_ref()?;
-        let (over_seeds, over_draws) = (over_seeds.clone(), self.summary.clone());
-        Some(SeedSummary { seeds: each.len(), draws: over_draws.draws, over_seeds, over_draws })
-    }
-
     /// A number over all sessions as a table shows it, with its deviation over draws, and over seeds where there are
     /// several trainings; `-` where it was not measured.
     pub fn cell(&self, metric: Metric) -> String {
-        let Some(over_seeds) = self.over_seeds() else { return self.summary.cell(metric) };
-        over_seeds.total(metric).map_or_else(|| "-".to_owned(), |total| total.to_string())
+        let Some(Trainings { over_seeds, .. }) = &self.trainings else { return self.summary.cell(metric) };
+        let total = SeedStatistic::total(&self.summary, over_seeds, metric);
+        total.map_or_else(|| "-".to_owned(), |total| total.to_string())
     }
 }
 

@@ -183,9 +183,8 @@ impl SeedSummary {
     }
 
     /// A number over all sessions; none where it was not measured.
-    pub fn total(&self, metric: Metric) -> Option<SeedStatistic> {
-        let (draws, seeds) = (self.over_draws.total(metric)?, self.over_seeds.total(metric)?);
-        Some(SeedStatistic::of(None, metric.csv_name(), draws, seeds))
+    fn total(&self, metric: Metric) -> Option<SeedStatistic> {
+        SeedStatistic::total(&self.over_draws, &self.over_seeds, metric)
     }
 
     /// Every number of all sessions together, or of one.
@@ -248,6 +247,11 @@ pub struct SeedStatistic {
 }
 
 impl SeedStatistic {
+    /// A number over all sessions, of draws and of seeds; none where it was not measured.
+    pub(crate) fn total(over_draws: &Summary, over_seeds: &Summary, metric: Metric) -> Option<Self> {
+        Some(Self::of(None, metric.csv_name(), over_draws.total(metric)?, over_seeds.total(metric)?))
+    }
+
     fn of(session: Option<usize>, name: &'static str, draws: Spread, seeds: Spread) -> Self {
         Self { session, name, mean: draws.mean, draws: draws.deviation, seeds: seeds.deviation.unwrap_or(0.0) }
     }

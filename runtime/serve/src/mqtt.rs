@@ -401,7 +401,7 @@ impl Reporter<'_> {
                 counted = now;
             }
             while let Some(ended) = self.updates.first() {
-                self.deliver(client, &topics.change, ended.message, Retention::Once).await;
+                self.deliver(client, &topics.change, ended.message, Retention::Transient).await;
                 self.updates.remove(ended.job);
             }
             self.announce_changes(client).await;

@@ -82,9 +82,9 @@ orco_runtime::setters! {
 
 /// A service that listens. It holds a tokio runtime, so do not drop it within another one's task.
 pub struct Server {
-    /// What serves, and hears signals before.
+    /// The threads that serve. Signals are received on them, too, also before [`Server::run`].
     runtime: Runtime,
-    /// What ends it, where that is listened for before it runs.
+    /// Set by [`Server::listen_for_signals`]; otherwise [`Server::run`] begins to listen.
     signals: Option<ShutdownSignal>,
     listening: ListeningServer,
 }

@@ -68,7 +68,7 @@ pub(crate) struct RivalSpec {
     measure: fn(&mut RivalTraining<'_>) -> Result<Summary>,
     /// How long it trains the backbone beyond the recipe's budget, and how long its authors do, as tables of results
     /// say it; `None` if it does not.
-    length: Option<&'static str>,
+    extra_training: Option<&'static str>,
 }
 
 /// What trains a backbone in the base session.
@@ -124,8 +124,8 @@ impl Rival {
     }
 
     /// How long it trains the backbone beyond the recipe's budget, in words; `None` if it does not.
-    pub fn length(self) -> Option<&'static str> {
-        self.0.length
+    pub fn extra_training(self) -> Option<&'static str> {
+        self.0.extra_training
     }
 
     /// What trains its backbone: rivals that say the same share one.
@@ -429,7 +429,7 @@ mod tests {
             let recipe: Recipe = toml::from_str(text).unwrap();
             let folder = tempfile::tempdir().unwrap();
             let (image_size, steps) = (recipe.data.side(), 4 * recipe.pretrain.steps_per_epoch(30_000));
-            let lengths = Rival::ALL.into_iter().filter_map(Rival::length).map(str::to_owned).collect();
+            let lengths = Rival::ALL.into_iter().filter_map(Rival::extra_training).map(str::to_owned).collect();
             let command = "train-lab rival fact".into();
             let run = RivalRun { command, image_size, base_images: 30_000, steps, lengths };
             write(folder.path(), &measured, &recipe, &run, None, 1).unwrap();

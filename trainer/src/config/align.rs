@@ -22,8 +22,8 @@ pub struct BaseAlignConfig {
     pub epochs: usize,
     /// Steps in the place of epochs, so that a recipe holds for few images and for many: the batch is made smaller
     /// where it would not be filled, and the head is scaled to the size of the features before the first step. These
-    /// are the most: phase 2 ends when the loss on images set aside has not fallen by 1 % for a quarter of the epochs,
-    /// five at least, with the head before these.
+    /// are the most: phase 2 ends once a quarter of the epochs, and at least five, have passed without the loss on
+    /// images set aside falling by 1 %. It keeps the head from before those epochs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<usize>,
     /// Images per step.

@@ -55,6 +55,11 @@ impl MeasureOn {
 }
 
 impl SplitConfig {
+    /// Classes of the base session and of all others.
+    pub fn classes(&self) -> usize {
+        self.base_classes.saturating_add(self.sessions.saturating_mul(self.ways))
+    }
+
     /// Checks every value.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         demand(
@@ -67,8 +72,7 @@ impl SplitConfig {
         count("split.sessions", self.sessions, 1..=MAX_CLASSES, expected)?;
         count("split.ways", self.ways, 1..=MAX_CLASSES, "from 1 to 4096")?;
         let expected = "so few that base_classes + sessions * ways is at most 4096";
-        let classes = self.base_classes + self.sessions * self.ways;
-        demand("split.sessions", self.sessions, classes <= MAX_CLASSES, expected)?;
+        demand("split.sessions", self.sessions, self.classes() <= MAX_CLASSES, expected)?;
         let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
         let expected = "at least 1 when split.measure_on is \"holdout\"";
         demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)?;

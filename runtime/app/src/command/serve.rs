@@ -78,7 +78,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     }
     let host_names = phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect();
     let options = ServerOptions::default().listen(arguments.listen()).token_file(token).host_names(host_names).tls(tls);
-    // Programs of cameras and rules end with the service: no signal may end it without them.
+    // Before the camera and the rules start programs: a signal that ended the process at once would leave those running.
     let server = Server::bind(service.clone(), options)?.listen_for_signals();
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));

@@ -100,7 +100,7 @@ impl HttpTransport {
         Self { agent: config.build().into(), url: url.trim_end_matches('/').into() }
     }
 
-    /// What failed, and by way of which proxy: whoever set it for other addresses does not think of it here.
+    /// What failed, and through which proxy: the variable that names it may have been set for other addresses.
     fn failure(&self, error: &ureq::Error) -> TransportError {
         let uri: ureq::http::Uri = self.url.parse().unwrap_or_default();
         TransportError(match self.agent.config().proxy().filter(|proxy| !proxy.is_no_proxy(&uri)) {

@@ -28,7 +28,7 @@ pub enum Retention {
     /// It keeps the message, in place of the earlier one of the topic.
     Retained,
     /// It passes the message on, and forgets it.
-    Once,
+    Transient,
 }
 
 /// How a message is published: delivered at least once, and kept by the broker or not.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
+use crate::address_port::port_of;
 use crate::machine::host_name;
 use crate::secret_file::is_exposed;
 
@@ -105,13 +105,7 @@ impl FromStr for BrokerAddress {
         };
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let after = uri.path_and_query().map_or("", |rest| rest.as_str());
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        let port = match authority.rsplit_once(':') {
-            // What ends with ] is an IPv6 address without a port.
-            Some((_, port)) if !port.ends_with(']') => port.parse::<NonZeroU16>().map(NonZeroU16::get),
-            _ => Ok(standard),
-        };
-        let port = port.map_err(|_| MqttError::Broker("has no port from 1 to 65535 after its colon"))?;
+        let port = port_of(&uri).map_err(MqttError::Broker)?.unwrap_or(standard);
         match host.is_empty() || !matches!(after, "" | "/") {
             true => Err(MqttError::Broker("names more, or less, than a host")),
             false => Ok(Self { host, port, tls }),

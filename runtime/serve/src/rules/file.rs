@@ -11,7 +11,6 @@
 //! ```
 
 use std::io;
-use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 
 use super::action::{Action, Gpio, Webhook};
+use crate::address_port::port_of;
 use crate::secret_file::is_exposed;
 
 /// Most bytes of a file of rules.
@@ -194,19 +194,9 @@ fn checked_webhook(written: WrittenWebhook, folder: &Path) -> Result<Webhook, St
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err(format!("webhook: \"{shown}\" does not begin with http:// or https:// and a host"));
     }
-    if !has_usable_port(&uri) {
-        return Err(format!("webhook: \"{shown}\" has no port from 1 to 65535 after its colon"));
-    }
+    port_of(&uri).map_err(|why| format!("webhook: \"{shown}\" {why}"))?;
     let secret = secret_file.map(|path| secret(&folder.join(path))).transpose()?;
     Ok(Webhook::new(url, secret, picture))
-}
-
-/// Whether an address names a port that there is, or none. With another one, ureq would call port 80 or 443.
-fn has_usable_port(uri: &Uri) -> bool {
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // What ends with ] is an IPv6 address without a port.
-    host.rsplit_once(':').is_none_or(|(_, port)| port.ends_with(']') || port.parse::<NonZeroU16>().is_ok())
 }
 
 /// Reads a secret, which its owner alone may read.

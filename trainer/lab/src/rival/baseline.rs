@@ -22,7 +22,7 @@ pub(super) static BASELINE: RivalSpec = RivalSpec {
     revision: 1,
     backbone: BY_CROSS_ENTROPY,
     measure,
-    length: None,
+    extra_training: None,
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

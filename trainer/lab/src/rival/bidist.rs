@@ -43,7 +43,7 @@ pub(super) static BIDIST: RivalSpec = RivalSpec {
     revision: 3,
     backbone: RivalBackbone { name: "cross-entropy-with-scale", revision: 1 },
     measure,
-    length: Some("BiDist its authors' 100 steps in each session"),
+    extra_training: Some("BiDist its authors' 100 steps in each session"),
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

@@ -51,17 +51,17 @@ pub(super) static C_FSCIL: RivalSpec = RivalSpec {
     revision: 1,
     backbone: BY_CROSS_ENTROPY,
     measure,
-    length: Some("C-FSCIL 21 passes over the base images by episodes, a hundredth of its authors' episodes"),
+    extra_training: Some("C-FSCIL 21 passes over the base images by episodes, a hundredth of its authors' episodes"),
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     training.train(&mut CrossEntropy)?;
     // The layer begins the same whether the backbone was trained now or before.
     tch::manual_seed(training.recipe.seed as i64);
-    let own = CFscil::new(training.model.backbone.description.features(), training.model.device());
-    MetaTraining::new(training.model, &own, training.recipe, &training.base).train()?;
+    let layer = ProjectionLayer::new(training.model.backbone.description.features(), training.model.device());
+    MetaTraining::new(training.model, &layer, training.recipe, &training.base).train()?;
     let embedding = training.embedding(&[0])?;
-    training.protocol.walk(&mut CFscilSessions::new(&own, &embedding, training.protocol))
+    training.protocol.walk(&mut CFscilSessions::new(&layer, &embedding, training.protocol))
 }
 
 /// Length of a projection, `dim_features`.
@@ -69,9 +69,9 @@ const OUTPUTS: i64 = 512;
 /// How sharply likeness is punished, `nudging_act_exp`.
 const ALPHA: f64 = 4.0;
 /// Steps of nudging, `nudging_iter`, their rate, and their SGD.
-const NUDGES: usize = 100;
-const NUDGE: f64 = 0.1;
-const NUDGING: SgdConfig = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 0.0, nesterov: true };
+const NUDGING_STEPS: usize = 100;
+const NUDGING_RATE: f64 = 0.1;
+const NUDGING_SGD: SgdConfig = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 0.0, nesterov: true };
 /// Steps of the layer in a session, `retrain_iter`, and their rate, `learning_rate`.
 const STEPS: usize = 50;
 const RATE: f64 = 0.01;
@@ -80,7 +80,7 @@ const BASE_SHOTS: usize = 200;
 const BATCH: usize = 128;
 
 /// The fully connected layer behind the backbone.
-pub(super) struct CFscil {
+pub(super) struct ProjectionLayer {
     store: VarStore,
     /// `[outputs, features]`.
     weight: Tensor,
@@ -88,7 +88,7 @@ pub(super) struct CFscil {
     bias: Tensor,
 }
 
-impl CFscil {
+impl ProjectionLayer {
     /// Uniform weights with variance 2 / (features + outputs), as the program's; seeds nothing.
     pub fn new(features: i64, device: Device) -> Self {
         let store = VarStore::new(device);
@@ -145,8 +145,8 @@ fn nudging_loss(moved: &Tensor, prototypes: &Tensor) -> Tensor {
 fn nudged(prototypes: &Tensor, rate: f64) -> Result<Tensor> {
     let moved = prototypes.copy().set_requires_grad(true);
     let parameter = Parameter { name: "prototypes".into(), tensor: moved.shallow_clone(), decays: false };
-    let mut sgd = Sgd::new(vec![parameter], NUDGING);
-    for _ in 0..NUDGES {
+    let mut sgd = Sgd::new(vec![parameter], NUDGING_SGD);
+    for _ in 0..NUDGING_STEPS {
         interrupt::check()?;
         let loss = nudging_loss(&moved, prototypes);
         check_loss(&loss)?;
@@ -163,7 +163,7 @@ fn batches(base: usize) -> usize {
 
 /// C-FSCIL on its way through the sessions, over features of a backbone that stands still.
 struct CFscilSessions<'a> {
-    own: &'a CFscil,
+    layer: &'a ProjectionLayer,
     embedding: &'a Embedding,
     /// The layer as the episodes left it.
     start: HashMap<String, Tensor>,
@@ -178,37 +178,37 @@ struct CFscilSessions<'a> {
 }
 
 impl<'a> CFscilSessions<'a> {
-    fn new(own: &'a CFscil, embedding: &'a Embedding, protocol: Protocol<'_>) -> Self {
-        let start = own.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
-        let means = embedding.means.squeeze_dim(1).to_device(own.weight.device());
+    fn new(layer: &'a ProjectionLayer, embedding: &'a Embedding, protocol: Protocol<'_>) -> Self {
+        let start = layer.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
+        let means = embedding.means.squeeze_dim(1).to_device(layer.weight.device());
         let base = means * batches(protocol.data.split.base_classes) as f64;
-        let (sgd, prototypes) = (sgd(own.parameters()), no_grad(|| own.project(&base)));
-        Self { own, embedding, start, sgd, features: base.shallow_clone(), base, prototypes }
+        let (sgd, prototypes) = (sgd(layer.parameters()), no_grad(|| layer.project(&base)));
+        Self { layer, embedding, start, sgd, features: base.shallow_clone(), base, prototypes }
     }
 
     /// Nudges the prototypes of all classes seen, and trains the layer to them.
     fn align(&mut self) -> Result<()> {
-        let projected = no_grad(|| self.own.project(&self.features));
-        let goals = nudged(&projected, NUDGE)?;
+        let projected = no_grad(|| self.layer.project(&self.features));
+        let goals = nudged(&projected, NUDGING_RATE)?;
         let mut progress = PhaseProgress::counting("session", "steps", STEPS as u64, 0);
         for _ in 0..STEPS {
             interrupt::check()?;
-            let loss = -mean_cosine(&self.own.project(&self.features), &goals);
+            let loss = -mean_cosine(&self.layer.project(&self.features), &goals);
             check_loss(&loss)?;
             let gradients = gradients(&loss, self.sgd.parameters());
             self.sgd.step(&gradients, RATE);
             progress.advance(1, "");
         }
         progress.finish();
-        self.prototypes = no_grad(|| self.own.project(&self.features));
+        self.prototypes = no_grad(|| self.layer.project(&self.features));
         Ok(())
     }
 }
 
 impl SessionLearner for CFscilSessions<'_> {
     fn begin(&mut self, _: usize) -> Result<()> {
-        store::restore(self.own.tensors(), &self.start)?;
-        self.sgd = sgd(self.own.parameters());
+        store::restore(self.layer.tensors(), &self.start)?;
+        self.sgd = sgd(self.layer.parameters());
         self.features = self.base.shallow_clone();
         self.align()
     }
@@ -221,7 +221,7 @@ impl SessionLearner for CFscilSessions<'_> {
 
     fn scores(&self, rows: &Tensor) -> Tensor {
         let features = self.embedding.measured.index_select(0, rows).squeeze_dim(1);
-        let projected = self.own.project(&features.to_device(self.prototypes.device()));
+        let projected = self.layer.project(&features.to_device(self.prototypes.device()));
         directions(&projected).matmul(&directions(&self.prototypes).tr()).abs()
     }
 }
@@ -269,12 +269,12 @@ mod tests {
 
     #[test]
     fn the_layer_begins_as_the_programs() {
-        let own = CFscil::new(256, Device::Cpu);
-        let largest = own.weight.abs().max().double_value(&[]);
+        let layer = ProjectionLayer::new(256, Device::Cpu);
+        let largest = layer.weight.abs().max().double_value(&[]);
         // √(6 / 768) = 0.0884.
         assert!((0.088..0.0884).contains(&largest), "{largest}");
-        assert_eq!(own.bias.abs().max().double_value(&[]), 0.0);
-        assert_eq!(own.tensors().len(), 2);
+        assert_eq!(layer.bias.abs().max().double_value(&[]), 0.0);
+        assert_eq!(layer.tensors().len(), 2);
     }
 
     #[test]
@@ -289,15 +289,15 @@ mod tests {
             let recipe = recipe();
             let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
             let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-            let own = CFscil::new(model.backbone.description.features(), Device::Cpu);
+            let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
             let (name, file, fingerprint) = ("c-fscil", "c-fscil", "");
             let protocol = Protocol { recipe: &recipe, data: &data, draws: 1, name, file, run, fingerprint };
             let embedding = Embedding::of(&model, &data, protocol.measured(), &[0]).unwrap();
-            let weights = || own.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
+            let weights = || layer.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
             let start = weights();
-            let mut sessions = CFscilSessions::new(&own, &embedding, protocol);
+            let mut sessions = CFscilSessions::new(&layer, &embedding, protocol);
             sessions.begin(0).unwrap();
             let base = weights();
             assert_ne!(base, start, "the base session's prototypes are nudged, too");

@@ -15,6 +15,7 @@ use orco_lab::method::Method;
 use tch::{Device, Kind, Tensor};
 
 use super::baseline::CrossEntropy;
+use super::branch::permuted;
 use super::embedding::rows_of_classes;
 use super::episodes::{self, Episode, EpisodeImages, Tasks};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
@@ -28,7 +29,7 @@ pub(super) static CEC: RivalSpec = RivalSpec {
     revision: 2,
     backbone: BY_CROSS_ENTROPY,
     measure,
-    length: Some("CEC 20 epochs of 50 episodes, a fifth of its authors' epochs"),
+    extra_training: Some("CEC 20 epochs of 50 episodes, a fifth of its authors' epochs"),
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
@@ -68,20 +69,19 @@ impl<'a> Cec<'a> {
 
 /// What an episode shows, class after class: a row for the shot of each class, the turn of the class that it stands for
 /// as a new one, and rows of the images that are to be told apart.
-struct Drawn {
+struct EpisodeRows {
     shots: Vec<i64>,
     turns: Vec<i64>,
     queries: Vec<Vec<i64>>,
 }
 
 /// Draws an episode from the rows of each class.
-fn drawn(classes: &[Tensor]) -> Drawn {
+fn draw_rows(classes: &[Tensor]) -> EpisodeRows {
     let options = (Kind::Int64, Device::Cpu);
-    let permuted = |count: i64| Vec::<i64>::try_from(Tensor::randperm(count, options)).expect("numbers");
-    let mut episode = Drawn { shots: Vec::new(), turns: Vec::new(), queries: Vec::new() };
-    for class in permuted(classes.len() as i64).into_iter().take(WAYS as usize) {
-        let rows = &classes[class as usize];
-        let mut order = permuted(rows.numel() as i64).into_iter().map(|row| rows.int64_value(&[row]));
+    let mut episode = EpisodeRows { shots: Vec::new(), turns: Vec::new(), queries: Vec::new() };
+    for class in permuted(classes.len()).into_iter().take(WAYS as usize) {
+        let rows = &classes[class];
+        let mut order = permuted(rows.numel()).into_iter().map(|row| rows.int64_value(&[row as i64]));
         episode.shots.extend(order.next());
         episode.queries.push(order.take(QUERIES as usize).collect());
         episode.turns.push(Tensor::randint_low(1, TURNS, [1], options).int64_value(&[0]));
@@ -90,7 +90,7 @@ fn drawn(classes: &[Tensor]) -> Drawn {
 }
 
 /// Views of some images of each class, each class turned by so many quarters.
-fn turned(views: &Tensor, counts: &[i64], turns: &[i64]) -> Tensor {
+fn turn_classes(views: &Tensor, counts: &[i64], turns: &[i64]) -> Tensor {
     let parts = views.split_with_sizes(counts, 0);
     let turned: Vec<Tensor> = parts.iter().zip(turns).map(|(part, turn)| part.rot90(*turn, [2, 3])).collect();
     Tensor::cat(&turned, 0)
@@ -113,18 +113,22 @@ impl Tasks for Cec<'_> {
 
     /// Shots and images as they are, then each of them turned as its class is.
     fn draw(&self) -> Episode {
-        let Drawn { shots, turns, queries } = drawn(&self.classes);
+        let EpisodeRows { shots, turns, queries } = draw_rows(&self.classes);
         let ways = shots.len() as i64;
         let counts: Vec<i64> = queries.iter().map(|rows| rows.len() as i64).collect();
         let (shots, queries) = (self.images.views(&shots), self.images.views(&queries.concat()));
-        let views =
-            [&shots, &turned(&shots, &vec![1; turns.len()], &turns), &queries, &turned(&queries, &counts, &turns)];
+        let views = [
+            &shots,
+            &turn_classes(&shots, &vec![1; turns.len()], &turns),
+            &queries,
+            &turn_classes(&queries, &counts, &turns),
+        ];
         let labels = |first: i64| (first..).zip(&counts).flat_map(|(class, &count)| vec![class; count as usize]);
         let labels: Vec<i64> = labels(0).chain(labels(ways)).collect();
         let device = queries.device();
         Episode {
             views: Tensor::cat(&views, 0),
-            shots: Tensor::arange(2 * ways, (Kind::Int64, device)),
+            shot_classes: Tensor::arange(2 * ways, (Kind::Int64, device)),
             labels: Tensor::from_slice(&labels).to_device(device),
         }
     }
@@ -143,7 +147,7 @@ mod tests {
     fn an_episode_has_a_shot_of_each_class_and_other_images_of_it() {
         // Images 0 to 39 are of two classes in turn.
         let labels: Vec<i64> = (0..40).map(|image| image % 2).collect();
-        let Drawn { shots, turns, queries } = drawn(&rows_of_classes(&Tensor::from_slice(&labels), 2));
+        let EpisodeRows { shots, turns, queries } = draw_rows(&rows_of_classes(&Tensor::from_slice(&labels), 2));
         assert_eq!((shots.len(), turns.len(), queries.len()), (2, 2, 2));
         assert_ne!(shots[0] % 2, shots[1] % 2);
         for (shot, queries) in shots.iter().zip(&queries) {
@@ -156,7 +160,7 @@ mod tests {
     #[test]
     fn images_of_a_class_are_turned_as_the_class_is() {
         let views = Tensor::arange(3 * 4, (Kind::Float, Device::Cpu)).view([3, 1, 2, 2]);
-        let turned = turned(&views, &[2, 1], &[2, 1]);
+        let turned = turn_classes(&views, &[2, 1], &[2, 1]);
         let values = Vec::<f32>::try_from(turned.view(-1)).unwrap();
         assert_eq!(values, [3.0, 2.0, 1.0, 0.0, 7.0, 6.0, 5.0, 4.0, 9.0, 11.0, 8.0, 10.0]);
     }

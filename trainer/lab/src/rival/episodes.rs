@@ -61,7 +61,7 @@ pub(super) struct Episode {
     /// Random views, f32 `[m + n, 3, h, w]` in 0..1: of the shots, then of the images.
     pub views: Tensor,
     /// Class that each shot stands for, i64 `[m]`.
-    pub shots: Tensor,
+    pub shot_classes: Tensor,
     /// Prototype of each image, i64 `[n]`.
     pub labels: Tensor,
 }
@@ -264,11 +264,12 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
 
     fn step(&mut self, at: Position) -> Result<()> {
         let Self { model, attention, tasks, precision, optimisers, record, .. } = self;
-        let Episode { views, shots, labels } = tasks.draw();
+        let Episode { views, shot_classes, labels } = tasks.draw();
         let input = model.channels.normalise(&views);
         let features = model.backbone.forward(&input, *precision, ForwardMode::Inference);
-        let images = features.narrow(0, shots.numel() as i64, labels.numel() as i64);
-        let prototypes = tasks.prototypes(&shots, &features.narrow(0, 0, shots.numel() as i64));
+        let shots = shot_classes.numel() as i64;
+        let images = features.narrow(0, shots, labels.numel() as i64);
+        let prototypes = tasks.prototypes(&shot_classes, &features.narrow(0, 0, shots));
         let logits = attention.logits(&images, &prototypes);
         let loss = logits.cross_entropy_for_logits(&labels);
         let gradients = gradients(&loss, optimisers.iter().flat_map(Sgd::parameters));
@@ -331,7 +332,7 @@ mod tests {
             self.drawn.set(self.drawn.get() + 1);
             let views = Tensor::arange(4 * 3 * 24 * 24, (Kind::Float, Device::Cpu)).sin().abs().view([4, 3, 24, 24]);
             let numbers = Tensor::from_slice(&[0i64, 1]);
-            Episode { views, shots: numbers.copy(), labels: numbers }
+            Episode { views, shot_classes: numbers.copy(), labels: numbers }
         }
 
         fn prototypes(&self, _: &Tensor, features: &Tensor) -> Tensor {

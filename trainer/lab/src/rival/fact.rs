@@ -44,7 +44,7 @@ pub(super) static FACT: RivalSpec = RivalSpec {
     revision: 2,
     backbone: RivalBackbone { name: "fact", revision: 2 },
     measure,
-    length: None,
+    extra_training: None,
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

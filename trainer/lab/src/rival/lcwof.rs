@@ -39,7 +39,7 @@ pub(super) static LCWOF: RivalSpec = RivalSpec {
     revision: 1,
     backbone: BY_CROSS_ENTROPY,
     measure,
-    length: Some("LCwoF 150 and 200 epochs in each session, those of its authors' only one"),
+    extra_training: Some("LCwoF 150 and 200 epochs in each session, those of its authors' only one"),
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

@@ -32,7 +32,7 @@ pub(super) static LIMIT: RivalSpec = RivalSpec {
     revision: 2,
     backbone: BY_CROSS_ENTROPY,
     measure,
-    length: Some("LIMIT all 20 epochs of its authors"),
+    extra_training: Some("LIMIT all 20 epochs of its authors"),
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
@@ -77,8 +77,18 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// Classes that are known by a shot, i64 `[m]`, a row of each, and rows of the images of a step.
-fn drawn(classes: &[Tensor], images: i64, batch: i64) -> [Tensor; 3] {
+/// A fake incremental task, i64 each.
+struct FakeTask {
+    /// Classes that are known by a shot, `[m]`.
+    classes: Tensor,
+    /// A row of each of these classes, `[m]`.
+    shots: Tensor,
+    /// Rows of the images that are to be told apart, `[batch]`.
+    images: Tensor,
+}
+
+/// Draws a task from the rows of each class and of all images.
+fn fake_task(classes: &[Tensor], images: i64, batch: i64) -> FakeTask {
     let options = (Kind::Int64, Device::Cpu);
     let fake = Tensor::randperm(classes.len() as i64, options).narrow(0, 0, FAKE.min(classes.len() as i64));
     let shot = |class: i64| {
@@ -86,7 +96,7 @@ fn drawn(classes: &[Tensor], images: i64, batch: i64) -> [Tensor; 3] {
         rows.index_select(0, &Tensor::randint(rows.numel() as i64, [1], options))
     };
     let shots: Vec<Tensor> = (0..fake.numel() as i64).map(|number| shot(fake.int64_value(&[number]))).collect();
-    [fake, Tensor::cat(&shots, 0), Tensor::randint(images, [batch], options)]
+    FakeTask { classes: fake, shots: Tensor::cat(&shots, 0), images: Tensor::randint(images, [batch], options) }
 }
 
 impl Tasks for Limit<'_> {
@@ -106,12 +116,13 @@ impl Tasks for Limit<'_> {
     }
 
     fn draw(&self) -> Episode {
-        let [shots, of_shots, rows] = drawn(&self.classes, self.labels.numel() as i64, self.batch as i64);
-        let all = Vec::<i64>::try_from(Tensor::cat(&[&of_shots, &rows], 0)).expect("numbers");
+        let all_images = self.labels.numel() as i64;
+        let FakeTask { classes, shots, images } = fake_task(&self.classes, all_images, self.batch as i64);
+        let all = Vec::<i64>::try_from(Tensor::cat(&[&shots, &images], 0)).expect("numbers");
         let views = self.images.views(&all);
         let device = views.device();
-        let labels = self.labels.index_select(0, &rows).to_device(device);
-        Episode { views, shots: shots.to_device(device), labels }
+        let labels = self.labels.index_select(0, &images).to_device(device);
+        Episode { views, shot_classes: classes.to_device(device), labels }
     }
 
     fn prototypes(&self, classes: &Tensor, features: &Tensor) -> Tensor {
@@ -142,7 +153,8 @@ mod tests {
     fn a_task_knows_sixteen_classes_by_a_shot() {
         // 20 classes of 3 images, in turn.
         let labels: Vec<i64> = (0..60).map(|image| image % 20).collect();
-        let [fake, shots, rows] = drawn(&rows_of_classes(&Tensor::from_slice(&labels), 20), 60, 7);
+        let FakeTask { classes: fake, shots, images: rows } =
+            fake_task(&rows_of_classes(&Tensor::from_slice(&labels), 20), 60, 7);
         let numbers = |tensor: &Tensor| Vec::<i64>::try_from(tensor).unwrap();
         let (mut fake, shots) = (numbers(&fake), numbers(&shots));
         assert!(fake.iter().zip(&shots).all(|(class, row)| row % 20 == *class), "{fake:?}: {shots:?}");

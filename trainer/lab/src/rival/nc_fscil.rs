@@ -37,7 +37,7 @@ use super::{RivalBackbone, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
 
 pub(super) static NC_FSCIL: RivalSpec =
-    RivalSpec { method: method::NC_FSCIL, revision: 2, backbone: BACKBONE, measure, length: None };
+    RivalSpec { method: method::NC_FSCIL, revision: 2, backbone: BACKBONE, measure, extra_training: None };
 
 /// What its base session trains.
 const BACKBONE: RivalBackbone = RivalBackbone { name: method::NC_FSCIL.name, revision: 2 };

@@ -41,7 +41,7 @@ pub(super) static SAVC: RivalSpec = RivalSpec {
     revision: 1,
     backbone: RivalBackbone { name: "savc", revision: 1 },
     measure,
-    length: None,
+    extra_training: None,
 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {

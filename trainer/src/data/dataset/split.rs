@@ -139,7 +139,7 @@ impl Split {
         seed: u64,
     ) -> Result<Self, SplitError> {
         let sessions = sessions(config);
-        let mut of_class = images_of_classes(train, config.base_classes + config.sessions * config.ways);
+        let mut of_class = images_of_classes(train, config.classes());
         let fixed = match lists {
             Some(lists) => fixed_draw(lists, train, &sessions, of_class.len())?,
             None => vec![Vec::new(); of_class.len()],

@@ -104,7 +104,7 @@ impl RivalTrainingRequest<'_> {
             image_size: recipe.data.side(),
             base_images,
             steps: recipe.pretrain.epochs * recipe.pretrain.steps_per_epoch(base_images),
-            lengths: rivals.iter().filter_map(|rival| rival.length()).map(str::to_owned).collect(),
+            lengths: rivals.iter().filter_map(|rival| rival.extra_training()).map(str::to_owned).collect(),
         }
     }
 }

@@ -23,7 +23,7 @@ use orco_trainer::train::fit::{BaseSession, EpochReport, EpochTime, Position, Tr
 use orco_trainer::train::optimiser::{Sgd, gradients};
 use tch::{Kind, Reduction, Tensor, no_grad};
 
-use super::{C_FSCIL, CFscil, directions};
+use super::{C_FSCIL, ProjectionLayer, directions};
 use crate::rival::branch::permuted;
 use crate::rival::episodes::EpisodeRecord;
 use crate::rival::sgd;
@@ -86,7 +86,7 @@ struct MetaEpisode {
 /// What is meta-trained, and on what.
 pub(super) struct MetaTraining<'a> {
     model: &'a Model,
-    own: &'a CFscil,
+    layer: &'a ProjectionLayer,
     config: &'a PretrainConfig,
     base: &'a BaseSession<'a>,
     /// Training images of each base class.
@@ -99,7 +99,7 @@ pub(super) struct MetaTraining<'a> {
 
 impl<'a> MetaTraining<'a> {
     /// On all base images.
-    pub fn new(model: &'a Model, own: &'a CFscil, recipe: &'a Recipe, base: &'a BaseSession<'a>) -> Self {
+    pub fn new(model: &'a Model, layer: &'a ProjectionLayer, recipe: &'a Recipe, base: &'a BaseSession<'a>) -> Self {
         let mut of_classes = vec![Vec::new(); base.split.base_classes];
         for &image in &base.split.base {
             of_classes[usize::from(base.images.labels[image])].push(image);
@@ -107,7 +107,7 @@ impl<'a> MetaTraining<'a> {
         let of_episode = WAYS.min(of_classes.len()) * (SHOTS + QUERIES);
         let steps = (base.split.base.len() / of_episode.max(1)).max(1);
         let rows = recipe.classes() as i64;
-        Self { model, own, config: &recipe.pretrain, base, of_classes, rows, length: [EPOCHS, steps] }
+        Self { model, layer, config: &recipe.pretrain, base, of_classes, rows, length: [EPOCHS, steps] }
     }
 
     /// Trains as far as it is not trained yet: from the model as the base session left it, or from the own checkpoint.
@@ -125,7 +125,7 @@ impl<'a> MetaTraining<'a> {
     /// All that is trained and belongs into a checkpoint: the backbone, its norms' statistics among it, and the layer.
     fn tensors(&self) -> Vec<(String, Tensor)> {
         let backbone = self.model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
-        backbone.chain(self.own.tensors()).collect()
+        backbone.chain(self.layer.tensors()).collect()
     }
 
     /// Draws an episode. Of classes with few images, all are in it, one at least as a query.
@@ -158,7 +158,7 @@ impl<'a> MetaTraining<'a> {
         no_grad(|| {
             let parts = shots.views.split(self.base.images.forward_batch(BATCH) as i64, 0);
             let features = parts.iter().map(|views| backbone.forward(views, precision, ForwardMode::Inference));
-            let projected = self.own.project(&Tensor::cat(&features.collect::<Vec<_>>(), 0));
+            let projected = self.layer.project(&Tensor::cat(&features.collect::<Vec<_>>(), 0));
             let empty = Tensor::zeros([self.rows, projected.size()[1]], (Kind::Float, projected.device()));
             empty.index_add(0, &shots.labels, &projected)
         })
@@ -188,11 +188,11 @@ impl TrainingPhase for MetaPhase<'_> {
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
-        let MetaTraining { model, own, config, .. } = self.training;
+        let MetaTraining { model, layer, config, .. } = self.training;
         let MetaEpisode { shots, queries: LabelledViews { views, labels } } = self.training.draw();
         let memory = self.training.memory(&shots);
         let features = model.backbone.forward(&views, config.precision.unscaled(), ForwardMode::Training);
-        let attention = attention(&own.project(&features), &memory);
+        let attention = attention(&layer.project(&features), &memory);
         let loss = attention_loss(&attention, &labels);
         let gradients = gradients(&loss, self.sgd.parameters());
         self.sgd.step(&gradients, rate(at.epoch));
@@ -276,12 +276,12 @@ mod tests {
     }
 
     /// The base session's backbone, trained or taken from its checkpoint, and a layer that is always the same.
-    fn start(recipe: &Recipe, base: &BaseSession<'_>) -> (Model, CFscil) {
+    fn start(recipe: &Recipe, base: &BaseSession<'_>) -> (Model, ProjectionLayer) {
         let mut model = Model::new(recipe, [3, 24, 24], Device::Cpu);
         pretrain::train(&mut model, &recipe.pretrain, base, None, &mut CrossEntropy).unwrap();
         tch::manual_seed(1);
-        let own = CFscil::new(model.backbone.description.features(), Device::Cpu);
-        (model, own)
+        let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
+        (model, layer)
     }
 
     fn base<'a>(data: &'a DataSet, run: &'a Run) -> BaseSession<'a> {
@@ -300,8 +300,8 @@ mod tests {
             let run = &Run::open(folder.path(), &recipe).unwrap();
             let base = base(&data, run);
             let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-            let own = CFscil::new(model.backbone.description.features(), Device::Cpu);
-            let training = MetaTraining::new(&model, &own, &recipe, &base);
+            let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
+            let training = MetaTraining::new(&model, &layer, &recipe, &base);
             assert_eq!((training.length, training.rows), ([EPOCHS, 1], 10));
             let MetaEpisode { shots, queries } = training.draw();
             // Six classes of twelve images.
@@ -331,8 +331,8 @@ mod tests {
                     let base = base(&data, run);
                     let shared = |run: &Run| fs::read(run.path(CHECKPOINT)).unwrap();
                     if stops {
-                        let (model, own) = start(&recipe, &base);
-                        let training = MetaTraining { length, ..MetaTraining::new(&model, &own, &recipe, &base) };
+                        let (model, layer) = start(&recipe, &base);
+                        let training = MetaTraining { length, ..MetaTraining::new(&model, &layer, &recipe, &base) };
                         let mut phase = MetaPhase::new(&training);
                         phase.begin(Position::default()).unwrap();
                         for step in 0..2 {
@@ -340,9 +340,9 @@ mod tests {
                         }
                         phase.save(Position { epoch: 0, step: 2 }, run).unwrap();
                     }
-                    let (model, own) = start(&recipe, &base);
+                    let (model, layer) = start(&recipe, &base);
                     let (before, by_base) = (shared(run), values_of(&model.tensors()));
-                    let training = MetaTraining { length, ..MetaTraining::new(&model, &own, &recipe, &base) };
+                    let training = MetaTraining { length, ..MetaTraining::new(&model, &layer, &recipe, &base) };
                     training.train().unwrap();
                     let tensors = training.tensors();
                     assert_eq!(run.metrics(NAME).len(), 2);
@@ -350,9 +350,9 @@ mod tests {
                     assert!(values_of(&model.tensors()) != by_base, "the backbone moves");
 
                     // Another rival finds the base session's backbone; this one its own.
-                    let (model, own) = start(&recipe, &base);
+                    let (model, layer) = start(&recipe, &base);
                     assert!(values_of(&model.tensors()) == by_base);
-                    let training = MetaTraining { length, ..MetaTraining::new(&model, &own, &recipe, &base) };
+                    let training = MetaTraining { length, ..MetaTraining::new(&model, &layer, &recipe, &base) };
                     training.train().unwrap();
                     assert!(values_of(&training.tensors()) == values_of(&tensors), "the checkpoint is taken");
                     tensors
