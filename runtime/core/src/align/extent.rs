@@ -22,8 +22,8 @@ pub struct AlignmentExtent {
 }
 
 impl AlignmentExtent {
-    /// Working memory that [`super::assign_new_classes`] and [`super::align`] need. Without epochs nothing is trained,
-    /// and that takes none.
+    /// Working memory that [`super::assign_new_classes`] and [`super::align`] need. With 0 epochs only the
+    /// assignment needs memory.
     pub const fn workspace_size(&self, config: &MethodConfig) -> WorkspaceSize {
         let Self { shape, targets, classes, exemplars } = *self;
         let assigning = WorkspaceSize {

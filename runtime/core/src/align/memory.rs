@@ -12,7 +12,7 @@ pub struct Workspace<'a> {
     pub workers: &'a dyn Workers,
 }
 
-/// How much working memory a session needs.
+/// How much working memory a session needs: [`super::AlignmentExtent::workspace_size`] computes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkspaceSize {
     /// f32 numbers.

@@ -131,7 +131,7 @@ fn mean_cosine(projected: &Tensor, others: &Tensor) -> Tensor {
 /// `moved` and `prototypes` f32 `[c, outputs]`; returns a scalar.
 fn nudging_loss(moved: &Tensor, prototypes: &Tensor) -> Tensor {
     let (count, units) = (moved.size()[0], directions(moved));
-    // Zero but for each pair once; of a zero nothing is left below.
+    // The upper triangle holds each pair once. The other entries are 0 and add nothing: e^0 + e^-0 - 2 = 0.
     let cosines = units.matmul(&units.tr()).triu(1);
     let likeness = (&cosines * ALPHA).exp() + (&cosines * -ALPHA).exp() - 2.0;
     let pairs = (count * (count - 1) / 2).max(1) as f64;

@@ -17,7 +17,7 @@ use tch::{Device, Kind, Tensor};
 use super::baseline::CrossEntropy;
 use super::branch::permuted;
 use super::embedding::rows_of_classes;
-use super::episodes::{self, Episode, EpisodeImages, Tasks};
+use super::episodes::{self, Episode, EpisodeImages, EpisodeSource};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
 pub(super) static CEC: RivalSpec = RivalSpec {
@@ -35,8 +35,8 @@ pub(super) static CEC: RivalSpec = RivalSpec {
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     training.train(&mut CrossEntropy)?;
     let attention = training.attention();
-    let tasks = Cec::new(training.episode_images());
-    episodes::train(training.model, &attention, &tasks, &training.recipe.pretrain, &training.base)?;
+    let source = Cec::new(training.episode_images());
+    episodes::train(training.model, &attention, &source, &training.recipe.pretrain, &training.base)?;
     training.by_means(&[0], &attention)
 }
 
@@ -51,7 +51,7 @@ const LENGTH: [usize; 2] = [20, 50];
 const RATES: [f64; 2] = [0.002, 0.0002];
 const FALL: f64 = 0.5;
 const EVERY: i32 = 4;
-/// Turns of new classes are fewer quarters than this.
+/// A new class is turned by 1 to `TURNS - 1` quarters.
 const TURNS: i64 = 4;
 
 /// Where CEC's episodes come from.
@@ -96,7 +96,7 @@ fn turn_classes(views: &Tensor, counts: &[i64], turns: &[i64]) -> Tensor {
     Tensor::cat(&turned, 0)
 }
 
-impl Tasks for Cec<'_> {
+impl EpisodeSource for Cec<'_> {
     const NAME: &'static str = "cec";
 
     fn revision(&self) -> u32 {

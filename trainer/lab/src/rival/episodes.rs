@@ -56,21 +56,22 @@ impl EpisodeImages<'_> {
     }
 }
 
-/// A task: shots that prototypes are made of, and images that are to be told apart.
+/// Shots that prototypes are made of, and images that are classified by these.
 pub(super) struct Episode {
     /// Random views, f32 `[m + n, 3, h, w]` in 0..1: of the shots, then of the images.
     pub views: Tensor,
     /// Class that each shot stands for, i64 `[m]`.
     pub shot_classes: Tensor,
-    /// Prototype of each image, i64 `[n]`.
+    /// For each image, the row of its class's prototype, i64 `[n]`.
     pub labels: Tensor,
 }
 
 /// Where episodes come from, and how they are trained on.
-pub(super) trait Tasks {
+pub(super) trait EpisodeSource {
     /// Name of the phase and of its checkpoint.
     const NAME: &'static str;
-    /// Number of what is trained, the [revision](super::RivalSpec) of the rival: a checkpoint of another one is left.
+    /// The rival's [revision](super::RivalSpec). A checkpoint that another one wrote is ignored: training begins anew, and
+    /// overwrites it.
     fn revision(&self) -> u32;
     /// Epochs, and steps of each.
     fn length(&self) -> [usize; 2];
@@ -98,18 +99,18 @@ pub(super) trait Tasks {
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
-pub(super) fn train<T: Tasks>(
+pub(super) fn train<T: EpisodeSource>(
     model: &Model,
     attention: &Attention,
-    tasks: &T,
+    source: &T,
     config: &PretrainConfig,
     base: &BaseSession<'_>,
 ) -> Result<()> {
     let precision = config.precision.unscaled();
-    let own = store::tensors(&attention.store).into_iter().chain(tasks.tensors());
+    let own = store::tensors(&attention.store).into_iter().chain(source.tensors());
     let optimisers = [sgd(model.parameters(BACKBONE)), sgd(store::parameters(own))];
-    let record = EpisodeRecord::new(T::NAME, tasks.revision(), tasks.length());
-    let mut phase = EpisodePhase { model, attention, tasks, precision, base, optimisers, record };
+    let record = EpisodeRecord::new(T::NAME, source.revision(), source.length());
+    let mut phase = EpisodePhase { model, attention, source, precision, base, optimisers, record };
     let trained = phase.trained();
     let at = phase.record.load(base.run, trained, &mut phase.optimisers)?;
     let fit = phase.record.training_loop(base.run, attention.store.device());
@@ -125,7 +126,7 @@ const REVISION: &str = "revision";
 pub(super) struct EpisodeRecord {
     /// Name of the phase and of its checkpoint.
     name: &'static str,
-    /// The rival's: a checkpoint of another one is left.
+    /// The rival's: a checkpoint that another one wrote is ignored.
     revision: u32,
     /// Epochs, and steps of each.
     length: [usize; 2],
@@ -166,7 +167,7 @@ impl EpisodeRecord {
         let mut at = Position::default();
         if let Some(tensors) = run.load(&self.file())? {
             let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
-            // The first one named none.
+            // Checkpoints of revision 1 may hold none.
             if number(REVISION).max(1.0) as u32 == self.revision {
                 store::restore(trained, &tensors)?;
                 optimisers.iter_mut().for_each(|optimiser| optimiser.restore(&tensors));
@@ -236,7 +237,7 @@ impl EpisodeRecord {
 struct EpisodePhase<'a, T> {
     model: &'a Model,
     attention: &'a Attention,
-    tasks: &'a T,
+    source: &'a T,
     precision: Precision,
     base: &'a BaseSession<'a>,
     /// Of the backbone, and of all else.
@@ -244,7 +245,7 @@ struct EpisodePhase<'a, T> {
     record: EpisodeRecord,
 }
 
-impl<T: Tasks> EpisodePhase<'_, T> {
+impl<T: EpisodeSource> EpisodePhase<'_, T> {
     /// All that is trained, by name.
     fn trained(&self) -> Vec<(String, Tensor)> {
         let parameters = self.optimisers.iter().flat_map(Sgd::parameters);
@@ -252,30 +253,30 @@ impl<T: Tasks> EpisodePhase<'_, T> {
     }
 }
 
-impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
+impl<T: EpisodeSource> TrainingPhase for EpisodePhase<'_, T> {
     fn begin(&mut self, at: Position) -> Result<()> {
         if at.step == 0 {
-            self.tasks.begin_epoch()?;
+            self.source.begin_epoch()?;
         }
         seed_torch(self.base.seed, at.epoch as i64 + 1);
-        (0..at.step).for_each(|_| drop(self.tasks.draw()));
+        (0..at.step).for_each(|_| drop(self.source.draw()));
         Ok(())
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
-        let Self { model, attention, tasks, precision, optimisers, record, .. } = self;
-        let Episode { views, shot_classes, labels } = tasks.draw();
+        let Self { model, attention, source, precision, optimisers, record, .. } = self;
+        let Episode { views, shot_classes, labels } = source.draw();
         let input = model.channels.normalise(&views);
         let features = model.backbone.forward(&input, *precision, ForwardMode::Inference);
         let shots = shot_classes.numel() as i64;
         let images = features.narrow(0, shots, labels.numel() as i64);
-        let prototypes = tasks.prototypes(&shot_classes, &features.narrow(0, 0, shots));
+        let prototypes = source.prototypes(&shot_classes, &features.narrow(0, 0, shots));
         let logits = attention.logits(&images, &prototypes);
         let loss = logits.cross_entropy_for_logits(&labels);
         let gradients = gradients(&loss, optimisers.iter().flat_map(Sgd::parameters));
         let (of_backbone, of_others) = gradients.split_at(optimisers[0].parameters().len());
         for ((optimiser, gradients), rate) in
-            optimisers.iter_mut().zip([of_backbone, of_others]).zip(tasks.rates(at.epoch))
+            optimisers.iter_mut().zip([of_backbone, of_others]).zip(source.rates(at.epoch))
         {
             optimiser.step(gradients, rate);
         }
@@ -313,7 +314,7 @@ mod tests {
         drawn: Cell<usize>,
     }
 
-    impl Tasks for OneTask {
+    impl EpisodeSource for OneTask {
         const NAME: &'static str = "one-task";
 
         fn revision(&self) -> u32 {

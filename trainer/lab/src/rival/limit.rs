@@ -3,13 +3,13 @@
 //!
 //! Fake incremental tasks are drawn from the base classes: sixteen of them are known by one shot only, the others by
 //! their classifiers, and images of all are to be told apart. A layer of a transformer, over all classifiers and the
-//! image at hand, learns to calibrate the ones to the others; in incremental sessions it does the same over the means
-//! of all classes seen. Backbone and classifiers move with it; every epoch begins with class means as classifiers.
+//! image at hand, learns to adapt classifiers to that image, and those of one shot to the trained ones; in incremental
+//! sessions it does the same over the means of all classes seen. Backbone and classifiers move with it; every epoch begins with class means as classifiers.
 //!
 //! Settings are those of the authors' command for CIFAR-100, its 20 epochs among them. In their program, the 32 tasks of
 //! a step are the same classes and shots in another order, which attention does not see; here a step has one. Images of
 //! a step are drawn with replacement, in as many steps as there are full batches; there an epoch shows each image once.
-//! Rows of classes that nobody has seen are no tokens.
+//! Otherwise than there, classes of sessions to come have no token in the attention.
 
 use anyhow::Result;
 use orco_benchmark::Summary;
@@ -20,7 +20,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::baseline::CrossEntropy;
 use super::embedding::rows_of_classes;
-use super::episodes::{self, Episode, EpisodeImages, Tasks};
+use super::episodes::{self, Episode, EpisodeImages, EpisodeSource};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
 pub(super) static LIMIT: RivalSpec = RivalSpec {
@@ -39,8 +39,8 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     training.train(&mut CrossEntropy)?;
     let attention = training.attention();
     let pretrain = &training.recipe.pretrain;
-    let tasks = Limit::new(training.episode_images(), pretrain.batch);
-    episodes::train(training.model, &attention, &tasks, pretrain, &training.base)?;
+    let source = Limit::new(training.episode_images(), pretrain.batch);
+    episodes::train(training.model, &attention, &source, pretrain, &training.base)?;
     training.by_means(&[0], &attention)
 }
 
@@ -53,7 +53,7 @@ const RATE: f64 = 0.0002;
 const FALL: f64 = 0.3;
 const MILESTONES: [usize; 3] = [2, 4, 6];
 
-/// Where LIMIT's tasks come from.
+/// Where LIMIT's episodes come from.
 pub(super) struct Limit<'a> {
     images: EpisodeImages<'a>,
     /// Class of each image, i64.
@@ -99,7 +99,7 @@ fn fake_task(classes: &[Tensor], images: i64, batch: i64) -> FakeTask {
     FakeTask { classes: fake, shots: Tensor::cat(&shots, 0), images: Tensor::randint(images, [batch], options) }
 }
 
-impl Tasks for Limit<'_> {
+impl EpisodeSource for Limit<'_> {
     const NAME: &'static str = "limit";
 
     fn revision(&self) -> u32 {
