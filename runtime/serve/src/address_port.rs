@@ -7,8 +7,8 @@ use axum::http::Uri;
 /// The port of an address; none if it names none.
 ///
 /// # Errors
-/// If what follows the colon is no port from 1 to 65535: clients would silently take the scheme's own. The error is the end
-/// of a sentence that begins with the address.
+/// If what follows the colon is no port from 1 to 65535: clients would silently take the scheme's own. The error is the
+/// end of a sentence that begins with the address.
 pub(crate) fn port_of(uri: &Uri) -> Result<Option<u16>, &'static str> {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

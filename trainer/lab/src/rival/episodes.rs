@@ -70,8 +70,8 @@ pub(super) struct Episode {
 pub(super) trait EpisodeSource {
     /// Name of the phase and of its checkpoint.
     const NAME: &'static str;
-    /// The rival's [revision](super::RivalSpec). A checkpoint that another one wrote is ignored: training begins anew, and
-    /// overwrites it.
+    /// The rival's [revision](super::RivalSpec). A checkpoint that another one wrote is ignored: training begins anew,
+    /// and overwrites it.
     fn revision(&self) -> u32;
     /// Epochs, and steps of each.
     fn length(&self) -> [usize; 2];
