@@ -8,9 +8,9 @@
 //! begins with class means as classifiers.
 //!
 //! Settings are those of the authors' command for CIFAR-100, its 20 epochs among them. In their program, the 32 tasks
-//! of a step are the same classes and shots in another order, which attention does not see; here a step has one. Images of
-//! a step are drawn with replacement, in as many steps as there are full batches; there an epoch shows each image once.
-//! Otherwise than there, classes of sessions to come have no token in the attention.
+//! of a step are the same classes and shots in another order, which attention does not see; here a step has one. Images
+//! of a step are drawn with replacement, in as many steps as there are full batches; there an epoch shows each image
+//! once. Otherwise than there, classes of sessions to come have no token in the attention.
 
 use anyhow::Result;
 use orco_benchmark::Summary;
