@@ -1,4 +1,5 @@
-//! Events, which the page and programs receive as they happen.
+//! Events, which the page and programs receive as they happen (`GET events`), and MQTT in part. Webhooks are none of
+//! them: [`crate::rules`] look at the camera themselves.
 
 use std::sync::Arc;
 

@@ -4,48 +4,32 @@
 //! It asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it
 //! skips frames.
 
-mod answered_frame;
-mod report;
+mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Bytes;
-use orco_camera::camera::MAX_HOLD;
-use orco_camera::{Camera, CameraFrame, CameraPhase, CameraSource, CameraStatus};
+use orco_camera::{Camera, CameraFrame, CameraPhase};
 use orco_runtime::image::{self, DecodingCost, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::scene::NamedRegion;
 use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
-use crate::admission::{Admission, Permit, processing_bytes};
-use crate::agreement::AgreedAnswer;
+use self::worker::LiveWorker;
+use crate::admission::Admission;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
-use crate::camera_scene::{self, CameraScene, SeenRegion};
+use crate::camera_scene::CameraScene;
 use crate::error::ServeError;
 use crate::inbox::Inbox;
-use crate::knowledge::Knowledge;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
-use crate::prediction::ClassProbability;
 use crate::refusal::{ErrorCode, Refusal};
 use crate::telemetry::Telemetry;
-use crate::thing_tracks::ThingIds;
-use crate::worker::{self, Worker};
-use answered_frame::{AdmittedFrame, RegionTrack};
-use report::LastReport;
 
 /// Width and height of the live picture at most, in pixels.
 pub const PICTURE_SIDE: u32 = 640;
-/// Most bytes of a picture that is held in case somebody looks.
-const MAX_HELD_BYTES: usize = 4 << 20;
-/// How long a picture of a folder is taken again where requests went first: while the camera holds it, with a second to
-/// spare for the last try.
-const RETRY_FOR: Duration = MAX_HOLD.saturating_sub(Duration::from_secs(1));
-/// How long the thread waits for a frame before it looks after other things.
-const TICK: Duration = Duration::from_millis(250);
 
 /// How often the camera's frames are processed, and over how many a label is agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -166,35 +150,10 @@ impl LiveCamera {
         admission: Admission,
         peers: LivePeers,
     ) -> Result<Self, ServeError> {
-        let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
+        let (scene, regions) = (peers.scene.clone(), peers.regions.clone());
         let (latest, newest) = (Mutex::default(), watch::Sender::new(0));
-        let (named_regions, thing_ids) = (regions.get(), ThingIds::default());
-        let is_folder = matches!(camera.source(), CameraSource::Folder(_));
-        // Pictures of a folder may show anything, however soon one comes after another.
-        let frames = if is_folder { 1 } else { settings.frames };
         let shared = Arc::new(SharedCamera { camera, scene, regions, latest, newest, stop: AtomicBool::new(false) });
-        let health = telemetry.health.clone();
-        let worker = LiveWorker {
-            shared: Arc::clone(&shared),
-            tracks: RegionTrack::of_all(&named_regions, frames, &thing_ids),
-            regions: named_regions,
-            frames,
-            is_folder,
-            was_refused: false,
-            thing_ids,
-            input,
-            admission,
-            pause: Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0)),
-            knowledge: answers.knowledge(),
-            inbox,
-            answers,
-            telemetry,
-            last_frame: 0,
-            has_panicked: false,
-            reported: LastReport::default(),
-            counted_status: CameraStatus::default(),
-        };
-        worker::start(worker, &health)?;
+        LiveWorker::start(Arc::clone(&shared), settings, input, admission, peers)?;
         Ok(Self(shared))
     }
 
@@ -287,11 +246,6 @@ impl LiveCamera {
     }
 }
 
-/// A picture as it is held until the next frame: no larger than what is shown, or a few MiB.
-fn reduced_if_large(picture: RgbImage) -> RgbImage {
-    if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, PICTURE_SIDE).into_owned() } else { picture }
-}
-
 fn unreadable(error: ImageError) -> Refusal {
     let why = error.to_string();
     Refusal::new(ErrorCode::CameraPictureUnreadable, format!("the camera's picture {why}")).with("reason", why)
@@ -315,223 +269,5 @@ impl SharedCamera {
             frame: frame.map(|frame| frame.number),
             age: frame.map(|frame| frame.taken.elapsed()),
         }
-    }
-}
-
-struct LiveWorker {
-    shared: Arc<SharedCamera>,
-    /// The regions that are analysed, what follows each, and over how many frames labels are agreed upon.
-    regions: Arc<[NamedRegion]>,
-    tracks: Vec<RegionTrack>,
-    frames: usize,
-    /// Whether each picture comes but once, and shows something of its own.
-    is_folder: bool,
-    /// Whether an answer about the frame was refused.
-    was_refused: bool,
-    thing_ids: ThingIds,
-    input: Preprocessing,
-    admission: Admission,
-    pause: Duration,
-    knowledge: Arc<Knowledge>,
-    inbox: Inbox,
-    answers: Answers,
-    telemetry: Telemetry,
-    /// Number of the last frame that was taken. It outlives a panic, so that a frame that causes one is not taken
-    /// again.
-    last_frame: u64,
-    has_panicked: bool,
-    reported: LastReport,
-    /// The status whose figures the metrics have.
-    counted_status: CameraStatus,
-}
-
-impl Worker for LiveWorker {
-    const NAME: &'static str = "live";
-
-    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
-        // After a panic it works again once a step was made without one.
-        if self.has_panicked {
-            self.step();
-            self.has_panicked = false;
-        }
-        up();
-        while !self.is_stopping() {
-            let (started, last) = (Instant::now(), self.last_frame);
-            self.step();
-            // A picture of a folder is shown for the whole pause: rules must not overlook it.
-            let spent = if self.is_folder && self.last_frame != last { Duration::ZERO } else { started.elapsed() };
-            // In small pieces, so that a slow rate does not hold up the end.
-            worker::sleep(self.pause.saturating_sub(spent), || self.is_stopping());
-        }
-        Ok(())
-    }
-
-    fn on_panic(&mut self) {
-        self.has_panicked = true;
-        self.clear();
-        self.report();
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
-    }
-}
-
-impl LiveWorker {
-    fn step(&mut self) {
-        self.telemetry.health.fault_point("live: looking");
-        let camera = &self.shared.camera;
-        camera.done_with(self.last_frame);
-        let frame = camera.wait(self.last_frame, TICK);
-        self.take_up_changes();
-        match frame {
-            Some(frame) => {
-                self.last_frame = frame.number;
-                self.telemetry.health.fault_point("live: frame");
-                self.process(frame);
-            }
-            None if self.shared.camera.newest().is_none() => self.clear(),
-            None => {}
-        }
-        self.count();
-        self.report();
-    }
-
-    /// Takes up what is known now. Frames that were answered by older knowledge count no more, and a class that is gone
-    /// is not shown any more, though no frame may come.
-    fn take_up_changes(&mut self) {
-        self.shared.scene.take_up_changes();
-        let knowledge = self.answers.knowledge();
-        if !Arc::ptr_eq(&knowledge, &self.knowledge) {
-            self.knowledge = knowledge;
-            self.tracks.iter_mut().for_each(RegionTrack::clear);
-            let is_gone = |class: &ClassProbability| !class.provisional && self.knowledge.class(&class.label).is_err();
-            let mut latest = self.shared.latest();
-            let mut regions = latest.regions.to_vec();
-            for region in &mut regions {
-                if region.answer.classes.iter().any(is_gone) {
-                    region.answer = AgreedAnswer::default();
-                }
-                region.things.retain(|thing| !thing.answer.classes.iter().any(is_gone));
-            }
-            latest.regions = regions.into();
-        }
-        let regions = self.shared.regions.get();
-        if !Arc::ptr_eq(&regions, &self.regions) {
-            self.tracks = RegionTrack::of_all(&regions, self.frames, &self.thing_ids);
-            self.regions = regions;
-            self.shared.latest().regions = Arc::default();
-        }
-    }
-
-    fn process(&mut self, frame: Arc<CameraFrame>) {
-        let scene = &self.shared.scene;
-        // A part of the frame is cut out later, so that it needs as many pixels as the backbone sees.
-        let is_part = scene.is_shown() || !self.regions.is_empty();
-        let (side, permit) = match self.admit_largest(&frame, is_part) {
-            Ok(Some(admitted)) => admitted,
-            // Requests go first; the next frame comes soon.
-            Ok(None) => return self.retake(&frame),
-            Err(refusal) => return self.refuse(refusal),
-        };
-        let Ok(picture) = self.shared.camera.decode(&frame, Some(side)) else {
-            // Of another camera's frames the next one shows the same.
-            if self.is_folder {
-                self.clear();
-            }
-            return;
-        };
-        let (number, taken) = (frame.number, frame.taken);
-        // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
-        // small.
-        let seen =
-            if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
-        self.was_refused = false;
-        let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
-        let picture = reduced_if_large(picture);
-        drop(permit);
-        if shown.is_none() && self.is_folder {
-            // The label of another picture would be taken for this one's.
-            self.clear();
-            if !self.was_refused {
-                self.retake(&frame);
-            }
-            return;
-        }
-        let mut latest = self.shared.latest();
-        latest.problem = None;
-        latest.frame = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
-        // Where requests went first, the next frame comes soon.
-        if let Some(regions) = shown {
-            latest.regions = regions.iter().map(ShownRegion::summary).collect();
-        }
-        drop(latest);
-        self.shared.newest.send_replace(number);
-    }
-
-    /// Has a picture of a folder taken again, since no other one shows the same.
-    fn retake(&mut self, frame: &CameraFrame) {
-        if !self.is_folder {
-            return;
-        }
-        if frame.taken.elapsed() < RETRY_FOR {
-            self.last_frame = frame.number - 1;
-        } else {
-            log::warn!("camera: a picture of the folder is passed over, since requests went first for too long");
-        }
-    }
-
-    /// Pixels a side that the regions of a frame need.
-    fn side_for_regions(&self, frame: &CameraFrame) -> u32 {
-        if self.regions.is_empty() {
-            return 0;
-        }
-        // What is no picture is found out when it is decoded.
-        let Ok(cost) = frame.decoding_cost(None) else { return 0 };
-        camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
-    }
-
-    /// As [`LiveWorker::admit`], for as many pixels as the smallest region needs, or where there is never room for so
-    /// much, as the frame needs: small regions then say that they are too small.
-    fn admit_largest(&self, frame: &CameraFrame, is_part: bool) -> Result<Option<(u32, Permit)>, Refusal> {
-        let [width, height] = self.input.canvas();
-        let side = if is_part { camera_scene::decoded_side(&self.input) } else { width.max(height) };
-        let side_for_regions = self.side_for_regions(frame);
-        self.admit(frame, side_for_regions.max(side)).or_else(|_| self.admit(frame, side))
-    }
-
-    /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
-    fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
-        let working = self.shared.scene.working_memory();
-        let needs = frame.decoding_cost(Some(side)).map(|needs| processing_bytes(&needs, &self.input) + working);
-        // A frame that is no picture takes nothing here, and is refused when it is decoded.
-        Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
-    }
-
-    /// Says why a frame can never be processed.
-    fn refuse(&mut self, refusal: Refusal) {
-        self.clear();
-        let mut latest = self.shared.latest();
-        if self.reported.content.problem.as_ref() != Some(&refusal.sentence) {
-            log::warn!("camera: {}", refusal.sentence);
-        }
-        latest.problem = Some(Refusal { code: ErrorCode::CameraFramesTooLarge, ..refusal });
-    }
-
-    /// Shows nothing any more: an old label would be taken for a new one.
-    fn clear(&mut self) {
-        self.tracks.iter_mut().for_each(RegionTrack::clear);
-        let refused_shot = self.shared.latest().refused_shot.take();
-        *self.shared.latest() = LatestView { refused_shot, ..LatestView::default() };
-    }
-
-    fn count(&mut self) {
-        let status = self.shared.camera.status();
-        let metrics = &self.telemetry.metrics.camera;
-        metrics.running.set(i64::from(status.phase == CameraPhase::Running));
-        metrics.frames.inc_by(status.frames - self.counted_status.frames);
-        metrics.unreadable.inc_by(status.unreadable - self.counted_status.unreadable);
-        metrics.opened.inc_by(status.opened - self.counted_status.opened);
-        self.counted_status = status;
     }
 }
