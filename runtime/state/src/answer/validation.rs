@@ -1,19 +1,20 @@
 //! Samples by which states are validated: those that the bundle set aside, then the device's exemplars, each left out
 //! of its own class.
 
+mod sample_scores;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use orco_core::config::AnswerWeights;
 
+use self::sample_scores::{SampleSource, ScoringPurpose};
 use super::calibrate::{BestPerSide, Calibrator, LeftOutAccuracy};
-use super::embed::{EMBED_BATCH, Projections};
-use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, view_scores};
-use super::model::{LeftOutShot, ScoringModel};
+use super::left_out::{MAX_OTHERS, MAX_VIEWED};
+use super::model::ScoringModel;
 use super::sampling::{stratified, thinned};
 use super::{ScoredSample, ScoringWork};
-use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Exemplars that are samples; of more, a choice that is stratified by class. More cost time and change nothing that
@@ -67,58 +68,6 @@ pub(crate) struct Validation {
     /// For every sample, whether it is excluded: it is the only shot of its class, or a duplicate, or a learned class
     /// replaces its class.
     pub(crate) excluded: Vec<bool>,
-}
-
-/// What a sample scores in a state, without the border.
-struct SampleScores {
-    /// The sample's number.
-    number: usize,
-    /// Scores of every class that the state knows.
-    scores: Vec<f32>,
-    /// Whether anything is left of its class without it.
-    has_class: bool,
-    /// See [`Validation::excluded`].
-    is_excluded: bool,
-    /// Scores of its views, `[views, classes]`, where it is a shot of a learned class and views were asked for.
-    views: Vec<f32>,
-}
-
-impl SampleScores {
-    /// Hands its scores, and those of its views, to a calibrator.
-    fn add_to(&self, calibrator: &mut Calibrator<'_>) {
-        calibrator.add(&self.scores, self.is_excluded);
-        calibrator.add_views(&self.views);
-    }
-}
-
-/// The samples that a state scores.
-#[derive(Clone, Copy)]
-struct SampleSource<'a> {
-    /// Of the exemplars that are needed, under that state's heads.
-    projections: &'a Projections,
-    /// Each sample's class in that state, if it is known there.
-    own: &'a (dyn Fn(usize) -> Option<usize> + Sync),
-    /// Their numbers, rising.
-    samples: &'a [usize],
-}
-
-/// What all samples of a scoring have in common.
-struct ScoringContext<'a> {
-    model: &'a ScoringModel<'a>,
-    source: SampleSource<'a>,
-    /// How often each class of the state has each exemplar.
-    stored: BTreeMap<(u32, [u8; 32]), u32>,
-    /// Exemplars that are no duplicates, by class, where views are wanted.
-    different: BTreeMap<u32, Vec<usize>>,
-}
-
-/// What samples are scored for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ScoringPurpose {
-    /// Answers: the clean views alone.
-    Answers,
-    /// A border: all views of shots, too.
-    Border,
 }
 
 impl<'a> ValidationSamples<'a> {
@@ -467,109 +416,6 @@ impl<'a> ValidationSamples<'a> {
             answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(border)));
         });
         answers
-    }
-
-    /// Hands out each sample's scores in the state whose exemplars they are, without the border, in order.
-    fn own_scores(
-        &self,
-        model: &ScoringModel<'_>,
-        samples: &[usize],
-        purpose: ScoringPurpose,
-        work: &mut ScoringWork<'_>,
-        note: &mut dyn FnMut(SampleScores),
-    ) {
-        let own = |sample: usize| Some(self.class_of(sample) as usize);
-        self.scores(model, SampleSource { projections: &model.projections, own: &own, samples }, purpose, work, note);
-    }
-
-    /// Hands out each sample's scores in a state without the border, in order.
-    fn scores(
-        &self,
-        model: &ScoringModel<'_>,
-        source: SampleSource<'_>,
-        purpose: ScoringPurpose,
-        work: &mut ScoringWork<'_>,
-        note: &mut dyn FnMut(SampleScores),
-    ) {
-        let different = if purpose == ScoringPurpose::Border { self.different_by_class() } else { BTreeMap::new() };
-        let context = ScoringContext { model, source, stored: self.stored(model.state), different };
-        let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
-        for_each_result(work.workers, source.samples, EMBED_BATCH, scores, |scored| {
-            scored.into_iter().for_each(&mut *note)
-        });
-    }
-
-    /// How often each class of a state has each exemplar.
-    fn stored(&self, state: &State) -> BTreeMap<(u32, [u8; 32]), u32> {
-        let is_own = core::ptr::eq(state, self.state);
-        let mut stored = BTreeMap::new();
-        for (exemplar, &class) in state.exemplars.classes().iter().enumerate() {
-            let digest = if is_own { self.digests[exemplar] } else { state.exemplars.digest_of(exemplar) };
-            *stored.entry((class, digest)).or_default() += 1;
-        }
-        stored
-    }
-
-    /// Scores of some samples.
-    fn scores_of_some(
-        &self,
-        context: &ScoringContext<'_>,
-        some: &[usize],
-        purpose: ScoringPurpose,
-    ) -> Vec<SampleScores> {
-        let ScoringContext { model, source: SampleSource { projections, own, .. }, different, .. } = context;
-        let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
-        // Samples set aside come before exemplars.
-        let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
-        let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
-        let mut embedded = model.embedder.embed(&self.scoring.statistics.set_aside.clean_of(first));
-        embedded.extend(model.embedder.embed_stored(&self.state.exemplars, &last, projections));
-        let mut scores = model.rows.scores(&embedded);
-        let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
-        let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
-        let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
-        let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
-        let of_left_out = left_out.iter().zip(embedded.chunks_exact(length));
-        let changes = model.scatter_changes(of_left_out.filter_map(|(shot, embedded)| {
-            let shot = (*shot)?;
-            Some((shot, &self.digests[shot.exemplar], embedded))
-        }));
-        let mut without = model.without(&shots, contributions).into_iter().zip(changes);
-        let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
-        let mut scored = Vec::with_capacity(some.len());
-        let mut viewed = Vec::new();
-        for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
-            let (mut has_class, mut is_excluded) = (true, self.is_uninformative(number, own(number)));
-            if let Some(shot) = left_out {
-                let (without, change) = without.next().expect("one for each that is left out");
-                if let Some(change) = &change {
-                    change.apply(scores, embedded);
-                }
-                let without = without.map(|class| class.changed(change.as_ref()));
-                has_class = without.is_some();
-                is_excluded |= !has_class;
-                scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
-                let is_viewed = purpose == ScoringPurpose::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
-                if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
-                    let others = self.others(different, shot.exemplar).into_iter();
-                    let others = others.filter_map(|exemplar| self.left_out(context, aside + exemplar)).collect();
-                    viewed.push((scored.len(), ViewedShot { shot, row, others, change }));
-                }
-            }
-            scored.push(SampleScores { number, scores: scores.to_vec(), has_class, is_excluded, views: Vec::new() });
-        }
-        let (places, viewed): (Vec<usize>, Vec<ViewedShot>) = viewed.into_iter().unzip();
-        let views = view_scores(model, &self.state.exemplars, projections, &viewed);
-        places.into_iter().zip(views).for_each(|(place, views)| scored[place].views = views);
-        scored
-    }
-
-    /// A sample as a shot that is left out of its class in a state; `None` if it is no shot there.
-    fn left_out(&self, context: &ScoringContext<'_>, sample: usize) -> Option<LeftOutShot> {
-        let exemplar = sample.checked_sub(self.set_aside())?;
-        let class = (context.source.own)(sample)?;
-        let copies = *context.stored.get(&(class as u32, self.digests[exemplar]))?;
-        Some(LeftOutShot { exemplar, class, copies })
     }
 }
 
