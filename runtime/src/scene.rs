@@ -26,7 +26,8 @@
 //!
 //! # How frames are compared
 //!
-//! Each step is a file, in this order:
+//! What is known of the place is colour and noise of each pixel: `background`, made from the views by
+//! `background/empty_views.rs`. Each step of a comparison is a file, in this order:
 //!
 //! 1. `small_frame`: frames are compared at a small size ([`SIDE`]), so that a frame of any camera takes the same time
 //!    and memory.

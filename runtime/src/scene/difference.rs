@@ -3,7 +3,7 @@
 use super::background::{Background, NOISE};
 use super::exposure::gains;
 use super::filter::box_mean;
-use super::small_frame::SmallFrame;
+use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
 /// Share of the place that a frame of a moved camera has lost.
 pub(crate) const MOVED: f32 = 0.6;
@@ -22,8 +22,6 @@ const TINT: f32 = 3.0;
 const ROUGH: f32 = 0.02;
 /// Brightness squared that is added to both sides of a ratio, so that dark pixels have none.
 const DARK: f32 = 3.0 * 12.0 * 12.0;
-/// Brightness from which a pixel is clipped: it may have been any brighter.
-const CLIPPED: f32 = 250.0;
 /// Brightness rise from which a pixel of the background is an edge, in steps per pixel above what noise makes.
 const EDGE: f32 = 4.0;
 /// Least share of edges by which a moved camera is told.
@@ -224,7 +222,7 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);
     let is_even = |index: usize| {
-        let light = (background.colours[index].iter().sum::<f32>() / 3.0).max(12.0);
+        let light = brightness(&background.colours[index]).max(12.0);
         // Noise alone makes dark places rough.
         let most = ROUGH + libm::sqrtf(allowed[index] / 3.0) / light;
         tints[index] < TINT * TINT && roughness[index] < most * most

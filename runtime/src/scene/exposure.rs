@@ -1,5 +1,9 @@
 //! How much brighter a frame is than the background, channel by channel.
 
+use std::ops::Range;
+
+use super::small_frame::brightness;
+
 /// Ratios are counted by their logarithm, up to this one on both sides: about 1 to 3.3.
 const MAX_LOG_RATIO: f32 = 1.2;
 /// Bins for each unit of the logarithm.
@@ -10,8 +14,14 @@ const REACH: usize = 7;
 const MAX_TINT: f32 = 0.15;
 /// Every so many pixels one is counted.
 const STEP: usize = 3;
-/// Least share of the pixels that must be neither dark nor clipped, in both, for a ratio to be told.
+/// No ratio is told where less than one in so many pixels is [usable](log_ratio).
 const MIN_USABLE: usize = 20;
+/// Brightness, 0..255, at which a frame's pixel is neither dark nor clipped.
+const USABLE_IN_FRAME: Range<f32> = 8.0..248.0;
+/// The same for the background.
+const USABLE_IN_BACKGROUND: Range<f32> = 14.0..242.0;
+/// How near, by the logarithm, ratios are to the most frequent one to count in the mean that refines it, mean by mean.
+const NEAR: [f32; 3] = [0.1, 0.06, 0.04];
 
 /// The factor by which each channel of a frame is brighter than the background: the most frequent ratio, so that what
 /// covers a part of the frame does not matter. 1 where nothing can be told.
@@ -19,7 +29,6 @@ const MIN_USABLE: usize = 20;
 /// # Shapes
 /// Both have the same pixels.
 pub(super) fn gains(frame: &[[f32; 3]], background: &[[f32; 3]]) -> [f32; 3] {
-    let brightness = |pixel: &[f32; 3]| pixel.iter().sum::<f32>() / 3.0;
     let pairs = || frame.iter().zip(background).step_by(STEP);
     let whole: Vec<f32> = pairs().filter_map(|(frame, back)| log_ratio(brightness(frame), brightness(back))).collect();
     if whole.len() * STEP * MIN_USABLE < frame.len() {
@@ -36,7 +45,7 @@ pub(super) fn gains(frame: &[[f32; 3]], background: &[[f32; 3]]) -> [f32; 3] {
 
 /// Logarithm of the ratio of two brightnesses, unless one is dark or clipped.
 fn log_ratio(frame: f32, background: f32) -> Option<f32> {
-    let usable = (8.0..248.0).contains(&frame) && (14.0..242.0).contains(&background);
+    let usable = USABLE_IN_FRAME.contains(&frame) && USABLE_IN_BACKGROUND.contains(&background);
     usable.then(|| libm::logf(frame / background))
 }
 
@@ -60,7 +69,7 @@ fn most_frequent(values: &[f32], low: f32, high: f32) -> f32 {
     };
     let best = (0..counts.len()).map(|index| (index, smooth(index))).max_by(|one, other| one.1.total_cmp(&other.1));
     let mut value = best.map_or(0.0, |(index, _)| low + (index as f32 + 0.5) / BINS_PER_UNIT);
-    for reach in [0.1, 0.06, 0.04] {
+    for reach in NEAR {
         let near = values.iter().filter(|other| (*other - value).abs() < reach);
         let (sum, count) = near.fold((0.0, 0), |(sum, count), near| (sum + near, count + 1));
         if count > 0 {

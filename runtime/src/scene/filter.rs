@@ -1,5 +1,7 @@
 //! Filters on planes of numbers.
 
+use super::small_frame::brightness;
+
 /// The mean over the square of `2 * radius + 1` pixels a side around each pixel, as far as it lies in the plane.
 ///
 /// # Shapes
@@ -52,7 +54,7 @@ fn running_mean(
 /// `pixels` `[height, width]`, row-major; returns the same.
 pub(super) fn slopes(pixels: &[[f32; 3]], width: usize) -> Vec<f32> {
     let height = pixels.len() / width;
-    let light: Vec<f32> = pixels.iter().map(|pixel| pixel.iter().sum::<f32>() / 3.0).collect();
+    let light: Vec<f32> = pixels.iter().map(brightness).collect();
     let at = |x: usize, y: usize| light[y * width + x];
     let mut slopes = vec![0.0; light.len()];
     for y in 0..height {

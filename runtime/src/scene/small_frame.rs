@@ -7,6 +7,8 @@ pub const SIDE: u32 = 320;
 /// Most pixels of a row, or of a column, that are read for one pixel of the small frame: so that a frame of any size
 /// takes the same time.
 const MAX_TAPS: u32 = 4;
+/// Channel or brightness, 0..255, from which a pixel is clipped: it may have been any brighter.
+pub(super) const CLIPPED: f32 = 250.0;
 
 /// A frame whose longest side is [`SIDE`] at the most.
 #[derive(Clone, Debug)]
@@ -14,6 +16,11 @@ pub(super) struct SmallFrame {
     pub width: usize,
     /// Red, green and blue, 0..255, row by row.
     pub pixels: Vec<[f32; 3]>,
+}
+
+/// Brightness of a pixel: the mean of its channels.
+pub(super) fn brightness(pixel: &[f32; 3]) -> f32 {
+    pixel.iter().sum::<f32>() / 3.0
 }
 
 /// Width and height of the small frame of a frame of that size.

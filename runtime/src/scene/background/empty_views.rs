@@ -1,0 +1,233 @@
+//! Makes a background from views of the empty place, and refuses views that cannot be used.
+
+use ::image::RgbImage;
+use orco_state::sentence::counted;
+
+use super::{Background, KeptGrey, NOISE, mean_light};
+use crate::scene::difference::Difference;
+use crate::scene::exposure::gains;
+use crate::scene::filter::box_mean;
+use crate::scene::foreground::Foreground;
+use crate::scene::small_frame::{CLIPPED, SmallFrame, brightness};
+
+/// Most views that a background is made from.
+pub const MAX_VIEWS: usize = 32;
+/// Least side of a view, in pixels.
+const MIN_SIDE: u32 = 32;
+/// Brightness, 0..255, below which a pixel shows nothing.
+const DARK: f32 = 16.0;
+/// Share of dark or clipped pixels from which a view shows nothing.
+const NOTHING: f32 = 0.95;
+/// Deviation of the brightness, in steps, below which a view is of one colour.
+const FLAT: f32 = 1.0;
+/// Noise, as a deviation in steps of 0..255 at the small size, where one view alone cannot tell it.
+const USUAL_NOISE: f32 = 2.5;
+/// Share of the frame that may differ between two views of one empty place.
+const LOST: f32 = 0.5;
+
+/// Why a background cannot be made from some views. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackgroundError {
+    /// No view, or too many of them.
+    #[error("{} of the empty place cannot be used: 1 to {MAX_VIEWS} are needed, three are a good number", counted(*views, "view"))]
+    Count {
+        /// How many there are.
+        views: usize,
+    },
+    /// A view is hardly larger than a point.
+    #[error("view {view} of the empty place has only {width} x {height} pixels")]
+    Small {
+        /// Its number, from 1.
+        view: usize,
+        /// Its width in pixels.
+        width: u32,
+        /// Its height in pixels.
+        height: u32,
+    },
+    /// Views have different sizes.
+    #[error(
+        "view {view} of the empty place has {} x {} pixels, the first has {} x {}: all must come from the same camera",
+        actual[0], actual[1], expected[0], expected[1]
+    )]
+    Size {
+        /// Its number, from 1.
+        view: usize,
+        /// Width and height of the first view.
+        expected: [u32; 2],
+        /// Its width and height.
+        actual: [u32; 2],
+    },
+    /// A view is black.
+    #[error("view {view} of the empty place is black: is the lens covered, or the light off?")]
+    Dark {
+        /// Its number, from 1.
+        view: usize,
+    },
+    /// A view is white.
+    #[error("view {view} of the empty place is clipped to white: give the camera less light")]
+    Bright {
+        /// Its number, from 1.
+        view: usize,
+    },
+    /// A view has one colour.
+    #[error("view {view} of the empty place is of one colour: is something in front of the lens?")]
+    Flat {
+        /// Its number, from 1.
+        view: usize,
+    },
+    /// A view shows something that others do not.
+    #[error(
+        "view {view} of the empty place does not look like the others: is a thing or a hand in it? Clear the place and \
+         show it again"
+    )]
+    Thing {
+        /// Its number, from 1.
+        view: usize,
+    },
+    /// Most of a view differs from the others.
+    #[error(
+        "view {view} of the empty place is of another place than the others, or the camera was moved between them: \
+         show it again"
+    )]
+    Moved {
+        /// Its number, from 1.
+        view: usize,
+    },
+}
+
+impl Background {
+    /// Makes a background from views of the empty place: one to [`MAX_VIEWS`], three are a good number. Several tell
+    /// how noisy the camera is, and give a thing away that is in one of them.
+    ///
+    /// # Errors
+    /// [`BackgroundError`] if a view shows nothing, or views do not show the same.
+    pub fn learn(views: &[RgbImage]) -> Result<Self, BackgroundError> {
+        check_sizes(views)?;
+        let small: Vec<SmallFrame> = views.iter().map(SmallFrame::of).collect();
+        small.iter().enumerate().try_for_each(|(index, view)| check_light(index + 1, view))?;
+        let frame_size = [views[0].width(), views[0].height()];
+        let aligned = aligned(&small);
+        let plain = Self::of(frame_size, small[0].width, middle(&aligned), &aligned);
+        // With two views nobody knows which one is wrong: the first stands for the place.
+        let reference = if let [first, _] = &aligned[..] {
+            Self { colours: first.clone(), ..plain.clone() }.with_slopes()
+        } else {
+            plain.clone()
+        };
+        small.iter().enumerate().try_for_each(|(index, view)| reference.check_view(index + 1, view))?;
+        Ok(Self { variances: variances(&plain, &aligned), ..plain })
+    }
+
+    /// One whose pixels are all as noisy as most of them.
+    fn of(frame_size: [u32; 2], width: usize, colours: Vec<[f32; 3]>, aligned: &[Vec<[f32; 3]>]) -> Self {
+        let noise = common_noise(&colours, aligned);
+        let variances = vec![noise * noise; colours.len()];
+        // Views in other exposures take what is clipped beyond.
+        let light = mean_light(&colours).min(255.0);
+        let (slopes, shown, grey) = (Vec::new(), None, KeptGrey::default());
+        Self { frame_size, width, colours, variances, noise, light, slopes, shown, grey }.with_slopes()
+    }
+
+    fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
+        let difference = Difference::in_colour(self, small);
+        if difference.lost > LOST {
+            return Err(BackgroundError::Moved { view });
+        }
+        let is_empty = Foreground::of(self.width, &difference, self.frame_size, None).things().is_empty();
+        if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
+    }
+}
+
+fn check_sizes(views: &[RgbImage]) -> Result<(), BackgroundError> {
+    if views.is_empty() || views.len() > MAX_VIEWS {
+        return Err(BackgroundError::Count { views: views.len() });
+    }
+    let expected = [views[0].width(), views[0].height()];
+    for (index, view) in views.iter().enumerate() {
+        let (view, actual) = (index + 1, [view.width(), view.height()]);
+        if actual.iter().any(|side| *side < MIN_SIDE) {
+            return Err(BackgroundError::Small { view, width: actual[0], height: actual[1] });
+        }
+        if actual != expected {
+            return Err(BackgroundError::Size { view, expected, actual });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a view shows anything.
+fn check_light(view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
+    let light: Vec<f32> = small.pixels.iter().map(brightness).collect();
+    let count = light.len() as f32;
+    let share = |is: &dyn Fn(f32) -> bool| light.iter().filter(|light| is(**light)).count() as f32 / count;
+    let mean = light.iter().sum::<f32>() / count;
+    let variance = light.iter().map(|light| (light - mean) * (light - mean)).sum::<f32>() / count;
+    if share(&|light| light < DARK) > NOTHING {
+        Err(BackgroundError::Dark { view })
+    } else if share(&|light| light >= CLIPPED) > NOTHING {
+        Err(BackgroundError::Bright { view })
+    } else if variance < FLAT * FLAT {
+        Err(BackgroundError::Flat { view })
+    } else {
+        Ok(())
+    }
+}
+
+/// All views with the exposure of the first.
+fn aligned(views: &[SmallFrame]) -> Vec<Vec<[f32; 3]>> {
+    let first = &views[0].pixels;
+    let align = |view: &SmallFrame| {
+        let gains = gains(&view.pixels, first);
+        view.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect()
+    };
+    core::iter::once(first.clone()).chain(views[1..].iter().map(align)).collect()
+}
+
+/// The median of each pixel's channels.
+fn middle(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
+    let median = |index: usize, channel: usize| {
+        let mut values: Vec<f32> = views.iter().map(|view| view[index][channel]).collect();
+        values.sort_by(f32::total_cmp);
+        let half = values.len() / 2;
+        if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
+    };
+    (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
+}
+
+/// Factor by which deviations from a mean of so many views are too small.
+fn shrinkage(views: usize) -> f32 {
+    let views = views as f32;
+    libm::sqrtf(views / (views - 1.0))
+}
+
+/// The deviation of most pixels, whatever a few do.
+fn common_noise(colours: &[[f32; 3]], views: &[Vec<[f32; 3]>]) -> f32 {
+    if views.len() < 2 {
+        return USUAL_NOISE;
+    }
+    let off = |(one, other): (&[f32; 3], &[f32; 3])| [0, 1, 2].map(|channel| (one[channel] - other[channel]).abs());
+    let mut all: Vec<f32> = views.iter().flat_map(|view| view.iter().zip(colours).flat_map(off)).collect();
+    // Of normal values half are within 0.6745 deviations. With an odd number of views one of them is the median.
+    let seen = if views.len() % 2 == 1 { all.len() / views.len() } else { 0 };
+    let half = seen + (all.len() - seen) / 2;
+    let (_, median, _) = all.select_nth_unstable_by(half, f32::total_cmp);
+    (1.4826 * *median * shrinkage(views.len())).clamp(NOISE[0], NOISE[1])
+}
+
+/// Each pixel's variance, from its views and those of the pixels around it.
+fn variances(background: &Background, views: &[Vec<[f32; 3]>]) -> Vec<f32> {
+    if views.len() < 2 {
+        return background.variances.clone();
+    }
+    let correction = shrinkage(views.len()) * shrinkage(views.len()) / (3 * views.len()) as f32;
+    let of_pixel = |(index, colour): (usize, &[f32; 3])| {
+        let squares = |view: &Vec<[f32; 3]>| -> f32 {
+            (0..3).map(|channel| view[index][channel] - colour[channel]).map(|off| off * off).sum()
+        };
+        correction * views.iter().map(squares).sum::<f32>()
+    };
+    let raw: Vec<f32> = background.colours.iter().enumerate().map(of_pixel).collect();
+    let least = background.noise * background.noise;
+    box_mean(&raw, background.width, 2).into_iter().map(|variance| variance.clamp(least, NOISE[1] * NOISE[1])).collect()
+}
