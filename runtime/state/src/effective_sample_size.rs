@@ -23,7 +23,8 @@ use crate::state::{BaseModel, State};
 
 /// Normal deviate z of the range, a Wilson interval of 80 %; 1.96 would make it one of 95 %.
 const INTERVAL_DEVIATE: f32 = 1.28;
-/// From which share in common on shots are said to come from one scene.
+/// From which share in common on shots are said to come from one scene: however many they are, they then count like
+/// fewer than two independent ones, 2 n / (n + 1).
 const ONE_SCENE: f32 = 0.5;
 /// Least shots of which that is said.
 const MIN_SHOTS: usize = 3;

@@ -34,7 +34,7 @@ const MIN_OF_CLASS: usize = 5;
 
 /// Most base classes by which [`ShotScatter::remaining_spread`] is told; more change nothing that matters.
 const MAX_SPREAD: usize = 64;
-/// The least that it is.
+/// The least that it is: the discriminant's weight, which is divided by it, grows 20-fold at most.
 const LEAST_SPREAD: f32 = 0.05;
 
 /// The scatter of a state's shots within their classes.

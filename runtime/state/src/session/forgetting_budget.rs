@@ -14,8 +14,9 @@ use crate::binomial;
 
 /// Probability of calling a loss certain that is within the budget, over all classes.
 const LEVEL: f64 = 0.05;
-/// Samples that a budget must be worth for a group's loss to count as it is measured.
-const WORTH: f64 = 5.0;
+/// Samples that a budget must be worth for a group's loss to count as it is measured: a single one is then a fifth of
+/// the budget at most.
+const MIN_WORTH: f64 = 5.0;
 /// Shares are ratios of small numbers; their difference errs in the last bits.
 const ROUNDING: f64 = 1e-5;
 
@@ -90,7 +91,7 @@ impl ChangeReport {
         let certain = |since: &CumulativeLoss, level| is_certain(since, budget, level);
         let measured = |since: &CumulativeLoss| {
             let worth = f64::from(budget) * f64::from(since.samples);
-            worth >= WORTH - ROUNDING && since.lost() > worth * (1.0 + ROUNDING)
+            worth >= MIN_WORTH - ROUNDING && since.lost() > worth * (1.0 + ROUNDING)
         };
         let groups = self.group_losses().into_iter();
         let groups = groups.filter(|loss| measured(&loss.since) || certain(&loss.since, LEVEL)).collect();
