@@ -78,3 +78,35 @@ fn most_frequent(values: &[f32], low: f32, high: f32) -> f32 {
     }
     value
 }
+
+#[cfg(test)]
+mod tests {
+    use orco_core::random::Random;
+
+    use super::gains;
+
+    #[test]
+    fn light_beyond_what_an_exposure_changes_brings_a_frame_as_near_as_it_can() {
+        let place: Vec<[f32; 3]> = (0..3000).map(|at| [100.0 + (at % 50) as f32; 3]).collect();
+        let by = |factors: [f32; 3]| -> [f32; 3] {
+            let frame: Vec<_> =
+                place.iter().map(|pixel| [0, 1, 2].map(|channel| pixel[channel] * factors[channel])).collect();
+            gains(&frame, &place)
+        };
+        assert!(by([0.25; 3]).iter().all(|gain| *gain < 0.32), "three of four lamps are off: {:?}", by([0.25; 3]));
+        let warm = by([1.0, 1.0, 0.75]);
+        assert!(warm[2] < 0.95 && (warm[0] - 1.0).abs() < 0.1, "{warm:?}");
+    }
+
+    #[test]
+    fn a_plain_bright_thing_does_not_take_the_place_of_the_darker_table_behind_it() {
+        let mut random = Random::new(1, "noise");
+        for (table, thing) in [(75.0, 215.0), (120.0, 220.0)] {
+            let mut noisy = |light: f32| [0; 3].map(|_: u8| light + random.normal());
+            let place: Vec<[f32; 3]> = (0..20_000).map(|_| noisy(table)).collect();
+            let frame: Vec<[f32; 3]> = (0..20_000).map(|at| noisy(if at % 100 < 45 { thing } else { table })).collect();
+            let gains = gains(&frame, &place);
+            assert!(gains.iter().all(|gain| (gain - 1.0).abs() < 0.05), "{thing} on {table}: {gains:?}");
+        }
+    }
+}

@@ -273,4 +273,42 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn regions_are_read_and_fit_the_frame() {
+        let parsed = |text: &str| text.parse::<Region>();
+        assert_eq!(
+            parsed("10, 20,300,200").unwrap(),
+            Region::Pixels(PixelRect { x: 10, y: 20, width: 300, height: 200 })
+        );
+        assert_eq!(
+            parsed("0,0,1,1").unwrap().in_frame(640, 480).unwrap(),
+            PixelRect { x: 0, y: 0, width: 640, height: 480 }
+        );
+        for text in [
+            "",
+            "1,2,3",
+            "0,0,0.5,1.5",
+            "a,b,c,d",
+            "0.5,0,0.6,1",
+            "-1,0,20,20",
+            "0,0,0,0",
+            "nan,0,1,1",
+            "1,2,3,4,5",
+            "0,1,1,1e-9",
+        ] {
+            assert!(matches!(parsed(text), Err(RegionError::Text { .. })), "{text}");
+        }
+        assert!(matches!(parsed("600,0,100,100").unwrap().in_frame(640, 480), Err(RegionError::Outside { .. })));
+        assert!(matches!(parsed("4294967295,0,9,99").unwrap().in_frame(640, 480), Err(RegionError::Outside { .. })));
+        assert!(matches!(parsed("0,0,0.01,1").unwrap().in_frame(640, 480), Err(RegionError::Small { .. })));
+        let thirds: Vec<_> = ["0,0,0.333,1", "0.333,0,0.333,1", "0.666,0,0.334,1"]
+            .iter()
+            .map(|text| parsed(text).unwrap().in_frame(641, 480).unwrap())
+            .collect();
+        assert_eq!((thirds[0].right(), thirds[1].right(), thirds[2].right()), (thirds[1].x, thirds[2].x, 641));
+        let named: NamedRegion = " shelf =0,0,0.5,1".parse().unwrap();
+        assert_eq!((&*named.name, named.region), ("shelf", Region::Shares([0.0, 0.0, 0.5, 1.0])));
+        assert!(matches!("=0,0,1,1".parse::<NamedRegion>(), Err(RegionError::Name { .. })));
+    }
 }
