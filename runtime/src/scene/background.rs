@@ -12,6 +12,7 @@ use super::filter::{box_mean, slopes};
 use super::foreground::Foreground;
 use super::region::PixelRect;
 use super::small_frame::SmallFrame;
+use crate::image::luma;
 
 /// Mean difference, in steps of brightness (0..255), from which a place looks different from before.
 const NOTICEABLE: f32 = 1.0;
@@ -122,8 +123,8 @@ impl Background {
     }
 
     fn without_colours(&self) -> Self {
-        // As cameras weigh colours (ITU-R BT.601).
-        let grey = |[red, green, blue]: &[f32; 3]| [0.299 * red + 0.587 * green + 0.114 * blue; 3];
+        // As cameras weigh colours.
+        let grey = |colour: &[f32; 3]| [luma(*colour); 3];
         let colours = self.colours.iter().map(grey).collect();
         let (variances, slopes, grey) = (self.variances.clone(), Vec::new(), KeptGrey::default());
         Self { colours, variances, slopes, shown: None, grey, ..*self }.with_slopes()

@@ -1,7 +1,9 @@
+//! What a hub keeps of devices, codes and packs, and what it refuses.
+
+mod releases;
+
 use std::time::Duration;
 
-use orco_runtime::bundle::OpenError;
-use orco_runtime::manifest::{BENCHMARK, MANIFEST};
 use orco_runtime::method::exemplar::ExemplarPrecision;
 use orco_runtime::pack::PackOrigin;
 use orco_runtime::state::bank::Bank;
@@ -199,93 +201,6 @@ fn a_removed_device_is_a_stranger() {
     assert!(matches!(hub.remove_device(&device.id()), Err(HubError::NoDevice { .. })));
 }
 
-#[test]
-fn packs_are_merged_or_kept_apart_and_updates_take_the_place_of_the_old() {
-    let (_folder, hub) = hub();
-    let (mut three, mut seven) = (Caller::enrolled(&hub, "door 3"), Caller::enrolled(&hub, "door 7"));
-    let (of_three, of_seven) = (three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0));
-    let labels = || -> Vec<String> { target(&hub, &three.id()).packs.into_iter().map(|pack| pack.label).collect() };
-    assert!(labels().is_empty(), "nothing goes to others before a person releases it");
-    release(&hub, &[of_three], SameLabel::Refuse).unwrap();
-    let refused = release(&hub, &[of_seven], SameLabel::Refuse).unwrap_err();
-    assert!(matches!(refused, HubError::Merge(MergeError::Undecided { count: 2, .. })), "{refused}");
-    release(&hub, &[of_seven], SameLabel::Merge).unwrap();
-    let merged = target(&hub, &seven.id());
-    assert_eq!(merged.packs.len(), 1);
-    let mut both = vec![of_three, of_seven];
-    both.sort();
-    assert_eq!(merged.packs[0].origins, both);
-    release(&hub, &[of_seven], SameLabel::Apart).unwrap();
-    assert_eq!(labels(), ["mug", "mug (door 7)"]);
-    // A newer pack of the same device, beside the other's.
-    let newer = seven.push(&hub, "mug", 7.5);
-    release(&hub, &[newer], SameLabel::Merge).unwrap();
-    let origins: Vec<_> = target(&hub, &three.id()).packs.into_iter().map(|pack| pack.origins).collect();
-    assert_eq!(labels(), ["mug"], "what was kept apart is part of it");
-    assert!(origins[0].contains(&newer) && origins[0].contains(&of_three) && !origins[0].contains(&of_seven));
-}
-
-/// Else devices would know the same shots by two labels.
-#[test]
-fn packs_that_are_kept_apart_take_the_place_of_the_release_that_they_were_part_of() {
-    let (_folder, hub) = hub();
-    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
-    let other = Caller::enrolled(&hub, "door 9");
-    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
-    let cup = three.push(&hub, "cup", 4.0);
-    let labels = || -> Vec<String> { target(&hub, &other.id()).packs.into_iter().map(|pack| pack.label).collect() };
-    release(&hub, &[cup], SameLabel::Refuse).unwrap();
-    release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
-    assert_eq!(labels(), ["cup", "mug"]);
-    let apart = release(&hub, &packs, SameLabel::Apart).unwrap();
-    let mut shown = labels();
-    shown.sort();
-    assert_eq!(shown, ["cup", "mug (door 3)", "mug (door 7)"]);
-    // A person who releases it once more means it.
-    let again = release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
-    assert_eq!(labels(), ["cup", "mug (door 7)", "mug"]);
-    assert_eq!(release(&hub, &packs[..1], SameLabel::Refuse).unwrap(), again, "it is the newest now");
-    again.into_iter().chain(apart).for_each(|id| hub.withdraw(id).unwrap());
-    assert_eq!(labels(), ["cup", "mug"], "taken back, they leave it its place");
-}
-
-/// What covers a release may itself lose its place.
-#[test]
-fn a_release_that_devices_get_again_is_not_made_twice() {
-    let (_folder, hub) = hub();
-    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
-    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
-    let first = release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
-    release(&hub, &packs, SameLabel::Apart).unwrap();
-    let own = three.push(&hub, "mug (door 3)", 9.0);
-    release(&hub, &[own], SameLabel::Refuse).unwrap();
-    assert!(target(&hub, &seven.id()).packs.iter().any(|pack| first.contains(&pack.release)));
-    assert_eq!(release(&hub, &packs[..1], SameLabel::Refuse).unwrap(), first);
-}
-
-#[test]
-fn two_people_who_release_one_label_at_the_same_moment_merge_with_each_other() {
-    for _ in 0..8 {
-        let (folder, hub) = hub();
-        let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
-        let pushed = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
-        let start = std::sync::Barrier::new(2);
-        std::thread::scope(|scope| {
-            for pack in pushed {
-                let (folder, start) = (folder.path().join("hub"), &start);
-                scope.spawn(move || {
-                    let hub = HubStore::open(folder).unwrap();
-                    start.wait();
-                    release(&hub, &[pack], SameLabel::Merge).unwrap();
-                });
-            }
-        });
-        let mut both = pushed.to_vec();
-        both.sort();
-        assert_eq!(target(&hub, &three.id()).packs[0].origins, both, "neither takes the other's place");
-    }
-}
-
 /// As of a fleet that an older program enrolled.
 #[test]
 fn a_device_whose_name_can_be_no_part_of_a_label_is_enrolled_once_more() {
@@ -300,73 +215,6 @@ fn a_device_whose_name_can_be_no_part_of_a_label_is_enrolled_once_more() {
     assert_eq!(device.enrol(&hub, &code, "cam 1", NOW).unwrap().status, 200, "the code is not used up");
     release(&hub, &[pushed], SameLabel::Apart).unwrap();
     assert_eq!(target(&hub, &device.id()).packs[0].label, "mug (cam 1)");
-}
-
-#[test]
-fn stages_widen_and_never_narrow() {
-    let (_folder, hub) = hub();
-    let mut device = Caller::enrolled(&hub, "door 3");
-    let packs = [device.push(&hub, "mug", 1.0)];
-    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::First, SameLabel::Refuse);
-    let release = PackRelease { packs: &packs, channel, stage, same_label, key: None };
-    let id = hub.release_packs(&release, NOW).unwrap()[0];
-    hub.set_stage(id, RolloutStage::Quarter).unwrap();
-    hub.set_stage(id, RolloutStage::Quarter).unwrap();
-    let stale = hub.set_stage(id, RolloutStage::First).unwrap_err();
-    assert!(matches!(stale, HubError::StaleStage { present: 25, .. }), "{stale}");
-    hub.set_stage(id, RolloutStage::All).unwrap();
-    assert_eq!(target(&hub, &device.id()).packs.len(), 1);
-    hub.withdraw(id).unwrap();
-    assert!(target(&hub, &device.id()).packs.is_empty());
-    assert!(matches!(hub.set_stage(id, RolloutStage::All), Err(HubError::Withdrawn { .. })));
-    assert!(matches!(hub.set_stage(ReleaseId(99), RolloutStage::All), Err(HubError::NoRelease { .. })));
-}
-
-/// Withdrawing one of two alike would leave the other.
-#[test]
-fn a_pack_that_is_released_again_stays_one_release() {
-    let (_folder, hub) = hub();
-    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
-    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
-    let release = |channel: &str, packs: &[ObjectDigest], stage: RolloutStage| {
-        let same_label = SameLabel::Merge;
-        hub.release_packs(&PackRelease { packs, channel, stage, same_label, key: None }, NOW).unwrap()[0]
-    };
-    let stages = || hub.releases().unwrap().iter().map(|release| release.stage).collect::<Vec<_>>();
-    let first = release(DEFAULT_CHANNEL, &packs, RolloutStage::First);
-    assert_eq!(release(DEFAULT_CHANNEL, &packs, RolloutStage::Quarter), first);
-    assert_eq!(release(DEFAULT_CHANNEL, &packs, RolloutStage::First), first);
-    assert_eq!(stages(), [RolloutStage::Quarter], "it widens, and never narrows");
-    for pack in packs {
-        let merged = release(DEFAULT_CHANNEL, &[pack], RolloutStage::All);
-        assert_eq!(merged, first, "with what the channel has, it makes the same pack");
-    }
-    assert_ne!(release("gates", &packs, RolloutStage::All), first, "another channel has its own");
-    hub.withdraw(first).unwrap();
-    assert!(target(&hub, &three.id()).packs.is_empty());
-
-    let again = release(DEFAULT_CHANNEL, &packs, RolloutStage::All);
-    let newer = release(DEFAULT_CHANNEL, &[three.push(&hub, "mug", 3.5)], RolloutStage::All);
-    let back = release(DEFAULT_CHANNEL, &packs, RolloutStage::All);
-    assert!(first < again && again < newer && newer < back, "each takes the place of the one before");
-    assert_eq!(target(&hub, &three.id()).packs[0].release, back);
-}
-
-#[test]
-fn devices_read_what_their_channel_holds_and_nothing_else() {
-    let (_folder, hub) = hub();
-    let (mut giver, other) = (Caller::enrolled(&hub, "door 3"), Caller::enrolled(&hub, "door 7"));
-    let pushed = giver.push(&hub, "mug", 1.0);
-    let may = |object: &ObjectDigest| HubStore::may_read(&hub.connection(), &other.id(), object).unwrap();
-    assert!(!may(&pushed), "nobody has released it");
-    let id = release(&hub, &[pushed], SameLabel::Refuse).unwrap()[0];
-    let object = target(&hub, &other.id()).packs[0].digest;
-    assert!(may(&object));
-    hub.set_channel(&other.id(), "gates").unwrap();
-    assert!(!may(&object));
-    hub.set_channel(&other.id(), DEFAULT_CHANNEL).unwrap();
-    hub.withdraw(id).unwrap();
-    assert!(!may(&object));
 }
 
 #[test]
@@ -548,58 +396,6 @@ fn a_hub_whose_first_start_was_cut_off_starts() {
     drop(hub);
     std::fs::remove_file(parent.path().join("hub").join(KEY)).unwrap();
     HubStore::open(parent.path().join("hub")).unwrap();
-}
-
-/// The shipped bundle in the hub's parent folder, with a further line of `[files]` in its manifest.
-fn bundle_with(folder: &Path, line: &str) -> PathBuf {
-    let (shipped, copy) = (concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/cifar100-edge"), folder.join("bundle"));
-    std::fs::create_dir(&copy).unwrap();
-    for file in std::fs::read_dir(shipped).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
-        std::fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
-    }
-    let text = std::fs::read_to_string(copy.join(MANIFEST)).unwrap();
-    assert!(text.contains("\n[files]\n"));
-    std::fs::write(copy.join(MANIFEST), text.replace("\n[files]\n", &format!("\n[files]\n{line}\n"))).unwrap();
-    copy
-}
-
-#[test]
-fn a_bundle_that_no_device_would_take_is_not_released() {
-    let many: Vec<String> = (0..MAX_FILES).map(|number| format!("\"{number}.txt\" = \"\"")).collect();
-    let digest = ObjectDigest::of(b"whole");
-    let truncated = format!("\"further.onnx\" = \"{digest}\"");
-    for line in ["\"../hub/key\" = \"\"", "\"sub/file\" = \"\"", &many.join("\n"), &truncated] {
-        let (folder, hub) = hub();
-        let bundle = bundle_with(folder.path(), line);
-        std::fs::write(bundle.join("further.onnx"), b"whol").unwrap();
-        let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
-        let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
-        let refused = hub.release_bundle(&release, NOW).unwrap_err();
-        let expected = if line == truncated {
-            matches!(refused, HubError::Bundle(OpenError::Digest { .. }))
-        } else {
-            matches!(refused, HubError::BundleFiles { .. })
-        };
-        assert!(expected, "{refused}");
-        assert!(!hub.objects().is_used(), "{line}");
-        assert!(hub.releases().unwrap().is_empty());
-        std::fs::write(bundle.join("further.onnx"), b"whole").unwrap();
-        assert_eq!(hub.release_bundle(&release, NOW).is_ok(), line == truncated);
-    }
-}
-
-/// As the Debian package leaves it out: the manifest lists it.
-#[test]
-fn a_bundle_is_released_without_its_benchmark() {
-    let (folder, hub) = hub();
-    let bundle = bundle_with(folder.path(), "");
-    std::fs::remove_file(bundle.join(BENCHMARK)).unwrap();
-    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
-    let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
-    hub.release_bundle(&release, NOW).unwrap();
-    std::fs::write(bundle.join(BENCHMARK), b"damaged").unwrap();
-    let refused = hub.release_bundle(&release, NOW).unwrap_err();
-    assert!(matches!(refused, HubError::Bundle(OpenError::Digest { .. })), "{refused}");
 }
 
 /// As after a device's folder was restored from a backup: what it said in between must not count once more.
