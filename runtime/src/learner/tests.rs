@@ -1,5 +1,8 @@
 //! A learner on the shipped bundle, with features that are made up, so that no backbone runs.
 
+mod shots;
+mod upgrades;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -11,9 +14,7 @@ use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
 
 use super::*;
 use crate::encoder::engine_choice::EngineChoice;
-use crate::learner::upgrade::UpgradeOptions;
 use crate::learner::{ChangeError, ChangeStep, Shots};
-use crate::release;
 use crate::thumbnails::Thumbnails;
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
@@ -347,38 +348,6 @@ fn an_imprinted_class_is_known_at_once_and_until_the_state_is_read_again() {
     assert_ne!(answer.label, "mug");
 }
 
-/// Learns `mug` from three pictures, which are kept.
-fn learn_keeping_pictures(learner: &mut Learner) {
-    learner.settings_mut().keep_shots = true;
-    let (pictures, features) = (plain_pictures(), features(learner, 1, 3));
-    let shots = Shots::WithFeatures { pictures: &pictures, features: features.view() };
-    learner.learn_many(&[("mug", shots)], &mut ()).unwrap().durable().unwrap();
-}
-
-#[test]
-fn going_over_tells_how_many_pictures_it_has_read_and_can_be_cancelled() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    learn_keeping_pictures(&mut learner);
-    let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday")).unwrap();
-    let mut told = Vec::new();
-    let mut observer = |step: ChangeStep| {
-        told.push(step);
-        if told.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let cancelled = upgrade::upgrade(
-        &other,
-        learner.store(),
-        &LearnerSettings::default(),
-        &UpgradeOptions::default(),
-        &mut observer,
-    );
-    assert!(matches!(cancelled, Err(upgrade::UpgradeError::Cancelled)));
-    assert_eq!(told, [1, 2].map(|done| ChangeStep::Pictures { done, total: 3 }));
-    let kept = learner.store().load(learner.bundle()).unwrap().saved;
-    assert_eq!(kept.state, *learner.state());
-}
-
 #[test]
 fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -433,94 +402,6 @@ fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
     assert!(thumbnails.keep(&learner.state().exemplars, shot.index_axis(ndarray::Axis(0), 0), &large).is_err());
 }
 
-/// A picture is checked, and read again when it is learned from: whatever becomes of it between, no shot is lost
-/// without a word.
-#[test]
-#[cfg(all(unix, feature = "rten"))]
-fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
-    use super::upgrade::UpgradeError;
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    learn_keeping_pictures(&mut learner);
-    let exemplar = learner.state().exemplars.digest_of(1);
-    let picture = learner.store().pictures(&learner.bundle().digest).path(&exemplar);
-    let sound = std::fs::read(&picture).unwrap();
-    let mut other = crate::bundle::Bundle::open("../models/everyday").unwrap();
-    other.manifest.release = 3;
-    let is_used = || release::check(folder.path(), &other.manifest.name, 2).is_err();
-    let before = learner.saved().clone();
-    let upgrade = |act: &(dyn Fn() + Sync)| {
-        let mut between = |step: ChangeStep| {
-            if step == (ChangeStep::Pictures { done: 3, total: 3 }) {
-                act();
-            }
-            ControlFlow::Continue(())
-        };
-        let settings = super::LearnerSettings {
-            engine: crate::encoder::engine_choice::EngineChoice::Rten,
-            compare_releases: true,
-            ..super::LearnerSettings::default()
-        };
-        upgrade::upgrade(&other, learner.store(), &settings, &UpgradeOptions::default().force(true), &mut between)
-    };
-    let remove = || std::fs::remove_file(&picture).unwrap();
-    let link = || {
-        std::fs::rename(&picture, folder.path().join("moved")).unwrap();
-        std::os::unix::fs::symlink(folder.path().join("moved"), &picture).unwrap();
-    };
-    let replace = || std::fs::write(&picture, b"no picture").unwrap();
-    for act in [&remove as &(dyn Fn() + Sync), &link, &replace] {
-        let refused = upgrade(act).map(|made| made.report.classes).unwrap_err();
-        assert!(matches!(&refused, UpgradeError::Picture { path, .. } if *path == picture), "{refused}");
-        let there = learner.store().load(learner.bundle()).unwrap().saved;
-        assert_eq!(there, before);
-        assert!(learner.store().pictures(&other.digest).exemplars().unwrap().is_empty(), "pictures are left");
-        assert!(!is_used(), "the release of a refused bundle counts as used");
-        let _ = std::fs::remove_file(&picture);
-        std::fs::write(&picture, &sound).unwrap();
-    }
-    // What cannot be read from the start is refused, too; what is missing or damaged is a warning.
-    link();
-    assert!(matches!(upgrade(&|| ()), Err(UpgradeError::Picture { .. })));
-    remove();
-    let made = upgrade(&|| ()).unwrap();
-    assert_eq!((made.report.classes[0].pictures, made.report.warnings.len()), (2, 1));
-    assert!(is_used());
-}
-
-/// A class that was learned in the place of a base class is not mixed with the new bundle's pictures of it.
-#[test]
-#[cfg(feature = "rten")]
-fn a_class_that_replaces_one_of_the_bundle_replaces_that_of_the_next_bundle_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    learner.settings_mut().keep_shots = true;
-    let (pictures, shots) = (plain_pictures(), [1, 2].map(|class| features(&learner, class, 3)));
-    let with_pictures = |shots| Shots::WithFeatures { pictures: &pictures, features: shots };
-    learner.add("cup", with_pictures(shots[0].view()), &mut ()).unwrap().durable().unwrap();
-    learner.replace_base(&[("cup", with_pictures(shots[1].view()))], &mut ()).unwrap().durable().unwrap();
-    let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday")).unwrap();
-    assert!(other.base_model.classes.iter().any(|class| class.label == "cup"));
-    let settings =
-        LearnerSettings { engine: crate::encoder::engine_choice::EngineChoice::Rten, ..LearnerSettings::default() };
-    let options = UpgradeOptions::default().force(true);
-    // A bundle whose figures lead nowhere does not take the place of one that works.
-    let mut senseless = other.clone();
-    senseless.base_model.statistics.as_mut().unwrap().deviations = [f32::from_bits(1); 3];
-    let refused = upgrade::upgrade(&senseless, learner.store(), &settings, &options, &mut ());
-    let refused = refused.map(|made| made.report.classes).unwrap_err();
-    assert!(matches!(refused, upgrade::UpgradeError::Store(StoreError::Write { .. })), "{refused}");
-    let made = upgrade::upgrade(&other, learner.store(), &settings, &options, &mut ()).unwrap();
-    let compared: Vec<(&str, usize, bool)> =
-        made.report.classes.iter().map(|class| (&*class.label, class.pictures, class.merged)).collect();
-    assert_eq!(compared, [("cup", 3, false)]);
-    assert!(made.report.warnings.iter().any(|warning| warning.contains("since it was replaced")));
-    let state = learner.store().load(&other).unwrap().saved.state;
-    assert_eq!((state.classes.len(), state.exemplars.len()), (1, 3));
-    let cup = other.base_model.classes.iter().position(|class| class.label == "cup").unwrap();
-    assert!(state.replaced(&other.base_model)[cup]);
-}
-
 #[test]
 fn a_forgotten_class_that_had_replaced_a_base_class_can_be_purged() {
     let folder = tempfile::tempdir().unwrap();
@@ -539,32 +420,6 @@ fn a_forgotten_class_that_had_replaced_a_base_class_can_be_purged() {
     assert!(purge(&mut learner).unwrap().durable().unwrap().is_none());
     let nothing_left = purge(&mut learner).unwrap_err();
     assert!(matches!(nothing_left, ChangeError::Learn(LearnError::BaseClass { .. })), "{nothing_left}");
-}
-
-#[test]
-fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/shots/learn/mug");
-    let good = crate::image::open(shots.join("1.jpg")).unwrap();
-    let pictures = [good.clone(), RgbImage::new(48, 32), good];
-    let mut with = |checks| {
-        learner.settings_mut().shot_checks = checks;
-        let made = learner.learn_many(&[("mug", Shots::Pictures(&pictures))], &mut ());
-        (made.map(|_| ()), learner.doubtful_shots().to_vec(), learner.state().classes.len())
-    };
-    let (refused, doubtful, classes) = with(ShotChecks::Refuse);
-    let Err(ChangeError::Shots(ShotsError::Unfit(unfit))) = refused else { panic!("{refused:?}") };
-    let said = ["picture 2 of mug is too dark", "picture 3 of mug is the same picture as picture 1 of mug"];
-    assert_eq!(unfit.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
-    assert_eq!((doubtful.len(), classes), (0, 0));
-    let (made, doubtful, classes) = with(ShotChecks::Warn);
-    made.unwrap();
-    assert_eq!((doubtful, classes), (unfit, 1));
-    learner.forget("mug", &mut ()).unwrap().durable().unwrap();
-    learner.settings_mut().shot_checks = ShotChecks::Off;
-    learner.learn_many(&[("mug", Shots::Pictures(&pictures))], &mut ()).unwrap().durable().unwrap();
-    assert!(learner.doubtful_shots().is_empty());
 }
 
 #[test]
@@ -633,66 +488,6 @@ fn a_class_travels_whatever_its_bundle_is_called() {
     learner.bundle.manifest.name = format!("home \u{2764}\u{fe0f}{}", "x".repeat(2000));
     let pack = learner.export("mug", PackOrigin::default()).unwrap();
     assert!(pack.is_sound() && pack.origin.bundle.starts_with("home \u{2764}xxx"), "{}", pack.origin.bundle);
-}
-
-#[test]
-fn features_of_another_bundle_are_refused_though_they_fill_whole_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    let inputs = learner.base_model().head.inputs;
-    let pictures = plain_pictures();
-    for shape in [(3, 4, 10 * inputs), (3, 4, inputs / 2), (3, 0, inputs)] {
-        let features = Array3::ones(shape);
-        let with_pictures = Shots::WithFeatures { pictures: &pictures, features: features.view() };
-        for shots in [Shots::Features(features.view()), with_pictures] {
-            let refused = learner.learn("mug", shots).unwrap_err();
-            let expected = LearnError::BadFeatures { label: "mug".into(), shot: 0 };
-            assert!(matches!(&refused, ChangeError::Learn(error) if *error == expected), "{shape:?}: {refused:?}");
-        }
-    }
-    assert!(learner.state().classes.is_empty());
-}
-
-#[test]
-#[should_panic(expected = "rows have another length")]
-fn features_of_another_bundle_are_not_classified() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    let features = Array2::ones((1, 10 * learner.base_model().head.inputs));
-    learner.classify_features(features.view());
-}
-
-#[test]
-fn pictures_without_pixels_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    let (empty, narrow) = (RgbImage::default(), RgbImage::new(0, 32));
-    for picture in [&empty, &narrow] {
-        assert!(matches!(learner.classify(picture), Err(EncodeError::NoPixels)));
-        assert!(matches!(learner.shot_features(picture), Err(EncodeError::NoPixels)));
-        let pictures = [plain_pictures()[1].clone(), picture.clone()];
-        let features = features(&learner, 1, 2);
-        let with_features = Shots::WithFeatures { pictures: &pictures, features: features.view() };
-        for shots in [Shots::Pictures(&pictures), with_features] {
-            let refused = learner.learn("mug", shots).unwrap_err();
-            assert!(matches!(refused, ChangeError::Shots(ShotsError::NoPixels { .. })), "{refused:?}");
-            assert_eq!(refused.to_string(), "picture 2 of mug has no pixels");
-        }
-    }
-}
-
-#[test]
-fn pictures_and_features_are_of_as_many_shots() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut learner = learner(folder.path());
-    learner.settings_mut().keep_shots = true;
-    let pictures = plain_pictures();
-    for shots in [2, 4] {
-        let features = features(&learner, 1, shots);
-        let unequal = Shots::WithFeatures { pictures: &pictures, features: features.view() };
-        let refused = learner.learn("mug", unequal).unwrap_err().to_string();
-        assert_eq!(refused, format!("3 pictures, but features of {shots} shots, were given for mug"));
-    }
 }
 
 #[test]
