@@ -13,7 +13,7 @@ use crate::prediction::ClassProbability;
 
 /// Most things of a frame that are answered: the smallest get no answer.
 pub const MAX_ANSWERED_THINGS: usize = 4;
-/// Share that two rectangles have in common, of what they cover together, from which they are the same thing.
+/// Intersection over union from which two rectangles are the same thing.
 const MIN_OVERLAP: f32 = 0.3;
 /// Frames without things, in a row, after which what comes is another thing. A single one may be a flicker.
 const EMPTY_FRAMES: u32 = 2;

@@ -18,7 +18,7 @@ const FOUND: f32 = 0.4;
 const MOVED_AFTER: Duration = Duration::from_secs(4);
 /// Least frames that must agree.
 const MIN_FRAMES: u32 = 3;
-/// Time in which the background follows a change of light by 63 %.
+/// Time constant of the moving average by which the background follows the light.
 const FOLLOWING: Duration = Duration::from_secs(60);
 /// Least time between two steps of that.
 const STEP: Duration = Duration::from_secs(1);

@@ -29,7 +29,7 @@ const BESIDE: f32 = 0.5;
 const ASIDE: f32 = 0.08;
 /// Empty frames of each place.
 const EMPTY: usize = 10;
-/// A thing is found if its box and the one that is found share this much of what they cover together.
+/// Least intersection over union of a thing's box and the one that is found.
 const FOUND: f32 = 0.4;
 
 /// What is measured.
