@@ -1,0 +1,118 @@
+use orco_runtime::image::Look;
+use orco_runtime::image_rs::Rgb;
+
+use super::*;
+
+const GREY: [u8; 3] = [127; 3];
+
+fn regions(texts: &[&str]) -> Vec<NamedRegion> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// Red above, blue below, with stripes.
+fn frame(width: u32, height: u32) -> RgbImage {
+    RgbImage::from_fn(width, height, |x, y| {
+        let stripe = (x / 8 % 2 * 90 + y / 16 % 2 * 40) as u8;
+        Rgb(if 2 * y < height { [200, stripe, 0] } else { [0, stripe, 200] })
+    })
+}
+
+#[test]
+fn a_shot_is_of_its_region_whatever_the_others_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = CameraScene::of(&Store::new(folder.path()));
+    let all = regions(&["shelf=0,0,1,0.5", "dot=0.5,0.5,0.01,0.01"]);
+    let shelf = Viewfinder { regions: all[..1].to_vec(), fill: GREY, ..Viewfinder::default() };
+    let shelf = shelf.shot(&frame(640, 360)).unwrap();
+    let shot = |regions: &[NamedRegion], at| scene.shot(frame(640, 360), regions.to_vec(), at, GREY);
+    assert!(shot(&all, Some([0.5, 0.2])).ok().as_ref() == Some(&shelf));
+    assert!(shot(&all, None).ok().as_ref() == Some(&shelf));
+    // Never the frame in the place of a region.
+    for refused in [shot(&all[1..], None), shot(&all, Some([0.505, 0.505]))] {
+        let refused = refused.err().unwrap();
+        assert_eq!(refused.status(), 409);
+        assert!(refused.sentence.contains("is too small: at least 16 x 16 pixels are needed"), "{}", refused.sentence);
+    }
+}
+
+#[test]
+fn the_region_that_was_tapped_counts_also_where_the_empty_place_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = CameraScene::of(&Store::new(folder.path()));
+    scene.learn(&[frame(320, 240)]).unwrap();
+    let all = regions(&["upper=0,0,1,0.5", "lower=0,0.5,1,0.5"]);
+    let shot = scene.shot(frame(640, 360), all, Some([0.5, 0.8]), GREY).ok().unwrap();
+    assert_eq!(shot.get_pixel(shot.width() / 2, shot.height() / 2)[0], 0, "the upper region is red");
+}
+
+#[test]
+fn a_place_that_looks_as_it_did_is_not_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let scene = CameraScene::of(&store);
+    scene.learn(&[frame(320, 240)]).unwrap();
+    let kept = || std::fs::read(KeptBackground::of(store.folder()).path()).unwrap();
+    let (learned, later) = (kept(), |times: u32| times * KEEP_EVERY + Duration::from_secs(1));
+    assert!(scene.compare_at(&frame(320, 240), &[], later(1)).is_some());
+    assert!(kept() == learned, "nothing has changed");
+    let mut brighter = frame(320, 240);
+    brighter.iter_mut().for_each(|value| *value = *value / 5 * 6);
+    assert!(scene.compare_at(&brighter, &[], later(1)).is_some());
+    assert!(kept() == learned, "it is not time");
+    assert!(scene.compare_at(&brighter, &[], later(2)).is_some());
+    assert!(kept() != learned, "the light has changed");
+}
+
+#[test]
+fn a_place_that_another_program_keeps_or_forgets_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let [state, away] = ["state", "away"].map(|name| folder.path().join(name));
+    let (scene, kept) = (CameraScene::of(&Store::new(&state)), KeptBackground::of(&state));
+    let keep = || kept.keep(&Background::learn(&[frame(320, 240)]).unwrap()).unwrap();
+    let look = |times: u32| {
+        scene.take_up_changes_at(times * LOOK_EVERY);
+        scene.status().frame
+    };
+    assert_eq!(look(1), None);
+    keep();
+    assert_eq!(look(2), Some([320, 240]));
+    scene.learn(&[frame(640, 360)]).unwrap();
+    assert_eq!(look(3), Some([640, 360]), "it is the service's own");
+    keep();
+    assert_eq!(look(4), Some([320, 240]));
+    std::fs::rename(&state, &away).unwrap();
+    assert_eq!(look(5), Some([320, 240]), "the folder may come back");
+    std::fs::rename(&away, &state).unwrap();
+    assert!(kept.forget().unwrap());
+    assert_eq!(look(6), None);
+}
+
+#[test]
+fn a_region_that_is_too_small_keeps_its_name_and_says_so() {
+    let all = regions(&["dot=0.5,0.5,0.01,0.01", "shelf=0,0,1,0.5"]);
+    let [dot, shelf] = &SeenRegion::all_of(&frame(640, 360), &all)[..] else { panic!("there are two") };
+    assert_eq!((&*dot.name, dot.shares), ("dot", Some([0.5, 0.5, 0.01, 0.01])));
+    assert!(matches!(&dot.view, SceneView::TooSmall(problem) if problem.contains("is too small")));
+    assert_eq!((shelf.bounds.unwrap().height, matches!(shelf.view, SceneView::Whole)), (180, true));
+    // What the place shows goes to the region that is analysed.
+    let folder = tempfile::tempdir().unwrap();
+    let scene = CameraScene::of(&Store::new(folder.path()));
+    scene.learn(&[frame(640, 360)]).unwrap();
+    let views: Vec<bool> =
+        scene.see(&frame(640, 360), &all).iter().map(|seen| matches!(seen.view, SceneView::Things(_))).collect();
+    assert_eq!(views, [false, true]);
+}
+
+#[test]
+fn frames_are_decoded_so_that_the_smallest_region_has_what_the_backbone_sees() {
+    let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
+    let side = |texts: &[&str]| decoded_side_for(&input, &regions(texts), [1920, 1080]);
+    assert_eq!((side(&[]), side(&["shelf=0,0,1,0.5"])), (256, 256));
+    // 77 x 54 pixels, of which 32 x 23 are enough.
+    let lamp = side(&["shelf=0,0,1,0.5", "lamp=0.5,0.5,0.04,0.05"]);
+    assert!((450..=452).contains(&lamp), "{lamp}");
+    // 19 x 108 pixels: no side may have fewer than 16.
+    let slit = side(&["slit=0.5,0.5,0.01,0.1"]);
+    assert!((950..=960).contains(&slit), "{slit}");
+    assert_eq!(side(&["dot=0.5,0.5,0.001,0.001"]), 1080, "no more than there is");
+}
