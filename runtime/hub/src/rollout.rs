@@ -32,6 +32,9 @@ pub enum RolloutStage {
 pub struct StageError;
 
 impl RolloutStage {
+    /// The stages, the narrowest first.
+    pub const CHOICES: [Self; 3] = [Self::First, Self::Quarter, Self::All];
+
     /// Its percentage.
     pub fn percent(self) -> u8 {
         match self {
@@ -57,7 +60,7 @@ impl TryFrom<u8> for RolloutStage {
     type Error = StageError;
 
     fn try_from(percent: u8) -> Result<Self, StageError> {
-        [Self::First, Self::Quarter, Self::All].into_iter().find(|stage| stage.percent() == percent).ok_or(StageError)
+        Self::CHOICES.into_iter().find(|stage| stage.percent() == percent).ok_or(StageError)
     }
 }
 
@@ -99,8 +102,7 @@ mod tests {
     fn a_wider_stage_has_all_devices_of_a_narrower_one() {
         let release = ObjectDigest::of(b"release");
         for device in devices(500) {
-            let included = [RolloutStage::First, RolloutStage::Quarter, RolloutStage::All]
-                .map(|stage| stage.includes(&device, &release));
+            let included = RolloutStage::CHOICES.map(|stage| stage.includes(&device, &release));
             assert!(included.is_sorted(), "{included:?}");
             assert!(included[2]);
         }

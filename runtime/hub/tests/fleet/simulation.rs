@@ -65,7 +65,7 @@ fn release_some(hub: &HubStore, random: &mut ChaCha8Rng) {
         hub.release_packs(&release, now()).unwrap();
     }
     for release in hub.releases().unwrap() {
-        let stages = [RolloutStage::First, RolloutStage::Quarter, RolloutStage::All];
+        let stages = RolloutStage::CHOICES;
         let stage = stages[random.next_u32() as usize % 3];
         // A narrower one is refused.
         let _ = hub.set_stage(release.id, stage);
