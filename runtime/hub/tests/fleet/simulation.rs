@@ -66,7 +66,7 @@ fn release_some(hub: &HubStore, random: &mut ChaCha8Rng) {
     }
     for release in hub.releases().unwrap() {
         let stages = RolloutStage::CHOICES;
-        let stage = stages[random.next_u32() as usize % 3];
+        let stage = stages[random.next_u32() as usize % stages.len()];
         // A narrower one is refused.
         let _ = hub.set_stage(release.id, stage);
     }
