@@ -51,7 +51,8 @@ impl Action {
         }
     }
 
-    /// Ends a call that waits for its answer; later ones fail at once. [`Action::perform`], told to stop, ends all else.
+    /// Ends a call that waits for its answer; later ones fail at once. [`Action::perform`], told to stop, ends all
+    /// else.
     pub fn interrupt(&self) {
         if let Self::Webhook(webhook) = self {
             webhook.interrupt();

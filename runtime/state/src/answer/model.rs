@@ -15,13 +15,13 @@ use crate::codec;
 use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Scoring, State};
 
-/// Weight of a base class's mean, in shots, where the device adds shots to it. The place of use differs from that of the
-/// training images, so few shots must be able to move it.
+/// Weight of a base class's mean, in shots, where the device adds shots to it. The place of use differs from that of
+/// the training images, so few shots must be able to move it.
 const BASE_WEIGHT: f32 = 10.0;
 
 /// Share of the set-aside samples, those that come nearest to a learned class, by which its class offset is chosen.
-/// With it the offset gains nothing certain on two hold-outs (journal of the book, 2026-11-25, combined answer): presets
-/// leave the offset off.
+/// With it the offset gains nothing certain on two hold-outs (journal of the book, 2026-11-25, combined answer), so
+/// presets leave the offset off.
 const NEAREST_SHARE: f32 = 0.05;
 
 /// A shot that is left out of its class.
