@@ -20,8 +20,8 @@ use crate::data::dataset::{ChannelStatistics, Images};
 use crate::model::backbone::{
     Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, parts,
 };
+use crate::model::store::Parameter;
 use crate::platform::kernels;
-use crate::train::optimiser::Parameter;
 
 /// Backbone f, head g, and a linear classifier on the features.
 #[derive(Debug)]

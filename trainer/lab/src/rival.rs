@@ -50,9 +50,10 @@ use crate::sessions::Protocol;
 use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
+use orco_trainer::model::store::Parameter;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::fit::BaseSession;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig};
 use orco_trainer::train::pretrain::{Criterion, train};
 
 /// What a rival is. Each file of this folder defines its own; [`Rival::ALL`] lists them.
@@ -169,7 +170,7 @@ impl Rival {
         Ok(summary)
     }
 
-    /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder
+    /// What was measured of it last, on the same [sessions](orco_trainer::data::digest::session_digest), in the folder
     /// of its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
         kept_measurements::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))

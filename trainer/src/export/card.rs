@@ -24,7 +24,7 @@ use super::report::ExportReport;
 use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
 use crate::platform::interrupt;
-use crate::run::Run;
+use crate::run::{ALIGN_CHECKPOINT, Run};
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
 pub(super) fn write(
@@ -269,7 +269,7 @@ fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.
-    let Some(taken) = run.steps(crate::train::base_align::CHECKPOINT) else {
+    let Some(taken) = run.steps(ALIGN_CHECKPOINT) else {
         return lines.last()?["accuracy"].as_f64();
     };
     let shipped = taken / steps.max(1) as u64;

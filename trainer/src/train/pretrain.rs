@@ -27,9 +27,6 @@ use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingL
 use crate::train::optimiser::{gradients, unscale};
 use crate::train::require_full_batch;
 
-/// Name of the checkpoint in the run's folder.
-pub const CHECKPOINT: &str = "pretrain.safetensors";
-
 /// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::fit`] says when
 /// one is saved.
 ///

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use orco_trainer::config::{Precision, PretrainConfig, Recipe};
 use orco_trainer::data::dataset::{self, DataOrigin, DataSet};
+use orco_trainer::data::digest::trained_on;
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::interrupt::Activity;
-use orco_trainer::run::{Run, RunRecord, TrainedOn};
+use orco_trainer::run::{Run, RunRecord};
 use orco_trainer::train::fit::{EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
 use orco_trainer::train::objective::contrast;
 use orco_trainer::train::optimiser::gradients;
@@ -531,8 +532,8 @@ fn a_rank_waits_for_the_checkpoint() {
     assert_eq!(group.each_on_any([false, group.is_first(), !group.is_first()]).unwrap(), [false, true, true]);
     let recipe = Recipe::read(&folder.join("recipe.toml")).unwrap();
     let data = dataset::open(&recipe, &DataOrigin { group: group.clone(), ..DataOrigin::default() }).unwrap();
-    let trained_on = |digest| TrainedOn::new(&data, None, Some(digest)).unwrap();
-    let open = |name: &str, digest| Run::open_on(&folder.join(name), &recipe, &trained_on(digest), &group);
+    let on = |digest| trained_on(&data, None, Some(digest)).unwrap();
+    let open = |name: &str, digest| Run::open_on(&folder.join(name), &recipe, &on(digest), &group);
     let refused = open("other", [group.rank() as u8; 32]).unwrap_err().to_string();
     assert!(
         refused.starts_with("rank 1 has a file of backbone.weights or backbone.onnx other than rank 0's"),

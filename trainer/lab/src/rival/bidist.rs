@@ -18,9 +18,10 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::{HeadConfig, Precision};
 use orco_trainer::model::backbone::{ForwardMode, Network, ProjectionHead, unit};
+use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt;
-use orco_trainer::train::optimiser::{Parameter, gradients};
+use orco_trainer::train::optimiser::gradients;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor, no_grad};
 

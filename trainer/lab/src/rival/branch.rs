@@ -5,9 +5,9 @@ use orco_trainer::config::SHOTS;
 use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::Images;
 use orco_trainer::model::backbone::{ForwardMode, Network};
+use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::Parameter;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 

@@ -27,10 +27,10 @@ use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::model::backbone::unit;
-use orco_trainer::model::store;
+use orco_trainer::model::store::{self, Parameter};
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::nn::{Init, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 

@@ -18,9 +18,10 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::SHOTS;
 use orco_trainer::model::Model;
+use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 use super::baseline::CrossEntropy;

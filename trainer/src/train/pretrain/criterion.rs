@@ -11,10 +11,10 @@ use crate::data::augment::random_view;
 use crate::data::dataset::Images;
 use crate::model::Model;
 use crate::model::backbone::ForwardMode;
+use crate::model::store::Parameter;
 use crate::platform::device::send;
 use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::fit::BaseSession;
-use crate::train::optimiser::Parameter;
 
 /// What every step works on.
 pub struct StepContext<'a> {
