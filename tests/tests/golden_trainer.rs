@@ -10,7 +10,7 @@ use orco_tests::phase3::{
 use orco_trainer::model::backbone::{ProjectionHead, unit};
 use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::kernels;
-use orco_trainer::train::objective::{class_means, contrast, cosine_cross_entropy, orthogonality};
+use orco_trainer::train::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
 use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 

@@ -12,9 +12,9 @@ mod c10d;
 #[cfg(not(c10d))]
 #[path = "distributed/missing.rs"]
 mod c10d;
-mod machine;
 mod objects;
 mod place;
+mod shared_rows;
 
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor, no_grad};
 
-pub(crate) use self::machine::SharedRows;
 pub(crate) use self::objects::TENSOR_KINDS;
 pub use self::place::RankPlace;
+pub(crate) use self::shared_rows::SharedRows;
 use crate::platform::device::{self, DeviceChoice};
 use crate::platform::interrupt::{self, Activity};
 

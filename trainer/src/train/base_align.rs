@@ -26,7 +26,8 @@ use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::fit::{
     BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
 };
-use crate::train::objective::{Objective, ObjectiveConfig, Targets, class_means, pseudo_targets};
+use crate::train::loss::class_means;
+use crate::train::objective::{Objective, ObjectiveConfig, Targets, pseudo_targets};
 use crate::train::require_full_batch;
 
 /// The tables of a recipe that phase 2 goes by.

@@ -2,21 +2,21 @@
 //! another [`Criterion`].
 
 mod average;
+mod batch_losses;
 mod checkpoint;
 mod criterion;
-mod losses;
 
 use anyhow::{Result, bail};
 use orco_core::schedule::Schedule;
 use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
+pub use self::batch_losses::BatchLosses;
+use self::batch_losses::MeanLosses;
+pub use self::batch_losses::accuracy;
 use self::checkpoint::PretrainState;
 use self::criterion::RecipeCriterion;
 pub use self::criterion::{Criterion, StepContext};
-pub use self::losses::BatchLosses;
-use self::losses::MeanLosses;
-pub use self::losses::accuracy;
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::platform::interrupt::Activity;

@@ -18,7 +18,7 @@ use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::{Run, RunRecord};
 use orco_trainer::train::fit::{EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
-use orco_trainer::train::objective::contrast;
+use orco_trainer::train::loss::contrast;
 use orco_trainer::train::optimiser::gradients;
 use orco_trainer::train::pretrain::BatchLosses;
 use orco_trials::torch_generator;

@@ -23,7 +23,7 @@ use orco_trainer::model::backbone::{ForwardMode, Network, unit};
 use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
-use orco_trainer::train::objective::MASKED_LOGIT;
+use orco_trainer::train::loss::MASKED_LOGIT;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{Init, Path, VarStore};
 use tch::{Kind, Tensor, no_grad};

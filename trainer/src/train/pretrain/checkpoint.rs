@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 use tch::{Device, Tensor};
 
 use super::average::WeightAverage;
+use super::batch_losses::{LossSums, MeanLosses};
 use super::criterion::Criterion;
-use super::losses::{LossSums, MeanLosses};
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::run::{PRETRAIN_CHECKPOINT, Run};

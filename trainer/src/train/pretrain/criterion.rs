@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use tch::Tensor;
 
-use super::losses::BatchLosses;
+use super::batch_losses::BatchLosses;
 use crate::config::PretrainConfig;
 use crate::data::augment::random_view;
 use crate::data::dataset::Images;
