@@ -4,7 +4,8 @@
 //! - [`comparison`] trains f in the incremental sessions too.
 //! - [`rival`] trains other methods by the same recipe.
 //! - [`tuning`] chooses settings of phase 3 on held-out base classes.
-//! - [`measurements`] keeps what was measured, by all that it depends on.
+//! - [`measurements`] keeps what was measured, by all that it depends on; `sessions` leads a rival through the
+//!   incremental sessions and measures it.
 //!
 //! The command line of the program is in `bin/orco-train-lab`; what it shares with `orco-train` is
 //! [`orco_trainer::job`].

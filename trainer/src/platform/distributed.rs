@@ -10,7 +10,7 @@
 #[cfg(c10d)]
 mod c10d;
 #[cfg(not(c10d))]
-#[path = "distributed/missing.rs"]
+#[path = "distributed/without_c10d.rs"]
 mod c10d;
 mod objects;
 mod place;
