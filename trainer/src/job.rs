@@ -96,8 +96,8 @@ fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
     }
 }
 
-/// Reads the weights that the recipe names, if it does, and gives them to the model, with the channels that they are fed
-/// with; warns where nobody knows those.
+/// Reads the weights that the recipe names, if it does, and gives them to the model, with the channels that they are
+/// fed with; warns where nobody knows those.
 fn start_from_weights(model: &mut Model, recipe: &Recipe, data: &DataSet) -> Result<Option<WeightFile>> {
     let Some(path) = &recipe.backbone.weights else { return Ok(None) };
     let file = WeightFile::read(path)?;

@@ -1,8 +1,8 @@
 //! Training: losses, optimisers, the loop over epochs, and the two phases that run in it.
 //!
 //! - [`pretrain`]: phase 1; [`base_align`]: phase 2, which also assigns pseudo-targets to the base classes;
-//! - [`loss`]: PSCL, CE and ORTH in libtorch; [`objective`]: their sum over the pseudo-targets, which phase 2 minimises,
-//!   and the pseudo-targets that a recipe asks for;
+//! - [`loss`]: PSCL, CE and ORTH in libtorch; [`objective`]: their sum over the pseudo-targets, which phase 2
+//!   minimises, and the pseudo-targets that a recipe asks for;
 //! - [`optimiser`]: SGD and LARS; [`fit`]: the loop over epochs, with its checkpoints.
 
 use anyhow::{Result, ensure};

@@ -213,8 +213,8 @@ enum Tier {
     Full,
     /// Home Assistant's core on a real broker finds the device and follows it
     ///
-    /// Needs mosquitto, and root with mmdebstrap or debootstrap, which make a Debian with a Python that it takes, unless
-    /// ORCO_HOME_ASSISTANT names one.
+    /// Needs mosquitto, and root with mmdebstrap or debootstrap, which make a Debian with a Python that it takes,
+    /// unless ORCO_HOME_ASSISTANT names one.
     #[cfg(unix)]
     HomeAssistant,
     /// Weaknesses of dependencies that are known today
@@ -244,8 +244,8 @@ enum Tier {
         #[arg(long, default_value = "release")]
         profile: String,
     },
-    /// The Python wheel: built, checked by auditwheel, then installed into a clean environment, taught, and compared with
-    /// its type stubs by mypy
+    /// The Python wheel: built, checked by auditwheel, then installed into a clean environment, taught, and compared
+    /// with its type stubs by mypy
     ///
     /// Needs network. Not part of the other tiers.
     #[cfg(unix)]

@@ -4,10 +4,10 @@
 //!
 //! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists
 //! them. What they share lies beside: `cosine` logits, `embedding` of all images by a frozen backbone, answers by
-//! `prototypes`, training by `episodes`, `attention` over prototypes, and a `branch` of the backbone that sessions train. A rival's
-//! own settings are those that its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's
-//! table `pretrain` is the budget; of its losses, number of views and temperature nothing is taken. No backbone is
-//! chosen by test images, as some of the published programs do: the last step's counts.
+//! `prototypes`, training by `episodes`, `attention` over prototypes, and a `branch` of the backbone that sessions
+//! train. A rival's own settings are those that its authors published, for CIFAR-100 where they did; none was chosen
+//! here. The recipe's table `pretrain` is the budget; of its losses, number of views and temperature nothing is taken.
+//! No backbone is chosen by test images, as some of the published programs do: the last step's counts.
 
 mod attention;
 mod baseline;

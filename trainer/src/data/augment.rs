@@ -86,8 +86,8 @@ fn luminance(images: &Tensor) -> Tensor {
     images.narrow(1, 0, 1) * 0.299 + images.narrow(1, 1, 1) * 0.587 + images.narrow(1, 2, 1) * 0.114
 }
 
-/// Replaces a random rectangle (2 % to 33 % of the area, aspect ratio 0.3..3.3, as torchvision's `RandomErasing`) by the
-/// image's mean.
+/// Replaces a random rectangle (2 % to 33 % of the area, aspect ratio 0.3..3.3, as torchvision's `RandomErasing`) by
+/// the image's mean.
 fn erase(images: &Tensor, probability: f64) -> Tensor {
     if probability == 0.0 {
         return images.shallow_clone();

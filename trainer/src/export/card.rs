@@ -264,8 +264,8 @@ fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
     Ok(())
 }
 
-/// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so many
-/// `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
+/// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so
+/// many `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.

@@ -233,7 +233,8 @@ impl<'a> AlignPhase<'a> {
             interrupt::check()?;
             let _ = self.shuffled();
             (0..steps).for_each(|_| step());
-            // A backbone that is trained gave features anew at the end of each epoch: for the accuracy, and to judge it.
+            // A backbone that is trained gave features anew at the end of each epoch: for the accuracy, and to judge
+            // it.
             if config.train_backbone {
                 let passes = 1 + usize::from(self.state.stopping.is_some());
                 (0..passes).for_each(|_| group.draw_separately(|| ()));
