@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use orco_runtime::encoder::library;
 
-use super::{arguments, epochs, program, recipe, succeeds, words};
-use crate::support::error_text;
+use super::{arguments, program, recipe, succeeds, words};
+use crate::support::{epochs, error_text};
 
 /// A recipe of a very small network on few synthetic objects, which needs no data, and the command line that pretrains
 /// it.

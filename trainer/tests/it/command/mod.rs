@@ -92,10 +92,6 @@ fn succeeds(command: &mut Command) -> Output {
     output
 }
 
-fn epochs(run: &Path) -> usize {
-    fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count()
-}
-
 /// A recipe on rendered images that is read at once.
 fn synthetic(folder: &Path) -> PathBuf {
     let text = include_str!("../../../recipes/synthetic-tiny.toml");

@@ -3,15 +3,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::threads::available_threads;
 use orco_trainer::run::RunRecord;
 
-use super::{arguments, data, epochs, program, recipe, succeeds, synthetic, words};
-use crate::support::error_text;
+use super::{arguments, data, program, recipe, succeeds, synthetic, words};
+use crate::support::{epochs, error_text, send};
 
 /// Waits as long as the program runs.
 fn wait_for(what: &str, child: &mut Child, mut holds: impl FnMut() -> bool) {
@@ -19,11 +19,6 @@ fn wait_for(what: &str, child: &mut Child, mut holds: impl FnMut() -> bool) {
         assert!(child.try_wait().unwrap().is_none(), "the program ended before {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-#[cfg(unix)]
-fn send(signal: &str, child: &Child) {
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
 /// Steps of the epoch that the checkpoint stands in.
