@@ -28,8 +28,16 @@ const CRATES: &[&str] = &[
 ];
 
 /// Those of them whose `lib.rs` lists modules in layers, after these words.
-const LAYERED: &[&str] =
-    &["runtime/core", "runtime/state", "runtime", "runtime/camera", "runtime/serve", "runtime/hub", "trainer"];
+const LAYERED: &[&str] = &[
+    "runtime/core",
+    "runtime/state",
+    "runtime",
+    "runtime/camera",
+    "runtime/serve",
+    "runtime/hub",
+    "trainer",
+    "trainer/lab",
+];
 const LAYERS: &str = "from those above";
 
 /// What each module imports.
