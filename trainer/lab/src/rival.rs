@@ -3,12 +3,12 @@
 //! lab's protocol. Episodes and sessions have each rival's own settings, and its own length.
 //!
 //! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists
-//! them. What they share lies beside: `cosine` logits, `embedding` of all images by a frozen backbone, answers by
-//! `prototypes`, training by `episodes`, `attention` over prototypes, and a `branch` of the backbone that sessions
-//! train; `results` writes what was measured. A rival's own settings are those that its authors published, for
-//! CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the budget; of its losses, number
-//! of views and temperature nothing is taken. No backbone is chosen by test images, as some of the published programs
-//! do: the last step's counts.
+//! them. What they share lies beside: `cosine` logits, random numbers (`draw`), `embedding` of all images by a frozen
+//! backbone, answers by `prototypes`, training by `episodes`, `attention` over prototypes, and a `branch` of the
+//! backbone that sessions train; `results` writes what was measured. A rival's own settings are those that its authors
+//! published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the budget; of its
+//! losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as some of the
+//! published programs do: the last step's counts.
 
 mod attention;
 mod baseline;
@@ -17,6 +17,7 @@ mod branch;
 mod c_fscil;
 mod cec;
 mod cosine;
+mod draw;
 mod embedding;
 mod episodes;
 mod fact;

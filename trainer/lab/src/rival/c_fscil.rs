@@ -36,11 +36,10 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use self::meta_training::MetaTraining;
 use super::baseline::CrossEntropy;
-use super::branch::check_loss;
 use super::embedding::Embedding;
 use super::prototypes::new_means;
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining, sgd};
-use crate::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner, check_loss};
 
 pub(super) static C_FSCIL: RivalSpec = RivalSpec {
     method: Method {

@@ -79,6 +79,14 @@ pub(super) fn turned(
     Ok(Tensor::cat(&parts, 0))
 }
 
+/// Features of clean images, f32 `[indices, d]` on the processor, with progress.
+pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Result<Tensor> {
+    let mut progress = PhaseProgress::counting("features", "images", indices.len() as u64, 0);
+    let features = turned(model, images, indices, 0, &mut progress)?;
+    progress.finish();
+    Ok(features)
+}
+
 /// Images at a time.
 const BATCH: usize = 500;
 

@@ -19,8 +19,7 @@ use serde_json::{Map, json};
 use tch::{Device, Kind, Tensor};
 
 use super::attention::Attention;
-use super::branch::features;
-use super::embedding::class_means;
+use super::embedding::{class_means, features};
 use super::sgd;
 
 /// The base images that episodes are drawn from.

@@ -30,8 +30,8 @@ use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accurac
 use tch::nn::{self, Init, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::branch::uniform;
 use super::cosine::logits;
+use super::draw::uniform;
 use super::prototypes::PrototypeClassifier;
 use super::{RivalBackbone, RivalSpec, RivalTraining};
 

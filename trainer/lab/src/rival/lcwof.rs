@@ -25,11 +25,12 @@ use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 use super::baseline::CrossEntropy;
-use super::branch::{Branch, check_loss, labelled, permuted};
+use super::branch::Branch;
 use super::cosine::logits;
+use super::draw::permuted;
 use super::embedding::rows_of_classes;
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
-use crate::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner, check_loss, labelled};
 
 pub(super) static LCWOF: RivalSpec = RivalSpec {
     method: Method {

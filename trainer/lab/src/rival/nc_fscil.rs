@@ -31,11 +31,11 @@ use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accurac
 use tch::nn::{self, Init, LayerNorm, Linear, LinearConfig, Module, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::branch::{check_loss, labelled, permuted, uniform};
+use super::draw::{permuted, uniform};
 use super::embedding::Embedding;
 use super::prototypes::new_means;
 use super::{RivalBackbone, RivalSpec, RivalTraining};
-use crate::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner, check_loss, labelled};
 
 pub(super) static NC_FSCIL: RivalSpec =
     RivalSpec { method: method::NC_FSCIL, revision: 2, backbone: BACKBONE, measure, extra_training: None };

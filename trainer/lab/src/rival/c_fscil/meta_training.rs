@@ -24,7 +24,7 @@ use orco_trainer::train::optimiser::{Sgd, gradients};
 use tch::{Kind, Reduction, Tensor, no_grad};
 
 use super::{C_FSCIL, ProjectionLayer, directions};
-use crate::rival::branch::permuted;
+use crate::rival::draw::permuted;
 use crate::rival::episodes::EpisodeRecord;
 use crate::rival::sgd;
 
