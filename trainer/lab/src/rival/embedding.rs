@@ -60,7 +60,7 @@ fn clean(
 }
 
 /// Features of clean images turned by so many quarters, f32 `[indices, d]` on the processor.
-pub(super) fn turned(
+fn turned(
     model: &Model,
     images: &Images,
     indices: &[usize],
