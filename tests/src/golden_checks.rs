@@ -1,5 +1,5 @@
-//! What losses and targets must be by the reference vectors, whoever computes them: the runtime and the trainer are asked
-//! the same.
+//! What losses and targets must be by the reference vectors, whoever computes them: the runtime and the trainer are
+//! asked the same.
 
 use core::fmt::Debug;
 use core::str::FromStr;

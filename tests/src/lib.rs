@@ -2,7 +2,8 @@
 //!
 //! The golden tests, `tests/it/golden_runtime.rs` and `tests/golden_trainer.rs`, compare our losses, gradients, target
 //! generation, assignment, schedule and training with vectors that the method's authors' functions gave: [`golden`]
-//! reads the file, [`golden_checks`] asks both the same, [`phase3`] gives the recorded training step by step, [`compare`] judges.
+//! reads the file, [`golden_checks`] asks both the same, [`phase3`] gives the recorded training step by step,
+//! [`compare`] judges.
 //!
 //! [`tiny`] is a training that takes seconds, for the tests of the trainer.
 //!

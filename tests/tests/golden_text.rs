@@ -15,7 +15,7 @@ use orco_tests::golden::Golden;
 use orco_tests::phase3::PARAMETERS;
 use orco_trainer::config::BaseAlignConfig;
 use orco_trainer::model::backbone::unit;
-use orco_trainer::platform::kernels;
+use orco_trainer::platform::mkl;
 use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets};
 use tch::Tensor;
 
@@ -139,7 +139,7 @@ fn golden_text_of_other_settings_is_rejected() {
 /// target come equally often, they are those of the vectors.
 #[test]
 fn golden_text_of_the_trainer() {
-    kernels::warm_up();
+    mkl::warm_up();
     tch::set_num_threads(1);
     let golden = vectors();
     let whole = golden.f32("targets");

@@ -8,9 +8,10 @@ use orco_tests::phase3::{
     CROSS_ENTROPY, DAMPENING, Deviation, Losses, MOMENTUM, PARAMETERS, Phase3, RATE, TEMPERATURE, WEIGHT_DECAY,
 };
 use orco_trainer::model::backbone::{ProjectionHead, unit};
-use orco_trainer::platform::kernels;
-use orco_trainer::train::objective::{class_means, contrast, cosine_cross_entropy, orthogonality};
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use orco_trainer::model::store::Parameter;
+use orco_trainer::platform::mkl;
+use orco_trainer::train::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 #[test]
@@ -127,7 +128,7 @@ fn trajectory(phase: &Phase3, settings: SgdConfig) -> Result<Deviation, Mismatch
 
 /// Opens the reference vectors, and leaves the other cores to other tests: the arrays are small.
 fn vectors(open: fn() -> Golden) -> Golden {
-    kernels::warm_up();
+    mkl::warm_up();
     tch::set_num_threads(1);
     open()
 }

@@ -1,4 +1,4 @@
-// The few functions of c10d that data-parallel training needs, for src/distributed/c10d.rs.
+// The few functions of c10d that data-parallel training needs, for src/platform/distributed/c10d.rs.
 //
 // Every function returns null, or what went wrong as a text that `orco_text_free` frees. Tensors go by pointer to
 // at::Tensor, as tch passes them.
@@ -42,7 +42,7 @@ std::string reason() {
   }
 }
 
-// Does a collective; src/failure.rs knows by the first words that another rank is the cause of what it throws.
+// Does a collective; src/platform/failure.rs knows by the first words that another rank is the cause of what it throws.
 template <typename Work>
 void with_others(Work work) {
   try {

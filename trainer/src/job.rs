@@ -10,13 +10,14 @@ use orco_runtime::image::Preprocessing;
 pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
 use crate::data::dataset::{self, ChannelStatistics, DataOrigin, DataSet};
+use crate::data::digest::trained_on;
 use crate::model::backbone::OnnxBackbone;
 use crate::model::{Model, Norms, WeightChannels, WeightFile};
-use crate::platform::distributed::{self, RankGroup};
+use crate::platform::distributed::RankGroup;
 use crate::platform::failure::catch_torch;
 use crate::platform::interrupt::{self, Activity};
 use crate::platform::{device, waiting};
-use crate::run::{RECIPE, Run, RunRecord, TrainedOn, read_recipe};
+use crate::run::{RECIPE, Run, RunRecord, progress, read_recipe};
 use crate::train::base_align::{SharedFeatures, align_sharing};
 use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
@@ -95,8 +96,8 @@ fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
     }
 }
 
-/// Reads the weights that the recipe names, if it does, and gives them to the model, with the channels that they are fed
-/// with; warns where nobody knows those.
+/// Reads the weights that the recipe names, if it does, and gives them to the model, with the channels that they are
+/// fed with; warns where nobody knows those.
 fn start_from_weights(model: &mut Model, recipe: &Recipe, data: &DataSet) -> Result<Option<WeightFile>> {
     let Some(path) = &recipe.backbone.weights else { return Ok(None) };
     let file = WeightFile::read(path)?;
@@ -129,7 +130,7 @@ pub fn join(arguments: &TrainingArguments) -> Result<RankGroup> {
             log::info!("{} ranks train together", group.size());
         }
     } else {
-        distributed::show_warnings_only();
+        progress::show_warnings_only();
     }
     Ok(group)
 }
@@ -212,7 +213,8 @@ impl TrainingJob {
         model.channels = data.channels;
         model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe));
         let weights = start_from_weights(&mut model, &recipe, &data)?;
-        let trained_on = TrainedOn::new(&data, weights.as_ref(), model.onnx.as_ref().map(|onnx| onnx.digest))?;
+        let trained_on =
+            trained_on(&data, weights.as_ref().map(WeightFile::digest), model.onnx.as_ref().map(|onnx| onnx.digest))?;
         // What was read of the weights is of no more use.
         drop(weights);
         // Everything is read; only now is the folder claimed.

@@ -1,15 +1,14 @@
 //! The workstation side of OrCo (few-shot class-incremental learning by orthogonal pseudo-targets and contrast,
-//! CVPR 2024), in the order in which a run passes through it:
+//! CVPR 2024). Modules stand in layers, each importing only from those above:
 //!
-//! - [`config`] reads the recipe and checks it once.
-//! - [`data`] downloads a data set, reads and splits its images, and draws random views of them.
-//! - [`model`] is the backbone with its projection head.
+//! - [`config`] reads the recipe and checks it once;
+//! - [`platform`] stands between training and the machine: devices, processes that train together, signals;
+//! - [`run`] keeps a run's folder: checkpoints, metrics, its record;
+//! - [`data`] downloads a data set, reads and splits its images, and draws random views of them;
+//! - [`model`] is the backbone with its projection head;
 //! - [`train`] holds the losses, the optimisers and the training loop. Phase 1 is [`train::pretrain`], phase 2
-//!   [`train::base_align`].
-//! - [`export`] writes the bundle.
-//! - [`run`] keeps a run's folder: checkpoints, metrics, its record.
-//! - [`platform`] stands between training and the machine: devices, processes that train together, signals.
-//!
+//!   [`train::base_align`];
+//! - [`export`] writes the bundle;
 //! - [`job`] binds these together for a program: a recipe with its data, model and run, and the arguments that name
 //!   them.
 //!

@@ -20,8 +20,8 @@ use crate::data::dataset::{ChannelStatistics, Images};
 use crate::model::backbone::{
     Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, parts,
 };
-use crate::platform::kernels;
-use crate::train::optimiser::Parameter;
+use crate::model::store::Parameter;
+use crate::platform::mkl;
 
 /// Backbone f, head g, and a linear classifier on the features.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Model {
     }
 
     fn from_description(recipe: &Recipe, description: Description, device: Device) -> Self {
-        kernels::warm_up();
+        mkl::warm_up();
         tch::manual_seed(recipe.seed as i64);
         let store = VarStore::new(device);
         let features = description.features();

@@ -6,7 +6,7 @@ pub mod doctor;
 pub mod failure;
 pub mod gpu;
 pub mod interrupt;
-pub mod kernels;
+pub mod mkl;
 pub mod speed;
 pub mod system;
 pub mod waiting;

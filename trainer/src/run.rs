@@ -39,6 +39,10 @@ const RECIPE_WORDS: &str =
 const RECORD: &str = "run.json";
 /// Name of the file of metrics.
 const METRICS: &str = "metrics.jsonl";
+/// Name of the checkpoint of phase 1.
+pub const PRETRAIN_CHECKPOINT: &str = "pretrain.safetensors";
+/// Name of the checkpoint of a finished phase 2.
+pub const ALIGN_CHECKPOINT: &str = "align.safetensors";
 
 /// Reads the recipe in a run's folder.
 ///

@@ -2,12 +2,12 @@
 
 use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::data::dataset::Split;
+use orco_trainer::data::digest::session_digest;
 use orco_trainer::model::{Model, Norms, WeightFile};
-use orco_trainer::run::Run;
-use orco_trainer::run::digest::session_digest;
+use orco_trainer::run::{PRETRAIN_CHECKPOINT, Run};
 use orco_trainer::train::base_align::align;
 use orco_trainer::train::fit::BaseSession;
-use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
+use orco_trainer::train::pretrain::pretrain;
 use orco_trainer_lab::comparison::{compare, table};
 use orco_trainer_lab::measurements::Experiment;
 use tch::{Device, Tensor, no_grad};
@@ -38,7 +38,10 @@ fn g_alone_stands_beside_f_and_g() {
     let split = Split::new(&recipe.split, 8, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(&folder.path().join("run"), &recipe).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    assert_eq!(model.load_weights(&WeightFile::read(&known.join(CHECKPOINT)).unwrap()).unwrap().norms, Norms::Whole);
+    assert_eq!(
+        model.load_weights(&WeightFile::read(&known.join(PRETRAIN_CHECKPOINT)).unwrap()).unwrap().norms,
+        Norms::Whole
+    );
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);

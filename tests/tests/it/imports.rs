@@ -19,6 +19,7 @@ const CRATES: &[&str] = &[
     "runtime/serve",
     "runtime/hub",
     "runtime/app",
+    "trainer",
     "trainer/lab",
     "tests/microcontroller/session",
     "tests/renderer",
@@ -27,8 +28,16 @@ const CRATES: &[&str] = &[
 ];
 
 /// Those of them whose `lib.rs` lists modules in layers, after these words.
-const LAYERED: &[&str] =
-    &["runtime/core", "runtime/state", "runtime", "runtime/camera", "runtime/serve", "runtime/hub"];
+const LAYERED: &[&str] = &[
+    "runtime/core",
+    "runtime/state",
+    "runtime",
+    "runtime/camera",
+    "runtime/serve",
+    "runtime/hub",
+    "trainer",
+    "trainer/lab",
+];
 const LAYERS: &str = "from those above";
 
 /// What each module imports.
@@ -98,7 +107,8 @@ fn imports(source: &Path) -> Imports {
         let first = path.strip_prefix(source).unwrap().components().next().unwrap();
         Path::new(first.as_os_str()).file_stem().unwrap().to_str().unwrap().to_owned()
     };
-    let root = ["lib", "main"];
+    // The crate's root, and its programs, which import what they like.
+    let root = ["lib", "main", "bin"];
     let modules: BTreeSet<String> = files.iter().map(|path| module(path)).collect();
     let mut imports = Imports::new();
     for path in files {

@@ -13,7 +13,7 @@ use orco_runtime::image::{Look, Preprocessing};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_trainer::config::Precision;
 use orco_trainer::export::{Ranges, encode_int8, onnx};
-use orco_trainer::model::backbone::{Description, ForwardMode, Network};
+use orco_trainer::model::backbone::{Description, ForwardMode, NORM_MOMENTUM, Network};
 use orco_trials::torch_generator;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
@@ -136,7 +136,6 @@ fn weights_in_fewer_bits_change_features_little_and_are_valid() {
 /// Lets the norms take the statistics of some images, so that no channel is out of proportion, as far as 60 passes over
 /// them would: those statistics are the same in each, so that one tells where the others lead.
 fn settle(store: &VarStore, network: &Network, images: &Tensor) {
-    const MOMENTUM: f64 = 0.1;
     let is_running = |name: &str| name.ends_with("norm_mean") || name.ends_with("norm_variance");
     let variables = store.variables().into_iter().filter(|(name, _)| is_running(name));
     let norms: Vec<(Tensor, Tensor)> = variables.map(|(_, norm)| (norm.copy(), norm)).collect();
@@ -144,8 +143,8 @@ fn settle(store: &VarStore, network: &Network, images: &Tensor) {
     no_grad(|| {
         drop(network.forward(images, Precision::F32, ForwardMode::Training));
         for (before, mut norm) in norms {
-            let of_images = (&norm - &before) / MOMENTUM + &before;
-            let settled = (&before - &of_images) * (1.0 - MOMENTUM).powi(60) + &of_images;
+            let of_images = (&norm - &before) / NORM_MOMENTUM + &before;
+            let settled = (&before - &of_images) * (1.0 - NORM_MOMENTUM).powi(60) + &of_images;
             norm.copy_(&settled);
         }
     });

@@ -8,10 +8,10 @@ use orco_tests::tiny::{self, images};
 use orco_trainer::config::{AugmentPolicy, OptimiserKind, Precision, Recipe};
 use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
-use orco_trainer::run::Run;
+use orco_trainer::run::{PRETRAIN_CHECKPOINT, Run};
 use orco_trainer::train::base_align::align;
 use orco_trainer::train::fit::BaseSession;
-use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
+use orco_trainer::train::pretrain::pretrain;
 use tch::{Device, Tensor};
 
 /// Names the run folder of the process that is killed.
@@ -64,7 +64,7 @@ fn resumes_exactly(recipe: &Recipe) {
     for ((name, straight), (_, resumed)) in straight.iter().zip(&resumed) {
         assert!(straight.equal(resumed), "{name} differs");
     }
-    let read = |folder: &tempfile::TempDir| std::fs::read(folder.path().join(CHECKPOINT)).unwrap();
+    let read = |folder: &tempfile::TempDir| std::fs::read(folder.path().join(PRETRAIN_CHECKPOINT)).unwrap();
     assert!(read(&one) == read(&two), "the checkpoints differ");
 }
 
@@ -119,7 +119,7 @@ fn f16_trains_or_is_refused() {
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     match pretrain(&mut model, &recipe.pretrain, &base, None) {
         Ok(()) => {
-            assert!(run.load(CHECKPOINT).unwrap().unwrap().contains_key("scaler.scale"));
+            assert!(run.load(PRETRAIN_CHECKPOINT).unwrap().unwrap().contains_key("scaler.scale"));
             let losses: Vec<f64> = run.metrics("pretrain").iter().map(|line| line["loss"].as_f64().unwrap()).collect();
             assert!(losses[2] < losses[0], "{losses:?}");
             resumes_exactly(&recipe);
@@ -166,19 +166,19 @@ fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     pretrain(&mut model, &recipe.pretrain, &base, Some(1)).unwrap();
     // A momentum that sends the classifier out of range with the next step.
-    let tensors = run.load(CHECKPOINT).unwrap().unwrap().into_iter();
+    let tensors = run.load(PRETRAIN_CHECKPOINT).unwrap().unwrap().into_iter();
     let far = |(name, tensor): (String, Tensor)| {
         let changed = if name == "momentum.classifier.weight" { tensor * 0.0 + 3e38 } else { tensor };
         (name, changed)
     };
     let mut tensors: Vec<_> = tensors.map(far).collect();
     tensors.sort_by(|a, b| a.0.cmp(&b.0));
-    run.save(CHECKPOINT, &tensors, 1).unwrap();
-    let before = std::fs::read(run.path(CHECKPOINT)).unwrap();
+    run.save(PRETRAIN_CHECKPOINT, &tensors, 1).unwrap();
+    let before = std::fs::read(run.path(PRETRAIN_CHECKPOINT)).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     let error = pretrain(&mut model, &recipe.pretrain, &base, None).unwrap_err().to_string();
     assert!(error.starts_with("the loss became ") && error.contains("the checkpoint of epoch 1 is kept"), "{error}");
-    assert!(std::fs::read(run.path(CHECKPOINT)).unwrap() == before, "the checkpoint was replaced");
+    assert!(std::fs::read(run.path(PRETRAIN_CHECKPOINT)).unwrap() == before, "the checkpoint was replaced");
     assert_eq!(run.metrics("pretrain").len(), 1);
 }
 

@@ -33,7 +33,8 @@ pub enum Unit {
 }
 
 impl Measurement {
-    /// How often it is done while the reference kernel, which takes `reference` milliseconds, runs once: more is faster.
+    /// How often it is done while the reference kernel, which takes `reference` milliseconds, runs once: more is
+    /// faster.
     #[must_use]
     pub fn ratio(&self, reference: f64) -> f64 {
         match self.unit {

@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: the benchmarks beside a reference kernel, and how their ratios change over time.
 //!
-//! A benchmark tells its figures by [`orco_trials::benchmark::record`]. Times of different days and machines say little,
-//! so each is divided by that of a [reference](mod@reference) kernel in the same run. [`history`] reads and compares the
-//! runs that were kept in `docs/benchmarks.jsonl`, of which [`page`] makes a page of the book.
+//! A benchmark tells its figures by [`orco_trials::benchmark::record`]. Times of different days and machines say
+//! little, so each is divided by that of a [reference](mod@reference) kernel in the same run. [`history`] reads and
+//! compares the runs that were kept in `docs/benchmarks.jsonl`, of which [`page`] makes a page of the book.
 
 mod history;
 mod page;

@@ -64,14 +64,15 @@ const DENIED: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings");
 const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sources");
 /// Weaknesses of dependencies that are known, by a database that lies on GitHub.
 const ADVISORIES: Step = Step::new("deny --workspace check advisories");
-/// The workflows: permissions, pinned actions, what a stranger's pull request could do. Questions to GitHub are left out.
+/// The workflows: permissions, pinned actions, what a stranger's pull request could do. Questions to GitHub are left
+/// out.
 const WORKFLOWS: Step = Step {
     program: "zizmor",
     ..Step::new("--offline --no-progress --persona=pedantic --strict-collection .github/workflows")
 };
 
-/// A minute for each target. cargo-fuzz would build them with nightly Rust, for a sanitizer that code without `unsafe` can
-/// do without.
+/// A minute for each target. cargo-fuzz would build them with nightly Rust, for a sanitizer that code without `unsafe`
+/// can do without.
 const FUZZING: Step = Step::new("xtask fuzz");
 
 /// What other selections of packages and features compile to, and the documentation.

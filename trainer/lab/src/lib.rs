@@ -1,10 +1,12 @@
-//! Research that trains backbones, beside the lab (`orco-lab`), which measures bundles and needs no libtorch.
+//! Research that trains backbones, beside the lab (`orco-lab`), which measures bundles and needs no libtorch. Modules
+//! stand in layers, each importing only from those above:
 //!
-//! - [`ablation`] trains changed recipes: the paper's ablations.
-//! - [`comparison`] trains f in the incremental sessions too.
-//! - [`rival`] trains other methods by the same recipe.
+//! - [`measurements`] keeps what was measured, by all that it depends on;
+//! - `sessions` leads whoever learns through the incremental sessions, and measures;
+//! - [`comparison`] trains f in these sessions too;
+//! - [`ablation`] trains changed recipes: the paper's ablations;
+//! - [`rival`] trains other methods by the same recipe;
 //! - [`tuning`] chooses settings of phase 3 on held-out base classes.
-//! - [`measurements`] keeps what was measured, by all that it depends on.
 //!
 //! The command line of the program is in `bin/orco-train-lab`; what it shares with `orco-train` is
 //! [`orco_trainer::job`].

@@ -21,7 +21,7 @@ pub struct Experiment<'a> {
     pub data: &'a DataSet,
     /// Takes checkpoints, metrics, and what was measured.
     pub run: &'a Run,
-    /// The [`session_digest`](orco_trainer::run::digest::session_digest) of the images.
+    /// The [`session_digest`](orco_trainer::data::digest::session_digest) of the images.
     pub sessions: &'a str,
     /// Draws of the shots that are measured.
     pub draws: usize,

@@ -3,11 +3,12 @@
 //! lab's protocol. Episodes and sessions have each rival's own settings, and its own length.
 //!
 //! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists
-//! them. What they share lies beside: `cosine` logits, `embedding` of all images by a frozen backbone, answers by
-//! `prototypes`, training by `episodes`, `attention` over prototypes, and a `branch` of the backbone that sessions train. A rival's
-//! own settings are those that its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's
-//! table `pretrain` is the budget; of its losses, number of views and temperature nothing is taken. No backbone is
-//! chosen by test images, as some of the published programs do: the last step's counts.
+//! them. What they share lies beside: `cosine` logits, random numbers (`draw`), `embedding` of all images by a frozen
+//! backbone, answers by `prototypes`, training by `episodes`, `attention` over prototypes, and a `branch` of the
+//! backbone that sessions train; `results` writes what was measured. A rival's own settings are those that its authors
+//! published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the budget; of its
+//! losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as some of the
+//! published programs do: the last step's counts.
 
 mod attention;
 mod baseline;
@@ -16,6 +17,7 @@ mod branch;
 mod c_fscil;
 mod cec;
 mod cosine;
+mod draw;
 mod embedding;
 mod episodes;
 mod fact;
@@ -23,6 +25,7 @@ mod lcwof;
 mod limit;
 mod nc_fscil;
 mod prototypes;
+mod results;
 mod savc;
 
 use std::fmt;
@@ -30,14 +33,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use orco_benchmark::Summary;
-use orco_benchmark::csv::csv;
-use orco_lab::format;
 use orco_lab::kept_measurements::{self, fingerprint};
 use orco_lab::method::Method;
 use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedFigure};
-use orco_lab::results::MeasuredSystem;
-use orco_lab::rival_results::RivalRun;
-use orco_lab::seeds::{self, SeedSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -45,14 +43,17 @@ use self::attention::Attention;
 use self::embedding::Embedding;
 use self::episodes::EpisodeImages;
 use self::prototypes::PrototypeClassifier;
+use self::results::table;
+pub use self::results::{MeasuredRival, heading, line, write, write_over_seeds};
 use crate::measurements::{self, Experiment};
 use crate::sessions::Protocol;
-use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
+use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
+use orco_trainer::model::store::Parameter;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::fit::BaseSession;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig};
 use orco_trainer::train::pretrain::{Criterion, train};
 
 /// What a rival is. Each file of this folder defines its own; [`Rival::ALL`] lists them.
@@ -169,7 +170,7 @@ impl Rival {
         Ok(summary)
     }
 
-    /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder
+    /// What was measured of it last, on the same [sessions](orco_trainer::data::digest::session_digest), in the folder
     /// of its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
         kept_measurements::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))
@@ -268,95 +269,12 @@ pub fn check(recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-/// Columns of a rival's name.
-const WIDTH: usize = 10;
-
-/// The table of the OrCo paper that is on a recipe's data and split.
-fn table(recipe: &Recipe) -> Option<PaperTable> {
-    let SplitConfig { base_classes, sessions, ways, measure_on, .. } = recipe.split;
-    let table = PaperTable::of(recipe.data.kind.title(), base_classes, &vec![ways as u32; sessions]);
-    table.filter(|_| measure_on == MeasureOn::Test)
-}
-
-/// What stands above the lines of the table of a recipe.
-pub fn heading(recipe: &Recipe) -> String {
-    let published = table(recipe).map(|table| format!("published on {}: aHM / last HM / aACC", table.name()));
-    format::heading(WIDTH, &published.unwrap_or_default())
-}
-
-/// The line of a rival beside what was published of it.
-pub fn line(rival: Rival, recipe: &Recipe, summary: &Summary) -> String {
-    let published =
-        table(recipe).map(|table| rival.published(table).map_or_else(|| "-".into(), |totals| totals.to_string()));
-    format::line(WIDTH, rival.name(), summary, &published.unwrap_or_default())
-}
-
-/// What was measured of a rival: once by the recipe's seed, or once by each of several.
-#[derive(Clone, Debug)]
-pub struct MeasuredRival<T> {
-    /// The rival.
-    pub rival: Rival,
-    /// Its numbers.
-    pub measured: T,
-}
-
-/// Writes all that was measured as rivals.json and rivals.csv; `run` says how it came about, `test_seed` drew the test
-/// images from all, if one did.
-///
-/// # Errors
-/// If a file cannot be written.
-pub fn write(
-    folder: &Path,
-    measured: &[MeasuredRival<Summary>],
-    recipe: &Recipe,
-    run: &RivalRun,
-    test_seed: Option<u64>,
-    draws: usize,
-) -> Result<()> {
-    let beside = |of: &MeasuredRival<Summary>| {
-        MeasuredSystem::from(of.measured.clone()).beside(of.rival.figures(recipe).into_iter().flatten())
-    };
-    let mut results = measurements::results_of(recipe, test_seed, draws);
-    results.systems = measured.iter().map(beside).collect();
-    let csv = csv(results.summaries());
-    measurements::write(folder, "rivals", recipe, Some(run), &results, &csv)
-}
-
-/// Writes what was measured of each rival by every one of these recipes, which differ in their seeds alone, as
-/// rivals-seeds.json and rivals-seeds.csv; returns each rival taken together.
-///
-/// # Errors
-/// If a file cannot be written.
-///
-/// # Panics
-/// If there is no recipe.
-pub fn write_over_seeds(
-    folder: &Path,
-    measured: &[MeasuredRival<Vec<Summary>>],
-    recipes: &[Recipe],
-    run: &RivalRun,
-    test_seed: Option<u64>,
-    draws: usize,
-) -> Result<Vec<SeedSummary>> {
-    let recipe = &recipes[0];
-    let over: Vec<SeedSummary> = measured.iter().map(|of| SeedSummary::of(&of.measured)).collect();
-    let beside = |(over, of): (&SeedSummary, &MeasuredRival<Vec<Summary>>)| {
-        let figures = of.rival.figures(recipe).into_iter().flatten();
-        MeasuredSystem::of_trainings(over, of.measured.clone()).beside(figures)
-    };
-    let mut results = measurements::results_of(recipe, test_seed, draws);
-    results.training_seeds = recipes.iter().map(|recipe| recipe.seed).collect();
-    results.systems = over.iter().zip(measured).map(beside).collect();
-    measurements::write(folder, "rivals-seeds", recipe, Some(run), &results, &seeds::csv(&over))?;
-    Ok(over)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use orco_benchmark::{Draw, SessionAccuracy, summarise};
-    use orco_lab::rival_results::RivalResults;
+    use orco_lab::rival_results::{RivalResults, RivalRun};
     use tch::{Device, Tensor};
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use orco_benchmark::benchmark::{Draws, SEED, classes_after};
 use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use orco_lab::report::{Confusion, write_confusion};
@@ -45,6 +45,19 @@ pub(crate) trait SessionLearner {
     /// Scores of the classes seen so far, f32 `[rows, classes]` on any device, for some of the measured images,
     /// given as rows of the split's list, i64.
     fn scores(&self, rows: &Tensor) -> Tensor;
+}
+
+/// The shots of a session with their classes, which follow `known` ones.
+pub(crate) fn labelled(shots: &[usize], known: i64) -> Vec<(usize, i64)> {
+    shots.iter().enumerate().map(|(row, &image)| (image, known + (row / SHOTS) as i64)).collect()
+}
+
+/// Refuses a session's loss that is no number any more.
+pub(crate) fn check_loss(loss: &Tensor) -> Result<()> {
+    if !loss.double_value(&[]).is_finite() {
+        bail!("the loss of a session is no finite number any more");
+    }
+    Ok(())
 }
 
 impl<'a> Protocol<'a> {

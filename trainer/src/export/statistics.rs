@@ -98,8 +98,8 @@ pub(super) fn statistics(
 /// signature does not, since the manifest changes.
 ///
 /// # Errors
-/// If the bundle does not open, the images, split or seed are not those that it was trained with, ONNX Runtime is missing,
-/// or a file cannot be written; the bundle is then as it was.
+/// If the bundle does not open, the images, split or seed are not those that it was trained with, ONNX Runtime is
+/// missing, or a file cannot be written; the bundle is then as it was.
 pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<()> {
     let bundle = Bundle::open(folder)?;
     check_origin(folder, &bundle, recipe, data)?;

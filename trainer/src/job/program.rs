@@ -7,7 +7,7 @@ use orco_state::escape;
 
 use crate::platform::failure::{self, catch_torch};
 use crate::platform::interrupt::{self, Interrupted};
-use crate::platform::{kernels, system};
+use crate::platform::{mkl, system};
 
 /// Sets up memory, the log and what libraries print: to be called first, while the process has one thread.
 pub fn set_up() {
@@ -30,7 +30,7 @@ pub fn run(threads: Option<i32>, command: impl FnOnce() -> Result<()>) {
         }
         tch::set_num_threads(threads);
     }
-    kernels::warm_up();
+    mkl::warm_up();
     // Within it, phases name the settings that they take memory for.
     let all = "backbone.width, head.hidden, data.image_size or the number of images";
     let result = interrupt::watch().and_then(|()| catch_torch(all, command));

@@ -8,7 +8,8 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// A command as `run.json` keeps it. Its paths are [absolute](absolute_path), so that it can be resumed from any folder.
+/// A command as `run.json` keeps it. Its paths are [absolute](absolute_path), so that it can be resumed from any
+/// folder.
 ///
 /// # Errors
 /// If a path is empty or not valid Unicode.

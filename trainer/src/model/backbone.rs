@@ -21,7 +21,7 @@ mod tensor_names;
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
 pub use head::{ProjectionHead, unit};
-pub use network::{ForwardMode, Network};
+pub use network::{ForwardMode, NORM_MOMENTUM, Network};
 pub(crate) use probe::cosine;
 pub(crate) use source::UNSOUND_METADATA;
 pub use source::{FeatureSource, LookingSource, OnnxBackbone, OnnxBackboneError, parts};

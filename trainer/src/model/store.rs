@@ -7,7 +7,17 @@ use tch::nn::VarStore;
 use tch::{Tensor, no_grad};
 
 use crate::model::backbone::names_of;
-use crate::train::optimiser::Parameter;
+
+/// A tensor that is trained.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Name in checkpoints.
+    pub name: String,
+    /// The trained tensor.
+    pub tensor: Tensor,
+    /// Whether weight decay applies.
+    pub decays: bool,
+}
 
 /// Every tensor by name, sorted.
 pub fn tensors(store: &VarStore) -> Vec<(String, Tensor)> {

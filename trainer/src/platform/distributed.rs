@@ -10,11 +10,11 @@
 #[cfg(c10d)]
 mod c10d;
 #[cfg(not(c10d))]
-#[path = "distributed/missing.rs"]
+#[path = "distributed/without_c10d.rs"]
 mod c10d;
-mod machine;
 mod objects;
 mod place;
+mod shared_rows;
 
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor, no_grad};
 
-pub(crate) use self::machine::SharedRows;
+pub(crate) use self::objects::TENSOR_KINDS;
 pub use self::place::RankPlace;
+pub(crate) use self::shared_rows::SharedRows;
 use crate::platform::device::{self, DeviceChoice};
 use crate::platform::interrupt::{self, Activity};
-use crate::run::progress;
 
 /// How long a step waits for another rank: a machine that fell silent ends the job after this time. A process that ends
 /// is noticed at once, by its closed connections.
@@ -104,12 +104,6 @@ pub(crate) const ADVICE: &str = "the log of the rank that ended first says why, 
 /// The reason, which begins with [`LOST`] in any case.
 fn lost_sentence(reason: &str) -> String {
     if reason.starts_with(LOST) { reason.to_owned() } else { format!("{LOST}{reason}") }
-}
-
-/// Has this rank, which is not the first, show no progress and log warnings only.
-pub fn show_warnings_only() {
-    log::set_max_level(log::max_level().min(log::LevelFilter::Warn));
-    progress::hide_bars();
 }
 
 /// Meets the other ranks, and says so where that takes long: one of them may never have been started.

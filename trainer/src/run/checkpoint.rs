@@ -15,6 +15,7 @@ use safetensors::{Dtype, serialize};
 use tch::{Kind, Tensor};
 
 use super::Run;
+use crate::platform::distributed::TENSOR_KINDS;
 use crate::run::checksum::{self, Checksum};
 use crate::run::files::write_atomically;
 
@@ -266,9 +267,6 @@ fn read(path: &Path) -> Result<Option<Result<Checkpoint, CheckpointDamage>>> {
     }
 }
 
-/// Kinds of a checkpoint's tensors; ranks give them to each other by their numbers here.
-pub(crate) const CHECKPOINT_KINDS: [Kind; 4] = [Kind::Float, Kind::Double, Kind::Int64, Kind::Uint8];
-
 /// What safetensors calls torch's kinds of numbers.
 const KINDS: [(Dtype, Kind); 10] = [
     (Dtype::BOOL, Kind::Bool),
@@ -290,7 +288,7 @@ fn kind_of(dtype: Dtype) -> Option<Kind> {
 /// Tensors as the bytes of a safetensors file, with its checksum and the steps that were taken.
 pub(crate) fn encode(tensors: &[(String, Tensor)], steps: Option<u64>) -> Result<Vec<u8>> {
     let plain = |(name, tensor): &(String, Tensor)| -> Result<(String, Dtype, Vec<usize>, Vec<u8>)> {
-        let kind = KINDS.iter().find(|(_, kind)| *kind == tensor.kind() && CHECKPOINT_KINDS.contains(kind));
+        let kind = KINDS.iter().find(|(_, kind)| *kind == tensor.kind() && TENSOR_KINDS.contains(kind));
         let Some(&(kind, _)) = kind else { bail!("{name} is of kind {:?}, which no checkpoint holds", tensor.kind()) };
         let tensor = tensor.detach().to_device(tch::Device::Cpu).contiguous();
         let mut bytes = vec![0; tensor.numel() * tensor.kind().elt_size_in_bytes()];
@@ -380,7 +378,7 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Checkpoint, CheckpointDamage> {
     if !checksum::may_be_used(path, checksum) {
         return Err(damage("it does not match its checksum"));
     }
-    let known = |tensors: &Tensors| tensors.values().all(|tensor| CHECKPOINT_KINDS.contains(&tensor.kind()));
+    let known = |tensors: &Tensors| tensors.values().all(|tensor| TENSOR_KINDS.contains(&tensor.kind()));
     let tensors = file.tensors().filter(known).ok_or_else(|| damage("it holds what no checkpoint holds"))?;
     Ok(Checkpoint { tensors, steps })
 }

@@ -5,12 +5,11 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use super::{METRICS, RECIPE, RECORD, RunRecord, TrainedOn, trained_on};
+use super::{ALIGN_CHECKPOINT, METRICS, PRETRAIN_CHECKPOINT, RECIPE, RECORD, RunRecord, TrainedOn, trained_on};
 use crate::run::checksum::Checksum;
-use crate::train::{base_align, pretrain};
 
 /// Files that a run writes.
-const FILES: [&str; 6] = [RECIPE, RECORD, trained_on::FILE, METRICS, pretrain::CHECKPOINT, base_align::CHECKPOINT];
+const FILES: [&str; 6] = [RECIPE, RECORD, trained_on::FILE, METRICS, PRETRAIN_CHECKPOINT, ALIGN_CHECKPOINT];
 
 /// Refuses a folder with files of a run's names that no run wrote, or with links in their places.
 ///

@@ -15,8 +15,9 @@ const QUIET: Duration = Duration::from_secs(30);
 /// Whether this process shows no bars.
 static HIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Shows no bars from now on: of several ranks, the first alone does.
-pub(crate) fn hide_bars() {
+/// Shows no bars and logs warnings only from now on: of several ranks, the first alone tells of progress.
+pub fn show_warnings_only() {
+    log::set_max_level(log::max_level().min(log::LevelFilter::Warn));
     HIDDEN.store(true, Ordering::Relaxed);
 }
 

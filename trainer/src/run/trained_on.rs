@@ -4,22 +4,16 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use orco_runtime::manifest::hexadecimal;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::config::SHOTS;
-use crate::data::dataset::{DataSet, Images};
-use crate::model::WeightFile;
 use crate::run::checksum::{self, Checksum};
 use crate::run::files::write_atomically;
 
 /// Name of the file in the run's folder.
 pub(super) const FILE: &str = "trained-on.json";
-/// Images digested at once.
-const BLOCK: usize = 1024;
 
-/// Digests (SHA-256, in hexadecimal) of everything outside the recipe that decides what a run learns.
+/// Digests (SHA-256, in hexadecimal) of everything outside the recipe that decides what a run learns; a data set's are
+/// computed in `data/digest.rs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainedOn {
     /// Names of the classes, by label.
@@ -41,35 +35,6 @@ pub struct TrainedOn {
 }
 
 impl TrainedOn {
-    /// Digests data, and the file that `backbone.weights` names; 150 MB take less than a second. `onnx` is the digest
-    /// (SHA-256) of the imported backbone.
-    ///
-    /// # Errors
-    /// If the pixels cannot be read.
-    pub fn new(data: &DataSet, weights: Option<&WeightFile>, onnx: Option<[u8; 32]>) -> Result<Self> {
-        let (train, split) = (&data.train, &data.split);
-        let mut classes = Sha256::new();
-        for name in &data.class_names {
-            classes.update((name.len() as u64).to_le_bytes());
-            classes.update(name);
-        }
-        let indices = |indices: &mut dyn Iterator<Item = usize>| {
-            let mut sum = Sha256::new();
-            indices.for_each(|index| sum.update((index as u64).to_le_bytes()));
-            text(sum)
-        };
-        let fixed = || indices(&mut split.candidates.iter().flat_map(|images| images.iter().take(SHOTS).copied()));
-        Ok(Self {
-            classes: text(classes),
-            count: train.len(),
-            images: images(train)?,
-            base: indices(&mut split.base.iter().copied()),
-            lists: split.fixed_draw.then(fixed),
-            weights: weights.map(WeightFile::digest),
-            onnx: onnx.map(|digest| hexadecimal(&digest)),
-        })
-    }
-
     /// What is of the data, and of the two files beside them that a recipe may name, each without the other.
     pub(super) fn data_and_files(&self) -> (Self, [&Option<String>; 2]) {
         (Self { weights: None, onnx: None, ..self.clone() }, [&self.weights, &self.onnx])
@@ -126,32 +91,13 @@ impl TrainedOn {
     }
 }
 
-fn text(sum: Sha256) -> String {
-    hexadecimal(&sum.finalize())
-}
-
-/// SHA-256 of sizes, labels and pixels, in hexadecimal.
-pub(super) fn images(images: &Images) -> Result<String> {
-    let mut sum = Sha256::new();
-    for side in images.pixels.size() {
-        sum.update(side.to_le_bytes());
-    }
-    for label in &images.labels {
-        sum.update(label.to_le_bytes());
-    }
-    for start in (0..images.len()).step_by(BLOCK) {
-        let rows = images.pixels.narrow(0, start as i64, BLOCK.min(images.len() - start) as i64);
-        let rows = rows.to_device(tch::Device::Cpu).contiguous().view(-1);
-        sum.update(Vec::<u8>::try_from(rows).context("pixels")?);
-    }
-    Ok(text(sum))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Recipe;
-    use crate::data::dataset::{self, DataOrigin};
+    use crate::data::dataset::{self, DataOrigin, DataSet};
+    use crate::data::digest::{BLOCK, trained_on};
+    use crate::model::WeightFile;
 
     fn data() -> DataSet {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
@@ -162,12 +108,12 @@ mod tests {
     fn whatever_differs_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let mut data = data();
-        let first = TrainedOn::new(&data, None, None).unwrap();
+        let first = trained_on(&data, None, None).unwrap();
         first.check(folder.path()).unwrap();
         first.write(folder.path()).unwrap();
         first.check(folder.path()).unwrap();
         let refused =
-            |data: &DataSet| TrainedOn::new(data, None, None).unwrap().check(folder.path()).unwrap_err().to_string();
+            |data: &DataSet| trained_on(data, None, None).unwrap().check(folder.path()).unwrap_err().to_string();
 
         data.class_names.swap(0, 1);
         assert!(refused(&data).contains("trained on other classes; name the same data"));
@@ -184,10 +130,10 @@ mod tests {
 
         // Lists may be added, but not others.
         data.split.fixed_draw = true;
-        TrainedOn::new(&data, None, None).unwrap().check(folder.path()).unwrap();
-        TrainedOn::new(&data, None, None).unwrap().write(folder.path()).unwrap();
+        trained_on(&data, None, None).unwrap().check(folder.path()).unwrap();
+        trained_on(&data, None, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = false;
-        TrainedOn::new(&data, None, None).unwrap().write(folder.path()).unwrap();
+        trained_on(&data, None, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = true;
         data.split.candidates[0].swap(0, 7);
         assert!(refused(&data).contains("other session lists"));
@@ -196,7 +142,7 @@ mod tests {
         let path = folder.path().join("weights");
         let on = |content: &str| {
             std::fs::write(&path, content).unwrap();
-            TrainedOn::new(&data, Some(&WeightFile::read(&path).unwrap()), None).unwrap()
+            trained_on(&data, Some(WeightFile::read(&path).unwrap().digest()), None).unwrap()
         };
         on("some").write(folder.path()).unwrap();
         let refused = on("other").check(folder.path()).unwrap_err().to_string();
@@ -206,7 +152,7 @@ mod tests {
     #[test]
     fn another_imported_backbone_is_noticed() {
         let (folder, data) = (tempfile::tempdir().unwrap(), data());
-        let on = |digest: Option<[u8; 32]>| TrainedOn::new(&data, None, digest).unwrap();
+        let on = |digest: Option<[u8; 32]>| trained_on(&data, None, digest).unwrap();
         let [none, one, other] = [None, Some([1; 32]), Some([2; 32])].map(on);
         // A run that does not say is taken at its word.
         none.write(folder.path()).unwrap();

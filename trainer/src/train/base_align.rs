@@ -22,15 +22,13 @@ use crate::data::augment::random_view;
 use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
-use crate::run::Run;
+use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::fit::{
     BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
 };
-use crate::train::objective::{Objective, ObjectiveConfig, Targets, class_means, pseudo_targets};
+use crate::train::loss::class_means;
+use crate::train::objective::{Objective, ObjectiveConfig, Targets, pseudo_targets};
 use crate::train::require_full_batch;
-
-/// Name of the checkpoint of a finished phase in the run's folder.
-pub const CHECKPOINT: &str = "align.safetensors";
 
 /// The tables of a recipe that phase 2 goes by.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +81,7 @@ pub fn align_sharing(
     group.require_divisible("align.batch", config.batch)?;
     group.broadcast(model.tensors().iter().map(|(_, tensor)| tensor))?;
     let begun = UnfinishedAlign::read(run, &settings)?;
-    if begun.is_none() && (run.has(CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
+    if begun.is_none() && (run.has(ALIGN_CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
         log::warn!(
             "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew \
              and replaces what was there"
@@ -199,7 +197,7 @@ impl<'a> AlignPhase<'a> {
         require_full_batch("align.batch", config.batch, self.base.split.base.len())?;
         let steps = self.steps();
         // A finished checkpoint of other settings goes, with its metrics.
-        run.remove(CHECKPOINT)?;
+        run.remove(ALIGN_CHECKPOINT)?;
         run.rewind("align", at.epoch)?;
         self.redraw(at, steps)?;
         let (name, title, work) = ("align", "phase 2", Activity::Align);
@@ -235,7 +233,8 @@ impl<'a> AlignPhase<'a> {
             interrupt::check()?;
             let _ = self.shuffled();
             (0..steps).for_each(|_| step());
-            // A backbone that is trained gave features anew at the end of each epoch: for the accuracy, and to judge it.
+            // A backbone that is trained gave features anew at the end of each epoch: for the accuracy, and to judge
+            // it.
             if config.train_backbone {
                 let passes = 1 + usize::from(self.state.stopping.is_some());
                 (0..passes).for_each(|_| group.draw_separately(|| ()));

@@ -93,8 +93,8 @@ pub struct EpochReport {
 
 /// What is trained.
 pub trait TrainingPhase {
-    /// Begins an epoch: chooses the order of its images, and replays the random draws of the steps before `at`, so that a
-    /// run that continues ends in the same numbers as one that was never stopped.
+    /// Begins an epoch: chooses the order of its images, and replays the random draws of the steps before `at`, so that
+    /// a run that continues ends in the same numbers as one that was never stopped.
     fn begin(&mut self, at: Position) -> Result<()>;
 
     /// Takes the step that `at` stands before.

@@ -4,7 +4,6 @@
 //! classes enter ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
 
 mod generation;
-mod loss;
 
 use std::ops::Range;
 
@@ -14,9 +13,9 @@ use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
 pub use self::generation::pseudo_targets;
-pub use self::loss::{MASKED_LOGIT, class_means, contrast, cosine_cross_entropy, orthogonality};
 use crate::config::BaseAlignConfig;
 use crate::model::backbone::unit;
+use crate::train::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
 
 /// Pseudo-targets, and which class has which.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use tch::{Kind, Tensor, no_grad};
 
 use crate::config::{OptimiserKind, PretrainConfig};
+use crate::model::store::Parameter;
 
 /// The optimiser that a recipe names for phase 1.
 #[derive(Debug)]
@@ -70,17 +71,6 @@ impl Optimiser {
             Self::Lars(lars) => lars.restore(tensors),
         }
     }
-}
-
-/// A parameter with its name and whether weight decay applies.
-#[derive(Debug)]
-pub struct Parameter {
-    /// Name in checkpoints.
-    pub name: String,
-    /// The trained tensor.
-    pub tensor: Tensor,
-    /// Whether weight decay applies.
-    pub decays: bool,
 }
 
 /// Gradients of a loss, one for each parameter; undefined where the loss does not depend on it.

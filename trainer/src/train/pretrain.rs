@@ -2,21 +2,21 @@
 //! another [`Criterion`].
 
 mod average;
+mod batch_losses;
 mod checkpoint;
 mod criterion;
-mod losses;
 
 use anyhow::{Result, bail};
 use orco_core::schedule::Schedule;
 use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
+pub use self::batch_losses::BatchLosses;
+use self::batch_losses::MeanLosses;
+pub use self::batch_losses::accuracy;
 use self::checkpoint::PretrainState;
 use self::criterion::RecipeCriterion;
 pub use self::criterion::{Criterion, StepContext};
-pub use self::losses::BatchLosses;
-use self::losses::MeanLosses;
-pub use self::losses::accuracy;
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::platform::interrupt::Activity;
@@ -26,9 +26,6 @@ use crate::run::Run;
 use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
 use crate::train::optimiser::{gradients, unscale};
 use crate::train::require_full_batch;
-
-/// Name of the checkpoint in the run's folder.
-pub const CHECKPOINT: &str = "pretrain.safetensors";
 
 /// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::fit`] says when
 /// one is saved.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::error_text;
+use crate::support::{error_text, send};
 
 /// How long phase 2 takes.
 #[derive(Clone, Copy, PartialEq)]
@@ -92,7 +92,7 @@ fn same_after_stops(length: Length, train_backbone: bool) {
             std::thread::sleep(Duration::from_millis(2));
         }
         std::thread::sleep(Duration::from_millis(3 * (stop % 4) as u64));
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        send(signal, &child);
         let output = child.wait_with_output().unwrap();
         let said = error_text(&output);
         if signal != "-KILL" {

@@ -12,7 +12,7 @@ use orco_trainer::model::Model;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::platform::device::{DeviceChoice, cuda_devices, open};
 use orco_trainer::run::RunRecord;
-use orco_trainer::train::objective::contrast;
+use orco_trainer::train::loss::contrast;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use orco_trials::torch_generator;

@@ -8,8 +8,8 @@ use super::build_date::BuildDate;
 /// Longest line.
 const WIDTH: usize = 78;
 
-/// The entry of a release: `changelog` is the text of `CHANGELOG.md`, `release` its version there, `version` that of the
-/// package.
+/// The entry of a release: `changelog` is the text of `CHANGELOG.md`, `release` its version there, `version` that of
+/// the package.
 ///
 /// # Errors
 /// If the file does not list the release, or says nothing of it.

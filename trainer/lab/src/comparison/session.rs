@@ -9,9 +9,11 @@ use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
+use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::interrupt;
-use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets, class_means};
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use orco_trainer::train::loss::class_means;
+use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Device, Tensor, no_grad};
 
 use super::{TrainedParts, features};

@@ -18,21 +18,23 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::{HeadConfig, Precision};
 use orco_trainer::model::backbone::{ForwardMode, Network, ProjectionHead, unit};
+use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt;
-use orco_trainer::train::optimiser::{Parameter, gradients};
+use orco_trainer::train::optimiser::gradients;
 use tch::nn::VarStore;
 use tch::{Kind, Tensor, no_grad};
 
 use self::learned_scale::LearnedScale;
 use self::step::{BidistStep, both, merged};
-use super::branch::{Branch, check_loss, copied, drawn, features, labelled, permuted};
+use super::branch::{Branch, copied};
 use super::cosine::cosines;
-use super::embedding::class_means;
+use super::draw::{drawn, permuted};
+use super::embedding::{class_means, features};
 use super::prototypes::new_means;
 use super::sgd;
 use super::{RivalBackbone, RivalSpec, RivalTraining};
-use crate::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner, check_loss, labelled};
 
 pub(super) static BIDIST: RivalSpec = RivalSpec {
     method: Method {

@@ -1,17 +1,14 @@
 //! The branch of rivals that train in every session: the last stage of the backbone, from random views of few images.
 
-use anyhow::{Result, bail};
-use orco_trainer::config::SHOTS;
+use anyhow::Result;
 use orco_trainer::data::augment::random_view;
-use orco_trainer::data::dataset::Images;
 use orco_trainer::model::backbone::{ForwardMode, Network};
+use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
-use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::Parameter;
 use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Tensor, no_grad};
 
-use super::embedding::turned;
+use super::embedding::features;
 use crate::sessions::Protocol;
 
 /// A model's backbone whose last stage sessions train.
@@ -37,36 +34,6 @@ pub(super) fn copied(model: &Model) -> (VarStore, Network) {
     held.freeze();
     store::copy(model.tensors(), &held.variables());
     (held, network)
-}
-
-/// The shots of a session with their classes, which follow `known` ones.
-pub(super) fn labelled(shots: &[usize], known: i64) -> Vec<(usize, i64)> {
-    shots.iter().enumerate().map(|(row, &image)| (image, known + (row / SHOTS) as i64)).collect()
-}
-
-/// The numbers below a count, in random order.
-pub(super) fn permuted(count: usize) -> Vec<usize> {
-    let order = Tensor::randperm(count as i64, (Kind::Int64, Device::Cpu));
-    Vec::<i64>::try_from(order).expect("numbers").into_iter().map(|number| number as usize).collect()
-}
-
-/// So many of the numbers below `below`, drawn with replacement.
-pub(super) fn drawn(below: usize, count: usize) -> Vec<usize> {
-    let rows = Tensor::randint(below as i64, [count as i64], (Kind::Int64, Device::Cpu));
-    Vec::<i64>::try_from(rows).expect("numbers").into_iter().map(|number| number as usize).collect()
-}
-
-/// A number between 0 and 1, drawn uniformly.
-pub(super) fn uniform() -> f64 {
-    Tensor::rand([1], (Kind::Double, Device::Cpu)).double_value(&[0])
-}
-
-/// Refuses a session's loss that is no number any more.
-pub(super) fn check_loss(loss: &Tensor) -> Result<()> {
-    if !loss.double_value(&[]).is_finite() {
-        bail!("the loss of a session is no finite number any more");
-    }
-    Ok(())
 }
 
 impl<'a> Branch<'a> {
@@ -137,12 +104,4 @@ impl<'a> Branch<'a> {
         self.by_branch = features(self.model, self.protocol.measured(), &self.protocol.data.split.measured)?;
         Ok(())
     }
-}
-
-/// Features of clean images, f32 `[indices, d]` on the processor, with progress.
-pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Result<Tensor> {
-    let mut progress = PhaseProgress::counting("features", "images", indices.len() as u64, 0);
-    let features = turned(model, images, indices, 0, &mut progress)?;
-    progress.finish();
-    Ok(features)
 }

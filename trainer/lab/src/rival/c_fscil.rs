@@ -27,20 +27,19 @@ use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::model::backbone::unit;
-use orco_trainer::model::store;
+use orco_trainer::model::store::{self, Parameter};
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::nn::{Init, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use self::meta_training::MetaTraining;
 use super::baseline::CrossEntropy;
-use super::branch::check_loss;
 use super::embedding::Embedding;
 use super::prototypes::new_means;
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining, sgd};
-use crate::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner, check_loss};
 
 pub(super) static C_FSCIL: RivalSpec = RivalSpec {
     method: Method {

@@ -15,7 +15,7 @@ use orco_lab::method::Method;
 use tch::{Device, Kind, Tensor};
 
 use super::baseline::CrossEntropy;
-use super::branch::permuted;
+use super::draw::permuted;
 use super::embedding::rows_of_classes;
 use super::episodes::{self, Episode, EpisodeImages, EpisodeSource};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};

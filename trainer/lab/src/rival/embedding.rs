@@ -60,7 +60,7 @@ fn clean(
 }
 
 /// Features of clean images turned by so many quarters, f32 `[indices, d]` on the processor.
-pub(super) fn turned(
+fn turned(
     model: &Model,
     images: &Images,
     indices: &[usize],
@@ -77,6 +77,14 @@ pub(super) fn turned(
         }
     }
     Ok(Tensor::cat(&parts, 0))
+}
+
+/// Features of clean images, f32 `[indices, d]` on the processor, with progress.
+pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Result<Tensor> {
+    let mut progress = PhaseProgress::counting("features", "images", indices.len() as u64, 0);
+    let features = turned(model, images, indices, 0, &mut progress)?;
+    progress.finish();
+    Ok(features)
 }
 
 /// Images at a time.

@@ -6,20 +6,20 @@ use orco_trainer::config::{AugmentConfig, Precision, PretrainConfig};
 use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::backbone::ForwardMode;
+use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
 use orco_trainer::train::fit::{
     BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
 };
-use orco_trainer::train::optimiser::{Parameter, Sgd, finite, gradients};
+use orco_trainer::train::optimiser::{Sgd, finite, gradients};
 use orco_trainer::train::pretrain::accuracy;
 use serde_json::{Map, json};
 use tch::{Device, Kind, Tensor};
 
 use super::attention::Attention;
-use super::branch::features;
-use super::embedding::class_means;
+use super::embedding::{class_means, features};
 use super::sgd;
 
 /// The base images that episodes are drawn from.

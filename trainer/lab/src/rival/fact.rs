@@ -9,10 +9,10 @@
 //! This follows the authors' program, with the settings of its command for CIFAR-100: all three losses that reserve
 //! space have one weight, cross entropy is over the base classes alone, images pull virtual prototypes by their
 //! mixtures only. Each virtual prototype is allowed to three random base classes; of an image's cosines with those that
-//! its class is not allowed the program makes 0 before it takes the largest. A mixture may have any of them. The program
-//! copies the virtual prototypes to the GPU twice, so mixtures move one copy and images are compared with the other,
-//! which stays as it began; the same is done here. What it computes twice of a batch is computed once: there, batch norm
-//! counts a batch as often, so mixtures weigh less in its statistics.
+//! its class is not allowed the program makes 0 before it takes the largest. A mixture may have any of them. The
+//! program copies the virtual prototypes to the GPU twice, so mixtures move one copy and images are compared with the
+//! other, which stays as it began; the same is done here. What it computes twice of a batch is computed once: there,
+//! batch norm counts a batch as often, so mixtures weigh less in its statistics.
 
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
@@ -22,16 +22,16 @@ use std::f64::consts::FRAC_PI_2;
 use anyhow::Result;
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{Description, ForwardMode, unit};
+use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
-use orco_trainer::train::objective::MASKED_LOGIT;
-use orco_trainer::train::optimiser::Parameter;
+use orco_trainer::train::loss::MASKED_LOGIT;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{self, Init, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::branch::uniform;
 use super::cosine::logits;
+use super::draw::uniform;
 use super::prototypes::PrototypeClassifier;
 use super::{RivalBackbone, RivalSpec, RivalTraining};
 

@@ -18,17 +18,19 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::SHOTS;
 use orco_trainer::model::Model;
+use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 use super::baseline::CrossEntropy;
-use super::branch::{Branch, check_loss, labelled, permuted};
+use super::branch::Branch;
 use super::cosine::logits;
+use super::draw::permuted;
 use super::embedding::rows_of_classes;
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
-use crate::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner, check_loss, labelled};
 
 pub(super) static LCWOF: RivalSpec = RivalSpec {
     method: Method {

@@ -21,20 +21,21 @@ use orco_core::schedule::Schedule;
 use orco_state::target::{TargetMethod, generate};
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{ForwardMode, unit};
+use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{self, Init, LayerNorm, Linear, LinearConfig, Module, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::branch::{check_loss, labelled, permuted, uniform};
+use super::draw::{permuted, uniform};
 use super::embedding::Embedding;
 use super::prototypes::new_means;
 use super::{RivalBackbone, RivalSpec, RivalTraining};
-use crate::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner, check_loss, labelled};
 
 pub(super) static NC_FSCIL: RivalSpec =
     RivalSpec { method: method::NC_FSCIL, revision: 2, backbone: BACKBONE, measure, extra_training: None };

@@ -97,8 +97,8 @@ pub enum Command {
         #[arg(long)]
         bundle: PathBuf,
     },
-    /// Gives a bundle the settings of a preset: published, paper-text, edge, combined or closed-form. What was learned on
-    /// the bundle goes on to hold; its signature is removed.
+    /// Gives a bundle the settings of a preset: published, paper-text, edge, combined or closed-form. What was learned
+    /// on the bundle goes on to hold; its signature is removed.
     Preset {
         /// The bundle.
         bundle: PathBuf,

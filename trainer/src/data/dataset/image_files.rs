@@ -51,8 +51,8 @@ pub(super) struct DecodedImages {
     pub skipped: Vec<String>,
 }
 
-/// Decodes JPEG, PNG and WebP files into `[n, 3, side, side]`: the part of the picture that the recipe names, scaled with
-/// antialiasing.
+/// Decodes JPEG, PNG and WebP files into `[n, 3, side, side]`: the part of the picture that the recipe names, scaled
+/// with antialiasing.
 ///
 /// The ranks of one machine decode a part each, into memory that they share. Files that cannot be decoded end the work
 /// of all, or with `skip_broken` are left out. Images keep the order of `entries` whatever the number of threads and

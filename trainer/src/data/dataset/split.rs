@@ -177,7 +177,8 @@ fn sessions(config: &SplitConfig) -> Vec<SessionSplit> {
     (0..config.sessions).map(|session| SessionSplit { classes: classes(session) }).collect()
 }
 
-/// Refuses a test set without any image of the base classes, or of those of a session: a mean over no class is no number.
+/// Refuses a test set without any image of the base classes, or of those of a session: a mean over no class is no
+/// number.
 fn demand_test_images(config: &SplitConfig, test: &Images) -> Result<(), SplitError> {
     let mut measured = vec![false; config.sessions + 1];
     for &label in &test.labels {

@@ -12,7 +12,8 @@ use crate::config::Precision;
 use crate::platform::distributed::RankGroup;
 use crate::platform::system;
 
-pub(super) const NORM_MOMENTUM: f64 = 0.1;
+/// Weight of a batch's statistics where batch norm moves its running ones; PyTorch's default.
+pub const NORM_MOMENTUM: f64 = 0.1;
 
 /// Tensors of one [`ConvNorm`].
 #[derive(Debug)]

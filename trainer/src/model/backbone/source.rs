@@ -97,11 +97,12 @@ pub struct OnnxBackbone {
 }
 
 impl OnnxBackbone {
-    /// Reads and checks a model: one input of floats or bytes, `[batch, 3, height, width]` or `[batch, height, width, 3]`,
-    /// whose sides are `side` pixels if the model leaves them open, one float output `[batch, features]` or
-    /// `[batch, features, 1, 1]`, and engines run it and agree. Half precision becomes f32. Constants are folded if it holds
-    /// operators that the engines are not to see. It is fed with images normalised as the recipe says, else as its
-    /// metadata say, else by the data set's `channels`; one that takes bytes normalises them itself.
+    /// Reads and checks a model: one input of floats or bytes, `[batch, 3, height, width]` or
+    /// `[batch, height, width, 3]`, whose sides are `side` pixels if the model leaves them open, one float output
+    /// `[batch, features]` or `[batch, features, 1, 1]`, and engines run it and agree. Half precision becomes f32.
+    /// Constants are folded if it holds operators that the engines are not to see. It is fed with images normalised as
+    /// the recipe says, else as its metadata say, else by the data set's `channels`; one that takes bytes normalises
+    /// them itself.
     ///
     /// # Errors
     /// [`OnnxBackboneError`] if it is something else.
@@ -228,8 +229,8 @@ impl FeatureSource for LookingSource<'_> {
     }
 }
 
-/// The parts that a look has of the middle of images, each scaled to the backbone's input, as [`Preprocessing::fit`] and
-/// [`Preprocessing::append`] do with a picture.
+/// The parts that a look has of the middle of images, each scaled to the backbone's input, as [`Preprocessing::fit`]
+/// and [`Preprocessing::append`] do with a picture.
 ///
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]`; returns as many `[n, 3, height, width]` as there are parts.

@@ -9,7 +9,10 @@ use serde::de::DeserializeOwned;
 use tch::{Device, Kind, Tensor};
 
 use super::{RankError, RankGroup};
-use crate::run::checkpoint::CHECKPOINT_KINDS;
+
+/// Kinds of the tensors that ranks give each other with their names, sent as their places here; checkpoints hold no
+/// others.
+pub(crate) const TENSOR_KINDS: [Kind; 4] = [Kind::Float, Kind::Double, Kind::Int64, Kind::Uint8];
 
 impl RankGroup {
     /// Gives the named tensors that the first rank has, if it has some, to all.
@@ -25,7 +28,7 @@ impl RankGroup {
         }
         let mut named: Vec<(String, Tensor)> = own.into_iter().flatten().collect();
         named.sort_by(|a, b| a.0.cmp(&b.0));
-        let kind = |tensor: &Tensor| CHECKPOINT_KINDS.iter().position(|kind| *kind == tensor.kind()).unwrap_or(0);
+        let kind = |tensor: &Tensor| TENSOR_KINDS.iter().position(|kind| *kind == tensor.kind()).unwrap_or(0);
         let list: Vec<_> = named.iter().map(|(name, tensor)| (name, kind(tensor), tensor.size())).collect();
         let list = self.broadcast_bytes(serde_json::to_vec(&list).expect("names and numbers"))?;
         let list: Vec<(String, usize, Vec<i64>)> = serde_json::from_slice(&list).expect("as rank 0 wrote it");
@@ -33,7 +36,7 @@ impl RankGroup {
         for (place, (name, kind, size)) in list.into_iter().enumerate() {
             let tensor = match self.is_first() {
                 true => named[place].1.contiguous(),
-                false => Tensor::zeros(&size, (CHECKPOINT_KINDS[kind], Device::Cpu)),
+                false => Tensor::zeros(&size, (TENSOR_KINDS[kind], Device::Cpu)),
             };
             self.broadcast([&tensor])?;
             tensors.insert(name, tensor);

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use anyhow::{Result, bail};
 use tch::{Kind, Tensor, no_grad};
 
-use super::CHECKPOINT;
 use super::early_stopping::EarlyStopping;
 use crate::config::BaseAlignConfig;
 use crate::model::Model;
+use crate::model::store::Parameter;
 use crate::platform::distributed::RankGroup;
-use crate::run::Run;
+use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::fit::{BaseSession, Position};
 use crate::train::objective::Targets;
-use crate::train::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
+use crate::train::optimiser::{Sgd, SgdConfig, finite, gradients};
 
 /// Name of the checkpoint of a phase 2 in progress. Beside a finished one it stays as the one before it.
 pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";
@@ -36,11 +36,11 @@ fn read(name: &str, settings: &Tensor, run: &Run) -> Result<Option<HashMap<Strin
 /// # Errors
 /// If its checkpoint cannot be read, or is of another model.
 pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Result<Option<Targets>> {
-    let Some(tensors) = read(CHECKPOINT, settings, run)? else { return Ok(None) };
+    let Some(tensors) = read(ALIGN_CHECKPOINT, settings, run)? else { return Ok(None) };
     log::info!("phase 2 was finished before; its checkpoint is used");
     model.restore(&tensors)?;
     let Some(targets) = targets(&tensors) else {
-        bail!("the checkpoint {} lacks the targets; remove it", run.path(CHECKPOINT).display());
+        bail!("the checkpoint {} lacks the targets; remove it", run.path(ALIGN_CHECKPOINT).display());
     };
     Ok(Some(targets))
 }
@@ -179,7 +179,7 @@ impl AlignState {
         demand_finite(at, &tensors)?;
         tensors.extend(made_with(targets, settings));
         let shipped = Position { epoch: best.unwrap_or(at.epoch), step: 0 };
-        run.save(CHECKPOINT, &tensors, shipped.global_step(steps_per_epoch))?;
+        run.save(ALIGN_CHECKPOINT, &tensors, shipped.global_step(steps_per_epoch))?;
         // Two generations are enough; should a third one stay, the finished one still counts.
         let _ = run.remove_previous(UNFINISHED);
         Ok(())

@@ -8,10 +8,10 @@ use tch::{Kind, Tensor, no_grad};
 use super::cache;
 use crate::config::BaseAlignConfig;
 use crate::model::Model;
+use crate::model::store::Parameter;
 use crate::platform::device::send;
 use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
-use crate::train::optimiser::Parameter;
 
 /// Patience, as a share of the epochs: after so many without a better head no better one is expected.
 const PATIENCE: f64 = 0.25;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use anyhow::{Error, Result, anyhow, ensure};
 use tch::{Kind, Tensor, no_grad};
 
-use crate::train::optimiser::Parameter;
+use crate::model::store::Parameter;
 
 /// Name of the number of epochs in a checkpoint.
 const EPOCHS: &str = "average.epochs";

@@ -3,13 +3,12 @@
 use anyhow::{Result, bail};
 use tch::{Device, Tensor};
 
-use super::CHECKPOINT;
 use super::average::WeightAverage;
+use super::batch_losses::{LossSums, MeanLosses};
 use super::criterion::Criterion;
-use super::losses::{LossSums, MeanLosses};
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
-use crate::run::Run;
+use crate::run::{PRETRAIN_CHECKPOINT, Run};
 use crate::train::fit::Position;
 use crate::train::optimiser::{LossScaler, Optimiser, finite};
 
@@ -41,7 +40,7 @@ impl PretrainState {
         let parameters = model.parameters("").into_iter().chain(criterion.parameters());
         let optimiser = Optimiser::new(parameters.collect(), config);
         let mut state = Self { optimiser, scaler, average: WeightAverage::default(), sums, saved: Position::default() };
-        let Some(tensors) = run.load(CHECKPOINT)? else { return Ok((state, Position::default())) };
+        let Some(tensors) = run.load(PRETRAIN_CHECKPOINT)? else { return Ok((state, Position::default())) };
         model.restore(&tensors)?;
         criterion.restore(&tensors)?;
         state.optimiser.restore(&tensors);
@@ -88,7 +87,7 @@ impl PretrainState {
             tensors.push(("steps".into(), Tensor::from(at.step as i64)));
             tensors.push(("sums".into(), self.sums.tensor()));
         }
-        run.save(CHECKPOINT, &tensors, steps)?;
+        run.save(PRETRAIN_CHECKPOINT, &tensors, steps)?;
         self.saved = at;
         Ok(())
     }
@@ -153,7 +152,7 @@ mod tests {
                 "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run \
                  folder and a lower pretrain.learning_rate"
             );
-            assert!(!run.path(CHECKPOINT).exists());
+            assert!(!run.path(PRETRAIN_CHECKPOINT).exists());
         }
         let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
         let (mut state, _) = PretrainState::load(&mut model, &mut RecipeCriterion, &recipe.pretrain, &run).unwrap();
@@ -164,6 +163,6 @@ mod tests {
         assert!(said.starts_with("the loss became inf in epoch 1; there is no checkpoint yet"), "{said}");
         state.sums = LossSums::new(Device::Cpu);
         state.save(at, 3, &model, &RecipeCriterion, &run).unwrap();
-        assert!(run.path(CHECKPOINT).exists());
+        assert!(run.path(PRETRAIN_CHECKPOINT).exists());
     }
 }

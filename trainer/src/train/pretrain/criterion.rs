@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use anyhow::Result;
 use tch::Tensor;
 
-use super::losses::BatchLosses;
+use super::batch_losses::BatchLosses;
 use crate::config::PretrainConfig;
 use crate::data::augment::random_view;
 use crate::data::dataset::Images;
 use crate::model::Model;
 use crate::model::backbone::ForwardMode;
+use crate::model::store::Parameter;
 use crate::platform::device::send;
 use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::fit::BaseSession;
-use crate::train::optimiser::Parameter;
 
 /// What every step works on.
 pub struct StepContext<'a> {

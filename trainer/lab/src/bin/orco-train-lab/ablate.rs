@@ -8,13 +8,13 @@ use orco_lab::published::{PaperReading, ablation_heading, ablation_line, setting
 use orco_lab::question::Question;
 use orco_lab::results::claim;
 use orco_trainer::config::SHOTS;
+use orco_trainer::data::digest::session_digest;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::digest::session_digest;
+use orco_trainer::run::PRETRAIN_CHECKPOINT;
 use orco_trainer::train::base_align::SharedFeatures;
-use orco_trainer::train::pretrain;
 use orco_trainer_lab::ablation::{measure, phase_1, trains_the_recipe, variants, write};
 use orco_trainer_lab::measurements::Experiment;
 
@@ -60,7 +60,7 @@ pub fn all(
         };
         let own = below(own.replace(' ', ""));
         let mut job = TrainingJob::with_data(variant.settings.clone(), data, &own, request.clone(), &group)?;
-        job.run.take_over(pretrain::CHECKPOINT, &phase_1.run)?;
+        job.run.take_over(PRETRAIN_CHECKPOINT, &phase_1.run)?;
         job.pretrain(None)?;
         let targets = job.align_sharing(&mut features)?;
         let TrainingJob { recipe: own, data: images, model, run } = &mut job;

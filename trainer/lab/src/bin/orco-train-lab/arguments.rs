@@ -42,8 +42,8 @@ pub enum Command {
     },
     /// One of the paper's ablations. Of what comes before phase 3: every trial trains by a change of the recipe, in a
     /// folder of its own below --run, and is measured with the published program's phase 3. Of phase 3: all train by
-    /// the recipe as it is, once. Writes QUESTION.json and QUESTION.csv there, QUESTION-text by the text. Stopped, it goes on where it was. (On a
-    /// bundle that is there, `orco-lab ablate` measures those that vary the head alone.)
+    /// the recipe as it is, once. Writes QUESTION.json and QUESTION.csv there, QUESTION-text by the text. Stopped, it
+    /// goes on where it was. (On a bundle that is there, `orco-lab ablate` measures those that vary the head alone.)
     Ablate {
         /// What is varied.
         #[arg(value_parser = PossibleValuesParser::new(Question::PAPER.map(Question::name)))]

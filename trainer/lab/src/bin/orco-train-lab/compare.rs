@@ -3,10 +3,10 @@
 use anyhow::{Context, Result};
 use orco_lab::format::print;
 use orco_runtime::encoder::onnx;
+use orco_trainer::data::digest::session_digest;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::digest::session_digest;
 use orco_trainer_lab::comparison::{check, compare, table};
 use orco_trainer_lab::measurements::Experiment;
 

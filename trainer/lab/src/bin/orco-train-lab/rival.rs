@@ -10,12 +10,12 @@ use orco_lab::results::claim;
 use orco_lab::rival_results::RivalRun;
 use orco_lab::seeds::SeedSummary;
 use orco_trainer::config::{Recipe, SHOTS};
+use orco_trainer::data::digest::session_digest;
 use orco_trainer::job::{self, MAX_SEED, TrainingArguments, TrainingJob};
 use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt::{self, Activity};
-use orco_trainer::run::digest::session_digest;
 use orco_trainer_lab::measurements::Experiment;
 use orco_trainer_lab::rival::{MeasuredRival, Rival, check, heading, line, write, write_over_seeds};
 

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use orco_trainer::config::PretrainConfig;
-use orco_trainer::model::store;
+use orco_trainer::model::store::{self, Parameter};
 use orco_trainer::platform::distributed::RankError;
-use orco_trainer::train::optimiser::Parameter;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext};
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor};

@@ -24,7 +24,7 @@ use orco_trainer::train::optimiser::{Sgd, gradients};
 use tch::{Kind, Reduction, Tensor, no_grad};
 
 use super::{C_FSCIL, ProjectionLayer, directions};
-use crate::rival::branch::permuted;
+use crate::rival::draw::permuted;
 use crate::rival::episodes::EpisodeRecord;
 use crate::rival::sgd;
 
@@ -223,7 +223,8 @@ mod tests {
     use std::fs;
 
     use orco_trainer::data::dataset::{self, DataOrigin, DataSet};
-    use orco_trainer::train::pretrain::{self, CHECKPOINT};
+    use orco_trainer::run::PRETRAIN_CHECKPOINT;
+    use orco_trainer::train::pretrain;
     use orco_trials::alone::alone;
     use tch::Device;
 
@@ -329,7 +330,7 @@ mod tests {
                 let trained = |name: &str, stops: bool| {
                     let run = &Run::open(&folder.path().join(name), &recipe).unwrap();
                     let base = base(&data, run);
-                    let shared = |run: &Run| fs::read(run.path(CHECKPOINT)).unwrap();
+                    let shared = |run: &Run| fs::read(run.path(PRETRAIN_CHECKPOINT)).unwrap();
                     if stops {
                         let (model, layer) = start(&recipe, &base);
                         let training = MetaTraining { length, ..MetaTraining::new(&model, &layer, &recipe, &base) };

@@ -15,8 +15,8 @@ use std::collections::HashMap;
 
 use tch::Tensor;
 
-/// Whether tensors are those of a ResNet that torchvision publishes, all of which were trained on ImageNet: networks for
-/// smaller images often go by the same names, but do not begin with a 7x7 convolution.
+/// Whether tensors are those of a ResNet that torchvision publishes, all of which were trained on ImageNet: networks
+/// for smaller images often go by the same names, but do not begin with a 7x7 convolution.
 pub fn is_of_imagenet(tensors: &HashMap<String, Tensor>) -> bool {
     tensors.get("conv1.weight").is_some_and(|weight| weight.size().get(2..) == Some(&[7, 7]))
 }

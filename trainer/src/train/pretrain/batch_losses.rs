@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 use crate::config::PretrainConfig;
 use crate::model::Model;
 use crate::platform::distributed::{RankError, RankGroup};
-use crate::train::objective::contrast;
+use crate::train::loss::contrast;
 
 /// The losses of one batch.
 #[derive(Debug)]
