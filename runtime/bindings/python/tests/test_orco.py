@@ -484,12 +484,20 @@ call, delay, bundle, state, *paths = sys.argv[1:]
 learner = orco.Learner(bundle, state)
 started = threading.Event()
 
+def frames():
+    while True:
+        for _ in range(100):
+            time.sleep(0.0005)
+        yield paths[0]
+
 def work() -> None:
     while True:
         started.set()
         if call == "learn":
             learner.learn({"mug": paths})
             learner.undo()
+        elif call == "frames":
+            learner.classify(frames())
         else:
             learner.classify(paths)
 
@@ -498,7 +506,8 @@ started.wait()
 time.sleep(float(delay))
 """
         shots = pictures("learn", "mug")
-        for call, delay in [("learn", 0.0), ("learn", 0.05), ("learn", 0.3), ("classify", 0.05), ("classify", 0.2)]:
+        delays = {"learn": [0.0, 0.05, 0.3], "classify": [0.05, 0.2], "frames": [0.1, 0.15]}
+        for call, delay in [(call, delay) for call, delays in delays.items() for delay in delays]:
             state = self.state / f"{call} {delay}"
             command = [sys.executable, "-c", script, call, str(delay), BUNDLE, state, *shots]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
