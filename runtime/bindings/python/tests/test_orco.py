@@ -522,7 +522,7 @@ started.wait()
 time.sleep(float(delay))
 """
         shots = pictures("learn", "mug")
-        delays = {"learn": [0.0, 0.05, 0.3], "classify": [0.05, 0.2], "frames": [0.1, 0.15]}
+        delays = {"learn": [0.0, 0.05, 0.3], "classify": [0.05, 0.2], "frames": [0.3]}
         for call, delay in [(call, delay) for call, delays in delays.items() for delay in delays]:
             state = self.state / f"{call} {delay}"
             command = [sys.executable, "-c", script, call, str(delay), BUNDLE, state, *shots]
