@@ -128,7 +128,7 @@ impl HubServer {
     /// # Errors
     /// [`HubError`] if threads cannot be started.
     /// # Panics
-    /// In asynchronous code of tokio: it starts a runtime of its own. Call it on a thread, as by `spawn_blocking`.
+    /// In asynchronous code of tokio: it waits for a runtime of its own. Call it on a thread, as by `spawn_blocking`.
     pub fn run(self) -> Result<(), HubError> {
         self.run_until(orco_serve::shutdown_signal())
     }

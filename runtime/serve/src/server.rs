@@ -219,7 +219,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if a thread of the service broke off again and again.
     /// # Panics
-    /// In asynchronous code of tokio: it starts a runtime of its own. Call it on a thread, as by `spawn_blocking`.
+    /// In asynchronous code of tokio: it waits for a runtime of its own. Call it on a thread, as by `spawn_blocking`.
     pub fn run(mut self) -> Result<(), ServeError> {
         match self.signals.take() {
             Some(signals) => self.run_until(signals.received()),
