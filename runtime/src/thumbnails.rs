@@ -198,7 +198,7 @@ mod tests {
         let refused = thumbnails.prune(&known).unwrap_err();
         assert!(matches!(refused, StoreError::LinkNotFollowed { .. }), "{refused}");
         let bank = &known.state.exemplars;
-        let features = ndarray::Array2::zeros((bank.views(), bank.dimension()));
+        let features = ndarray::Array2::zeros((bank.views(), bank.inputs()));
         let refused = thumbnails.keep(bank, features.view(), b"small").unwrap_err();
         assert!(refused.to_string().contains("symbolic link"), "{refused}");
         assert!(thumbnails.all().is_empty() && thumbnails.read(&[7; 32]).is_none() && !thumbnails.has(&[7; 32]));

@@ -38,14 +38,14 @@ fn models() -> PathBuf {
 /// Features of the shots of a new class, `[shots, views, features]`, around those of one of the bundle's exemplars.
 pub fn class(base_model: &BaseModel, random: &mut Random) -> Array3<f32> {
     let exemplars = base_model.exemplars.as_exemplars();
-    let mut centre = vec![0.0; exemplars.dimension];
+    let mut centre = vec![0.0; exemplars.inputs];
     exemplars.read(random.below(exemplars.len()), 0, &mut centre);
     let length = centre.iter().map(|value| value * value).sum::<f32>().sqrt();
-    let spread = length / (exemplars.dimension as f32).sqrt();
+    let spread = length / (exemplars.inputs as f32).sqrt();
     let mut away =
         |by: f32| -> Vec<f32> { centre.iter().map(|value| (value + by * spread * random.normal()).max(0.0)).collect() };
     let mean = away(0.7);
-    Array3::from_shape_fn((SHOTS, exemplars.views, exemplars.dimension), |(_, _, feature)| {
+    Array3::from_shape_fn((SHOTS, exemplars.views, exemplars.inputs), |(_, _, feature)| {
         (mean[feature] + 0.4 * spread * random.normal()).max(0.0)
     })
 }

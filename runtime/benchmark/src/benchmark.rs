@@ -154,7 +154,7 @@ impl Benchmark {
             .map(|class| {
                 let shots = self.draw(class as u32, draw, seed);
                 let features = |shot: usize| {
-                    let dimension = self.candidates.dimension();
+                    let dimension = self.candidates.inputs();
                     let mut views = std::vec![0.0; self.candidates.views() * dimension];
                     for (view, row) in views.chunks_exact_mut(dimension).enumerate() {
                         self.candidates.as_exemplars().read(shot, view, row);
@@ -182,7 +182,7 @@ impl Benchmark {
         let classes = self.measured.classes();
         let mut order: Vec<usize> = (0..classes.len()).collect();
         order.sort_by_key(|picture| classes[*picture]);
-        let (clean, dimension) = (self.measured.clean(), self.measured.dimension());
+        let (clean, dimension) = (self.measured.clean(), self.measured.inputs());
         let features = order.iter().flat_map(|picture| &clean[picture * dimension..][..dimension]).copied().collect();
         (order.iter().map(|picture| classes[*picture]).collect(), features)
     }
@@ -214,8 +214,8 @@ impl Benchmark {
             && self.base_means.iter().all(|value| value.is_finite())
             && self.measured.is_sound()
             && self.candidates.is_sound()
-            && self.measured.dimension() == features
-            && self.candidates.dimension() == features
+            && self.measured.inputs() == features
+            && self.candidates.inputs() == features
             && self.measured_sources.len() == self.measured.len()
             && self.candidate_sources.len() == self.candidates.len()
             && below(&self.measured)

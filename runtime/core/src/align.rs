@@ -23,7 +23,7 @@
 //!
 //! const SCALES: &[f32] = &[1.0 / 127.0];
 //! let exemplar = |classes, values| {
-//!     Exemplars { dimension: 2, views: 1, precision: ExemplarPrecision::Int8, classes, scales: SCALES, values }
+//!     Exemplars { inputs: 2, views: 1, precision: ExemplarPrecision::Int8, classes, scales: SCALES, values }
 //! };
 //! let data = AlignmentData {
 //!     shape: SHAPE,

@@ -57,8 +57,8 @@ pub fn quantise(row: &[f32], precision: ExemplarPrecision, mut write: impl FnMut
 /// Exemplars of the same number of views each; view 0 is the clean one.
 #[derive(Clone, Copy, Debug)]
 pub struct Exemplars<'a> {
-    /// Length of a feature vector.
-    pub dimension: usize,
+    /// Length of a feature vector: the head's inputs.
+    pub inputs: usize,
     /// Views per exemplar.
     pub views: usize,
     /// How the numbers are stored.
@@ -67,7 +67,7 @@ pub struct Exemplars<'a> {
     pub classes: &'a [u32],
     /// Scale of each vector, `[len, views]`; unused in half precision.
     pub scales: &'a [f32],
-    /// The stored numbers, little endian, `[len, views, dimension]`.
+    /// The stored numbers, little endian, `[len, views, inputs]`.
     pub values: &'a [u8],
 }
 
@@ -82,13 +82,13 @@ impl Exemplars<'_> {
         self.classes.is_empty()
     }
 
-    /// Writes one view of an exemplar into `features`, `[dimension]`.
+    /// Writes one view of an exemplar into `features`, `[inputs]`.
     ///
     /// # Panics
     /// If there is no such exemplar or view.
     pub fn read(&self, exemplar: usize, view: usize, features: &mut [f32]) {
         let row = exemplar * self.views + view;
-        let length = self.dimension * self.precision.bytes();
+        let length = self.inputs * self.precision.bytes();
         let values = &self.values[row * length..][..length];
         match self.precision {
             ExemplarPrecision::Int8 => {

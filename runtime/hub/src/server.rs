@@ -127,6 +127,8 @@ impl HubServer {
     ///
     /// # Errors
     /// [`HubError`] if threads cannot be started.
+    /// # Panics
+    /// In asynchronous code of tokio: it waits for a runtime of its own. Call it on a thread, as by `spawn_blocking`.
     pub fn run(self) -> Result<(), HubError> {
         self.run_until(orco_serve::shutdown_signal())
     }
@@ -134,6 +136,8 @@ impl HubServer {
     /// Serves until `stop` ends. Requests that are under way then have two seconds: devices ask again.
     ///
     /// # Errors
+    /// As for [`HubServer::run`].
+    /// # Panics
     /// As for [`HubServer::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

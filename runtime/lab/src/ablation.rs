@@ -126,7 +126,7 @@ impl ExemplarSelection {
                 Random::new(seed ^ class << 32, "exemplars to keep").shuffle(members);
             }
             Self::Herding => {
-                let order = herding(&mut bank.only(members).clean(), bank.dimension());
+                let order = herding(&mut bank.only(members).clean(), bank.inputs());
                 let sorted: Vec<usize> = order.into_iter().map(|index| members[index]).collect();
                 members.copy_from_slice(&sorted);
             }

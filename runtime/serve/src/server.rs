@@ -218,6 +218,8 @@ impl Server {
     ///
     /// # Errors
     /// [`ServeError`] if a thread of the service broke off again and again.
+    /// # Panics
+    /// In asynchronous code of tokio: it waits for a runtime of its own. Call it on a thread, as by `spawn_blocking`.
     pub fn run(mut self) -> Result<(), ServeError> {
         match self.signals.take() {
             Some(signals) => self.run_until(signals.received()),
@@ -228,6 +230,8 @@ impl Server {
     /// Serves until `stop` ends.
     ///
     /// # Errors
+    /// As for [`Server::run`].
+    /// # Panics
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self { runtime, listening, signals: _ } = self;

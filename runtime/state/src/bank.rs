@@ -13,14 +13,14 @@ use orco_core::math::add_scaled;
 /// A bank of exemplars. Each has the same number of views; view 0 is the clean one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bank {
-    dimension: usize,
+    inputs: usize,
     views: usize,
     precision: ExemplarPrecision,
     /// `[exemplars]`.
     classes: Vec<u32>,
     /// `[exemplars, views]` where values are int8; none where they are f16.
     scales: Vec<f32>,
-    /// `[exemplars, views, dimension]`, of one or two bytes each.
+    /// `[exemplars, views, inputs]`, of one or two bytes each.
     #[serde(with = "crate::codec::bytes")]
     values: Vec<u8>,
     #[serde(skip)]
@@ -39,20 +39,20 @@ impl PartialEq for KeptDigests {
 }
 
 impl Bank {
-    /// An empty bank of feature vectors of length `dimension`, `views` of them per exemplar.
+    /// An empty bank of feature vectors of length `inputs`, `views` of them per exemplar.
     ///
     /// # Panics
     /// If one of them is 0.
-    pub fn new(dimension: usize, views: usize, precision: ExemplarPrecision) -> Self {
-        assert!(dimension > 0 && views > 0, "a bank needs a dimension and at least one view");
+    pub fn new(inputs: usize, views: usize, precision: ExemplarPrecision) -> Self {
+        assert!(inputs > 0 && views > 0, "a bank needs a length of features and at least one view");
         let digests = KeptDigests::default();
-        Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new(), digests }
+        Self { inputs, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new(), digests }
     }
 
     /// The exemplars, borrowed as `orco-core` reads them.
     pub fn as_exemplars(&self) -> Exemplars<'_> {
-        let Self { dimension, views, precision, classes, scales, values, .. } = self;
-        Exemplars { dimension: *dimension, views: *views, precision: *precision, classes, scales, values }
+        let Self { inputs, views, precision, classes, scales, values, .. } = self;
+        Exemplars { inputs: *inputs, views: *views, precision: *precision, classes, scales, values }
     }
 
     /// Number of exemplars.
@@ -65,9 +65,9 @@ impl Bank {
         self.classes.is_empty()
     }
 
-    /// Length of a feature vector.
-    pub fn dimension(&self) -> usize {
-        self.dimension
+    /// Length of a feature vector: the head's inputs.
+    pub fn inputs(&self) -> usize {
+        self.inputs
     }
 
     /// Views per exemplar.
@@ -92,21 +92,21 @@ impl Bank {
 
     fn bytes_of_view(&self) -> usize {
         match self.precision {
-            ExemplarPrecision::Int8 => self.dimension + size_of::<f32>(),
-            ExemplarPrecision::F16 => 2 * self.dimension,
+            ExemplarPrecision::Int8 => self.inputs + size_of::<f32>(),
+            ExemplarPrecision::F16 => 2 * self.inputs,
         }
     }
 
     /// Adds an exemplar from its views; if there are fewer than the bank keeps, they are repeated, if more, cut.
     ///
     /// # Shapes
-    /// `features` `[1.., dimension]`, the clean view first.
+    /// `features` `[1.., inputs]`, the clean view first.
     /// # Panics
     /// If there is no view, or `features` is not made of whole rows.
     pub fn push(&mut self, class: u32, features: &[f32]) {
-        assert!(!features.is_empty() && features.len().is_multiple_of(self.dimension), "features are not whole rows");
+        assert!(!features.is_empty() && features.len().is_multiple_of(self.inputs), "features are not whole rows");
         self.classes.push(class);
-        for row in features.chunks_exact(self.dimension).cycle().take(self.views) {
+        for row in features.chunks_exact(self.inputs).cycle().take(self.views) {
             self.scales.extend(quantise(row, self.precision, |byte| self.values.push(byte)));
         }
         self.note_digests(self.len() - 1..self.len());
@@ -136,18 +136,18 @@ impl Bank {
         if self.precision == ExemplarPrecision::Int8 {
             self.scales.reserve_exact(views);
         }
-        self.values.reserve_exact(views * self.dimension * self.precision.bytes());
+        self.values.reserve_exact(views * self.inputs * self.precision.bytes());
     }
 
     /// An empty bank of the same layout.
     pub fn empty_like(&self) -> Self {
         let digests = KeptDigests(self.digests.0.as_ref().map(|_| Vec::new()));
-        Self { digests, ..Self::new(self.dimension, self.views, self.precision) }
+        Self { digests, ..Self::new(self.inputs, self.views, self.precision) }
     }
 
     /// Whether two banks have the same layout: length and number of views, and precision.
     pub fn has_layout_of(&self, other: &Self) -> bool {
-        let layout = |bank: &Self| (bank.dimension, bank.views, bank.precision);
+        let layout = |bank: &Self| (bank.inputs, bank.views, bank.precision);
         layout(self) == layout(other)
     }
 
@@ -251,7 +251,7 @@ impl Bank {
 
     /// Scales and numbers of an exemplar.
     fn stored(&self, exemplar: usize) -> (&[f32], &[u8]) {
-        let length = self.views * self.dimension * self.precision.bytes();
+        let length = self.views * self.inputs * self.precision.bytes();
         let scales = if self.precision == ExemplarPrecision::Int8 { self.views } else { 0 };
         (&self.scales[exemplar * scales..][..scales], &self.values[exemplar * length..][..length])
     }
@@ -286,32 +286,32 @@ impl Bank {
         *self = self.only(&kept);
     }
 
-    /// Clean views of these exemplars, `[exemplars, dimension]`.
+    /// Clean views of these exemplars, `[exemplars, inputs]`.
     ///
     /// # Panics
     /// If there is no such exemplar.
     pub fn clean_of(&self, exemplars: &[usize]) -> Vec<f32> {
-        let mut features = vec![0.0; exemplars.len() * self.dimension];
-        for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.dimension)) {
+        let mut features = vec![0.0; exemplars.len() * self.inputs];
+        for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.inputs)) {
             self.as_exemplars().read(exemplar, 0, row);
         }
         features
     }
 
-    /// All clean views, `[len, dimension]`.
+    /// All clean views, `[len, inputs]`.
     pub fn clean(&self) -> Vec<f32> {
         self.clean_of(&(0..self.len()).collect::<Vec<_>>())
     }
 
-    /// Mean of the clean views of each of the classes `0..classes`, `[classes, dimension]`; zero for an empty class.
+    /// Mean of the clean views of each of the classes `0..classes`, `[classes, inputs]`; zero for an empty class.
     pub fn means(&self, classes: usize) -> Vec<f32> {
-        let mut means = vec![0.0; classes * self.dimension];
+        let mut means = vec![0.0; classes * self.inputs];
         let mut counts = vec![0u32; classes];
-        for (row, &class) in self.clean().chunks_exact(self.dimension).zip(&self.classes) {
+        for (row, &class) in self.clean().chunks_exact(self.inputs).zip(&self.classes) {
             counts[class as usize] += 1;
-            add_scaled(&mut means[class as usize * self.dimension..][..self.dimension], 1.0, row);
+            add_scaled(&mut means[class as usize * self.inputs..][..self.inputs], 1.0, row);
         }
-        for (mean, count) in means.chunks_exact_mut(self.dimension).zip(counts) {
+        for (mean, count) in means.chunks_exact_mut(self.inputs).zip(counts) {
             mean.iter_mut().for_each(|value| *value /= count.max(1) as f32);
         }
         means
@@ -320,10 +320,10 @@ impl Bank {
     /// Whether lengths fit together and numbers are finite; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
         let vectors = self.classes.len().checked_mul(self.views);
-        let numbers = vectors.and_then(|vectors| vectors.checked_mul(self.dimension));
+        let numbers = vectors.and_then(|vectors| vectors.checked_mul(self.inputs));
         let scales = if self.precision == ExemplarPrecision::Int8 { vectors } else { Some(0) };
         let finite = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).is_finite();
-        self.dimension > 0
+        self.inputs > 0
             && (1..=MAX_VIEWS).contains(&self.views)
             && scales == Some(self.scales.len())
             && numbers.and_then(|numbers| numbers.checked_mul(self.precision.bytes())) == Some(self.values.len())

@@ -108,7 +108,7 @@ fn cosines_by_class(bank: &Bank, centre: &[f32]) -> BTreeMap<u32, ClassCosines> 
 
 /// Of n unit vectors the sum of all cosines, each with itself among them, is the square of their sum's length.
 fn mean_cosine(bank: &Bank, exemplars: &[usize], centre: &[f32]) -> Option<f32> {
-    let (mut row, mut sum) = (vec![0.0; bank.dimension()], vec![0.0; bank.dimension()]);
+    let (mut row, mut sum) = (vec![0.0; bank.inputs()], vec![0.0; bank.inputs()]);
     for exemplar in exemplars {
         bank.as_exemplars().read(*exemplar, 0, &mut row);
         direction(&mut row, centre);

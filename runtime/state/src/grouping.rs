@@ -115,7 +115,7 @@ impl Grouping {
 
     /// Adds what each least cosine, in ascending order, leaves to do with a mixture.
     fn try_all(&self, bank: &Bank, mixture: &[usize], steps: &[f32], efforts: &mut [f32]) {
-        let dimension = bank.dimension();
+        let dimension = bank.inputs();
         let mut rows = bank.clean_of(mixture);
         rows.chunks_exact_mut(dimension).for_each(|row| self.direction(row));
         let mut linkage = Linkage::new(&from_their_mean(&rows, dimension), dimension);

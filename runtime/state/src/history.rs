@@ -152,7 +152,7 @@ impl SavedState {
     /// A state with which a history begins, by some change.
     pub fn initial(state: State, change: &HistoryChange) -> Self {
         let (views, precision) = (state.exemplars.views(), state.exemplars.as_exemplars().precision);
-        let attic = Bank::new(state.exemplars.dimension(), views, precision);
+        let attic = Bank::new(state.exemplars.inputs(), views, precision);
         let mut history = History { entries: Vec::new(), attic, next_class: 0 };
         history.append(&state, change);
         Self { state, history }
@@ -462,7 +462,7 @@ impl History {
 
     fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {
         let pool = state.exemplars.len() + self.attic.len();
-        let bank = |bank: &Bank| (bank.dimension(), bank.views(), bank.as_exemplars().precision);
+        let bank = |bank: &Bank| (bank.inputs(), bank.views(), bank.as_exemplars().precision);
         let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
         let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
         // Far from where counting on would start again.

@@ -246,7 +246,7 @@ impl BaseModel {
                 && self.head.is_sound()
                 && self.head.outputs == self.dimension
                 && self.exemplars.is_sound()
-                && self.exemplars.dimension() == self.head.inputs;
+                && self.exemplars.inputs() == self.head.inputs;
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < self.classes.len());
         shapes
             && members
@@ -351,7 +351,7 @@ impl State {
             && self.exemplars.is_sound()
             && self.exemplars.views() == base_model.config.views
             && self.exemplars.as_exemplars().precision == base_model.config.precision
-            && self.exemplars.dimension() == base_model.head.inputs
+            && self.exemplars.inputs() == base_model.head.inputs
             && are_distinct(&base_model.classes, self.classes.iter(), base_model.target_count())
     }
 }

@@ -88,7 +88,7 @@ impl Statistics {
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         let one_of_each = |bank: &Bank, count: usize| {
             bank.is_sound()
-                && bank.dimension() == inputs
+                && bank.inputs() == inputs
                 && bank.views() == 1
                 && bank.classes().iter().copied().eq(0..count as u32)
         };
@@ -108,7 +108,7 @@ impl Statistics {
             && self.initial_border.is_finite()
             && self.base_accuracy_ratio.is_none_or(|ratio| ratio > 0.0 && ratio <= Self::HIGHEST_ACCURACY_RATIO)
             && self.set_aside.is_sound()
-            && self.set_aside.dimension() == inputs
+            && self.set_aside.inputs() == inputs
             && self.set_aside.classes().iter().all(|class| (*class as usize) < base)
     }
 }

@@ -251,8 +251,8 @@ fn none_drawn(marked: usize, drawn: usize, all: usize) -> f32 {
 fn shots_of(bank: &Bank, class: u32) -> Vec<Vec<f32>> {
     let own = (0..bank.len()).filter(|&exemplar| bank.classes()[exemplar] == class);
     let views = |exemplar: usize| {
-        let mut shot = alloc::vec![0.0; bank.views() * bank.dimension()];
-        for (view, row) in shot.chunks_exact_mut(bank.dimension()).enumerate() {
+        let mut shot = alloc::vec![0.0; bank.views() * bank.inputs()];
+        for (view, row) in shot.chunks_exact_mut(bank.inputs()).enumerate() {
             bank.as_exemplars().read(exemplar, view, row);
         }
         shot

@@ -136,7 +136,7 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
     let BareMemory { head, targets, base_classes, base_scales, base_values, .. } = memory;
     let BareMemory { classes, shots, aligned, numbers, indices, .. } = memory;
     let base = Exemplars {
-        dimension: SHAPE.inputs,
+        inputs: SHAPE.inputs,
         views: 1,
         precision: ExemplarPrecision::Int8,
         classes: base_classes,

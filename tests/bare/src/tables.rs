@@ -93,7 +93,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ExemplarTable<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> {
-    dimension: usize,
+    inputs: usize,
     views: usize,
     precision: ExemplarPrecision,
     classes: Vec<u32, EXEMPLARS>,
@@ -102,28 +102,28 @@ pub struct ExemplarTable<const EXEMPLARS: usize, const VECTORS: usize, const BYT
 }
 
 impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarTable<EXEMPLARS, VECTORS, BYTES> {
-    /// A table without exemplars, for `views` views of `dimension` features each.
-    pub const fn new(dimension: usize, views: usize, precision: ExemplarPrecision) -> Self {
-        Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
+    /// A table without exemplars, for `views` views of `inputs` features each.
+    pub const fn new(inputs: usize, views: usize, precision: ExemplarPrecision) -> Self {
+        Self { inputs, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
     }
 
     /// The exemplars, borrowed as `orco-core` reads them.
     pub fn as_exemplars(&self) -> Exemplars<'_> {
-        let Self { dimension, views, precision, .. } = *self;
-        Exemplars { dimension, views, precision, classes: &self.classes, scales: &self.scales, values: &self.values }
+        let Self { inputs, views, precision, .. } = *self;
+        Exemplars { inputs, views, precision, classes: &self.classes, scales: &self.scales, values: &self.values }
     }
 
     /// Adds an exemplar from its views; if there are fewer than are kept, they are repeated, if more, cut.
     ///
     /// # Shapes
-    /// `features` `[1.., dimension]`, the clean view first.
+    /// `features` `[1.., inputs]`, the clean view first.
     /// # Errors
     /// [`CapacityError`] if there is no room; nothing is added then.
     /// # Panics
     /// If there is no view, or `features` is not made of whole rows.
     pub fn push(&mut self, class: u32, features: &[f32]) -> Result<(), CapacityError> {
-        assert!(!features.is_empty() && features.len().is_multiple_of(self.dimension), "features are not whole rows");
-        let bytes = self.views * self.dimension * self.precision.bytes();
+        assert!(!features.is_empty() && features.len().is_multiple_of(self.inputs), "features are not whole rows");
+        let bytes = self.views * self.inputs * self.precision.bytes();
         let room = [
             (self.classes.len() + 1, EXEMPLARS),
             (self.scales.len() + self.views, VECTORS),
@@ -134,7 +134,7 @@ impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarT
         }
         // There is room for all of it.
         let _ = self.classes.push(class);
-        for row in features.chunks_exact(self.dimension).cycle().take(self.views) {
+        for row in features.chunks_exact(self.inputs).cycle().take(self.views) {
             let scale = quantise(row, self.precision, |byte| {
                 let _ = self.values.push(byte);
             });

@@ -17,6 +17,16 @@ use crate::process::{output, run};
 const TOOLS: [&str; 3] = ["maturin==1.16.0", "auditwheel==6.8.2", "mypy==2.4.1"];
 /// The package, in the workspace.
 const PACKAGE: &str = "runtime/bindings/python";
+/// Classifies a frame of the type that OpenCV's stubs give to frames (`MatLike`).
+const OPENCV_PROGRAM: &str = "
+from typing import Any
+import numpy as np
+from numpy.typing import NDArray
+import orco
+
+def classify(learner: orco.Learner, frame: NDArray[np.integer[Any] | np.floating[Any]]) -> orco.Answer:
+    return learner.classify([frame[:, :, ::-1]])[0]
+";
 
 /// Builds the wheel and tries it.
 ///
@@ -49,6 +59,7 @@ pub fn test() -> Result<ExitCode, Box<dyn Error>> {
     run(python(None).arg(workspace().join(PACKAGE).join("tests/test_orco.py")))?;
     run(python(Some(&tools)).args(["-m", "mypy", "--strict", "--package", "orco"]))?;
     run(python(Some(&tools)).args(["-m", "mypy", "--strict"]).arg(workspace().join("examples/python/teach.py")))?;
+    run(python(Some(&tools)).args(["-m", "mypy", "--strict", "-c", OPENCV_PROGRAM]))?;
     run(python(Some(&tools)).args(["-m", "mypy.stubtest", "orco"]))?;
     println!("{} can be installed, teaches, and is typed as its stubs say", wheel.display());
     Ok(ExitCode::SUCCESS)

@@ -428,7 +428,7 @@ fn a_purged_class_leaves_no_byte() {
     let needles: Vec<Vec<u8>> = (0..view.len())
         .filter(|exemplar| view.classes[*exemplar] == class)
         .flat_map(|exemplar| (0..view.views).map(move |row| exemplar * view.views + row))
-        .map(|row| view.values[row * view.dimension..][..64].to_vec())
+        .map(|row| view.values[row * view.inputs..][..64].to_vec())
         .collect();
     assert_eq!(needles.len(), 13 * view.views);
     let found = || -> Vec<String> {

@@ -14,20 +14,17 @@ use crate::error::PendingError;
 use crate::interrupt::{self, report_of};
 use crate::learner::warn;
 use crate::options::{PyLearnerOptions, PyRestoreOptions};
-use crate::output::PyReport;
+use crate::output::{PyReport, into_class};
 
 /// What a backup holds.
-#[pyclass(module = "orco", name = "Backup", frozen, get_all)]
 pub struct PyBackup {
-    /// Classes that were learned on the device.
     learned_classes: usize,
-    /// Stored exemplars.
     exemplars: usize,
-    /// Kept pictures of shots.
     pictures: usize,
-    /// Bytes of the file.
     bytes: u64,
 }
+
+into_class!(PyBackup, "Backup", learned_classes, exemplars, pictures, bytes);
 
 impl From<&BackupContents> for PyBackup {
     fn from(contents: &BackupContents) -> Self {
@@ -36,35 +33,15 @@ impl From<&BackupContents> for PyBackup {
     }
 }
 
-#[pymethods]
-impl PyBackup {
-    fn __repr__(&self) -> String {
-        let Self { learned_classes, exemplars, pictures, bytes } = self;
-        format!("Backup(learned_classes={learned_classes}, exemplars={exemplars}, pictures={pictures}, bytes={bytes})")
-    }
-}
-
 /// What going over to another bundle did.
-#[pyclass(module = "orco", name = "Upgrade", frozen)]
 pub struct PyUpgrade {
-    /// How the new state answers.
-    #[pyo3(get)]
-    report: Py<PyReport>,
-    /// The classes in the order of learning: label, share of the shots that was recognised when they were learned, and
-    /// is now; None where it is not known.
-    #[pyo3(get)]
+    report: PyReport,
+    /// Label, share of the shots that was recognised when they were learned, and is now.
     classes: Vec<(String, Option<f32>, Option<f32>)>,
-    /// Labels of classes that were given up, since no picture of them was kept.
-    #[pyo3(get)]
     dropped: Vec<String>,
 }
 
-#[pymethods]
-impl PyUpgrade {
-    fn __repr__(&self) -> String {
-        format!("Upgrade(classes={:?}, dropped={:?})", self.classes, self.dropped)
-    }
-}
+into_class!(PyUpgrade, "Upgrade", report, classes, dropped);
 
 /// Puts what a backup holds into a state's folder.
 #[pyfunction]
@@ -109,6 +86,5 @@ pub fn upgrade(
     })?;
     upgraded.warnings.iter().try_for_each(|warning| warn(py, warning))?;
     let classes = upgraded.classes.into_iter().map(|class| (class.label, class.before, class.after)).collect();
-    let report = Py::new(py, PyReport::from(&upgraded.report))?;
-    Ok(PyUpgrade { report, classes, dropped: upgraded.dropped })
+    Ok(PyUpgrade { report: (&upgraded.report).into(), classes, dropped: upgraded.dropped })
 }

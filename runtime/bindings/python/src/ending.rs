@@ -1,5 +1,6 @@
 //! Python's end. It ends threads that come back to it from then on, such as a daemon's, wherever they are: within the
-//! functions of this library that is a fault, of which the process dies. So they do not come back.
+//! functions of this library that is a fault, of which the process dies. So they do not come back, and Python's code
+//! that such a function runs, such as the caller's iterator, is waited for.
 
 use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
@@ -8,7 +9,8 @@ use std::time::Duration;
 use orco_runtime::threads::lock;
 use pyo3::prelude::*;
 
-/// How long Python's end waits, at most, for threads that are on their way back, which wait for Python's lock alone.
+/// How long Python's end waits, at most, for threads that are on their way back, which wait for Python's lock alone, or
+/// run Python's code.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Threads on their way back to Python.
@@ -40,16 +42,36 @@ pub fn attached<T>(ask: impl FnOnce(Python<'_>) -> T) -> T {
     answer
 }
 
+/// Runs Python's code, which may let other threads go on, within a function of this library.
+pub fn in_python<T>(py: Python<'_>, run: impl FnOnce() -> T) -> T {
+    if !may_return() {
+        py.detach(stay_away);
+    }
+    let done = run();
+    arrive();
+    done
+}
+
 /// Goes back to Python, or nowhere if that ends.
 fn set_out() {
-    let mut returning = lock(&RETURNING);
-    if returning.ender.is_some_and(|ender| ender != thread::current().id()) {
-        drop(returning);
-        loop {
-            thread::park();
-        }
+    if !may_return() {
+        stay_away();
     }
-    returning.count += 1;
+}
+
+/// Counts this thread among those on their way back, unless Python ends on another one.
+fn may_return() -> bool {
+    let mut returning = lock(&RETURNING);
+    let may = returning.ender.is_none_or(|ender| ender == thread::current().id());
+    returning.count += usize::from(may);
+    may
+}
+
+/// Waits for the end of the process.
+fn stay_away() {
+    loop {
+        thread::park();
+    }
 }
 
 fn arrive() {

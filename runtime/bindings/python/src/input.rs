@@ -1,5 +1,6 @@
 //! Pictures and features as Python gives them.
 
+use std::iter;
 use std::path::PathBuf;
 
 use numpy::ndarray::{Array3, Axis, Ix3};
@@ -14,7 +15,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::ending::detached;
+use crate::ending::{detached, in_python};
 use crate::error::PendingError;
 
 /// One picture.
@@ -103,8 +104,9 @@ pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item =
     let is_picture = given.cast::<PyUntypedArray>().is_ok_and(|array| array.ndim() == 3);
     let single = is_picture || given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
     let items = if single { Err(PyTypeError::new_err("a single picture")) } else { given.try_iter() };
-    let items = items.map_err(|error| reworded(error, "expected pictures, such as a list of them", given))?;
-    Ok(items.map(|item| PyPicture::of(&item?)))
+    let mut items = items.map_err(|error| reworded(error, "expected pictures, such as a list of them", given))?;
+    let py = given.py();
+    Ok(iter::from_fn(move || in_python(py, || Some(items.next()?.and_then(|item| PyPicture::of(&item))))))
 }
 
 impl PyShots {

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
 use crate::backup::PyBackup;
-use crate::ending::detached;
+use crate::ending::{detached, in_python};
 use crate::error::PendingError;
 use crate::input::{self, PyPicture, PyShots};
 use crate::interrupt;
@@ -37,7 +37,7 @@ pub struct PyLearner {
 /// Warns through Python's `warnings`.
 pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let text = CString::new(text.replace('\0', "\u{fffd}"))?;
-    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
+    in_python(py, || PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1))
 }
 
 /// Warns of a file that is in place, but that a power cut could still lose.

@@ -12,7 +12,8 @@
 //! - `learner`, the class that does the work;
 //! - `backup`, all of it in one file, and going over to another bundle.
 //!
-//! What Python sees is documented in `python/orco/_orco.pyi`, which type checkers read; the two are to agree.
+//! What Python sees is documented in `python/orco/_orco.pyi`, which type checkers read, and, for options and what calls
+//! return, in the classes of `options.py` and `output.py` beside it; this crate is to agree with them.
 
 mod backup;
 mod ending;
@@ -31,15 +32,13 @@ mod _orco {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::backup::{PyBackup, PyUpgrade, restore, upgrade};
+    use super::backup::{restore, upgrade};
     #[pymodule_export]
     use super::error::{BackupError, BusyError, ChangeError, EngineError, OpenError, OrcoError, PictureError};
     #[pymodule_export]
     use super::input::read_picture;
     #[pymodule_export]
     use super::learner::PyLearner;
-    #[pymodule_export]
-    use super::output::{PyAnswer, PyCounts, PyHistoryEntry, PyKnownClass, PyReport};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]

@@ -1,23 +1,44 @@
-//! Answers and reports as Python gets them. Documentation for people stands in `python/orco/_orco.pyi`.
+//! Answers and reports as Python gets them: the classes of `python/orco/output.py`, which has their documentation.
 
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::state::history::HistoryEntry;
 use orco_runtime::state::session::ChangeReport;
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
+use crate::ending::in_python;
+
+/// An object of a class of `python/orco/output.py`, of its fields in their order.
+pub fn object<'py>(py: Python<'py>, class: &str, fields: impl PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
+    in_python(py, || py.import("orco.output")?.getattr(class)?.call1(fields))
+}
+
+/// Has a type become the class of that name in Python, whose fields are these, in this order.
+macro_rules! into_class {
+    ($type:ty, $class:literal, $($field:ident),+) => {
+        impl<'py> ::pyo3::IntoPyObject<'py> for $type {
+            type Target = ::pyo3::PyAny;
+            type Output = ::pyo3::Bound<'py, ::pyo3::PyAny>;
+            type Error = ::pyo3::PyErr;
+
+            fn into_pyobject(self, py: ::pyo3::Python<'py>) -> ::pyo3::PyResult<Self::Output> {
+                let Self { $($field),+ } = self;
+                $crate::output::object(py, $class, ($($field,)+))
+            }
+        }
+    };
+}
+pub(crate) use into_class;
+
 /// What a picture shows.
-#[pyclass(module = "orco", name = "Answer", frozen, get_all)]
 pub struct PyAnswer {
-    /// The likeliest class.
     label: String,
-    /// Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles,
-    /// else how near, -1 to 1.
     score: f32,
-    /// Whether the picture is like anything known at all.
     known: bool,
-    /// The likeliest classes with their scores, highest first.
     scores: Vec<(String, f32)>,
 }
+
+into_class!(PyAnswer, "Answer", label, score, known, scores);
 
 impl PyAnswer {
     /// The first `most` classes of an answer.
@@ -28,27 +49,7 @@ impl PyAnswer {
     }
 }
 
-#[pymethods]
-impl PyAnswer {
-    #[new]
-    #[pyo3(signature = (label, score, known, scores))]
-    fn of_parts(label: String, score: f32, known: bool, scores: Vec<(String, f32)>) -> Self {
-        Self { label, score, known, scores }
-    }
-
-    /// What `pickle` and `copy` make it of again, as where a process of a pool returns it.
-    fn __getnewargs__(&self) -> (String, f32, bool, Vec<(String, f32)>) {
-        (self.label.clone(), self.score, self.known, self.scores.clone())
-    }
-
-    fn __repr__(&self) -> String {
-        let known = if self.known { "True" } else { "False" };
-        format!("Answer(label={:?}, score={:.3}, known={known})", self.label, self.score)
-    }
-}
-
 /// A known class.
-#[pyclass(module = "orco", name = "Class", frozen, get_all)]
 pub struct PyKnownClass {
     /// Its label.
     pub label: String,
@@ -56,16 +57,9 @@ pub struct PyKnownClass {
     pub learned: bool,
 }
 
-#[pymethods]
-impl PyKnownClass {
-    fn __repr__(&self) -> String {
-        let learned = if self.learned { "True" } else { "False" };
-        format!("Class(label={:?}, learned={learned})", self.label)
-    }
-}
+into_class!(PyKnownClass, "Class", label, learned);
 
 /// How much is known.
-#[pyclass(module = "orco", name = "Counts", frozen, get_all)]
 pub struct PyCounts {
     /// Classes that the bundle brought.
     pub base_classes: usize,
@@ -77,33 +71,19 @@ pub struct PyCounts {
     pub changes: usize,
 }
 
-#[pymethods]
-impl PyCounts {
-    fn __repr__(&self) -> String {
-        let Self { base_classes, learned_classes, free_targets, changes } = self;
-        format!(
-            "Counts(base_classes={base_classes}, learned_classes={learned_classes}, free_targets={free_targets}, \
-             changes={changes})"
-        )
-    }
-}
+into_class!(PyCounts, "Counts", base_classes, learned_classes, free_targets, changes);
 
 /// A change that is remembered.
-#[pyclass(module = "orco", name = "HistoryEntry", frozen, get_all)]
 pub struct PyHistoryEntry {
-    /// Its number, which it keeps; 0 for the state before all changes.
-    pub number: u32,
-    /// What was done, such as `learn`.
-    pub change: String,
-    /// Labels of the classes that it was done to.
-    pub labels: Vec<String>,
-    /// When, in seconds since 1970; None where that was not known.
-    pub when: Option<u64>,
-    /// How much base classes counted against learned ones from then on.
-    pub balance: String,
-    /// Whether the learner is there now.
-    pub present: bool,
+    number: u32,
+    change: String,
+    labels: Vec<String>,
+    when: Option<u64>,
+    balance: String,
+    present: bool,
 }
+
+into_class!(PyHistoryEntry, "HistoryEntry", number, change, labels, when, balance, present);
 
 impl PyHistoryEntry {
     /// An entry of a history that is at the entry `present`.
@@ -119,30 +99,16 @@ impl PyHistoryEntry {
     }
 }
 
-#[pymethods]
-impl PyHistoryEntry {
-    fn __repr__(&self) -> String {
-        let present = if self.present { "True" } else { "False" };
-        let Self { number, change, labels, .. } = self;
-        format!("HistoryEntry(number={number}, change={change:?}, labels={labels:?}, present={present})")
-    }
-}
-
-/// What a change did, measured on samples that the bundle set aside and on shots left out in turn (on the exemplars,
-/// where answers follow the paper). Shares are 0 to 1.
-#[pyclass(module = "orco", name = "Report", frozen, get_all)]
+/// What a change did.
 pub struct PyReport {
-    /// Classes that can still be learned.
     free_targets: usize,
-    /// Mean accuracy of the new classes; None where no sample says.
     new_accuracy: Option<f32>,
-    /// Mean accuracy of the classes known before: before the change, and after it; None where no sample says.
     old_accuracy: Option<(f32, f32)>,
-    /// Classes of which fewer samples are recognised than before: label, share before, share after; worst first.
     lost: Vec<(String, f32, f32)>,
-    /// Classes whose samples are now taken for another: label, the other's label, share; worst first.
     confusions: Vec<(String, String, f32)>,
 }
+
+into_class!(PyReport, "Report", free_targets, new_accuracy, old_accuracy, lost, confusions);
 
 impl From<&ChangeReport> for PyReport {
     fn from(report: &ChangeReport) -> Self {
@@ -154,13 +120,5 @@ impl From<&ChangeReport> for PyReport {
         let old_accuracy = summary.old_accuracy.map(|old| (old.before, old.after));
         let (free_targets, new_accuracy) = (summary.free_targets, summary.new_accuracy);
         Self { free_targets, new_accuracy, old_accuracy, lost, confusions }
-    }
-}
-
-#[pymethods]
-impl PyReport {
-    fn __repr__(&self) -> String {
-        let new = self.new_accuracy.map_or_else(|| "None".to_owned(), |share| format!("{share:.3}"));
-        format!("Report(free_targets={}, new_accuracy={new})", self.free_targets)
     }
 }

@@ -124,7 +124,8 @@ fn what_python_asks_is_answered() {
 #[test]
 fn the_wheel_holds_all_that_the_package_needs() {
     let Some(installed) = Installed::of_wheel() else { return };
-    let files = ["_orco.pyi", "options.py", "py.typed"].map(|name| installed.folder.path().join("orco").join(name));
+    let files = ["_orco.pyi", "options.py", "output.py", "py.typed"]
+        .map(|name| installed.folder.path().join("orco").join(name));
     assert!(files.iter().all(|file| file.is_file()), "{files:?}");
     let licenses = installed.folder.path().join(concat!("orco-", env!("CARGO_PKG_VERSION"), ".dist-info/licenses"));
     let text = |path: PathBuf| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -308,11 +308,27 @@ class Device(unittest.TestCase):
         self.assertEqual(counts, sorted(counts))
         self.assertIn("known=", repr(usual[0]))
 
-    def test_an_answer_can_be_pickled(self) -> None:
-        [answer] = self.learner.classify(pictures("try", "mug")[:1])
-        for other in (pickle.loads(pickle.dumps(answer)), copy.copy(answer)):
-            self.assertEqual((other.label, other.score, other.known), (answer.label, answer.score, answer.known))
-            self.assertEqual((other.scores, repr(other)), (answer.scores, repr(answer)))
+    def test_what_is_returned_can_be_compared_copied_and_pickled(self) -> None:
+        learner = self.opened(align="later")
+        report = learner.learn({"mug's": pictures("learn", "mug")})
+        file = self.state.with_suffix(".orcobackup")
+        self.addCleanup(file.unlink, missing_ok=True)
+        returned = [
+            report,
+            *learner.classify(pictures("try", "mug")[:1]),
+            *learner.history(),
+            learner.classes()[-1],
+            learner.counts(),
+            learner.backup(file),
+            orco.Upgrade(report, [("mug's", 0.8, None)], []),
+        ]
+        names = {name: getattr(orco, name) for name in orco.__all__}
+        for value in returned:
+            with self.subTest(type(value)):
+                for other in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
+                    self.assertEqual(other, value)
+                if not isinstance(value, orco.Answer):  # It leaves its scores out.
+                    self.assertEqual(eval(repr(value), names), value)
 
     def test_the_scope_says_which_classes_are_answered(self) -> None:
         mug = pictures("try", "mug")[:1]
@@ -484,12 +500,20 @@ call, delay, bundle, state, *paths = sys.argv[1:]
 learner = orco.Learner(bundle, state)
 started = threading.Event()
 
+def frames():
+    while True:
+        for _ in range(100):
+            time.sleep(0.0005)
+        yield paths[0]
+
 def work() -> None:
     while True:
         started.set()
         if call == "learn":
             learner.learn({"mug": paths})
             learner.undo()
+        elif call == "frames":
+            learner.classify(frames())
         else:
             learner.classify(paths)
 
@@ -498,7 +522,8 @@ started.wait()
 time.sleep(float(delay))
 """
         shots = pictures("learn", "mug")
-        for call, delay in [("learn", 0.0), ("learn", 0.05), ("learn", 0.3), ("classify", 0.05), ("classify", 0.2)]:
+        delays = {"learn": [0.0, 0.05, 0.3], "classify": [0.05, 0.2], "frames": [0.3]}
+        for call, delay in [(call, delay) for call, delays in delays.items() for delay in delays]:
             state = self.state / f"{call} {delay}"
             command = [sys.executable, "-c", script, call, str(delay), BUNDLE, state, *shots]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -297,7 +297,7 @@ fn means_of_views(mut rows: Vec<f32>, views: usize, length: usize) -> Vec<f32> {
 
 /// Features of all views of some of a bank's exemplars, `[exemplars, views, inputs]`.
 fn views_of(bank: &Bank, exemplars: &[usize]) -> Vec<f32> {
-    let (views, inputs) = (bank.views(), bank.dimension());
+    let (views, inputs) = (bank.views(), bank.inputs());
     let mut features = vec![0.0; exemplars.len() * views * inputs];
     for (&exemplar, shot) in exemplars.iter().zip(features.chunks_exact_mut(views * inputs)) {
         for (view, row) in shot.chunks_exact_mut(inputs).enumerate() {

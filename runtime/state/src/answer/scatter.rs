@@ -80,7 +80,7 @@ pub(super) struct ScatterChange {
 impl ShotScatter {
     /// Of the shots of a bank, by what whitens; none where no class has two different ones.
     pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
-        let inputs = bank.dimension();
+        let inputs = bank.inputs();
         let mut different = bank.by_class();
         different.retain(|_, exemplars| exemplars.len() > 1);
         for exemplars in different.values_mut() {
@@ -126,7 +126,7 @@ impl ShotScatter {
     pub(super) fn remaining_spread(&self, means: &Bank) -> f32 {
         let step = means.len().div_ceil(MAX_SPREAD).max(1);
         let mut rows = means.clean_of(&(0..means.len()).step_by(step).collect::<Vec<_>>());
-        let inputs = means.dimension();
+        let inputs = means.inputs();
         let mut mean = vec![0.0; inputs];
         let share = 1.0 / (rows.len() / inputs).max(1) as f32;
         rows.chunks_exact(inputs).for_each(|row| add_scaled(&mut mean, share, row));

@@ -240,7 +240,7 @@ fn a_class_known_provisionally_scores_as_it_will_when_it_is_stored() {
     let last = fewer.classes.pop().unwrap();
     let shots: Vec<Vec<f32>> = {
         let own = fewer.exemplars.of_class(known as u32 - 1);
-        let mut view = vec![0.0; own.dimension()];
+        let mut view = vec![0.0; own.inputs()];
         let views = |shot: usize, view_of: &mut Vec<f32>| {
             (0..own.views())
                 .flat_map(|number| {

@@ -136,7 +136,7 @@ fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, conf
         base += usize::from((exemplar as usize) < data.base.len());
         let (bank, exemplar) = data.find(exemplar);
         let first = features.len();
-        features.resize(first + bank.dimension, 0.0);
+        features.resize(first + bank.inputs, 0.0);
         bank.read(exemplar, 0, &mut features[first..]);
         classes.push(bank.classes[exemplar]);
     }

@@ -40,7 +40,7 @@ fn check_exemplars(state: &State, class: &StoredClass) -> Result<(), LearnError>
     if !exemplars.has_layout_of(&state.exemplars) || !exemplars.is_sound() {
         return Err(LearnError::OtherLayout { label: label.clone() });
     }
-    let mut features = vec![0.0; exemplars.dimension()];
+    let mut features = vec![0.0; exemplars.inputs()];
     let mut usable = |shot: usize| {
         (0..exemplars.views()).all(|view| {
             exemplars.as_exemplars().read(shot, view, &mut features);

@@ -8,27 +8,21 @@
 """
 
 from ._orco import (
-    Answer,
-    Backup,
     BackupError,
     BusyError,
     ChangeError,
-    Class,
-    Counts,
     EngineError,
-    HistoryEntry,
     Learner,
     OpenError,
     OrcoError,
     PictureError,
-    Report,
-    Upgrade,
     __version__,
     read_picture,
     restore,
     upgrade,
 )
 from .options import LearnerOptions, RestoreOptions
+from .output import Answer, Backup, Class, Counts, HistoryEntry, Report, Upgrade
 
 __all__ = [
     "Answer",

@@ -1,17 +1,22 @@
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .options import LearnerOptions, RestoreOptions
+from .output import Answer, Backup, Class, Counts, HistoryEntry, Report, Upgrade
 
 _Path: TypeAlias = str | PathLike[str]
-# A JPEG, PNG or WebP file, or rows of red, green and blue bytes, [height, width, 3]; of OpenCV's frames, frame[:, :, ::-1].
-_Picture: TypeAlias = _Path | NDArray[np.uint8]
+# Rows of red, green and blue bytes, [height, width, 3], as frame[:, :, ::-1] of OpenCV's frames and
+# np.asarray(image.convert("RGB")) of Pillow's images. OpenCV's stubs say any number where it means bytes, and so does
+# this; other numbers raise TypeError.
+_Pixels: TypeAlias = NDArray[np.integer[Any] | np.floating[Any]]
+# A JPEG, PNG or WebP file, or its pixels.
+_Picture: TypeAlias = _Path | _Pixels
 # Any number of pictures, such as a list of them, or an array [pictures, height, width, 3].
-_Pictures: TypeAlias = Iterable[_Picture] | NDArray[np.uint8]
+_Pictures: TypeAlias = Iterable[_Picture] | _Pixels
 # Pictures, or features as Learner.shot_features gives them.
 _Shots: TypeAlias = _Pictures | NDArray[np.float32]
 
@@ -19,21 +24,14 @@ _Shots: TypeAlias = _Pictures | NDArray[np.float32]
 _Balance: TypeAlias = Literal["keep-base", "balanced", "favour-new"]
 
 __all__ = [
-    "Answer",
-    "Backup",
     "BackupError",
     "BusyError",
     "ChangeError",
-    "Class",
-    "Counts",
     "EngineError",
-    "HistoryEntry",
     "Learner",
     "OpenError",
     "OrcoError",
     "PictureError",
-    "Report",
-    "Upgrade",
     "__version__",
     "read_picture",
     "restore",
@@ -41,156 +39,6 @@ __all__ = [
 ]
 
 __version__: str
-
-@final
-class Answer:
-    """What a picture shows. It may be pickled, as by the processes of a pool."""
-
-    def __new__(cls, label: str, score: float, known: bool, scores: list[tuple[str, float]]) -> Answer: ...
-    def __getnewargs__(self) -> tuple[str, float, bool, list[tuple[str, float]]]: ...
-
-    @property
-    def label(self) -> str:
-        """The likeliest class; empty if none may be answered, as with the option `scope="learned"` before anything is
-        learned."""
-
-    @property
-    def score(self) -> float:
-        """Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped
-        bundles, else how near, -1 to 1."""
-
-    @property
-    def known(self) -> bool:
-        """Whether the picture is like anything that may be answered (the option `scope`); where it is not, the label is
-        the best of bad ones. Of known pictures, the share `false_alarms` of the learner's options is taken for
-        unknown."""
-
-    @property
-    def scores(self) -> list[tuple[str, float]]:
-        """The likeliest classes with their scores, highest first."""
-
-@final
-class Class:
-    """A known class."""
-
-    @property
-    def label(self) -> str:
-        """Its label."""
-
-    @property
-    def learned(self) -> bool:
-        """Whether it was learned on the device."""
-
-@final
-class Counts:
-    """How much is known."""
-
-    @property
-    def base_classes(self) -> int:
-        """Classes that the bundle brought."""
-
-    @property
-    def learned_classes(self) -> int:
-        """Classes that were learned since."""
-
-    @property
-    def free_targets(self) -> int:
-        """Classes that can still be learned."""
-
-    @property
-    def changes(self) -> int:
-        """Changes that can be undone."""
-
-@final
-class HistoryEntry:
-    """A change that is remembered."""
-
-    @property
-    def number(self) -> int:
-        """Its number, which it keeps; 0 for the state before all changes."""
-
-    @property
-    def change(self) -> str:
-        """What was done, such as `learn`, the same as over HTTP; `start` for the state before all changes."""
-
-    @property
-    def labels(self) -> list[str]:
-        """Labels of the classes that it was done to; an empty label where the class was purged."""
-
-    @property
-    def when(self) -> int | None:
-        """When, in seconds since 1970; None where that was not known."""
-
-    @property
-    def balance(self) -> _Balance:
-        """How much base classes counted against learned ones from then on."""
-
-    @property
-    def present(self) -> bool:
-        """Whether the learner is there now."""
-
-@final
-class Report:
-    """What a change did, measured on samples that the bundle set aside and on shots left out in turn (on the exemplars,
-    where answers follow the paper). Shares are 0 to 1."""
-
-    @property
-    def free_targets(self) -> int:
-        """Classes that can still be learned."""
-
-    @property
-    def new_accuracy(self) -> float | None:
-        """Mean accuracy of the new classes; None where no sample says."""
-
-    @property
-    def old_accuracy(self) -> tuple[float, float] | None:
-        """Mean accuracy of the classes known before: before the change, and after it; None where no sample says."""
-
-    @property
-    def lost(self) -> list[tuple[str, float, float]]:
-        """Classes of which fewer samples are recognised than before: label, share before, share after; worst
-        first."""
-
-    @property
-    def confusions(self) -> list[tuple[str, str, float]]:
-        """Classes whose samples are now taken for another: label, the other's label, share; worst first."""
-
-@final
-class Backup:
-    """What a backup holds."""
-
-    @property
-    def learned_classes(self) -> int:
-        """Classes that were learned on the device."""
-
-    @property
-    def exemplars(self) -> int:
-        """Stored exemplars."""
-
-    @property
-    def pictures(self) -> int:
-        """Kept pictures of shots."""
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the file."""
-
-@final
-class Upgrade:
-    """What going over to another bundle did."""
-
-    @property
-    def report(self) -> Report:
-        """How the new state answers."""
-
-    @property
-    def classes(self) -> list[tuple[str, float | None, float | None]]:
-        """The classes in the order of learning: label, share of the shots that was recognised when they were learned,
-        and is now; None where it is not known."""
-
-    @property
-    def dropped(self) -> list[str]:
-        """Labels of classes that were given up, since no picture of them was kept."""
 
 @final
 class Learner:
@@ -213,7 +61,8 @@ class Learner:
 
     def classify(self, pictures: _Pictures, *, most: int = 5) -> list[Answer]:
         """Says what pictures show: an answer a picture, with the scores of the `most` likeliest classes. A picture is a
-        path or an RGB array of uint8 [height, width, 3]; OpenCV's frames are BGR, so give `frame[:, :, ::-1]`.
+        path or an RGB array of uint8 [height, width, 3]; OpenCV's frames are BGR, so give `frame[:, :, ::-1]`, and
+        of Pillow's images `np.asarray(image.convert("RGB"))`.
 
         Raises PictureError if one cannot be used, EngineError if the backbone fails.
         """
