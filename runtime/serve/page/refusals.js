@@ -106,7 +106,7 @@ export const refusals = {
   no_camera: { de: "Dieser Dienst hat keine eigene Kamera." },
   camera_unavailable: { de: "Die Kamera ist nicht da; neuer Versuch läuft." },
   camera_starting: { de: "Die Kamera hat noch kein Bild geschickt." },
-  camera_stalled: { de: "Die Kamera schickt keine neuen Bilder. Bitte noch einmal versuchen." },
+  camera_stalled: { de: "Die Kamera hat fünf Sekunden lang kein neues Bild geschickt: Bitte noch einmal versuchen, oder „orco scene learn“ verwenden, falls sie seltener eines schickt." },
   camera_frames_too_large: { de: "Die Bilder der Kamera sind für diesen Dienst zu groß." },
   camera_picture_unreadable: { de: "Das Bild der Kamera ist nicht lesbar. Bitte noch einmal versuchen." },
   camera_frame_expired: { de: "Dieses Bild der Kamera ist nicht mehr da: Bitte noch eines aufnehmen." },
