@@ -11,7 +11,7 @@ use orco_runtime::files::FileStamp;
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SceneWatch, ViewError,
+    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SIDE, SceneWatch, ViewError,
     Viewfinder,
 };
 use orco_runtime::state::sentence::with_causes;
@@ -335,7 +335,7 @@ pub fn decoded_side(input: &Preprocessing) -> u32 {
 }
 
 /// As [`decoded_side`], and so that the smallest region of a frame of that size has as many pixels as the backbone sees,
-/// if the frame has as many.
+/// if the frame has as many, and the frame as many as it is compared at: the place may have been shown in full size.
 pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [u32; 2]) -> u32 {
     let [width, height] = frame.map(f64::from);
     let canvas = f64::from(*input.canvas().iter().max().expect("two sides"));
@@ -347,7 +347,8 @@ pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [
         let scale = (canvas / sides[0].max(sides[1])).max(least / sides[0].min(sides[1])).min(1.0);
         (scale * width.min(height)).ceil() as u32
     };
-    regions.iter().map(side).max().unwrap_or(0).max(decoded_side(input))
+    let compared = (f64::from(SIDE) * width.min(height) / width.max(height)).ceil() as u32;
+    regions.iter().map(side).max().unwrap_or(0).max(decoded_side(input)).max(compared)
 }
 
 /// A rectangle as shares of a frame's sides: left edge, upper edge, width, height.
@@ -479,5 +480,17 @@ mod tests {
         let slit = side(&["slit=0.5,0.5,0.01,0.1"]);
         assert!((950..=960).contains(&slit), "{slit}");
         assert_eq!(side(&["dot=0.5,0.5,0.001,0.001"]), 1080, "no more than there is");
+    }
+    #[test]
+    fn frames_are_decoded_so_that_a_place_that_was_shown_in_full_size_fits() {
+        let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
+        for size in [[600, 600], [520, 620], [640, 512], [1224, 1024], [1280, 720]] {
+            let side = decoded_side_for(&input, &[], size);
+            let reduced = |scale: u32| size.map(|length| length.div_ceil(scale));
+            let has_enough = |scale: &u32| reduced(*scale).iter().all(|length| *length >= side);
+            let [width, height] = reduced([8, 4, 2, 1].into_iter().find(has_enough).unwrap());
+            let place = Background::learn(&[frame(size[0], size[1])]).unwrap();
+            assert!(place.compare(&frame(width, height), None).is_ok(), "{size:?} by {width} x {height}");
+        }
     }
 }
