@@ -209,9 +209,15 @@ impl CameraScene {
         let mut seen = SeenRegion::all_of(frame, regions);
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
         if let Some(foregrounds) = self.compare(frame, &bounds) {
-            let views = foregrounds.into_iter().map(SceneView::Things);
+            let (background, size) = (self.background(), [frame.width(), frame.height()]);
+            let problem = |bounds: Option<PixelRect>| background.as_ref()?.check_region(size, bounds?).err();
             let analysed = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
-            analysed.zip(views).for_each(|(region, view)| region.view = view);
+            for (region, foreground) in analysed.zip(foregrounds) {
+                region.view = match problem(region.bounds) {
+                    Some(error) => SceneView::TooSmall(error.to_string()),
+                    None => SceneView::Things(foreground),
+                };
+            }
         }
         seen
     }
@@ -452,6 +458,10 @@ mod tests {
         assert_eq!(look(6), None);
     }
 
+    fn is_things(seen: &SeenRegion) -> bool {
+        matches!(seen.view, SceneView::Things(_))
+    }
+
     #[test]
     fn a_region_that_is_too_small_keeps_its_name_and_says_so() {
         let all = regions(&["dot=0.5,0.5,0.01,0.01", "shelf=0,0,1,0.5"]);
@@ -463,9 +473,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let scene = CameraScene::of(&Store::new(folder.path()));
         scene.learn(&[frame(640, 360)]).unwrap();
-        let views: Vec<bool> =
-            scene.see(&frame(640, 360), &all).iter().map(|seen| matches!(seen.view, SceneView::Things(_))).collect();
-        assert_eq!(views, [false, true]);
+        let are_things = |seen: &[SeenRegion]| -> Vec<bool> { seen.iter().map(is_things).collect() };
+        assert_eq!(are_things(&scene.see(&frame(640, 360), &all)), [false, true]);
+        assert_eq!(are_things(&scene.see(&frame(640, 360), &[])), [true]);
+        // Larger, yet no thing could ever be found in it in a frame of that size.
+        scene.learn(&[frame(1280, 720)]).unwrap();
+        let all = regions(&["dot=0.5,0.5,0.0135,0.025", "shelf=0,0,1,0.5"]);
+        let [dot, shelf] = &scene.see(&frame(1280, 720), &all)[..] else { panic!("there are two") };
+        assert!(matches!(&dot.view, SceneView::TooSmall(problem) if problem.contains("each side needs 2 %")));
+        assert!(is_things(shelf));
+        let refused = scene.shot(frame(1280, 720), all, Some([0.505, 0.505]), GREY).err().unwrap();
+        assert!(refused.sentence.contains("is too small for things"), "{}", refused.sentence);
     }
 
     #[test]
@@ -481,6 +499,7 @@ mod tests {
         assert!((950..=960).contains(&slit), "{slit}");
         assert_eq!(side(&["dot=0.5,0.5,0.001,0.001"]), 1080, "no more than there is");
     }
+
     #[test]
     fn frames_are_decoded_so_that_a_place_that_was_shown_in_full_size_fits() {
         let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
