@@ -106,7 +106,7 @@ export const refusals = {
   no_camera: { de: "Dieser Dienst hat keine eigene Kamera." },
   camera_unavailable: { de: "Die Kamera ist nicht da; neuer Versuch läuft." },
   camera_starting: { de: "Die Kamera hat noch kein Bild geschickt." },
-  camera_stalled: { de: "Die Kamera schickt keine neuen Bilder. Bitte noch einmal versuchen." },
+  camera_stalled: { de: "Die Kamera hat fünf Sekunden lang kein neues Bild geschickt: Bitte noch einmal versuchen, oder „orco scene learn“ verwenden, falls sie seltener eines schickt." },
   camera_frames_too_large: { de: "Die Bilder der Kamera sind für diesen Dienst zu groß." },
   camera_picture_unreadable: { de: "Das Bild der Kamera ist nicht lesbar. Bitte noch einmal versuchen." },
   camera_frame_expired: { de: "Dieses Bild der Kamera ist nicht mehr da: Bitte noch eines aufnehmen." },
@@ -117,7 +117,7 @@ export const refusals = {
   scene_dark: { de: "Das Bild ist schwarz: Ist das Objektiv verdeckt oder das Licht aus?" },
   scene_bright: { de: "Das Bild ist überbelichtet: Die Kamera braucht weniger Licht." },
   scene_flat: { de: "Das Bild hat nur eine Farbe: Ist etwas vor dem Objektiv?" },
-  scene_not_empty: { de: "Die Bilder unterscheiden sich: Liegt etwas da, oder war eine Hand im Bild? Bitte den Platz leer räumen und noch einmal zeigen." },
+  scene_not_empty: { de: "Die Bilder unterscheiden sich: Liegt etwas da, war eine Hand im Bild, oder laufen Streifen einer flackernden Lampe hindurch? Bitte den Platz leer räumen, die Kamera gegen Flackern einstellen (50 oder 60 Hz) und noch einmal zeigen." },
   scene_unusable: { de: "Die Bilder zeigen nicht denselben Platz: Bitte ihn noch einmal zeigen." },
 
   unknown_inbox_picture: { de: "Dieses Bild ist nicht mehr da." },

@@ -11,7 +11,7 @@ use orco_runtime::files::FileStamp;
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SceneWatch, ViewError,
+    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SIDE, SceneWatch, ViewError,
     Viewfinder,
 };
 use orco_runtime::state::sentence::with_causes;
@@ -209,9 +209,15 @@ impl CameraScene {
         let mut seen = SeenRegion::all_of(frame, regions);
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
         if let Some(foregrounds) = self.compare(frame, &bounds) {
-            let views = foregrounds.into_iter().map(SceneView::Things);
+            let (background, size) = (self.background(), [frame.width(), frame.height()]);
+            let problem = |bounds: Option<PixelRect>| background.as_ref()?.check_region(size, bounds?).err();
             let analysed = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
-            analysed.zip(views).for_each(|(region, view)| region.view = view);
+            for (region, foreground) in analysed.zip(foregrounds) {
+                region.view = match problem(region.bounds) {
+                    Some(error) => SceneView::TooSmall(error.to_string()),
+                    None => SceneView::Things(foreground),
+                };
+            }
         }
         seen
     }
@@ -335,7 +341,7 @@ pub fn decoded_side(input: &Preprocessing) -> u32 {
 }
 
 /// As [`decoded_side`], and so that the smallest region of a frame of that size has as many pixels as the backbone sees,
-/// if the frame has as many.
+/// if the frame has as many, and the frame as many as it is compared at: the place may have been shown in full size.
 pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [u32; 2]) -> u32 {
     let [width, height] = frame.map(f64::from);
     let canvas = f64::from(*input.canvas().iter().max().expect("two sides"));
@@ -347,7 +353,8 @@ pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [
         let scale = (canvas / sides[0].max(sides[1])).max(least / sides[0].min(sides[1])).min(1.0);
         (scale * width.min(height)).ceil() as u32
     };
-    regions.iter().map(side).max().unwrap_or(0).max(decoded_side(input))
+    let compared = (f64::from(SIDE) * width.min(height) / width.max(height)).ceil() as u32;
+    regions.iter().map(side).max().unwrap_or(0).max(decoded_side(input)).max(compared)
 }
 
 /// A rectangle as shares of a frame's sides: left edge, upper edge, width, height.

@@ -9,8 +9,8 @@ use ::image::RgbImage;
 pub use self::empty_views::{BackgroundError, MAX_VIEWS};
 use super::difference::{Change, Difference};
 use super::filter::{box_mean, slopes};
-use super::foreground::Foreground;
-use super::region::PixelRect;
+use super::foreground::{Foreground, MIN_SEARCHED_SIDE};
+use super::region::{PixelRect, RegionError};
 use super::small_frame::SmallFrame;
 use crate::image::luma;
 
@@ -94,6 +94,21 @@ impl Background {
     /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
     pub fn compare(&self, frame: &RgbImage, region: Option<PixelRect>) -> Result<Foreground, FrameSizeError> {
         Ok(self.compare_frame(frame)?.foreground(region))
+    }
+
+    /// Checks that things can be found in a region of a frame of that size: one that is too small would always be
+    /// called empty.
+    ///
+    /// # Errors
+    /// [`RegionError::SmallForThings`] if it is too small.
+    pub fn check_region(&self, frame: [u32; 2], region: PixelRect) -> Result<(), RegionError> {
+        let small = [self.width, self.colours.len() / self.width].map(|side| side as u32);
+        let searched = region.in_small_frame(frame, small);
+        if searched.width.min(searched.height) < MIN_SEARCHED_SIDE {
+            let percent = (100 * MIN_SEARCHED_SIDE).div_ceil(small[0].max(small[1]));
+            return Err(RegionError::SmallForThings { region, percent });
+        }
+        Ok(())
     }
 
     /// Compares a frame once, for any number of its regions.

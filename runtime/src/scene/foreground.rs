@@ -21,6 +21,8 @@ const NOISE_RADIUS: u8 = 1;
 const JOIN_RADIUS: u8 = 4;
 /// Radius of the opening that removes thin parts of things, in pixels of the small frame.
 const MIN_PART_RADIUS: u8 = 2;
+/// Least width and height of a part in which a thing is found, in pixels of the small frame.
+pub(super) const MIN_SEARCHED_SIDE: u32 = 2 * MIN_PART_RADIUS as u32 + 1;
 /// A thing is merged into a larger one if its area is below this share of that one's and it lies within
 /// [`MERGE_DISTANCE`].
 const MERGE_AREA_RATIO: f32 = 0.25;

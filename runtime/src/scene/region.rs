@@ -134,6 +134,17 @@ pub enum RegionError {
         /// The region.
         region: PixelRect,
     },
+    /// No thing is found in so small a part of a frame that is compared with an empty place.
+    #[error(
+        "the region {region} is too small for things in front of an empty place: each side needs {percent} % of the \
+         frame's longer side"
+    )]
+    SmallForThings {
+        /// The region.
+        region: PixelRect,
+        /// A share of the frame's longer side that is enough, in percent.
+        percent: u32,
+    },
 }
 
 impl Region {

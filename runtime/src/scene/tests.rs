@@ -228,6 +228,30 @@ fn a_thing_that_fills_a_small_region_of_a_large_frame_is_one() {
 }
 
 #[test]
+fn a_region_in_which_no_thing_could_be_found_is_refused_and_never_empty() {
+    let background = background(WIDE);
+    let ball = Painting::place(WIDE).with_ball([320.0, 180.0], 60.0).taken(40);
+    // Five pixels a side of the small frame are enough.
+    let [four, five] = [8, 10].map(|side| PixelRect { x: 320, y: 180, width: side, height: side });
+    assert!(background.compare(&ball, Some(four)).unwrap().things().is_empty());
+    assert_eq!(background.check_region(WIDE, four), Err(RegionError::SmallForThings { region: four, percent: 2 }));
+    assert_eq!(background.compare(&ball, Some(five)).unwrap().things().len(), 1);
+    assert_eq!(background.check_region(WIDE, five), Ok(()));
+    // In pixels of the file.
+    let region = |side: u32| format!("1280,720,{side},{side}").parse::<NamedRegion>().unwrap();
+    let viewfinder =
+        |side| Viewfinder { background: Some(background.clone().into()), regions: vec![region(side)], fill: GREY };
+    let quarter = DecodedPicture { picture: ball, size_in_file: WIDE.map(|side| 4 * side) };
+    let refused = Err(ViewError::Region(RegionError::SmallForThings {
+        region: PixelRect { x: 1280, y: 720, width: 32, height: 32 },
+        percent: 2,
+    }));
+    assert_eq!(viewfinder(32).shot(&quarter), refused);
+    assert_eq!(viewfinder(32).views(&quarter).err(), refused.err());
+    assert!(viewfinder(40).shot(&quarter).is_ok() && viewfinder(40).views(&quarter).is_ok());
+}
+
+#[test]
 fn shadows_are_no_things_and_no_part_of_one() {
     let background = background(WIDE);
     for (seed, depth) in [0.25, 0.45].into_iter().enumerate() {
@@ -283,6 +307,8 @@ fn views_that_show_no_empty_place_are_refused() {
     assert_eq!(refused(&[]), BackgroundError::Count { views: 0 });
     assert_eq!(refused(&vec![place(1); MAX_VIEWS + 1]), BackgroundError::Count { views: MAX_VIEWS + 1 });
     assert_eq!(refused(&[place(1), thing.clone()]), BackgroundError::Thing { view: 2 });
+    // Nobody can clear it away.
+    assert!(refused(&[place(1), thing.clone()]).to_string().contains("bands of a flickering lamp"));
     for at in 0..3 {
         let mut views = [1, 2, 3].map(place);
         views[at] = thing.clone();

@@ -112,6 +112,7 @@ impl Viewfinder {
         let compared =
             self.background.as_ref().map(|background| background.compare_frame(picture.picture)).transpose()?;
         let compared = compared.as_ref();
+        bounds.iter().try_for_each(|region| self.check_region(picture, *region))?;
         if self.regions.is_empty() {
             return Ok(vec![self.view(picture, compared, String::new(), None)]);
         }
@@ -158,14 +159,20 @@ impl Viewfinder {
         region: Option<PixelRect>,
         [x, y]: [u32; 2],
     ) -> Result<ShotView, ViewError> {
-        let region = region.map(|region| viewed.in_picture(region));
+        let in_picture = region.map(|region| viewed.in_picture(region));
         let Some(background) = &self.background else {
-            return Ok(ShotView { picture: self.whole(viewed.picture, region), lost: 0.0 });
+            return Ok(ShotView { picture: self.whole(viewed.picture, in_picture), lost: 0.0 });
         };
-        let foreground = background.compare(viewed.picture, region)?;
+        let foreground = background.compare(viewed.picture, in_picture)?;
+        region.map_or(Ok(()), |region| self.check_region(viewed, region))?;
         let place = viewed.in_picture(PixelRect { x, y, width: 1, height: 1 });
         let thing = foreground.at(place.x, place.y).ok_or(ViewError::Empty)?;
         Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), lost: foreground.lost() })
+    }
+
+    /// Checks a region, in pixels of the file, of a picture that has the size of the empty place.
+    fn check_region(&self, viewed: ViewedPicture<'_>, region: PixelRect) -> Result<(), RegionError> {
+        self.background.as_ref().map_or(Ok(()), |background| background.check_region(viewed.size_in_file, region))
     }
 
     /// What a region, in pixels of the file, shows; `compared` is the picture beside the empty place, where that is known.

@@ -253,7 +253,9 @@ pub async fn learn_scene(
         let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
         // The same frame again would say nothing of the noise, and hide a hand that is in it.
         if seen.frame.number <= after {
-            return Err(Refusal::new(ErrorCode::CameraStalled, "the camera gives no new frames; try again"));
+            let sentence = "the camera gave no new frame for five seconds: try again, or keep the empty place with \
+                            `orco scene learn` if its frames come more rarely";
+            return Err(Refusal::new(ErrorCode::CameraStalled, sentence));
         }
         after = seen.frame.number;
         bytes += processing_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);

@@ -87,6 +87,10 @@ fn a_place_that_another_program_keeps_or_forgets_is_taken_up() {
     assert_eq!(look(6), None);
 }
 
+fn is_things(seen: &SeenRegion) -> bool {
+    matches!(seen.view, SceneView::Things(_))
+}
+
 #[test]
 fn a_region_that_is_too_small_keeps_its_name_and_says_so() {
     let all = regions(&["dot=0.5,0.5,0.01,0.01", "shelf=0,0,1,0.5"]);
@@ -98,9 +102,17 @@ fn a_region_that_is_too_small_keeps_its_name_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let scene = CameraScene::of(&Store::new(folder.path()));
     scene.learn(&[frame(640, 360)]).unwrap();
-    let views: Vec<bool> =
-        scene.see(&frame(640, 360), &all).iter().map(|seen| matches!(seen.view, SceneView::Things(_))).collect();
-    assert_eq!(views, [false, true]);
+    let are_things = |seen: &[SeenRegion]| -> Vec<bool> { seen.iter().map(is_things).collect() };
+    assert_eq!(are_things(&scene.see(&frame(640, 360), &all)), [false, true]);
+    assert_eq!(are_things(&scene.see(&frame(640, 360), &[])), [true]);
+    // Larger, yet no thing could ever be found in it in a frame of that size.
+    scene.learn(&[frame(1280, 720)]).unwrap();
+    let all = regions(&["dot=0.5,0.5,0.0135,0.025", "shelf=0,0,1,0.5"]);
+    let [dot, shelf] = &scene.see(&frame(1280, 720), &all)[..] else { panic!("there are two") };
+    assert!(matches!(&dot.view, SceneView::TooSmall(problem) if problem.contains("each side needs 2 %")));
+    assert!(is_things(shelf));
+    let refused = scene.shot(frame(1280, 720), all, Some([0.505, 0.505]), GREY).err().unwrap();
+    assert!(refused.sentence.contains("is too small for things"), "{}", refused.sentence);
 }
 
 #[test]
@@ -115,4 +127,17 @@ fn frames_are_decoded_so_that_the_smallest_region_has_what_the_backbone_sees() {
     let slit = side(&["slit=0.5,0.5,0.01,0.1"]);
     assert!((950..=960).contains(&slit), "{slit}");
     assert_eq!(side(&["dot=0.5,0.5,0.001,0.001"]), 1080, "no more than there is");
+}
+
+#[test]
+fn frames_are_decoded_so_that_a_place_that_was_shown_in_full_size_fits() {
+    let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
+    for size in [[600, 600], [520, 620], [640, 512], [1224, 1024], [1280, 720]] {
+        let side = decoded_side_for(&input, &[], size);
+        let reduced = |scale: u32| size.map(|length| length.div_ceil(scale));
+        let has_enough = |scale: &u32| reduced(*scale).iter().all(|length| *length >= side);
+        let [width, height] = reduced([8, 4, 2, 1].into_iter().find(has_enough).unwrap());
+        let place = Background::learn(&[frame(size[0], size[1])]).unwrap();
+        assert!(place.compare(&frame(width, height), None).is_ok(), "{size:?} by {width} x {height}");
+    }
 }

@@ -242,23 +242,20 @@ impl LiveWorker {
         }
     }
 
-    /// Pixels a side that the regions of a frame need.
-    fn side_for_regions(&self, frame: &CameraFrame) -> u32 {
-        if self.regions.is_empty() {
-            return 0;
-        }
+    /// Pixels a side that a frame needs whose regions are looked at, or that is compared with the empty place.
+    fn side_for_parts(&self, frame: &CameraFrame) -> u32 {
         // What is no picture is found out when it is decoded.
         let Ok(cost) = frame.decoding_cost(None) else { return 0 };
         camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
     }
 
-    /// As [`LiveWorker::admit`], for as many pixels as the smallest region needs, or where there is never room for so
-    /// much, as the frame needs: small regions then say that they are too small.
+    /// As [`LiveWorker::admit`], for as many pixels as its parts need, or where there is never room for so much, as the
+    /// backbone needs: small regions then say that they are too small.
     fn admit_largest(&self, frame: &CameraFrame, is_part: bool) -> Result<Option<(u32, Permit)>, Refusal> {
         let [width, height] = self.input.canvas();
         let side = if is_part { camera_scene::decoded_side(&self.input) } else { width.max(height) };
-        let side_for_regions = self.side_for_regions(frame);
-        self.admit(frame, side_for_regions.max(side)).or_else(|_| self.admit(frame, side))
+        let side_for_parts = if is_part { self.side_for_parts(frame) } else { 0 };
+        self.admit(frame, side_for_parts.max(side)).or_else(|_| self.admit(frame, side))
     }
 
     /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.

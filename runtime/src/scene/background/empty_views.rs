@@ -78,8 +78,8 @@ pub enum BackgroundError {
     },
     /// A view shows something that others do not.
     #[error(
-        "view {view} of the empty place does not look like the others: is a thing or a hand in it? Clear the place and \
-         show it again"
+        "view {view} of the empty place does not look like the others: is a thing or a hand in it, or do bands of a \
+         flickering lamp pass over it? Clear the place, set the camera against flicker (50 or 60 Hz), and show it again"
     )]
     Thing {
         /// Its number, from 1.
