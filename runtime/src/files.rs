@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::{NamedTempFile, PersistError, TempPath};
 
 pub use self::owner::check_own_folder;
 #[cfg(unix)]
@@ -89,8 +89,15 @@ pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut 
 /// then, unless it is in place and [unsynced](is_unsynced).
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (new, ()) = NewFile { temporary: &beside(path), mode: 0o600 }.written(|new| new.write_all(bytes))?;
-    new.persist_noclobber(path).map_err(|failed| failed.error)?;
+    new.persist_noclobber(path).or_else(|failed| persist_without_links(failed, path))?;
     sync_folder_of(path)
+}
+
+/// Gives a new file its name where the file system has neither hard links nor a rename that keeps what is there, as
+/// exFAT through FUSE: only a look tells then whether something is there.
+fn persist_without_links(failed: PersistError, path: &Path) -> io::Result<File> {
+    let is_taken = failed.error.kind() == io::ErrorKind::AlreadyExists || fs::symlink_metadata(path).is_ok();
+    if is_taken { Err(failed.error) } else { failed.file.persist(path).map_err(|failed| failed.error) }
 }
 
 /// Replaces a file as [`replace`] does, readable by whom the process's mask lets read: for results that others look at.
@@ -517,6 +524,22 @@ mod tests {
         create(&folder.path().join("new"), b"new").unwrap();
         assert_eq!(fs::read(folder.path().join("new")).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "something was left behind");
+    }
+
+    #[test]
+    fn a_file_is_made_without_hard_links_and_takes_no_name_that_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let without_links = |text: &[u8]| {
+            let mut file = NamedTempFile::new_in(folder.path()).unwrap();
+            file.write_all(text).unwrap();
+            let error = io::ErrorKind::PermissionDenied.into();
+            persist_without_links(PersistError { error, file }, &path)
+        };
+        without_links(b"one").unwrap();
+        assert_eq!(without_links(b"another").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
     }
 
     #[test]
