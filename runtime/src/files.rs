@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::{NamedTempFile, PersistError, TempPath};
 
 pub use self::owner::check_own_folder;
 #[cfg(unix)]
@@ -89,8 +89,15 @@ pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut 
 /// then, unless it is in place and [unsynced](is_unsynced).
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (new, ()) = NewFile { temporary: &beside(path), mode: 0o600 }.written(|new| new.write_all(bytes))?;
-    new.persist_noclobber(path).map_err(|failed| failed.error)?;
+    new.persist_noclobber(path).or_else(|failed| persist_without_links(failed, path))?;
     sync_folder_of(path)
+}
+
+/// Gives a new file its name where the file system has neither hard links nor a rename that keeps what is there, as
+/// exFAT through FUSE: only a look tells then whether something is there.
+fn persist_without_links(failed: PersistError, path: &Path) -> io::Result<File> {
+    let is_taken = failed.error.kind() == io::ErrorKind::AlreadyExists || fs::symlink_metadata(path).is_ok();
+    if is_taken { Err(failed.error) } else { failed.file.persist(path).map_err(|failed| failed.error) }
 }
 
 /// Replaces a file as [`replace`] does, readable by whom the process's mask lets read: for results that others look at.

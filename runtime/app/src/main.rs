@@ -153,7 +153,8 @@ fn main() -> ExitCode {
 /// Starts the log, which says what breaks unless `RUST_LOG` asks for more or less. Set to nothing, that counts as not set,
 /// as every other variable does.
 fn start_log() {
-    const LEVELS: &str = "warn,ort=error";
+    // Of a SOCKS proxy, ureq warns in words for programmers.
+    const LEVELS: &str = "warn,ort=error,ureq=error";
     let mut log = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LEVELS));
     if std::env::var_os(env_logger::DEFAULT_FILTER_ENV).is_some_and(|set| set.is_empty()) {
         log.parse_filters(LEVELS);

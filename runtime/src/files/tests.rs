@@ -123,6 +123,22 @@ fn a_file_is_replaced_and_nothing_else_is_left() {
 }
 
 #[test]
+fn a_file_is_made_without_hard_links_and_takes_no_name_that_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    let without_links = |text: &[u8]| {
+        let mut file = NamedTempFile::new_in(folder.path()).unwrap();
+        file.write_all(text).unwrap();
+        let error = io::ErrorKind::PermissionDenied.into();
+        persist_without_links(PersistError { error, file }, &path)
+    };
+    without_links(b"one").unwrap();
+    assert_eq!(without_links(b"another").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(fs::read(&path).unwrap(), b"one");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+}
+
+#[test]
 fn only_what_is_not_there_is_absent() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), b"bytes").unwrap();

@@ -67,6 +67,18 @@ fn a_code_counts_for_an_hour_to_a_year() {
 }
 
 #[test]
+fn a_socks_proxy_is_passed_over_without_words_for_programmers() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let mut command = orco(&shipped(), &folder.join("door"), &["sync", "--hub", &running.url, "--code", &code]);
+    let output = command.env("ALL_PROXY", "socks5://127.0.0.1:1").output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success() && !said.contains("socks"), "{said}");
+}
+
+#[test]
 fn a_label_with_a_comma_is_one_label() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();

@@ -232,7 +232,7 @@ impl Round<'_, '_> {
         folder: &Path,
         options: UpgradeOptions,
     ) -> Result<FollowOutcome, SyncError> {
-        if let Some(outcome) = self.objection_to(new) {
+        if let Some(outcome) = self.objection_to(new).or_else(|| self.lack_of_links(folder)) {
             return Ok(outcome);
         }
         self.forget_learned_on(new)?;
@@ -285,6 +285,17 @@ impl Round<'_, '_> {
             Err(error @ ReleaseError::Older { .. }) => Some(FollowOutcome::Refused(with_causes(&error))),
             Err(error) => Some(FollowOutcome::Deferred(with_causes(&error))),
         }
+    }
+
+    /// Why the device could not run with the bundle in that folder: without a link to it, the state would go over and
+    /// the device stay behind.
+    fn lack_of_links(&self, folder: &Path) -> Option<FollowOutcome> {
+        let link = self.device.folder.current_bundle();
+        let made = new_link(folder, &link).and_then(|new| files::remove_if_there(&new));
+        made.err().map(|error| {
+            let shown = link.display();
+            FollowOutcome::Deferred(format!("no link can be made at {shown}: {error}; FAT and exFAT have none"))
+        })
     }
 
     /// If a bundle is another one than the present, forgets the records of what the device learned on it earlier: the
@@ -430,16 +441,26 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Has a link lead to a folder beside it, at once.
-#[cfg(unix)]
 fn replace_link(folder: &Path, link: &Path) -> io::Result<()> {
-    let new = link.with_file_name(".current.new");
-    files::remove_if_there(&new)?;
-    std::os::unix::fs::symlink(folder.file_name().unwrap_or_default(), &new)?;
+    let new = new_link(folder, link)?;
+    if fs::symlink_metadata(link).is_ok_and(|facts| facts.is_dir()) {
+        // A device was copied by what follows links, as `scp -r` does.
+        fs::remove_dir_all(link)?;
+    }
     fs::rename(&new, link)?;
     files::sync_folder(files::folder_of(link))
 }
 
+/// Makes a link to a folder beside it, which has yet to take the name of `link`; returns where it is.
+#[cfg(unix)]
+fn new_link(folder: &Path, link: &Path) -> io::Result<PathBuf> {
+    let new = link.with_file_name(".current.new");
+    files::remove_if_there(&new)?;
+    std::os::unix::fs::symlink(folder.file_name().unwrap_or_default(), &new)?;
+    Ok(new)
+}
+
 #[cfg(not(unix))]
-fn replace_link(_: &Path, _: &Path) -> io::Result<()> {
+fn new_link(_: &Path, _: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "bundles are switched by links, which this system does not have"))
 }

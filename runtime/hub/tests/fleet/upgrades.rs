@@ -255,6 +255,39 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
     assert_eq!(device.learner().bundle().manifest.name, "cifar100-edge");
 }
 
+/// As on exFAT, which has no links: something is in the way of the one that would lead to the new bundle.
+#[test]
+fn a_device_that_can_make_no_link_stays_with_its_bundle() {
+    let fleet = Fleet::new();
+    let (store, mut network, device) = taught_device(&fleet);
+    let (before, bundle) = (device.learner().saved().clone(), other_bundle(fleet.folder.path()));
+    store.release_bundle(&release_of(&bundle), now()).unwrap();
+    let in_the_way = device.fleet().current_bundle().with_file_name(".current.new");
+    fs::create_dir_all(&in_the_way).unwrap();
+    let outcome = device.sync(&mut network);
+    assert!(refusal(&outcome, 0).contains("no link can be made"), "{outcome:?}");
+    assert_eq!(*device.learner().saved(), before, "the state went over");
+    fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(device.sync(&mut network).outcomes[0].refused, None);
+    assert_eq!(device.learner().bundle().digest, Bundle::open(&bundle).unwrap().digest);
+}
+
+/// As after `scp -r`, which copies what links lead to.
+#[test]
+fn a_folder_in_the_place_of_the_link_is_replaced() {
+    let fleet = Fleet::new();
+    let (store, mut network, device) = taught_device(&fleet);
+    store.release_bundle(&release_of(&other_bundle(fleet.folder.path())), now()).unwrap();
+    device.sync(&mut network);
+    let link = device.fleet().current_bundle();
+    fs::remove_file(&link).unwrap();
+    fs::create_dir(&link).unwrap();
+    fs::write(link.join(MANIFEST), "a copy").unwrap();
+    assert_eq!(device.sync(&mut network).outcomes[0].refused, None);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(device.labels(), ["duck"]);
+}
+
 /// As where one card is prepared for all devices.
 #[test]
 fn settings_may_name_the_link_before_the_first_bundle_comes() {

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -229,7 +229,11 @@ impl Device {
         self.apt(&["remove", "orco"])?;
         expect(!there("/usr/bin/orco") && !there("/usr/lib/orco"), "the program is still there")?;
         expect(there("/var/lib/orco/state/slot-a") && there("/etc/orco/orco.toml"), "removing took what was taught")?;
+        // As where a larger disk holds the state.
+        fs::rename(self.root.path("/var/lib/orco"), self.root.path("/srv/orco"))?;
+        symlink("../../srv/orco", self.root.path("/var/lib/orco"))?;
         self.apt(&["purge", "orco"])?;
+        expect(fs::read_dir(self.root.path("/srv/orco"))?.next().is_none(), "purging left what was taught")?;
         expect(!there("/var/lib/orco") && !there("/etc/orco") && !self.is_enabled(), "something was left behind")
     }
 }
