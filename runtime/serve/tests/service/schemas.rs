@@ -120,6 +120,13 @@ fn the_fields_that_every_answer_has_are_required() {
     assert!(found.is_empty(), "no field is required of {found:?}");
 }
 
+#[test]
+fn the_header_with_a_frames_number_is_described() {
+    let document = openapi();
+    let answers = &document["paths"]["/api/v1/camera.jpg"]["get"]["responses"];
+    assert!(["200", "204"].iter().all(|status| answers[*status]["headers"]["Orco-Frame"].is_object()), "{answers}");
+}
+
 /// Programs that are generated from it, and those that try all that it allows.
 #[test]
 fn what_a_request_may_hold_is_described() {
