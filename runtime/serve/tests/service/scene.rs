@@ -17,6 +17,7 @@ use orco_trials::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::schemas::check;
 use crate::support::{Running, sample, workspace};
 
 const EVERY: Duration = Duration::from_millis(20);
@@ -201,6 +202,8 @@ fn each_region_answers_for_itself_and_is_kept() {
     });
     assert_eq!(things(&both), 2, "{both}");
     assert_ne!(both["things"][0]["id"], both["things"][1]["id"]);
+    check("Live", &both);
+    check("Status", &service.get("/api/v1/status"));
     let unknown = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "duck", "region": "middle" }));
     assert_eq!((unknown.status, &*unknown.error()), (404, "there is no region \"middle\""));
 

@@ -2,14 +2,30 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Running;
+use crate::support::{Running, sample};
+
+fn openapi() -> Value {
+    serde_json::from_str(include_str!("../../openapi.json")).unwrap()
+}
+
+/// The schema that a reference names.
+fn named<'a>(document: &'a Value, reference: &str) -> &'a Value {
+    document.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("no {reference}"))
+}
+
+/// Checks an answer against the schema of that name.
+pub(crate) fn check(name: &str, answer: &Value) {
+    let mut found = Vec::new();
+    let schema = json!({ "$ref": format!("#/components/schemas/{name}") });
+    undescribed(&openapi(), &schema, answer, name, &mut found);
+    assert!(found.is_empty(), "openapi.json does not describe {found:?}: {answer}");
+}
 
 /// Adds fields of an answer that a schema does not name, and those that it requires and the answer lacks, by their
 /// paths.
 fn undescribed(document: &Value, schema: &Value, answer: &Value, path: &str, found: &mut Vec<String>) {
     if let Some(reference) = schema["$ref"].as_str() {
-        let named = document.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("no {reference}"));
-        return undescribed(document, named, answer, path, found);
+        return undescribed(document, named(document, reference), answer, path, found);
     }
     if let Some(choices) = schema["oneOf"].as_array() {
         let missing = choices.iter().map(|choice| {
@@ -42,10 +58,17 @@ fn undescribed(document: &Value, schema: &Value, answer: &Value, path: &str, fou
 #[test]
 fn every_field_of_an_answer_is_described() {
     let (_state, service) = Running::fresh();
-    service.teach("duck", "rubber-duck");
+    check("Job", &service.teach("duck", "rubber-duck"));
+    let picture = sample("try", "cactus", 1);
+    check("Taken", &service.picture("/api/v1/shots/cactus?anyway=true", &picture).ok());
+    check("Sufficiency", &service.get("/api/v1/shots/cactus/sufficiency"));
     service.json("POST", "/api/v1/undo", &json!({}));
     let document = service.get("/api/v1/openapi.json");
     let mut found = Vec::new();
+    let classified = service.picture("/api/v1/classify?why=true&inbox=true", &picture).ok();
+    let schema =
+        document.pointer("/paths/~1api~1v1~1classify/post/responses/200/content/application~1json/schema").unwrap();
+    undescribed(&document, schema, &classified, "classify", &mut found);
     let mut asked = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         let schema = &methods["get"]["responses"]["200"]["content"]["application/json"]["schema"];
@@ -61,6 +84,47 @@ fn every_field_of_an_answer_is_described() {
     }
     assert!(asked >= 8, "only {asked} routes answered");
     assert!(found.is_empty(), "openapi.json does not describe {found:?}");
+}
+
+/// Adds the objects of an answer of which no field is required.
+fn without_required(document: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return without_required(document, named(document, reference), path, found);
+    }
+    let properties = schema["properties"].as_object();
+    if properties.is_some() && schema["required"].is_null() {
+        found.push(path.into());
+    }
+    for (name, field) in properties.into_iter().flatten() {
+        without_required(document, field, &format!("{path}.{name}"), found);
+    }
+    for inner in schema["oneOf"].as_array().into_iter().flatten().chain(schema.get("items")) {
+        without_required(document, inner, path, found);
+    }
+}
+
+/// In clients that are generated from it, any other field may be missing.
+#[test]
+fn the_fields_that_every_answer_has_are_required() {
+    let document = openapi();
+    let mut found = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().values() {
+            for answer in method["responses"].as_object().into_iter().flat_map(|answers| answers.values()) {
+                without_required(&document, &answer["content"]["application/json"]["schema"], path, &mut found);
+            }
+        }
+    }
+    // It has losses of either kind, of both, or none.
+    found.retain(|path| !path.ends_with(".report.forgetting"));
+    assert!(found.is_empty(), "no field is required of {found:?}");
+}
+
+#[test]
+fn the_header_with_a_frames_number_is_described() {
+    let document = openapi();
+    let answers = &document["paths"]["/api/v1/camera.jpg"]["get"]["responses"];
+    assert!(["200", "204"].iter().all(|status| answers[*status]["headers"]["Orco-Frame"].is_object()), "{answers}");
 }
 
 /// Programs that are generated from it, and those that try all that it allows.
