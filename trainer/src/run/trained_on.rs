@@ -93,7 +93,6 @@ impl TrainedOn {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::Recipe;
     use crate::data::dataset::{self, DataOrigin, DataSet};
     use crate::data::digest::{BLOCK, trained_on};
