@@ -117,6 +117,9 @@ impl OnnxBackbone {
         let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
+        if read.starts_with(b"version https://git-lfs.github.com/spec/") {
+            return Err(wrong("it is a Git LFS pointer: run git lfs pull".to_owned()));
+        }
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
         let read = with_external_data(read, path.parent().unwrap_or(Path::new(""))).map_err(wrong)?;
         let digest = codec::digest(&read);

@@ -54,12 +54,15 @@ impl GraphParts {
             if node.op_type == "Resize" && list(3).is_some() {
                 return Ok(false);
             }
-            reshapes.extend(list(1).filter(|_| is_reshape(node)).map(|list| (at, [&[0], &list[1..]].concat())));
+            let sides = list(1).filter(|sides| reshapes_to(node, sides));
+            reshapes.extend(sides.map(|sides| (at, [&[0], &sides[1..]].concat())));
         }
         for (at, sides) in reshapes {
             let name = format!("{}.orco.shape", nodes[at].output.first().map_or("", String::as_str));
             let mut parts = NodeParts::decode(self.node[at].as_slice())?;
             parts.input[1].clone_from(&name);
+            // `allowzero` alone, by which the 0 would be an empty side.
+            parts.attribute.clear();
             self.node[at] = parts.encode_to_vec();
             self.append(&[], &[whole_numbers(&name, vec![sides.len() as i64], &sides)]);
         }
@@ -107,10 +110,10 @@ fn left_open(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement {
     Ok(Some(value.encode_to_vec()))
 }
 
-/// Whether a node reshapes, and a side of 0 in its shape stands for the one that there is.
-fn is_reshape(node: &NodeProto) -> bool {
-    let means_zero = node.named("allowzero").is_some_and(|own| own.i.unwrap_or(0) != 0);
-    node.op_type == "Reshape" && is_onnx_domain(&node.domain) && !means_zero
+/// Whether a node reshapes to these sides, none of which is to be empty.
+fn reshapes_to(node: &NodeProto, sides: &[i64]) -> bool {
+    let allows_zero = node.named("allowzero").is_some_and(|own| own.i.unwrap_or(0) != 0);
+    node.op_type == "Reshape" && is_onnx_domain(&node.domain) && !(allows_zero && sides.contains(&0))
 }
 
 #[cfg(test)]
@@ -144,14 +147,16 @@ mod tests {
 
     #[test]
     fn a_batch_of_one_becomes_a_batch_of_any_size() {
-        let before = [of("Relu", &["x"], "a"), of("Reshape", &["w", "row"], "b"), of("Reshape", &["a", "row"], "y")];
+        // As PyTorch's newer exporter writes it.
+        let reshaping = node("Reshape", vec!["a".into(), "row".into()], "y", vec![int("allowzero", 1)]);
+        let before = [of("Relu", &["x"], "a"), of("Reshape", &["w", "row"], "b"), reshaping];
         let mut opened = graph(1, &before);
         assert!(opened.open_batch().unwrap());
         assert_eq!(opened.input, [value("x", &[0, 3, 8, 8]).encode_to_vec()]);
         assert_eq!((&opened.output[..], opened.value_info.len()), (&[value("y", &[0, 192]).encode_to_vec()][..], 0));
         let after = opened.nodes().unwrap();
         assert_eq!(after[..2], before[..2], "what does not come from the images stays");
-        assert_eq!(after[2].input, ["a", "y.orco.shape"]);
+        assert_eq!((&after[2].input[..], after[2].attribute.len()), (&["a", "y.orco.shape"].map(String::from)[..], 0));
         let shape = TensorProto::decode(&opened.initializer[3][..]).unwrap();
         assert_eq!(shape, whole_numbers("y.orco.shape", vec![2], &[0, -1]));
         assert!(!opened.open_batch().unwrap(), "a second time");
@@ -185,8 +190,7 @@ mod tests {
         }
         let resized = of("Resize", &["x", "", "", "row"], "y");
         assert!(!graph(1, &[resized]).open_batch().unwrap(), "to one map");
-        let keeps_zeros = node("Reshape", vec!["x".into(), "row".into()], "y", vec![int("allowzero", 1)]);
-        for kept in [of("Reshape", &["x", "rows"], "y"), of("Expand", &["x", "row"], "y"), keeps_zeros] {
+        for kept in [of("Reshape", &["x", "rows"], "y"), of("Expand", &["x", "row"], "y")] {
             let mut opened = graph(1, std::slice::from_ref(&kept));
             assert!(opened.open_batch().unwrap());
             assert_eq!(opened.nodes().unwrap(), [kept]);
