@@ -2,10 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
+use orco_runtime::encoder::audit::MAX_RANK;
 use prost::{DecodeError, Message};
 
 use super::parts::{AttributeParts, GraphParts, NodeParts, Replacement, TensorHeader, is_onnx_domain, replace};
-use crate::model::onnx_proto::{DimensionProto, INT64, NodeProto, ValueInfoProto, whole_numbers};
+use crate::model::onnx_proto::{
+    DimensionProto, INT64, NodeProto, TensorProto, ValueInfoProto, int, node, whole_numbers,
+};
+
+/// What the number of images is called.
+const BATCH: &str = "orco.batch";
+/// Most places at which a class token or the like is joined to images.
+const MOST_TOKENS: usize = 64;
 
 /// `onnx.TensorProto` of whole numbers.
 #[derive(Clone, PartialEq, Message)]
@@ -30,9 +38,9 @@ impl ListTensor {
 }
 
 impl GraphParts {
-    /// Where the input takes exactly one image, leaves open how many it takes, and has reshaping keep the number of
-    /// images where it would make it one. Whether it did. Nodes must be in order. Where other layers count on one image,
-    /// the shapes of two do not fit, for which the model is refused later.
+    /// Where the input takes exactly one image, leaves open how many it takes, has reshaping keep the number of images where
+    /// it would make it one, and joins a class token to each of them. Whether it did. Nodes must be in order. Where other
+    /// layers count on one image, the shapes of two do not fit, for which the model is refused later.
     pub(super) fn open_batch(&mut self) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
@@ -41,37 +49,76 @@ impl GraphParts {
         };
         let Some(images) = inputs.collect::<Result<Vec<_>, _>>()?.into_iter().find(takes_one) else { return Ok(false) };
         let nodes = self.nodes()?;
-        let lists = self.lists(&nodes)?;
+        let (lists, mut tokens) = (self.lists(&nodes)?, self.tokens()?);
         let mut of_images = HashSet::from([images.name.as_str()]);
-        let mut reshapes = Vec::new();
-        for (at, node) in nodes.iter().enumerate().filter(|(_, node)| node.op_type != "Shape") {
-            if !node.input.iter().any(|input| of_images.contains(input.as_str())) {
-                continue;
+        let (mut opened, mut constants) = (Vec::new(), Vec::new());
+        let mut joined = 0;
+        for (bytes, own) in self.node.iter().zip(&nodes) {
+            let to = own.output.first().map_or("", String::as_str);
+            let mut parts = NodeParts::decode(bytes.as_slice())?;
+            let is_of_images = own.input.iter().any(|input| of_images.contains(input.as_str()));
+            if is_of_images && own.op_type != "Shape" {
+                of_images.extend(own.output.iter().map(String::as_str));
+                let list = |input: usize| lists.get(own.input.get(input)?).filter(|list| list.first() == Some(&1));
+                // It would leave one map of several, which goes unnoticed where that is added to others.
+                if own.op_type == "Resize" && list(3).is_some() {
+                    return Ok(false);
+                }
+                if let Some(sides) = list(1).filter(|sides| reshapes_to(own, sides)) {
+                    parts.input[1] = format!("{to}.orco.shape");
+                    constants.push(numbers(&parts.input[1], &[&[0], &sides[1..]].concat()));
+                    // `allowzero` alone, by which the 0 would be an empty side.
+                    parts.attribute.clear();
+                }
+                for (at, input) in parts.input.iter_mut().enumerate().filter(|_| joins_within_images(own)) {
+                    let Some(&axes) = tokens.get(input.as_str()) else { continue };
+                    let name = format!("{to}.orco.{at}");
+                    let (ones, sides) = (format!("{name}.ones"), format!("{name}.sides"));
+                    constants.push(numbers(&ones, &vec![1; axes]));
+                    opened.push(node("Concat", vec![BATCH.into(), ones], &sides, vec![int("axis", 0)]).encode_to_vec());
+                    let token = std::mem::replace(input, name.clone());
+                    opened.push(node("Expand", vec![token, sides], &name, vec![]).encode_to_vec());
+                    joined += 1;
+                    if joined > MOST_TOKENS {
+                        return Ok(false);
+                    }
+                }
+            } else if matches!(own.op_type.as_str(), "Expand" | "Identity")
+                && let Some(&axes) = own.input.first().and_then(|input| tokens.get(input))
+            {
+                tokens.insert(to.to_owned(), axes);
             }
-            of_images.extend(node.output.iter().map(String::as_str));
-            let list = |input: usize| lists.get(node.input.get(input)?).filter(|list| list.first() == Some(&1));
-            // It would leave one map of several, which goes unnoticed where that is added to others.
-            if node.op_type == "Resize" && list(3).is_some() {
-                return Ok(false);
-            }
-            let sides = list(1).filter(|sides| reshapes_to(node, sides));
-            reshapes.extend(sides.map(|sides| (at, [&[0], &sides[1..]].concat())));
+            opened.push(parts.encode_to_vec());
         }
-        for (at, sides) in reshapes {
-            let name = format!("{}.orco.shape", nodes[at].output.first().map_or("", String::as_str));
-            let mut parts = NodeParts::decode(self.node[at].as_slice())?;
-            parts.input[1].clone_from(&name);
-            // `allowzero` alone, by which the 0 would be an empty side.
-            parts.attribute.clear();
-            self.node[at] = parts.encode_to_vec();
-            self.append(&[], &[whole_numbers(&name, vec![sides.len() as i64], &sides)]);
+        if joined > 0 {
+            let [sides, first] = ["sides", "first"].map(|part| format!("{BATCH}.{part}"));
+            constants.push(numbers(&first, &[0]));
+            let counted = [
+                node("Shape", vec![images.name.clone()], &sides, vec![]),
+                node("Gather", vec![sides.clone(), first], BATCH, vec![]),
+            ];
+            opened = counted.iter().map(Message::encode_to_vec).chain(opened).collect();
         }
+        self.node = opened;
+        self.append(&[], &constants);
         replace(&mut self.input, |bytes| left_open(bytes, |name| name == images.name))?;
         replace(&mut self.output, |bytes| left_open(bytes, |_| true))?;
         // They speak of one image.
         self.value_info.clear();
         log::info!("the backbone takes one image at a time; it is made to take any number");
         Ok(true)
+    }
+
+    /// How many axes its weights have behind the first, whose side is one: class tokens and the like, by name.
+    fn tokens(&self) -> Result<HashMap<String, usize>, DecodeError> {
+        let mut tokens = HashMap::new();
+        for bytes in &self.initializer {
+            let TensorHeader { dims, name, .. } = TensorHeader::decode(&bytes[..])?;
+            if let [1, others @ ..] = &dims[..] {
+                tokens.insert(name, others.len());
+            }
+        }
+        Ok(tokens)
     }
 
     /// Its constants that are lists of whole numbers, by name.
@@ -92,6 +139,8 @@ impl GraphParts {
                 lists.extend(list.map(|list| (output.clone(), list)));
             }
         }
+        // Longer ones are no shapes.
+        lists.retain(|_, list| list.len() <= MAX_RANK);
         Ok(lists)
     }
 }
@@ -110,6 +159,17 @@ fn left_open(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement {
     Ok(Some(value.encode_to_vec()))
 }
 
+/// A list of whole numbers.
+fn numbers(name: &str, list: &[i64]) -> TensorProto {
+    whole_numbers(name, vec![list.len() as i64], list)
+}
+
+/// Whether a node joins values of each image, not images.
+fn joins_within_images(node: &NodeProto) -> bool {
+    let axis = node.named("axis").and_then(|own| own.i);
+    node.op_type == "Concat" && is_onnx_domain(&node.domain) && axis != Some(0)
+}
+
 /// Whether a node reshapes to these sides, none of which is to be empty.
 fn reshapes_to(node: &NodeProto, sides: &[i64]) -> bool {
     let allows_zero = node.named("allowzero").is_some_and(|own| own.i.unwrap_or(0) != 0);
@@ -119,7 +179,7 @@ fn reshapes_to(node: &NodeProto, sides: &[i64]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{FLOAT, ShapeProto, TensorProto, TensorTypeProto, TypeProto, int, node};
+    use crate::model::onnx_proto::{FLOAT, ShapeProto, TensorTypeProto, TypeProto};
 
     fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
         let dim = sides.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
@@ -160,6 +220,23 @@ mod tests {
         let shape = TensorProto::decode(&opened.initializer[3][..]).unwrap();
         assert_eq!(shape, whole_numbers("y.orco.shape", vec![2], &[0, -1]));
         assert!(!opened.open_batch().unwrap(), "a second time");
+    }
+
+    #[test]
+    fn every_image_gets_the_class_token() {
+        let token = TensorProto { dims: vec![1, 1, 5], data_type: FLOAT, name: "token".into(), raw_data: vec![0; 20] };
+        let joined = node("Concat", vec!["expanded".into(), "a".into()], "y", vec![int("axis", 1)]);
+        let mut opened = graph(1, &[of("Expand", &["token", "row"], "expanded"), of("Relu", &["x"], "a"), joined]);
+        opened.initializer.push(token.encode_to_vec().into());
+        assert!(opened.open_batch().unwrap());
+        let nodes = opened.nodes().unwrap();
+        let operators: Vec<&str> = nodes.iter().map(|node| node.op_type.as_str()).collect();
+        assert_eq!(operators, ["Shape", "Gather", "Expand", "Relu", "Concat", "Expand", "Concat"]);
+        assert_eq!(nodes[1].output, nodes[4].input[..1], "the number of images");
+        assert_eq!((&nodes[5].input[0], &nodes[5].input[1]), (&"expanded".to_owned(), &nodes[4].output[0]));
+        assert_eq!((&nodes[6].input[0], &nodes[6].input[1]), (&nodes[5].output[0], &"a".to_owned()));
+        let added = opened.initializer[4..].iter().map(|bytes| TensorProto::decode(&bytes[..]).unwrap());
+        assert_eq!(added.collect::<Vec<_>>(), [numbers("y.orco.0.ones", &[1, 1]), numbers("orco.batch.first", &[0])]);
     }
 
     #[test]
