@@ -177,6 +177,8 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     assert!(refused().contains("cannot read the backbone"));
     std::fs::write(&path, b"no model").unwrap();
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
+    std::fs::write(&path, b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n").unwrap();
+    assert!(refused().contains("it is a Git LFS pointer: run git lfs pull"), "{}", refused());
     write_model(&path, [1, 16, 16]);
     assert!(refused().contains("[any, 1, 16, 16], but must be one input of images"), "{}", refused());
     for mean in ["(0.4, 0.5, 0.6)", "0.4", "[0.4, 0.5]", "[102, 127, 153]"] {

@@ -167,6 +167,25 @@ fn half_precision_becomes_f32() {
     }
 }
 
+/// Exporters write the number of images into shapes; the newer one keeps large weights in a file of their own.
+#[test]
+fn a_file_for_one_image_takes_any_number_and_may_have_weights_beside_it() {
+    let _turn = torch_generator();
+    let expected = features_of("forms.json");
+    for exporter in EXPORTERS {
+        let name = format!("form-one-image-{exporter}.onnx");
+        let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
+        compute_what_is_expected(&backbone, &expected["one-image"], &name);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("alone.onnx");
+    std::fs::copy(fixture("form-one-image-dynamo.onnx"), &path).unwrap();
+    let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
+    let refused =
+        OnnxBackbone::open(&path, &recipe.backbone, SIDE as u32, ChannelStatistics::default()).unwrap_err().to_string();
+    assert!(refused.contains("\"form-one-image-dynamo.onnx.data\", which cannot be read"), "{refused}");
+}
+
 #[test]
 fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
     let _turn = torch_generator();

@@ -126,7 +126,7 @@ fn advice(operator: &str) -> &'static str {
             "; a picture's features would depend on the others of its batch: quantise the model statically (QDQ), or not \
              at all"
         }
-        "Attention" | "RMSNormalization" | "RotaryEmbedding" => "; export the model with opset_version=18",
+        "Attention" | "RMSNormalization" | "RotaryEmbedding" | "Swish" => "; export the model with opset_version=18",
         "com.microsoft.DequantizeLinear" | "com.microsoft.QuantizeLinear" => "; quantise the model to 8 bits",
         _ if operator.starts_with("com.microsoft.QLinear") => {
             "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ)"

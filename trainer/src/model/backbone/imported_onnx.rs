@@ -1,5 +1,5 @@
 //! Graphs of ONNX models that the user brings, rewritten until both engines take them. [`super::source`] opens such a
-//! model by all of it. `adapt` leads a graph, taken apart by `parts`, through these passes:
+//! model by all of it. `external_data` brings weights beside a model into it, and `adapt` leads a graph, taken apart by `parts`, through these passes:
 //!
 //! | file | pass |
 //! |---|---|
@@ -12,13 +12,16 @@
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
 //! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
 //! | `adapt` itself | channels first, fixed image size, declared outputs, pooling |
+//! | `batch` | a batch of one image becomes one of any size |
 //! | `fold` | constants are folded, after all of these |
 //!
 //! Which operators a model may then have is decided by the audit, [`orco_runtime::encoder::audit`], not here.
 
 mod adapt;
+mod batch;
 mod decompose;
 mod defaults;
+mod external_data;
 mod fold;
 mod half_precision;
 mod order;
@@ -29,5 +32,6 @@ mod quantised;
 mod truncate;
 
 pub(super) use adapt::{Adaptation, AdaptedModel, adapt, names};
+pub(super) use external_data::with_external_data;
 pub(super) use fold::without_constant_nodes;
 pub(super) use pixels::{BYTE_CHANNELS, are_byte_channels};

@@ -60,7 +60,16 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     }
     let mut alone = Array2::zeros(together.dim());
     for (image, mut row) in images.axis_iter(Axis(0)).zip(alone.rows_mut()) {
-        row.assign(&onnx.encode(image.insert_axis(Axis(0)))?.row(0));
+        let features = onnx.encode(image.insert_axis(Axis(0)))?;
+        if features.len() != row.len() {
+            return Err(ProbeError::Features(format!(
+                "it gives {} number(s) for an image alone, but {} for each of {IMAGES} together; export it for a batch of any \
+                 size, with nothing computed over the batch",
+                features.len(),
+                row.len()
+            )));
+        }
+        row.assign(&features.row(0));
     }
     let lowest = lowest_cosine(&together, &alone);
     if lowest < BATCH_COSINE {
@@ -178,6 +187,16 @@ mod tests {
         assert_eq!(probe(&distances(&[1, 2, 3]), &input).unwrap(), 6);
         let refused = probe(&distances(&[0, 1, 2, 3]), &input).unwrap_err().to_string();
         assert!(refused.starts_with("an image's features depend on the other images of its batch"), "{refused}");
+    }
+
+    #[test]
+    fn one_vector_for_all_images_together_is_noticed() {
+        let nodes = vec![
+            of("GlobalAveragePool", &["images"], "colours", vec![]),
+            of("ReduceMean", &["colours"], "features", vec![ints("axes", vec![0])]),
+        ];
+        let refused = probe(&model(nodes, 3), &input([0.5; 3], [0.5; 3])).unwrap_err().to_string();
+        assert!(refused.starts_with("it gives 3 number(s) for an image alone, but 1 for each of 3"), "{refused}");
     }
 
     #[test]

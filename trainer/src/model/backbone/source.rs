@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::Array4;
+use orco_runtime::encoder::audit::AuditError;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{EncoderPool, map_in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
@@ -13,7 +14,8 @@ use prost::Message;
 use tch::{Kind, Tensor};
 
 use super::imported_onnx::{
-    Adaptation, AdaptedModel, BYTE_CHANNELS, adapt, are_byte_channels, names, without_constant_nodes,
+    Adaptation, AdaptedModel, BYTE_CHANNELS, adapt, are_byte_channels, names, with_external_data,
+    without_constant_nodes,
 };
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
@@ -82,7 +84,7 @@ pub enum OnnxBackboneError {
 pub struct OnnxBackbone {
     /// The model: the file's bytes, or what is left of them once constants are folded.
     pub bytes: Vec<u8>,
-    /// SHA-256 of the file.
+    /// SHA-256 of the file, with the weights that lie beside it.
     pub digest: [u8; 32],
     /// The file's name without its ending.
     pub name: String,
@@ -100,9 +102,10 @@ impl OnnxBackbone {
     /// Reads and checks a model: one input of floats or bytes, `[batch, 3, height, width]` or
     /// `[batch, height, width, 3]`, whose sides are `side` pixels if the model leaves them open, one float output
     /// `[batch, features]` or `[batch, features, 1, 1]`, and engines run it and agree. Half precision becomes f32.
-    /// Constants are folded if it holds operators that the engines are not to see. It is fed with images normalised as
-    /// the recipe says, else as its metadata say, else by the data set's `channels`; one that takes bytes normalises
-    /// them itself.
+    /// Constants are folded if it holds operators that the engines are not to see, weights beside the file become part
+    /// of it, and a batch of one is left open where all layers take more. It is fed with images normalised as the
+    /// recipe says, else as its metadata say, else by the data set's `channels`; one that takes bytes normalises them
+    /// itself.
     ///
     /// # Errors
     /// [`OnnxBackboneError`] if it is something else.
@@ -113,12 +116,21 @@ impl OnnxBackbone {
         channels: ChannelStatistics,
     ) -> Result<Self, OnnxBackboneError> {
         let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
-        let refused = |reason| OnnxBackboneError::Refused { path: path.into(), reason };
-        let digest = codec::digest(&read);
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
+        if read.starts_with(b"version https://git-lfs.github.com/spec/") {
+            return Err(wrong("it is a Git LFS pointer: run git lfs pull".to_owned()));
+        }
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
-        let AdaptedModel { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
+        let read = with_external_data(read, path.parent().unwrap_or(Path::new(""))).map_err(wrong)?;
+        let digest = codec::digest(&read);
+        let AdaptedModel { model: read, takes_bytes, took_one } = adapt(read, to).map_err(wrong)?;
+        let refused = |reason| match reason {
+            EncodeError::Refused(AuditError::Shape { .. }) | EncodeError::Shape { .. } if took_one => {
+                wrong(fixed_batch(1))
+            }
+            reason => OnnxBackboneError::Refused { path: path.into(), reason },
+        };
         // What is wrong with the input is clearer before constants are folded than by what folding stumbles over. So is
         // which outputs there are: folding may stumble over one that nobody wants.
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
@@ -291,6 +303,14 @@ fn input_of([width, height]: [u32; 2], channels: ChannelStatistics) -> Result<Pr
     Ok(input)
 }
 
+/// What is said of a model that takes no other number of images.
+fn fixed_batch(images: i64) -> String {
+    format!(
+        "it takes exactly {images} image(s) at a time; export it for a batch of any size (torch.onnx.export: \
+         dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},), or dynamic_axes with dynamo=False)"
+    )
+}
+
 /// Height and width of the images that are the one input.
 fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     const WANTED: &str = "one input of images [batch, 3, height, width], f32, f16 or bytes";
@@ -315,10 +335,7 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
             let side = |size: i64| u32::try_from(size).map_err(|_| format!("a side of its images is {size} pixels"));
             Ok([side(height)?, side(width)?])
         }
-        [Some(batch), Some(3), ..] if found.len() == 4 => Err(format!(
-            "it takes exactly {batch} image(s) at a time; export it for a batch of any size (torch.onnx.export: \
-                 dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},), or dynamic_axes with dynamo=False)"
-        )),
+        [Some(batch), Some(3), ..] if found.len() == 4 => Err(fixed_batch(batch)),
         _ => {
             let size = |size: &Option<i64>| size.map_or_else(|| "any".to_owned(), |size| size.to_string());
             let shape = found.iter().map(size).collect::<Vec<_>>().join(", ");

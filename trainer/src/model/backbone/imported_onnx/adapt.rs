@@ -1,6 +1,7 @@
 //! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats,
 //! single numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on
-//! different sides is written out, inputs that nothing reads are left out, images of any size get a fixed one,
+//! different sides is written out, inputs that nothing reads are left out, images of any size get a fixed one, a batch
+//! of one is left open,
 //! channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled into one vector.
 
 use std::collections::HashSet;
@@ -40,6 +41,8 @@ pub struct AdaptedModel {
     pub model: Vec<u8>,
     /// Whether its images are bytes, which it normalises itself.
     pub takes_bytes: bool,
+    /// Whether it was exported for one image at a time.
+    pub took_one: bool,
 }
 
 /// The model in f32, made of operators that both engines have, with images of a fixed size and channels first, without
@@ -53,7 +56,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     // a node stay, unless no output needs them.
     let is_of_node = |error: &AuditError| matches!(error, AuditError::Operator { .. } | AuditError::Subgraph { .. });
     if audit_layers(&model).is_err_and(|error| !is_of_node(&error)) {
-        return Ok(AdaptedModel { model, takes_bytes: false });
+        return Ok(AdaptedModel { model, takes_bytes: false, took_one: false });
     }
     let unreadable = |_| "its graph cannot be read".to_owned();
     // The weights of the parts lie in these bytes.
@@ -84,6 +87,8 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     let was_channels_last = graph.put_channels_first().map_err(unreadable)?;
     is_changed |= was_channels_last;
     is_changed |= graph.fix_images(wanted.side).map_err(unreadable)?;
+    let took_one = graph.open_batch().map_err(unreadable)?;
+    is_changed |= took_one;
     is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
     is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;
     is_changed |= graph.declare_outputs(&parts).map_err(unreadable)?;
@@ -102,11 +107,11 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     if !is_changed {
         // Bytes that nothing else holds are not copied.
         drop(graph);
-        return Ok(AdaptedModel { model: model.into(), takes_bytes });
+        return Ok(AdaptedModel { model: model.into(), takes_bytes, took_one });
     }
     drop(model);
     parts.graph = Some(graph);
-    Ok(AdaptedModel { model: parts.encode_to_vec(), takes_bytes })
+    Ok(AdaptedModel { model: parts.encode_to_vec(), takes_bytes, took_one })
 }
 
 /// Channels and sides of the images that a value declares; none where it is no batch of images of floats.

@@ -1,0 +1,276 @@
+//! Leaves open how many images a model takes that was exported for one. Exporters write that one into its shapes.
+
+use std::collections::{HashMap, HashSet};
+
+use orco_runtime::encoder::audit::MAX_RANK;
+use prost::{DecodeError, Message};
+
+use super::parts::{AttributeParts, GraphParts, NodeParts, Replacement, TensorHeader, is_onnx_domain, replace};
+use crate::model::onnx_proto::{
+    DimensionProto, INT64, NodeProto, TensorProto, ValueInfoProto, int, node, whole_numbers,
+};
+
+/// What the number of images is called.
+const BATCH: &str = "orco.batch";
+/// Most places at which a class token or the like is joined to images.
+const MOST_TOKENS: usize = 64;
+
+/// `onnx.TensorProto` of whole numbers.
+#[derive(Clone, PartialEq, Message)]
+struct ListTensor {
+    #[prost(int64, repeated, packed = "false", tag = "1")]
+    dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    data_type: i32,
+    #[prost(int64, repeated, tag = "7")]
+    int64_data: Vec<i64>,
+    #[prost(bytes = "vec", tag = "9")]
+    raw_data: Vec<u8>,
+}
+
+impl ListTensor {
+    /// Its numbers, if it is a list of them.
+    fn list(bytes: &[u8]) -> Result<Option<Vec<i64>>, DecodeError> {
+        let Self { dims, data_type, int64_data, raw_data } = Self::decode(bytes)?;
+        let raw = raw_data.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
+        Ok((data_type == INT64 && dims.len() == 1).then(|| raw.chain(int64_data).collect()))
+    }
+}
+
+impl GraphParts {
+    /// Where the input takes exactly one image, leaves open how many it takes, has reshaping keep the number of images where
+    /// it would make it one, and joins a class token to each of them. Whether it did. Nodes must be in order. Where other
+    /// layers count on one image, the shapes of two do not fit, for which the model is refused later.
+    pub(super) fn open_batch(&mut self) -> Result<bool, DecodeError> {
+        let weights = self.weights()?;
+        let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
+        let takes_one = |value: &ValueInfoProto| {
+            value.sizes().is_some_and(|sizes| matches!(sizes[..], [Some(1), _, _, _])) && !weights.contains(&value.name)
+        };
+        let Some(images) = inputs.collect::<Result<Vec<_>, _>>()?.into_iter().find(takes_one) else { return Ok(false) };
+        let nodes = self.nodes()?;
+        let (lists, mut tokens) = (self.lists(&nodes)?, self.tokens()?);
+        let mut of_images = HashSet::from([images.name.as_str()]);
+        let (mut opened, mut constants) = (Vec::new(), Vec::new());
+        let mut joined = 0;
+        for (bytes, own) in self.node.iter().zip(&nodes) {
+            let to = own.output.first().map_or("", String::as_str);
+            let mut parts = NodeParts::decode(bytes.as_slice())?;
+            let is_of_images = own.input.iter().any(|input| of_images.contains(input.as_str()));
+            if is_of_images && own.op_type != "Shape" {
+                of_images.extend(own.output.iter().map(String::as_str));
+                let list = |input: usize| lists.get(own.input.get(input)?).filter(|list| list.first() == Some(&1));
+                // It would leave one map of several, which goes unnoticed where that is added to others.
+                if own.op_type == "Resize" && list(3).is_some() {
+                    return Ok(false);
+                }
+                if let Some(sides) = list(1).filter(|sides| reshapes_to(own, sides)) {
+                    parts.input[1] = format!("{to}.orco.shape");
+                    constants.push(numbers(&parts.input[1], &[&[0], &sides[1..]].concat()));
+                    // `allowzero` alone, by which the 0 would be an empty side.
+                    parts.attribute.clear();
+                }
+                for (at, input) in parts.input.iter_mut().enumerate().filter(|_| joins_within_images(own)) {
+                    let Some(&axes) = tokens.get(input.as_str()) else { continue };
+                    let name = format!("{to}.orco.{at}");
+                    let (ones, sides) = (format!("{name}.ones"), format!("{name}.sides"));
+                    constants.push(numbers(&ones, &vec![1; axes]));
+                    opened.push(node("Concat", vec![BATCH.into(), ones], &sides, vec![int("axis", 0)]).encode_to_vec());
+                    let token = std::mem::replace(input, name.clone());
+                    opened.push(node("Expand", vec![token, sides], &name, vec![]).encode_to_vec());
+                    joined += 1;
+                    if joined > MOST_TOKENS {
+                        return Ok(false);
+                    }
+                }
+            } else if matches!(own.op_type.as_str(), "Expand" | "Identity")
+                && let Some(&axes) = own.input.first().and_then(|input| tokens.get(input))
+            {
+                tokens.insert(to.to_owned(), axes);
+            }
+            opened.push(parts.encode_to_vec());
+        }
+        if joined > 0 {
+            let [sides, first] = ["sides", "first"].map(|part| format!("{BATCH}.{part}"));
+            constants.push(numbers(&first, &[0]));
+            let counted = [
+                node("Shape", vec![images.name.clone()], &sides, vec![]),
+                node("Gather", vec![sides.clone(), first], BATCH, vec![]),
+            ];
+            opened = counted.iter().map(Message::encode_to_vec).chain(opened).collect();
+        }
+        self.node = opened;
+        self.append(&[], &constants);
+        replace(&mut self.input, |bytes| left_open(bytes, |name| name == images.name))?;
+        replace(&mut self.output, |bytes| left_open(bytes, |_| true))?;
+        // They speak of one image.
+        self.value_info.clear();
+        log::info!("the backbone takes one image at a time; it is made to take any number");
+        Ok(true)
+    }
+
+    /// How many axes its weights have behind the first, whose side is one: class tokens and the like, by name.
+    fn tokens(&self) -> Result<HashMap<String, usize>, DecodeError> {
+        let mut tokens = HashMap::new();
+        for bytes in &self.initializer {
+            let TensorHeader { dims, name, .. } = TensorHeader::decode(&bytes[..])?;
+            if let [1, others @ ..] = &dims[..] {
+                tokens.insert(name, others.len());
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// Its constants that are lists of whole numbers, by name.
+    fn lists(&self, nodes: &[NodeProto]) -> Result<HashMap<String, Vec<i64>>, DecodeError> {
+        let mut lists = HashMap::new();
+        for bytes in &self.initializer {
+            let TensorHeader { dims, data_type, name } = TensorHeader::decode(&bytes[..])?;
+            if data_type == INT64 && dims.len() == 1 {
+                lists.extend(ListTensor::list(&bytes[..])?.map(|list| (name, list)));
+            }
+        }
+        for (bytes, node) in self.node.iter().zip(nodes).filter(|(_, node)| node.op_type == "Constant") {
+            let Some(output) = node.output.first() else { continue };
+            lists.extend(node.named("value_ints").map(|own| (output.clone(), own.ints.clone())));
+            for attribute in NodeParts::decode(bytes.as_slice())?.attribute {
+                let value = AttributeParts::decode(attribute.as_slice())?.t;
+                let list = value.map(|value| ListTensor::list(&value)).transpose()?.flatten();
+                lists.extend(list.map(|list| (output.clone(), list)));
+            }
+        }
+        // Longer ones are no shapes.
+        lists.retain(|_, list| list.len() <= MAX_RANK);
+        Ok(lists)
+    }
+}
+
+/// A value of floats whose first side is one, with that left open; none where it is another one.
+fn left_open(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement {
+    let mut value = ValueInfoProto::decode(bytes)?;
+    let is_one = value.sizes().is_some_and(|sizes| sizes.first() == Some(&Some(1)));
+    if !is_one || !is_meant(&value.name) {
+        return Ok(None);
+    }
+    let tensor = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut());
+    if let Some(first) = tensor.and_then(|tensor| tensor.shape.as_mut()).and_then(|shape| shape.dim.first_mut()) {
+        *first = DimensionProto { dim_value: None, dim_param: None };
+    }
+    Ok(Some(value.encode_to_vec()))
+}
+
+/// A list of whole numbers.
+fn numbers(name: &str, list: &[i64]) -> TensorProto {
+    whole_numbers(name, vec![list.len() as i64], list)
+}
+
+/// Whether a node joins values of each image, not images.
+fn joins_within_images(node: &NodeProto) -> bool {
+    let axis = node.named("axis").and_then(|own| own.i);
+    node.op_type == "Concat" && is_onnx_domain(&node.domain) && axis != Some(0)
+}
+
+/// Whether a node reshapes to these sides, none of which is to be empty.
+fn reshapes_to(node: &NodeProto, sides: &[i64]) -> bool {
+    let allows_zero = node.named("allowzero").is_some_and(|own| own.i.unwrap_or(0) != 0);
+    node.op_type == "Reshape" && is_onnx_domain(&node.domain) && !(allows_zero && sides.contains(&0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::onnx_proto::{FLOAT, ShapeProto, TensorTypeProto, TypeProto};
+
+    fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
+        let dim = sides.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
+        let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim: dim.collect() }) };
+        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    }
+
+    fn of(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
+        node(operator, inputs.iter().map(|&name| name.into()).collect(), output, vec![])
+    }
+
+    /// A graph of images of 3 x 8 x 8 numbers, with two lists of sides.
+    fn graph(batch: i64, nodes: &[NodeProto]) -> GraphParts {
+        let lists = [whole_numbers("row", vec![2], &[1, -1]), whole_numbers("rows", vec![2], &[2, -1])];
+        let weight = TensorProto { dims: vec![4, 5], data_type: FLOAT, name: "w".into(), raw_data: vec![0; 80] };
+        GraphParts {
+            node: nodes.iter().map(Message::encode_to_vec).collect(),
+            initializer: lists.into_iter().chain([weight]).map(|one| one.encode_to_vec().into()).collect(),
+            input: vec![value("x", &[batch, 3, 8, 8]).encode_to_vec()],
+            output: vec![value("y", &[batch, 192]).encode_to_vec()],
+            value_info: vec![value("a", &[batch, 3, 8, 8]).encode_to_vec()],
+            ..GraphParts::default()
+        }
+    }
+
+    #[test]
+    fn a_batch_of_one_becomes_a_batch_of_any_size() {
+        // As PyTorch's newer exporter writes it.
+        let reshaping = node("Reshape", vec!["a".into(), "row".into()], "y", vec![int("allowzero", 1)]);
+        let before = [of("Relu", &["x"], "a"), of("Reshape", &["w", "row"], "b"), reshaping];
+        let mut opened = graph(1, &before);
+        assert!(opened.open_batch().unwrap());
+        assert_eq!(opened.input, [value("x", &[0, 3, 8, 8]).encode_to_vec()]);
+        assert_eq!((&opened.output[..], opened.value_info.len()), (&[value("y", &[0, 192]).encode_to_vec()][..], 0));
+        let after = opened.nodes().unwrap();
+        assert_eq!(after[..2], before[..2], "what does not come from the images stays");
+        assert_eq!((&after[2].input[..], after[2].attribute.len()), (&["a", "y.orco.shape"].map(String::from)[..], 0));
+        let shape = TensorProto::decode(&opened.initializer[3][..]).unwrap();
+        assert_eq!(shape, whole_numbers("y.orco.shape", vec![2], &[0, -1]));
+        assert!(!opened.open_batch().unwrap(), "a second time");
+    }
+
+    #[test]
+    fn every_image_gets_the_class_token() {
+        let token = TensorProto { dims: vec![1, 1, 5], data_type: FLOAT, name: "token".into(), raw_data: vec![0; 20] };
+        let joined = node("Concat", vec!["expanded".into(), "a".into()], "y", vec![int("axis", 1)]);
+        let mut opened = graph(1, &[of("Expand", &["token", "row"], "expanded"), of("Relu", &["x"], "a"), joined]);
+        opened.initializer.push(token.encode_to_vec().into());
+        assert!(opened.open_batch().unwrap());
+        let nodes = opened.nodes().unwrap();
+        let operators: Vec<&str> = nodes.iter().map(|node| node.op_type.as_str()).collect();
+        assert_eq!(operators, ["Shape", "Gather", "Expand", "Relu", "Concat", "Expand", "Concat"]);
+        assert_eq!(nodes[1].output, nodes[4].input[..1], "the number of images");
+        assert_eq!((&nodes[5].input[0], &nodes[5].input[1]), (&"expanded".to_owned(), &nodes[4].output[0]));
+        assert_eq!((&nodes[6].input[0], &nodes[6].input[1]), (&nodes[5].output[0], &"a".to_owned()));
+        let added = opened.initializer[4..].iter().map(|bytes| TensorProto::decode(&bytes[..]).unwrap());
+        assert_eq!(added.collect::<Vec<_>>(), [numbers("y.orco.0.ones", &[1, 1]), numbers("orco.batch.first", &[0])]);
+    }
+
+    #[test]
+    fn constants_of_nodes_are_read() {
+        let mut constant = NodeParts::decode(&*of("Constant", &[], "shape").encode_to_vec()).unwrap();
+        // Numbers in either form.
+        let numbers = ListTensor { dims: vec![3], data_type: INT64, int64_data: vec![1, 64, 3], raw_data: vec![] };
+        let value = AttributeParts {
+            name: "value".into(),
+            t: Some(numbers.encode_to_vec()),
+            r#type: 4,
+            ..AttributeParts::default()
+        };
+        constant.attribute.push(value.encode_to_vec());
+        let mut opened = graph(1, &[of("Identity", &["x"], "a"), of("Reshape", &["a", "shape"], "y")]);
+        opened.node.insert(0, constant.encode_to_vec());
+        assert!(opened.open_batch().unwrap());
+        let shape = TensorProto::decode(&opened.initializer[3][..]).unwrap();
+        assert_eq!(shape, whole_numbers("y.orco.shape", vec![3], &[0, 64, 3]));
+    }
+
+    #[test]
+    fn other_batches_and_shapes_stay() {
+        for batch in [0, 2] {
+            let mut kept = graph(batch, &[of("Reshape", &["x", "row"], "y")]);
+            assert!(!kept.open_batch().unwrap(), "{batch}");
+            assert_eq!(kept, graph(batch, &[of("Reshape", &["x", "row"], "y")]));
+        }
+        let resized = of("Resize", &["x", "", "", "row"], "y");
+        assert!(!graph(1, &[resized]).open_batch().unwrap(), "to one map");
+        for kept in [of("Reshape", &["x", "rows"], "y"), of("Expand", &["x", "row"], "y")] {
+            let mut opened = graph(1, std::slice::from_ref(&kept));
+            assert!(opened.open_batch().unwrap());
+            assert_eq!(opened.nodes().unwrap(), [kept]);
+        }
+    }
+}
