@@ -154,9 +154,9 @@ impl Benchmark {
             .map(|class| {
                 let shots = self.draw(class as u32, draw, seed);
                 let features = |shot: usize| {
-                    let dimension = self.candidates.inputs();
-                    let mut views = std::vec![0.0; self.candidates.views() * dimension];
-                    for (view, row) in views.chunks_exact_mut(dimension).enumerate() {
+                    let inputs = self.candidates.inputs();
+                    let mut views = std::vec![0.0; self.candidates.views() * inputs];
+                    for (view, row) in views.chunks_exact_mut(inputs).enumerate() {
                         self.candidates.as_exemplars().read(shot, view, row);
                     }
                     views
@@ -182,8 +182,8 @@ impl Benchmark {
         let classes = self.measured.classes();
         let mut order: Vec<usize> = (0..classes.len()).collect();
         order.sort_by_key(|picture| classes[*picture]);
-        let (clean, dimension) = (self.measured.clean(), self.measured.inputs());
-        let features = order.iter().flat_map(|picture| &clean[picture * dimension..][..dimension]).copied().collect();
+        let (clean, inputs) = (self.measured.clean(), self.measured.inputs());
+        let features = order.iter().flat_map(|picture| &clean[picture * inputs..][..inputs]).copied().collect();
         (order.iter().map(|picture| classes[*picture]).collect(), features)
     }
 
