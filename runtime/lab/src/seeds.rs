@@ -107,7 +107,10 @@ fn difference(bundles: [&Bundle; 2], benchmarks: [&Benchmark; 2]) -> Option<&'st
         ("how they prepare pictures", prepared(ours) != prepared(theirs)),
         ("how they draw views", ours.views != theirs.views),
         ("their settings", base_model.config != other_base_model.config),
-        ("their classes", classes(base_model, measured) != classes(other_base_model, other_measured)),
+        (
+            "their classes, which a seed draws of synthetic data",
+            classes(base_model, measured) != classes(other_base_model, other_measured),
+        ),
         ("their sessions", (&measured.ways, measured.shots) != (&other_measured.ways, other_measured.shots)),
         (
             "the images that they are measured on, which a seed draws where no folder `test` sets them apart",

@@ -3,8 +3,10 @@
 mod front_matter;
 mod on_device;
 
+use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write;
+use std::path::Path;
 
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
@@ -219,7 +221,7 @@ impl Card<'_> {
             MeasureOn::Test => writeln!(
                 text,
                 "    cargo run --release -p orco-lab -- eval {} --draws {draws} --seed {SEED}\n",
-                shell_word(&exported.folder.to_string_lossy())
+                shell_word(&from_here(&exported.folder).to_string_lossy())
             )?,
             MeasureOn::Holdout => {
                 writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
@@ -227,6 +229,14 @@ impl Card<'_> {
         }
         Ok(())
     }
+}
+
+/// A folder as commands name it that are given where this program was started. A run that is resumed knows its whole
+/// path, and must end in the same card.
+fn from_here(folder: &Path) -> &Path {
+    let here = env::current_dir().ok();
+    let below = here.and_then(|here| folder.strip_prefix(here).ok());
+    below.filter(|path| !path.as_os_str().is_empty()).unwrap_or(folder)
 }
 
 /// A row for each system.
@@ -390,6 +400,16 @@ mod tests {
         let mut text = String::new();
         phase_1(&mut text, &recipe).unwrap();
         assert!(text.starts_with("- The backbone started from the weights lite0.pth.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_card_names_its_folder_from_where_the_program_was_started() {
+        let here = env::current_dir().unwrap();
+        assert_eq!(from_here(&here.join("models/mine")), Path::new("models/mine"));
+        assert_eq!(from_here(&here), here);
+        for given in ["mine", "../mine"].map(Path::new) {
+            assert_eq!(from_here(given), given);
+        }
     }
 
     #[test]

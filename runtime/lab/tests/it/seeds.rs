@@ -134,3 +134,17 @@ fn other_test_images_are_refused() {
     assert!(refused.contains("differ in the images that they are measured on"), "{refused}");
     assert!(refused.contains("draws where no folder `test` sets them apart, so not by their seeds alone"), "{refused}");
 }
+
+/// A seed draws synthetic classes, too.
+#[test]
+fn other_classes_are_refused_with_what_may_have_drawn_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bundles = [1, 2].map(|seed| {
+        let bundle = Bundle::open(with_seed(folder.path(), seed)).unwrap();
+        let benchmark = Benchmark::of(&bundle).unwrap();
+        (bundle, benchmark)
+    });
+    bundles[1].1.labels[0] = "striped star 60".into();
+    let refused = check(&bundles).unwrap_err().to_string();
+    assert!(refused.contains("differ in their classes, which a seed draws of synthetic data"), "{refused}");
+}

@@ -72,12 +72,12 @@ fn read_csv(
         DataError::Line { path: path.clone(), line: line + 1, text, expected }
     };
     match lines.next() {
-        Some((_, header)) if header.split(',').map(str::trim).eq(["filename", "label"]) => {}
+        Some((_, header)) if header.split(',').map(unquoted).eq(["filename", "label"]) => {}
         other => return Err(wrong(0, other.map_or("", |(_, header)| header), "the header filename,label")),
     }
     let mut entries = Vec::new();
     for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
-        let Some((file, class)) = text.split_once(',').map(|(file, class)| (file.trim(), class.trim())) else {
+        let Some((file, class)) = text.split_once(',').map(|(file, class)| (unquoted(file), unquoted(class))) else {
             return Err(wrong(line, text, "a file name, a comma and a class"));
         };
         let inside = Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
@@ -93,6 +93,12 @@ fn read_csv(
         return Err(DataError::Count { path, what: "images", expected: "1 or more".into(), actual: 0 });
     }
     Ok(entries)
+}
+
+/// A field without white space and quotes around it, which some programs put around every text.
+fn unquoted(field: &str) -> &str {
+    let field = field.trim();
+    field.strip_prefix('"').and_then(|field| field.strip_suffix('"')).unwrap_or(field)
 }
 
 #[cfg(test)]
@@ -114,6 +120,9 @@ mod tests {
         assert_eq!((listing.test[0].label, listing.test[0].name.as_str()), (1, "n01/a9.jpg"));
         // As programs for tables on Windows write it.
         write("test.csv", "\u{feff}filename,label\r\na9.jpg,n01\r\nb9.jpg,n02\r\n");
+        assert_eq!(list(folder.path()).unwrap().test, listing.test);
+        // As R writes it, and Python's csv where it quotes all.
+        write("test.csv", "\"filename\",\"label\"\n\"a9.jpg\",\"n01\"\n\"b9.jpg\",\"n02\"\n");
         assert_eq!(list(folder.path()).unwrap().test, listing.test);
         write("test.csv", "filename,label\na9.jpg,n01\nb2.jpg,n02\n");
         let trained = list(folder.path()).unwrap_err().to_string();

@@ -29,6 +29,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::threads::{Threads, usable_threads};
+use orco_state::sentence::counted;
 use serde::Serialize;
 
 use self::output::{check_replaced, write};
@@ -281,7 +282,8 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     let draws = distinct.max().unwrap_or_default();
     let of_training: Vec<u64> = bundles.iter().map(|(bundle, _)| bundle.manifest.provenance.seed).collect();
     let shown: Vec<String> = of_training.iter().map(u64::to_string).collect();
-    print(format!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source))?;
+    let (shown, of_each, source) = (shown.join(", "), counted(draws, "draw"), &bundles[0].1.source);
+    print(format!("seeds {shown} of the training, {of_each} with each, on {source}"))?;
     say_of_draws(draws, *asked as usize)?;
     print(SeedSummary::heading())?;
     let (first, measured_on) = &bundles[0];

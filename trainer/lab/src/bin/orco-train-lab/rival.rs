@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use orco_benchmark::Summary;
 use orco_benchmark::benchmark::distinct_draws;
-use orco_lab::format::{print, say_of_draws};
+use orco_lab::format::{print, say_of_draws, shell_word};
 use orco_lab::results::claim;
 use orco_lab::rival_results::RivalRun;
 use orco_lab::seeds::SeedSummary;
@@ -129,7 +129,7 @@ fn command(rivals: &[Rival], common: &TrainingArguments, draws: usize, seeds: us
         shown("device", (common.device != DeviceChoice::Auto).then(|| common.device.to_string())),
     ];
     let options: String = options.into_iter().flatten().collect();
-    format!("cargo xtask train-lab rival {names} {}{options}", recipe.display())
+    format!("cargo xtask train-lab rival {names} {}{options}", shell_word(&recipe.to_string_lossy()))
 }
 
 /// Where rivals keep what is measured of them, by recipe.
@@ -207,6 +207,11 @@ mod tests {
         assert_eq!(
             command(&[baseline, fact], &some, 1, 1),
             "cargo xtask train-lab rival baseline,fact own.toml --skip-broken --seed 7 --run RUN --draws 1"
+        );
+        let quoted = asked("orco-train-lab rival fact it's.toml --run run");
+        assert_eq!(
+            command(&[fact], &quoted, 1, 1),
+            r"cargo xtask train-lab rival fact 'it'\''s.toml' --run RUN --draws 1"
         );
     }
 }
