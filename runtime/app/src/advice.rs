@@ -199,7 +199,7 @@ fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
 
 fn on_backup(error: &BackupError) -> Option<&'static str> {
     Some(match error {
-        BackupError::Occupied { .. } => "nothing was changed: --force puts the backup in its place, which is gone then",
+        BackupError::Occupied { .. } => "nothing was changed: --force replaces what it knows with the backup",
         BackupError::OtherBundle { .. } => {
             "nothing was changed: give that bundle with --bundle, or restore it for `orco upgrade` with --other-bundle"
         }

@@ -188,6 +188,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         }
         HubCommand::Export { to } => {
             let exported = export::export(&store, to)?;
+            ensure!(
+                exported.pictures > 0,
+                "no device shared pictures, so nothing was written: devices keep them by `orco learn --keep-shots`, and \
+                 share them by `orco sync --share LABEL --share-pictures`"
+            );
             let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
             done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))
         }

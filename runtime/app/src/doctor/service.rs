@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use orco_runtime::state::sentence::counted;
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::BrokerAddress;
-use orco_serve::rules::Rules;
+use orco_serve::rules::{Action, Rules};
 use orco_serve::sightings::Sightings;
 use orco_serve::token::Token;
 use orco_serve::{CameraSource, ServeError, camera_regions};
@@ -130,14 +130,35 @@ pub fn regions(arguments: &ServeOptions, findings: &mut Findings) {
     }
 }
 
-/// Whether the file of rules can be used.
+/// Whether the file of rules can be used, and whether what the rules name is there.
 pub fn rules(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "rules";
     let Some(path) = &arguments.rules else { return };
     match Rules::read(path) {
-        Ok(rules) => findings.good(SUBJECT, format!("{}, {}", path.display(), counted(rules.len(), "rule"))),
+        Ok(rules) => match rules.iter().flat_map(|rule| &rule.actions).find_map(missing) {
+            Some(what) => findings.wrong(SUBJECT, format!("{} names {what}", path.display())),
+            None => findings.good(SUBJECT, format!("{}, {}", path.display(), counted(rules.len(), "rule"))),
+        },
         Err(error) => findings.failed(SUBJECT, error),
     }
+}
+
+/// What an action needs and does not find. Whether the service may use a chip is for its unit to say.
+fn missing(action: &Action) -> Option<String> {
+    match action {
+        Action::Command(command) if !is_startable(Path::new(&command[0])) => {
+            Some(format!("{}, which is no program that this user may start (chmod +x)", command[0]))
+        }
+        Action::Gpio(gpio) if !gpio.chip.exists() => Some(format!("{}, which is not there", gpio.chip.display())),
+        _ => None,
+    }
+}
+
+fn is_startable(program: &Path) -> bool {
+    #[cfg(unix)]
+    return program.is_file() && rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok();
+    #[cfg(not(unix))]
+    return program.is_file();
 }
 
 /// Says of what is not there that the service makes it, or why it cannot; `option` names another place.

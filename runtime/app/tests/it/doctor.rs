@@ -224,6 +224,10 @@ fn what_the_settings_of_the_service_name_is_checked() {
     let rule = "[[rule]]\nlabel = \"mug\"\ncommand = [\"/bin/true\"]\n";
     fs::write(path("good.toml"), rule).unwrap();
     fs::write(path("bad.toml"), format!("{rule}after = 1\n")).unwrap();
+    for (name, program) in [("missing.toml", path("missing")), ("plain.toml", path("good.toml"))] {
+        fs::write(path(name), rule.replace("/bin/true", &program)).unwrap();
+    }
+    fs::write(path("line.toml"), "[[rule]]\nlabel = \"mug\"\ngpio = { chip = \"/dev/gpio-0\", line = 1 }\n").unwrap();
     for folder in ["foreign", "fresh"] {
         fs::create_dir(path(folder)).unwrap();
     }
@@ -233,6 +237,9 @@ fn what_the_settings_of_the_service_name_is_checked() {
         (["--rules", &path("bad.toml")], "rules", "wrong", "unknown field `after`"),
         (["--rules", &path("nowhere")], "rules", "wrong", "cannot read"),
         (["--rules", &path("good.toml")], "rules", "good", "1 rule"),
+        (["--rules", &path("missing.toml")], "rules", "wrong", "no program that this user may start"),
+        (["--rules", &path("plain.toml")], "rules", "wrong", "no program that this user may start"),
+        (["--rules", &path("line.toml")], "rules", "wrong", "gpio"),
         (["--sightings", &path("foreign")], "sightings", "wrong", "it holds other files"),
         (["--sightings", &path("good.toml")], "sightings", "wrong", "it is a file"),
         (["--sightings", &path("fresh")], "sightings", "good", "are kept in"),

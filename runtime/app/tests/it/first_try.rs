@@ -37,6 +37,23 @@ fn folders_name_the_classes_and_words_are_those_of_people() {
 }
 
 #[test]
+fn the_session_on_the_front_page_is_what_the_program_prints() {
+    let drawn = fs::read_to_string(workspace().join("examples/session.svg")).unwrap();
+    let lesson = drawn.split_once("$ orco learn ").unwrap().1.split_once("class=\"caption\"").unwrap().0;
+    let lines = lesson.lines().filter_map(|line| line.strip_prefix("<text x=")?.split(['<', '>']).nth(1));
+    let device = Device::on(workspace().join("models/everyday"));
+    let duck = argument("rubber-duck", &shots("learn", "rubber-duck"));
+    let printed = text(&device.command(&["learn", &duck]).output().unwrap().stdout);
+    // All but how long it took.
+    let untimed = |line: &str| {
+        let is_timed = line.starts_with("learned ");
+        line.split(" in ").next().filter(|_| is_timed).unwrap_or(line).to_owned()
+    };
+    let (shown, said): (Vec<_>, Vec<_>) = (lines.map(untimed).collect(), printed.lines().map(untimed).collect());
+    assert_eq!(shown, said, "tests/renderer/session.py draws it anew");
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_folder_need_not_have_a_name_that_is_text() {
     use std::ffi::OsStr;

@@ -226,6 +226,8 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let mug = argument("mug", &shots("learn", "mug"));
     json(orco(&shipped(), &folder.join("giver"), &["learn", "--keep-shots", &mug]));
     assert_eq!(sync(folder, "giver", &running, &[])["pushed"], serde_json::json!([]), "nothing leaves by itself");
+    let nowhere = folder.join("nothing").display().to_string();
+    assert_refused(&hub(folder, &["export", &nowhere]).output().unwrap(), "no device shared pictures");
     let pushed = sync(folder, "giver", &running, &["--share", "mug", "--share-pictures"]);
     assert_eq!(pushed["pushed"], serde_json::json!(["mug"]));
     drop(running);

@@ -66,7 +66,8 @@ fn the_json_of_other_commands_has_the_keys_of_the_table() {
     let file = |name: &str| device.folder.path().join(name).display().to_string();
     let (pack, backup, mug) = (file("mug.orcopack"), file("door.orcobackup"), argument("mug", &shots("learn", "mug")));
     device.json(&["learn", "--align", "later", &mug]);
-    let commands: [&[&str]; 9] = [
+    let manual = file("manual");
+    let commands: [&[&str]; 10] = [
         &["align"],
         &["balance", "keep-base"],
         &["undo"],
@@ -76,6 +77,7 @@ fn the_json_of_other_commands_has_the_keys_of_the_table() {
         &["backup", &backup],
         &["scene", "show"],
         &["config"],
+        &["generate", &manual],
     ];
     for command in commands {
         let row = table.lines().find(|row| row.starts_with(&format!("| `{}`", command[0]))).unwrap();

@@ -4,7 +4,7 @@
 
     learner = orco.Learner("models/everyday", "state")
     learner.learn({"mug": ["1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg"]})
-    print(learner.classify([frame])[0].label)  # a path, or an RGB array of uint8 [height, width, 3]
+    print(learner.classify(["6.jpg"])[0].label)  # paths, or RGB arrays of uint8 [height, width, 3]
 """
 
 from ._orco import (
