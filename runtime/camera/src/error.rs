@@ -43,6 +43,13 @@ pub enum CameraError {
     /// The request failed.
     #[error("{0}")]
     Http(Box<dyn Error + Send + Sync>),
+    /// Its certificate is from no authority that is trusted, or for another host; why.
+    #[error(
+        "its certificate is not trusted ({0}); if it signed that itself, for Motion JPEG use gst:souphttpsrc with its \
+         location and ssl-strict=false, then ! multipartdemux; for single pictures let another program fetch them into \
+         folder:PATH"
+    )]
+    UntrustedCertificate(String),
     /// Nothing came for so long.
     #[error("nothing came for {} s", .0.as_secs())]
     Silent(Duration),
