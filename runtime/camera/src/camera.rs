@@ -174,11 +174,12 @@ impl Camera {
         }
     }
 
-    /// The newest frame after number `after` (0 for any), waited for at most so long.
+    /// The newest frame after number `after` (0 for any), waited for at most so long, and not once it is stopped.
     pub fn wait(&self, after: u64, most: Duration) -> Option<Arc<CameraFrame>> {
         let state = self.shared.state();
         let is_old = |state: &mut ReaderState| state.newest.as_ref().is_none_or(|frame| frame.number <= after);
-        let waited = self.shared.arrived.wait_timeout_while(state, most, is_old);
+        let is_awaited = |state: &mut ReaderState| is_old(state) && !self.shared.stop.is_set();
+        let waited = self.shared.arrived.wait_timeout_while(state, most, is_awaited);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.newest.clone().filter(|frame| frame.number > after)
     }

@@ -43,6 +43,13 @@ pub enum CameraError {
     /// The request failed.
     #[error("{0}")]
     Http(Box<dyn Error + Send + Sync>),
+    /// Its certificate is from no authority that is trusted, or for another host; why.
+    #[error(
+        "its certificate is not trusted ({0}); if it signed that itself, for Motion JPEG use gst:souphttpsrc with its \
+         location and ssl-strict=false, then ! multipartdemux; for single pictures let another program fetch them into \
+         folder:PATH"
+    )]
+    UntrustedCertificate(String),
     /// Nothing came for so long.
     #[error("nothing came for {} s", .0.as_secs())]
     Silent(Duration),
@@ -57,8 +64,8 @@ pub enum CameraError {
     WrongPassword,
     /// It takes name and password by digest authentication alone (RFC 7616), which is not supported.
     #[error(
-        "it wants digest authentication, which is not supported here; for Motion JPEG use gst:souphttpsrc location=... \
-         user-id=... user-pw=... ! multipartdemux; for single pictures let another program fetch them into folder:PATH"
+        "it wants digest authentication, which is not supported here; for Motion JPEG use gst:souphttpsrc with its \
+         location, user-id and user-pw, then ! multipartdemux; for single pictures let another program fetch them into folder:PATH"
     )]
     DigestAuthentication,
     /// It answers with a status other than success.

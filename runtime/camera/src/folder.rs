@@ -39,7 +39,8 @@ struct ContentIdentity {
 struct FileState {
     length: u64,
     changed: SystemTime,
-    /// None where the system does not tell.
+    /// None where the system does not tell, and of a file that could not be read: under another name or with other
+    /// rights it is new.
     identity: Option<ContentIdentity>,
     /// Whether it was given, or stood there from the start.
     is_known: bool,
@@ -142,7 +143,11 @@ impl<'a> FolderSource<'a> {
                 Some(before) if !is_same => before.changes.saturating_add((!now.is_grown(before)).into()),
                 _ => 0,
             };
-            let now = FileState { changes, ..now };
+            let identity = match before {
+                Some(before) if is_same => before.identity.and(now.identity),
+                _ => now.identity,
+            };
+            let now = FileState { identity, changes, ..now };
             let was_given = now.identity.is_some_and(|identity| given.contains(&identity));
             let was_known = was_given || before.is_some_and(|before| is_same && before.is_known);
             let is_complete = now.is_complete(is_same);
@@ -231,6 +236,9 @@ impl OpenSource for FolderSource<'_> {
                     return Err(away.into());
                 }
                 log::warn!("camera: {} cannot be read: {error}", self.path.join(&file.name).display());
+                if let Some(found) = self.known.files.get_mut(&file.name) {
+                    found.identity = None;
+                }
                 Ok(None)
             }
         }
@@ -305,6 +313,23 @@ mod tests {
         fs::rename(&away, &pictures).unwrap();
         let mut folder = FolderSource::open(&pictures, &stop, &mut known).unwrap();
         assert_eq!((next(&mut folder), next(&mut folder)), (Some(b"new".to_vec()), None), "it was found twice");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_picture_that_gets_another_name_before_it_is_read_is_given_under_that() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let mut known = KnownFiles::default();
+        let mut folder = FolderSource::open(place.path(), &Stop::default(), &mut known).unwrap();
+        fs::write(at("1.jpg"), b"first").unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(at("2.jpg"), b"second").unwrap();
+        assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"first".to_vec())));
+        fs::rename(at("1.jpg"), at("1-done.jpg")).unwrap();
+        fs::rename(at("2.jpg"), at("2-done.jpg")).unwrap();
+        assert_eq!((next(&mut folder), next(&mut folder)), (None, None), "it waited under its old name");
+        assert_eq!((next(&mut folder), next(&mut folder)), (Some(b"second".to_vec()), None));
     }
 
     #[test]

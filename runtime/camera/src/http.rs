@@ -189,8 +189,15 @@ fn request_error(error: ureq::Error) -> CameraError {
     match error {
         ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => CameraError::Unreachable(SILENCE),
         ureq::Error::Timeout(_) => CameraError::Silent(SILENCE),
-        error => CameraError::Http(error.into()),
+        error => untrusted_certificate(&error).unwrap_or_else(|| CameraError::Http(error.into())),
     }
+}
+
+fn untrusted_certificate(error: &ureq::Error) -> Option<CameraError> {
+    // As rustls says it.
+    let said = error.to_string();
+    let (_, why) = said.split_once("invalid peer certificate: ")?;
+    Some(CameraError::UntrustedCertificate(why.into()))
 }
 
 /// Why a body cannot be read.
@@ -246,6 +253,14 @@ mod tests {
         }
         let error = HttpAddress::of("http://admin:pass#1@door3/").unwrap_err();
         assert!(matches!(error, CameraError::InvalidAddress(_)) && !error.to_string().contains("pass"), "{error}");
+    }
+
+    #[test]
+    fn who_has_a_camera_with_a_certificate_of_its_own_is_told_what_to_do() {
+        let failed = |why: &str| request_error(io::Error::new(io::ErrorKind::InvalidData, why).into()).to_string();
+        let told = failed("invalid peer certificate: UnknownIssuer");
+        assert!(told.starts_with("its certificate is not trusted (UnknownIssuer); if it signed that itself"), "{told}");
+        assert!(!failed("received corrupt message").contains("certificate"));
     }
 
     #[test]

@@ -10,8 +10,9 @@ const END: [u8; 2] = [0xff, 0xd9];
 
 /// The picture with the usual tables before its first scan, if it has none of its own, and with the marker of its end,
 /// which some cameras leave out. The marker makes no whole picture of one that was cut: whoever decodes it counts its scans
-/// and their codes.
+/// and their codes. Blank lines before the picture, as some cameras send, are left out.
 pub fn completed(jpeg: &[u8]) -> Cow<'_, [u8]> {
+    let jpeg = jpeg.trim_ascii_start();
     let Some(scan) = Scan::first(jpeg) else { return Cow::Borrowed(jpeg) };
     let tables = if scan.has_tables { Vec::new() } else { tables() };
     let end: &[u8] = if ends(jpeg) { &[] } else { &END };
@@ -129,6 +130,7 @@ mod tests {
         // This encoder writes the usual tables.
         Encoder::new(&mut jpeg, 90).encode(&rgb, 48, 32, ColorType::Rgb).unwrap();
         assert!(matches!(completed(&jpeg), Cow::Borrowed(_)));
+        assert_eq!(completed(&[b"\r\n\r\n", &jpeg[..]].concat()), jpeg);
         let sent = stripped(&jpeg);
         assert!(sent.len() < jpeg.len() && image::decode(&sent).is_err());
         assert_eq!(image::decode(&completed(&sent)).unwrap(), image::decode(&jpeg).unwrap());

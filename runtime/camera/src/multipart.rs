@@ -13,6 +13,18 @@ const MAX_LINE: usize = 8 << 10;
 /// Most lines of a part's head.
 const MAX_LINES: usize = 64;
 
+/// What types of parts begin with that are no pictures: heartbeats, events, sound.
+const OTHER_TYPES: [&str; 4] = ["text/", "audio/", "application/json", "application/xml"];
+
+/// What is said of a part before its content.
+#[derive(Default)]
+struct PartHead {
+    /// Bytes of its content, where it says so.
+    length: Option<usize>,
+    /// Whether it says that it is no picture.
+    is_other: bool,
+}
+
 /// The parts of a stream, one by one.
 #[derive(Debug)]
 pub struct Multipart<R> {
@@ -25,15 +37,14 @@ pub struct Multipart<R> {
 }
 
 impl<R: Read> Multipart<R> {
-    /// Parts between lines of two dashes and `boundary`, or of `boundary` alone if it begins with two dashes: cameras do
-    /// both.
+    /// Parts between lines of two dashes and `boundary`, or of `boundary` alone: cameras do both. Some name another one
+    /// than they write: a stream that begins with two dashes and something else has that as its boundary.
     pub fn new(stream: R, boundary: &str) -> Self {
         let given = boundary.trim().trim_matches('"');
-        let mut boundaries = vec![format!("--{given}").into_bytes()];
-        if given.starts_with("--") {
-            boundaries.push(given.into());
+        if given.is_empty() {
+            return Self::with_any_boundary(stream);
         }
-        Self::between(stream, boundaries)
+        Self::between(stream, vec![format!("--{given}").into_bytes(), given.into()])
     }
 
     /// Parts between lines like the first that begins with two dashes: of a stream whose boundary nobody says.
@@ -61,7 +72,7 @@ impl<R: Read> Multipart<R> {
     }
 
     /// The content of the next part, by its length where that is said, else up to the next boundary. What stands before
-    /// its boundary is passed over.
+    /// its boundary is passed over, and so are parts that say that they are text or sound, and are.
     ///
     /// # Errors
     /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE_BYTES`], or a part with
@@ -69,10 +80,20 @@ impl<R: Read> Multipart<R> {
     // An iterator would go on after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Vec<u8>, StreamError> {
-        if !std::mem::take(&mut self.at_head) {
-            self.skip_to_boundary()?;
+        loop {
+            if !std::mem::take(&mut self.at_head) {
+                self.skip_to_boundary()?;
+            }
+            let head = self.head()?;
+            let part = self.content(head.length)?;
+            if !head.is_other || part.starts_with(b"\xff\xd8") {
+                return Ok(part);
+            }
         }
-        match self.length()? {
+    }
+
+    fn content(&mut self, length: Option<usize>) -> Result<Vec<u8>, StreamError> {
+        match length {
             Some(length) if length > MAX_PICTURE_BYTES => Err(StreamError::TooLarge),
             Some(length) => {
                 let mut part = Vec::new();
@@ -88,6 +109,8 @@ impl<R: Read> Multipart<R> {
         let mut line = Vec::new();
         // Whether the line before was longer than is held, so that this is no line of its own.
         let mut inside = false;
+        // Whether the boundary is still unknown, and only blank lines came.
+        let mut is_beginning = self.boundaries.len() > 1;
         while passed < MAX_PICTURE_BYTES {
             passed += self.line(&mut line)?;
             let whole = !inside;
@@ -96,9 +119,6 @@ impl<R: Read> Multipart<R> {
                 continue;
             }
             let text = line.trim_ascii_end();
-            if self.boundaries.is_empty() && text.len() > 2 && text.starts_with(b"--") {
-                self.boundaries.push(text.to_vec());
-            }
             if let Some(found) = self.boundaries.iter().position(|boundary| boundary == text) {
                 self.boundaries = vec![self.boundaries.swap_remove(found)];
                 return Ok(());
@@ -106,23 +126,30 @@ impl<R: Read> Multipart<R> {
             if self.boundaries.iter().any(|boundary| text.strip_prefix(&boundary[..]) == Some(b"--")) {
                 return Err(StreamError::Ended);
             }
+            let is_any = is_beginning || self.boundaries.is_empty();
+            if is_any && text.len() > 2 && text.starts_with(b"--") {
+                self.boundaries = vec![text.to_vec()];
+                return Ok(());
+            }
+            is_beginning &= text.is_empty();
         }
         Err(StreamError::NoBoundary)
     }
 
-    /// The head of a part: the length of its content, where it says one.
-    fn length(&mut self) -> Result<Option<usize>, StreamError> {
-        let (mut length, mut line) = (None, Vec::new());
+    fn head(&mut self) -> Result<PartHead, StreamError> {
+        let (mut head, mut line) = (PartHead::default(), Vec::new());
         for _ in 0..MAX_LINES {
             self.line(&mut line)?;
             if line.trim_ascii().is_empty() {
-                return Ok(length);
+                return Ok(head);
             }
-            let text = String::from_utf8_lossy(&line);
-            if let Some((name, value)) = text.split_once(':')
-                && name.trim().eq_ignore_ascii_case("content-length")
-            {
-                length = value.trim().parse().ok();
+            let text = String::from_utf8_lossy(&line).to_ascii_lowercase();
+            match text.split_once(':').map(|(name, value)| (name.trim(), value.trim())) {
+                Some(("content-length", value)) => head.length = value.parse().ok(),
+                Some(("content-type", value)) => {
+                    head.is_other = OTHER_TYPES.iter().any(|other| value.starts_with(other));
+                }
+                _ => {}
             }
         }
         Err(StreamError::NoBoundary)
@@ -219,6 +246,27 @@ mod tests {
                 assert!(matches!(parts.next(), Err(StreamError::Ended)), "{line} {boundary}");
             }
         }
+    }
+
+    #[test]
+    fn a_boundary_may_be_written_without_dashes_or_be_another_than_the_one_named() {
+        for (line, boundary) in [("b", "b"), ("--B", "b"), ("--other", "b"), ("--b", "")] {
+            let stream = format!("\r\n{line}\r\n\r\none\r\n--c\r\n{line}\r\n\r\ntwo\r\n{line}--\r\n");
+            let mut parts = Multipart::new(stream.as_bytes(), boundary);
+            assert_eq!(parts.next().unwrap(), b"one\r\n--c", "{line} {boundary}");
+            assert_eq!(parts.next().unwrap(), b"two", "{line} {boundary}");
+            assert!(matches!(parts.next(), Err(StreamError::Ended)), "{line} {boundary}");
+        }
+    }
+
+    #[test]
+    fn parts_that_are_no_pictures_are_passed_over() {
+        let stream = b"--b\r\nContent-Type: TEXT/plain\r\nContent-Length: 9\r\n\r\nHeartbeat\r\n\
+            --b\r\ncontent-type:text/plain\r\n\r\nEvents\r\n--b\r\nContent-Type: image/jpeg\r\n\r\none\r\n\
+            --b\r\nContent-Type: text/html\r\n\r\n\xff\xd8\r\n--b--\r\n";
+        let mut parts = Multipart::new(&stream[..], "b");
+        assert_eq!((parts.next().unwrap(), parts.next().unwrap()), (b"one".to_vec(), b"\xff\xd8".to_vec()));
+        assert!(matches!(parts.next(), Err(StreamError::Ended)));
     }
 
     #[test]

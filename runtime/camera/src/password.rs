@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-/// What names of settings and of query parameters end in whose values are passwords: `user-pw`, `proxy-pw`, `userpwd`.
-const PASSWORD_NAMES: [&str; 5] = ["pw", "pwd", "pass", "passwd", "password"];
+/// What names of settings and of query parameters end in whose values are passwords: `user-pw`, `proxy-pw`, `userpwd`,
+/// `loginpas`, `access_token`, `srtp-key`.
+const PASSWORD_NAMES: [&str; 12] =
+    ["pw", "pwd", "psw", "pas", "pass", "passwd", "password", "passphrase", "token", "key", "auth", "secret"];
 /// What stands for a password.
 const MASK: &str = "***";
 

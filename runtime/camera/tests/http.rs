@@ -145,7 +145,7 @@ fn what_a_camera_refuses_is_told() {
             &with_password,
             401,
             digest,
-            "it wants digest authentication, which is not supported here; for Motion JPEG use gst:souphttpsrc",
+            "use gst:souphttpsrc with its location, user-id and user-pw, then ! multipartdemux; for single pictures",
         ),
         (&with_password, 401, &*both, "it refuses this name and password"),
         (&url, 403, "", "it forbids this address"),

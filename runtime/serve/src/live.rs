@@ -8,6 +8,7 @@ mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -105,7 +106,10 @@ pub(crate) struct LivePeers {
 }
 
 /// The service's own camera. Dropping it ends its thread.
-pub struct LiveCamera(Arc<SharedCamera>);
+pub struct LiveCamera {
+    shared: Arc<SharedCamera>,
+    thread: Option<JoinHandle<()>>,
+}
 
 /// Reads what the camera shows, for a thread that may outlive the [`LiveCamera`].
 pub(crate) struct LiveCameraReader(Arc<SharedCamera>);
@@ -131,9 +135,11 @@ impl LiveCameraReader {
 
 impl Drop for LiveCamera {
     fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         // The thread holds the camera until its next look. The process may end sooner, and would leave its pipeline.
-        self.0.camera.stop();
+        self.shared.camera.stop();
+        // A frame must not be computed while the process ends: ONNX Runtime's tables are gone then.
+        self.thread.take().into_iter().for_each(crate::worker::join);
     }
 }
 
@@ -153,18 +159,18 @@ impl LiveCamera {
         let (scene, regions) = (peers.scene.clone(), peers.regions.clone());
         let (latest, newest) = (Mutex::default(), watch::Sender::new(0));
         let shared = Arc::new(SharedCamera { camera, scene, regions, latest, newest, stop: AtomicBool::new(false) });
-        LiveWorker::start(Arc::clone(&shared), settings, input, admission, peers)?;
-        Ok(Self(shared))
+        let thread = Some(LiveWorker::start(Arc::clone(&shared), settings, input, admission, peers)?);
+        Ok(Self { shared, thread })
     }
 
     /// What it shows, and how it is.
     pub fn snapshot(&self) -> LiveSnapshot {
-        self.0.snapshot()
+        self.shared.snapshot()
     }
 
     /// A reader for a thread that may outlive this.
     pub(crate) fn reader(&self) -> LiveCameraReader {
-        LiveCameraReader(Arc::clone(&self.0))
+        LiveCameraReader(Arc::clone(&self.shared))
     }
 
     /// The newest frame that was processed.
@@ -172,7 +178,7 @@ impl LiveCamera {
     /// # Errors
     /// [`Refusal`] if the camera is not there, or gave none yet.
     pub fn latest_frame(&self) -> Result<Arc<ObservedFrame>, Refusal> {
-        let frame = self.0.latest().frame.clone();
+        let frame = self.shared.latest().frame.clone();
         frame.ok_or_else(|| self.no_frame())
     }
 
@@ -188,7 +194,7 @@ impl LiveCamera {
 
     /// Numbers of frames that are processed, from now on.
     pub fn frame_numbers(&self) -> watch::Receiver<u64> {
-        self.0.newest.subscribe()
+        self.shared.newest.subscribe()
     }
 
     /// The frame for a shot: the newest one, or that of a number. Three frames are held: the newest, the newest that
@@ -197,9 +203,9 @@ impl LiveCamera {
     /// # Errors
     /// [`Refusal`] if the camera is not there, or the frame is gone.
     pub fn frame_for_shot(&self, number: Option<u64>) -> Result<Arc<CameraFrame>, Refusal> {
-        let newest = self.0.camera.newest();
+        let newest = self.shared.camera.newest();
         let Some(number) = number else { return newest.ok_or_else(|| self.no_frame()) };
-        let latest = self.0.latest();
+        let latest = self.shared.latest();
         let shown = latest.frame.as_ref().map(|observed| Arc::clone(&observed.frame));
         let refused = latest.refused_shot.clone();
         drop(latest);
@@ -223,20 +229,20 @@ impl LiveCamera {
     /// # Errors
     /// [`Refusal`] if it cannot be decoded.
     pub fn decode(&self, frame: &CameraFrame, side: Option<u32>) -> Result<RgbImage, Refusal> {
-        self.0.camera.decode(frame, side).map_err(unreadable)
+        self.shared.camera.decode(frame, side).map_err(unreadable)
     }
 
     /// Keeps the frame of a shot that was not taken, in case it is wanted anyway; none after one that was taken.
     pub fn keep_refused_shot(&self, frame: Option<Arc<CameraFrame>>) {
-        self.0.latest().refused_shot = frame;
+        self.shared.latest().refused_shot = frame;
     }
 
     /// Why there is no frame.
     fn no_frame(&self) -> Refusal {
-        if let Some(problem) = self.0.latest().problem.clone() {
+        if let Some(problem) = self.shared.latest().problem.clone() {
             return problem;
         }
-        match self.0.camera.status().phase {
+        match self.shared.camera.status().phase {
             CameraPhase::Away { reason, .. } => {
                 let sentence = format!("the camera is not there, trying again: {reason}");
                 Refusal::new(ErrorCode::CameraUnavailable, sentence).with("reason", reason)
@@ -269,5 +275,27 @@ impl SharedCamera {
             frame: frame.map(|frame| frame.number),
             age: frame.map(|frame| frame.taken.elapsed()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_runtime::bundle::Bundle;
+    use orco_runtime::learner::LearnerSettings;
+    use orco_runtime::store::Store;
+
+    use super::*;
+    use crate::service::Service;
+
+    #[test]
+    fn the_cameras_thread_has_ended_once_the_service_is_let_go() {
+        let (state, pictures) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let bundle = Bundle::open("../../models/cifar100-edge").unwrap();
+        let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
+        let source = format!("folder:{}", pictures.path().display()).parse().unwrap();
+        service.watch_camera(source, LiveSettings::default()).unwrap();
+        let held = Arc::downgrade(&service.live().unwrap().shared);
+        drop(service);
+        assert!(held.upgrade().is_none());
     }
 }

@@ -164,6 +164,8 @@ fn a_camera_that_is_stopped_is_not_said_to_be_away() {
         thread::sleep(Duration::from_millis(5));
     }
     camera.stop();
+    assert!(camera.wait(0, Duration::from_secs(60)).is_none());
+    assert!(Instant::now() < end - Duration::from_secs(30), "nothing is awaited of it");
     // Its thread lets this go at its end.
     while Arc::strong_count(&camera.shared) > 1 {
         assert!(Instant::now() < end, "{camera:?}");

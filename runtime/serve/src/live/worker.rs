@@ -5,6 +5,7 @@ mod report;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use orco_camera::camera::MAX_HOLD;
@@ -108,7 +109,7 @@ impl LiveWorker {
         input: Preprocessing,
         admission: Admission,
         peers: LivePeers,
-    ) -> Result<(), ServeError> {
+    ) -> Result<JoinHandle<()>, ServeError> {
         let LivePeers { inbox, answers, regions, telemetry, .. } = peers;
         let (named_regions, thing_ids) = (regions.get(), ThingIds::default());
         let is_folder = matches!(shared.camera.source(), CameraSource::Folder(_));
@@ -135,8 +136,7 @@ impl LiveWorker {
             reported: LastReport::default(),
             counted_status: CameraStatus::default(),
         };
-        worker::start(worker, &health)?;
-        Ok(())
+        worker::start(worker, &health)
     }
 
     fn step(&mut self) {
