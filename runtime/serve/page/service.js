@@ -33,9 +33,10 @@ export function takeTokenFromAddress() {
 // Asks for the token unless another request has brought a new one meanwhile.
 async function renewToken(used) {
   if (storedToken() !== used) return;
-  question ??= ask(message(used ? "tokenWrong" : "token"), "").finally(() => { question = null; });
+  const asked = `${message(used ? "tokenWrong" : "token")} ${message("tokenWhere")}`;
+  question ??= ask(asked, "").finally(() => { question = null; });
   const given = await question;
-  if (given === null) throw new Error(message("token"));
+  if (given === null) throw new Error(asked);
   // A header cannot carry everything; the service refuses what is sent in its place, and the question comes again.
   const isToken = /^[\x21-\x7e]+$/.test(given.trim());
   tabStorage.set("token", isToken ? given.trim() : "none");

@@ -184,3 +184,17 @@ test("behind a proxy that serves the page under a path, all of it is asked for t
   const places = [...html.matchAll(/(?:src|href)="([^"#]+)"/g)].map(([, place]) => new URL(place, page).href);
   assert.ok(places.length && places.every((place) => place.startsWith(page)), places.join(" "));
 });
+
+test("whoever is asked for the token learns where it stands, after a wrong one, too", async () => {
+  const dialog = { showModal() {}, close() { this.onclose(); }, contains: () => false };
+  elements = { dialog, "dialog-picture": { replaceChildren() {} }, "dialog-value": { removeAttribute() {} } };
+  globalThis.fetch = async () => ({ ok: false, status: 401 });
+  for (const token of [undefined, "of yesterday"]) {
+    if (token) sessionStorage.setItem("token", token);
+    const asked = call("GET", "/api/v1/status", undefined, { quiet: true });
+    await new Promise((done) => setTimeout(done));
+    assert.match(elements["dialog-text"].textContent, /--token-file .*`orco serve --phone`/);
+    elements["dialog-no"].onclick();
+    await assert.rejects(asked);
+  }
+});
