@@ -37,6 +37,19 @@ test("a service that is not there is said at once, unless the request is quiet",
   assert.equal(shown(), message("notReached"));
 });
 
+test("a file that cannot be read any more is not taken for a service that is not there", async () => {
+  globalThis.fetch = () => Promise.reject(new TypeError("Failed to fetch"));
+  const file = Object.assign(new Blob(["a picture"]), { slice: () => ({ arrayBuffer: () => Promise.reject(new Error("changed")) }) });
+  const isRefused = ({ refusal }) => /changed or removed/.test(refusal.error);
+  await assert.rejects(call("POST", "/api/v1/shots/mug", file, { name: "mug.jpg" }), isRefused);
+  assert.equal(shown(), "mug.jpg: The file was changed or removed after it was chosen: choose it again.");
+  setLanguage("de");
+  await assert.rejects(call("POST", "/api/v1/shots/mug", file, { name: "mug.jpg" }), isRefused);
+  assert.match(shown(), /^mug.jpg: Die Datei wurde nach der Auswahl geändert oder entfernt/);
+  await assert.rejects(call("POST", "/api/v1/shots/mug", new Blob(["a picture"])));
+  assert.equal(shown(), message("notReached"));
+});
+
 test("what kind a file is, the service sees, not the browser", async () => {
   const types = [];
   globalThis.fetch = async (path, { headers }) => { types.push(headers["Content-Type"]); return { ok: true }; };
