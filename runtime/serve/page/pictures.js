@@ -75,7 +75,8 @@ let watcher = null;
 // Puts the picture of a stored shot into `box` once that is seen: hundreds would hold up all else.
 export function showWhenSeen(box, label, shot) {
   box.dataset.path = storedPath(label, shot);
-  watcher ??= new IntersectionObserver((entries) => entries.filter((one) => one.isIntersecting).forEach(({ target }) => {
+  watcher ??= new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+    if (!isIntersecting) return;
     watcher.unobserve(target);
     target.append(picture(target.dataset.path));
   }));
