@@ -28,7 +28,7 @@ async function classify({ quiet = !store.state.files.length } = {}) {
   const mayKeep = store.state.stream && store.state.collects;
   const path = api(`classify${mayKeep ? "?inbox=true" : ""}`);
   // The camera's next picture follows in any case; that a file cannot be read is shown. Where the service is not reached,
-  // an old answer would be taken for that to what the camera shows now.
+  // an old answer would be taken for a new one.
   const response = await call("POST", path, asked, { quiet, name: asked.name }).catch((error) => {
     if (store.state.files.length || !error.refusal) store.update({ answer: NO_ANSWER });
     throw error;

@@ -20,8 +20,7 @@ import { startSource } from "./source.js";
 import { startTabs } from "./tabs.js";
 
 takeTokenFromAddress();
-// An address with a new token, in a tab that shows the page already, differs by its fragment alone. It is taken
-// by the page that is loaded: a browser that keeps nothing would lose it on the way.
+// An address with a new token differs by its fragment alone. A browser that keeps nothing must see it while it loads.
 window.addEventListener("hashchange", () => { if (tokenInAddress()) location.reload(); });
 startHeader();
 startTabs();

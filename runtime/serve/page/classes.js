@@ -2,7 +2,7 @@
 import { REMOVE, ask } from "./dialog.js";
 import { $, element, setText, small } from "./dom.js";
 import { message, readable } from "./language.js";
-import { picturedShots, storedPicture } from "./pictures.js";
+import { picturedShots, showWhenSeen, storedPicture } from "./pictures.js";
 import { baseClasses, learnedClasses, knownLabelFor } from "./selectors.js";
 import { change, classPath } from "./service.js";
 import { store } from "./store.js";
@@ -65,8 +65,9 @@ function classItem(known) {
 // Pressing a stored shot shows it larger, to be moved or removed.
 function shotItem(label, shot) {
   const title = message("storedShot", { label, number: shot.number });
-  return element("li", {},
-    element("button", { title, "aria-label": title, on: () => move(label, shot) }, storedPicture(label, shot)));
+  const button = element("button", { title, "aria-label": title, on: () => move(label, shot) });
+  showWhenSeen(button, label, shot);
+  return element("li", {}, button);
 }
 
 async function rename(label) {

@@ -9,8 +9,7 @@ import { NO_ANSWER, store } from "./store.js";
 const RETRY_MS = 2000;
 // The service sends something every 15 seconds. Only silence shows that a device has lost its power or its network.
 const SILENCE_MS = 40_000;
-// A browser opens six connections to a service, for all tabs together. Hidden tabs close theirs after so long: people
-// who scan the invitation each day have many.
+// A browser opens six connections to a service, for all tabs together: hidden ones close theirs after so long.
 const HIDDEN_MS = 10_000;
 // A device that is gone may not even refuse a new stream: after so long the page says that it is not connected.
 const LATE_MS = 5000;

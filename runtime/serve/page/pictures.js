@@ -70,6 +70,19 @@ const storedPath = (label, { id }) => api(`${classPath(label)}/shots/${id}.jpg`)
 // The picture of a stored shot.
 export const storedPicture = (label, shot) => picture(storedPath(label, shot));
 
+let watcher = null;
+
+// Puts the picture of a stored shot into `box` once that is seen: hundreds would hold up all else.
+export function showWhenSeen(box, label, shot) {
+  box.dataset.path = storedPath(label, shot);
+  watcher ??= new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+    if (!isIntersecting) return;
+    watcher.unobserve(target);
+    target.append(picture(target.dataset.path));
+  }));
+  watcher.observe(box);
+}
+
 // Lets go of those that belong to no class any more. The others, whose ids are digests, are not fetched again.
 export function releaseStored(classes) {
   const stored = new Set(classes.flatMap((known) => picturedShots(known).map((shot) => storedPath(known.label, shot))));

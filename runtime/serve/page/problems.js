@@ -1,27 +1,26 @@
 // What the service says without a code, in the page's language: warnings of changes, and problems of its camera, the
-// empty place and its disk. The service says them in English, and in the words of programs.
+// empty place and its disk. The service says them in English.
 import { currentLanguage, fill } from "./language.js";
+
+export const notPicture = { en: "This is not a picture in JPEG, PNG or WebP.", de: "Das Bild ist weder ein JPEG noch ein PNG noch ein WebP." };
+export const damaged = { en: "The picture is damaged.", de: "Das Bild ist beschädigt." };
 
 // What a sentence is like, and how it is said in each language; {1} and so on are what its groups held. A language that
 // is left out says it otherwise (below).
 const sentences = [
-  [/^(?:the (?:camera's )?picture )?is neither a JPEG .*$/, {
-    en: "This is not a picture in JPEG, PNG or WebP.",
-    de: "Das Bild ist weder ein JPEG noch ein PNG noch ein WebP." }],
-  [/^(?:the (?:camera's )?picture )?is an? (.+) file, which cannot be read.*$/, {
+  [/^is neither a JPEG .*$/, notPicture],
+  [/^is an? (.+) file, which cannot be read.*$/, {
     en: "{1} files cannot be read: save the picture as JPEG or PNG.",
     de: "{1}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern." }],
-  [/^(?:the (?:camera's )?picture )?is damaged: .*$/, {
-    en: "The picture is damaged.",
-    de: "Das Bild ist beschädigt." }],
-  [/^(?:the (?:camera's )?picture )?is a WebP picture of (.+) pixels, too large .*$/, {
+  [/^is damaged: .*$/, damaged],
+  [/^is a WebP picture of (.+) pixels, too large .*$/, {
     de: "Das Bild ist zu groß für ein WebP ({1} Bildpunkte): Bitte als JPEG speichern oder verkleinern." }],
-  [/^(?:the (?:camera's )?picture )?is empty$/, { de: "Die Datei ist leer." }],
-  [/^(?:the (?:camera's )?picture )?is a Git LFS pointer.*$/, {
+  [/^is empty$/, { de: "Die Datei ist leer." }],
+  [/^is a Git LFS pointer.*$/, {
     de: "Die Datei ist nur ein Verweis von Git LFS: Bitte „git lfs pull“ ausführen." }],
-  [/^(?:the (?:camera's )?picture )?holds more metadata .*$/, {
+  [/^holds more metadata .*$/, {
     de: "Die Datei enthält zu viele Zusatzdaten (etwa EXIF): Bitte ohne sie speichern." }],
-  [/^(?:the (?:camera's )?picture )?is too large.*$/, { de: "Das Bild ist zu groß." }],
+  [/^is too large.*$/, { de: "Das Bild ist zu groß." }],
   [/^no answer names "(.+)", although.*$/, {
     en: "No answer names “{1}”, since they name only what it learned: learn it in place of the one from the start, or have answers name all it knows (Settings).",
     de: "Keine Antwort nennt „{1}“, denn sie nennen nur Gelerntes: Anstelle des Bekannten lernen, oder in den Einstellungen alles Bekannte nennen lassen." }],
@@ -32,6 +31,7 @@ const sentences = [
   [/^the empty place was shown with (\d+) x (\d+) pixels, .*$/, { de: "Der leere Platz wurde mit {1} x {2} Bildpunkten gezeigt, die Kamera hat jetzt andere: Bitte ihn noch einmal zeigen." }],
   [/^the empty place in .* cannot be used.*$/, { de: "Der gespeicherte leere Platz ist beschädigt: Bitte ihn noch einmal zeigen." }],
   [/^the empty place in .* cannot be read or written: (.*)$/s, { de: "Der leere Platz kann nicht gelesen oder gespeichert werden ({1})." }],
+  [/^the file was changed or removed .*$/, { de: "Die Datei wurde nach der Auswahl geändert oder entfernt: Bitte neu auswählen." }],
   [/^two regions have one name$/, {
     en: "There is a region of that name already: choose another one.",
     de: "Einen Bereich mit diesem Namen gibt es schon: Bitte einen anderen wählen." }],
@@ -55,9 +55,9 @@ const others = {
 
 // What the page says where the service says `sentence`.
 export function problem(sentence) {
-  const language = currentLanguage();
+  const language = currentLanguage(), said = sentence.replace(/^the (camera's )?picture (?=is |holds )/, "");
   for (const [pattern, texts] of sentences) {
-    const found = texts[language] && pattern.exec(sentence);
+    const found = texts[language] && pattern.exec(said);
     if (found) return fill(texts[language], found);
   }
   return (others[language] ?? others.en)(sentence);

@@ -1,6 +1,8 @@
 // What the page says where the service refuses a request or a change fails, by the code that the service gives.
 import { currentLanguage, fill } from "./language.js";
-import { problem } from "./problems.js";
+import { damaged, notPicture, problem } from "./problems.js";
+
+const brokenOff = { en: "The upload broke off. Please try again.", de: "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen." };
 
 // A language that is left out says the service's own sentence.
 export const refusals = {
@@ -8,12 +10,8 @@ export const refusals = {
     en: "Only pictures in JPEG, PNG and WebP can be read: save it as one of them.",
     de: "Nur Bilder in JPEG, PNG und WebP werden gelesen: Bitte in einem davon speichern." },
   body_too_large: { en: "The file is too large.", de: "Die Datei ist zu groß." },
-  body_timeout: {
-    en: "The upload broke off. Please try again.",
-    de: "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen." },
-  body_incomplete: {
-    en: "The upload broke off. Please try again.",
-    de: "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen." },
+  body_timeout: brokenOff,
+  body_incomplete: brokenOff,
 
   too_many_requests: { de: "Der Dienst hat gerade zu viel zu tun. Bitte noch einmal versuchen." },
   too_many_changes: { de: "{limit} Änderungen warten schon. Bitte später noch einmal versuchen." },
@@ -27,13 +25,11 @@ export const refusals = {
   storage: { de: "Das kann nicht gelesen oder gespeichert werden ({reason})." },
   internal: { de: "Der Dienst ist daran gescheitert; sein Protokoll sagt, warum." },
 
-  not_a_picture: {
-    en: "This is not a picture in JPEG, PNG or WebP.",
-    de: "Das Bild ist weder ein JPEG noch ein PNG noch ein WebP." },
+  not_a_picture: notPicture,
   unsupported_picture: {
     en: "{format} files cannot be read: save the picture as JPEG or PNG.",
     de: "{format}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern." },
-  picture_damaged: { en: "The picture is damaged.", de: "Das Bild ist beschädigt." },
+  picture_damaged: damaged,
   picture_too_large: { de: "Das Bild ist zu groß." },
   picture_memory: { de: "Das Bild ist zu groß." },
 

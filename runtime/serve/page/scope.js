@@ -7,7 +7,7 @@ import { api, call } from "./service.js";
 import { store } from "./store.js";
 
 // Whether answers named only what was learned, when that was last told, and whether that has changed while the page is
-// open: whoever teaches is told once that what came with the bundle is not answered any more.
+// open: whoever teaches is told once.
 let wasLearnedOnly = null, isNew = false, isRead = false;
 
 export function startScope() {

@@ -20,7 +20,7 @@ export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(LOOSE_JOINER
 // underscores for spaces: of a learned class, of shots that wait (`waiting` lacks those of the chosen label), or of a base
 // class.
 export function knownLabelFor(typed, { classes, waiting, label: chosen, shots = [] }) {
-  const label = labelOf(typed), plain = (name) => name.normalize().toLocaleLowerCase().replaceAll("_", " ");
+  const label = labelOf(typed), plain = (name) => name.normalize().toLowerCase().replaceAll("_", " ");
   const held = shots.length && chosen ? [{ label: chosen }, ...waiting] : waiting;
   const known = [...learnedClasses({ classes }), ...held, ...classes].map((one) => one.label);
   return known.includes(label.normalize()) ? label : known.find((name) => plain(name) === plain(label)) ?? label;
@@ -68,8 +68,8 @@ export const isFirstTime = ({ classes, shots, waiting }) =>
 // Whether the typed label is that of a base class, which shots can be added to or replace.
 export const isBaseLabel = ({ label, classes }) => classOf(label, classes)?.learned === false;
 
-// Whether what is taught under the label of a base class replaces it, unless somebody chooses otherwise: where answers
-// name only what was learned, shots that are added to a base class would never be answered.
+// Whether what is taught under a base class's label replaces it, unless somebody chooses otherwise: where answers name
+// only what was learned, added shots would never be answered.
 export const isReplaced = ({ status }) => status?.answers !== "all";
 
 // Whether a job is about the typed label; any is, while no label is typed.

@@ -33,9 +33,10 @@ export function takeTokenFromAddress() {
 // Asks for the token unless another request has brought a new one meanwhile.
 async function renewToken(used) {
   if (storedToken() !== used) return;
-  question ??= ask(message(used ? "tokenWrong" : "token"), "").finally(() => { question = null; });
+  const asked = `${message(used ? "tokenWrong" : "token")} ${message("tokenWhere")}`;
+  question ??= ask(asked, "").finally(() => { question = null; });
   const given = await question;
-  if (given === null) throw new Error(message("token"));
+  if (given === null) throw new Error(asked);
   // A header cannot carry everything; the service refuses what is sent in its place, and the question comes again.
   const isToken = /^[\x21-\x7e]+$/.test(given.trim());
   tabStorage.set("token", isToken ? given.trim() : "none");
@@ -46,7 +47,7 @@ const late = new Set();
 
 // The answer to a request. Unless the request is quiet, it is shown that none comes, or not soon; messages of other
 // requests stay.
-async function answered(request, quiet) {
+async function answered(request, { quiet, name }) {
   if (quiet) return request;
   const timer = setTimeout(() => {
     late.add(request);
@@ -57,13 +58,17 @@ async function answered(request, quiet) {
     if (late.delete(request) && !late.size && shownError() === message("noAnswerYet")) showError();
     return response;
   } catch (error) {
-    showError(message("notReached"));
+    showError(error.refusal ? ofFile(name, refusalText(error.refusal)) : message("notReached"));
     throw error;
   } finally {
     clearTimeout(timer);
     late.delete(request);
   }
 }
+
+// Browsers say alike that the service is not there and that a file is not what it was when it was chosen.
+const GONE = "the file was changed or removed after it was chosen: choose it again";
+const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
 
 // Sends a request with a body of JSON or a Blob. Its error is shown, with the file's `name` if it has one, unless it is
 // quiet, and thrown. An AbortSignal, `signal`, ends it early.
@@ -74,7 +79,10 @@ export async function call(method, path, body, { quiet = false, name, signal } =
   // What a file is, the service sees; browsers go by its name, and know less.
   if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
   const sent = body === undefined || isFile ? body : JSON.stringify(body);
-  const response = await answered(fetch(path, { method, headers, body: sent, signal }), quiet);
+  const fetched = fetch(path, { method, headers, body: sent, signal }).catch(async (error) => {
+    throw isFile && !await isReadable(body) ? Object.assign(error, { refusal: { error: GONE } }) : error;
+  });
+  const response = await answered(fetched, { quiet, name });
   if (response.status === 401) {
     await renewToken(token);
     return call(method, path, body, { quiet, name, signal });

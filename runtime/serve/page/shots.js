@@ -1,6 +1,6 @@
 // Shots that are not learned yet: they are taken, shown and learned.
 import { $, DOUBLE_CLICK_MS, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
-import { isolate, message, ofFile, percent, readable } from "./language.js";
+import { isolate, message, percent, readable } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
 import { refusalText } from "./refusals.js";
@@ -137,7 +137,7 @@ async function takeInTurn(shots, { anyway = false } = {}) {
   for (const { shot, label } of shots) {
     const before = unusable.length, outcome = await take(shot, label, { anyway, unusable });
     // The error of the last file would hide those of the others.
-    if (before && unusable.length > before) showError(fileErrors(unusable));
+    if (before && unusable.length > before) showError(ofFiles(unusable));
     // What had no answer was refused before, and can be taken again.
     if (!outcome && anyway) outcomes.push({ accepted: false, warnings: [], said: { warnings: [], notes: [] }, shot, label });
     if (outcome) outcomes.push(outcome);
@@ -145,31 +145,28 @@ async function takeInTurn(shots, { anyway = false } = {}) {
   }
 }
 
-// What is wrong with files of which no shot can be taken: each reason once, after the names of its files.
-export function fileErrors(files) {
+// What is said of files: each sentence once, after the names of its files; those of cameras have none.
+export function ofFiles(sentences) {
   const names = new Map();
-  for (const { name, refusal } of files) {
-    const reason = refusalText(refusal);
-    names.set(reason, [...(names.get(reason) ?? []), isolate(name)]);
-  }
+  for (const { name, text } of sentences) names.set(text, [...(names.get(text) ?? []), ...(name ? [isolate(name)] : [])]);
   const listed = (some) => `${some.slice(0, MOST_NAMES).join(", ")}${some.length > MOST_NAMES ? ", …" : ""}`;
-  return [...names].map(([reason, some]) => `${listed(some)}: ${reason}`).join(" ");
+  return [...names].map(([text, some]) => (some.length ? `${listed(some)}: ${text}` : text)).join(" ");
 }
 
 // Sends a picture, or has the service take that frame, or the newest, of its own camera; returns what came of it, null if
-// there was no answer. A file that is refused, { name, refusal }, is added to `unusable`.
+// there was no answer. What is said of a file that is refused, { name, text }, is added to `unusable`.
 async function take(shot, label, { anyway = false, unusable = [] } = {}) {
   const isFile = shot instanceof Blob;
   const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name })
     : call("POST", api("camera/shot"), { label, anyway, ...shot });
   const response = await request.catch(({ refusal }) => {
-    if (refusal && isFile) unusable.push({ name: shot.name, refusal });
+    if (refusal && isFile) unusable.push({ name: shot.name, text: refusalText(refusal) });
   });
   if (!response) return null;
   const { accepted, id, warnings, frame: number } = await response.json();
   if (accepted) takenHere.add(id);
   const isLearned = classOf(label, store.state.classes)?.learned === true;
-  const said = shotSentences(warnings, { label, anyway, isLearned, file: shot.name });
+  const said = shotSentences(warnings, { label, anyway, isLearned });
   return { accepted, warnings, said, label, shot: isFile ? shot : { ...shot, frame: number } };
 }
 
@@ -179,16 +176,16 @@ function tell(outcomes, { isHeldOn = false } = {}) {
   // While the button is held, the same picture comes again by itself.
   const isRepeatWhileHeld = isHeldOn && refused.length > 0
     && refused.every(({ warnings }) => warnings.every(({ kind }) => kind === "repeated"));
-  const sentences = (kind) => [...new Set(outcomes.flatMap(({ said }) => said[kind]))].join(" ");
+  const sentences = (kind) => ofFiles(outcomes.flatMap(({ said, shot }) =>
+    said[kind].map((text) => ({ text, name: kind === "warnings" ? shot.name : "" }))));
   $("shot-warning").textContent = isRepeatWhileHeld ? "" : sentences("warnings");
   $("shot-note").textContent = isRepeatWhileHeld ? message("holdsStill") : sentences("notes");
   $("anyway-row").hidden = !refused.length || isRepeatWhileHeld;
 }
 
 // What is said of a shot. That a new thing looks like another one is a note, since learning tells them apart; of a
-// learned thing it is a warning. Reasons against a shot that was taken anyway are known. With several files, a warning
-// names its own.
-export function shotSentences(warnings, { label, anyway, isLearned, file }) {
+// learned thing it is a warning. Reasons against a shot that was taken anyway are known.
+export function shotSentences(warnings, { label, anyway, isLearned }) {
   const isSimilar = ({ kind }) => kind === "looks-like";
   const isLoud = (warning) => (isSimilar(warning) ? isLearned : !anyway);
   const sentence = ({ kind, label: other, probability }) => {
@@ -197,7 +194,7 @@ export function shotSentences(warnings, { label, anyway, isLearned, file }) {
     return message(key, { label: other, percent: percent(probability ?? 0) });
   };
   return {
-    warnings: warnings.filter(isLoud).map((warning) => ofFile(file, sentence(warning))),
+    warnings: warnings.filter(isLoud).map(sentence),
     notes: warnings.filter((warning) => isSimilar(warning) && !isLearned).map(sentence),
   };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test, { beforeEach } from "node:test";
 
-import { picture, releasePictures, releaseStored, storedPicture } from "../pictures.js";
+import { picture, releasePictures, releaseStored, showWhenSeen, storedPicture } from "../pictures.js";
 
 globalThis.sessionStorage = { getItem: () => null };
 globalThis.localStorage = { getItem: () => null };
@@ -76,4 +76,26 @@ test("a picture that did not come is asked for again", async () => {
   const image = picture("/duck");
   await everythingFetched();
   assert.equal(image.src, "blob:/duck");
+});
+
+test("of a long list, only the pictures that are seen are fetched, and each once", async () => {
+  const fetched = [], watched = new Set();
+  globalThis.fetch = async (path) => { fetched.push(path); return { ok: true, blob: async () => path }; };
+  let see;
+  globalThis.IntersectionObserver = class {
+    constructor(listener) { see = (target, isIntersecting) => listener([{ target, isIntersecting }]); }
+    observe(box) { watched.add(box); }
+    unobserve(box) { watched.delete(box); }
+  };
+  const boxes = Array.from({ length: 300 }, (_, index) => {
+    const box = { dataset: {}, shown: [], append(image) { this.shown.push(image); } };
+    showWhenSeen(box, "mug", { id: `a${index}` });
+    return box;
+  });
+  see(boxes[0], false);
+  see(boxes[7], true);
+  await everythingFetched();
+  assert.deepEqual(fetched, ["api/v1/classes/mug/shots/a7.jpg"]);
+  assert.equal(boxes[7].shown[0].src, "blob:api/v1/classes/mug/shots/a7.jpg");
+  assert.equal(watched.size, 299);
 });

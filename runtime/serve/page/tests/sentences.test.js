@@ -254,6 +254,24 @@ test("of several files that cannot be read, none is passed over in silence", asy
   showError();
 });
 
+test("why several files are not taken is said once, after their names", async () => {
+  const node = () => ({ textContent: "", hidden: true, focus() {} });
+  const elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= node()) };
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  const take = async (warnings, ...names) => {
+    globalThis.fetch = async () => ({ ok: true, json: async () => ({ accepted: false, id: null, warnings }) });
+    await takeEach(names.map((name) => ({ shot: new File([], name), label: "mug" })));
+    return elements["shot-warning"].textContent;
+  };
+  assert.equal(await take([{ kind: "too-dark" }], "1.jpg"), "1.jpg: Not taken: too dark.");
+  assert.equal(await take([{ kind: "too-dark" }, { kind: "blurred" }], "1.jpg", "2.jpg"),
+    "1.jpg, 2.jpg: Not taken: too dark. 1.jpg, 2.jpg: Not taken: blurred.");
+  const names = Array.from({ length: 100 }, (_, index) => `${index}.jpg`);
+  assert.equal(await take([{ kind: "repeated", label: "mug" }], ...names),
+    `0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, …: ${message("repeated")}`);
+});
+
 test("accuracies are told as far as samples say them", () => {
   const expected = { base: 0.9, learned: 0.8, learned_range: [0.7, 0.85] };
   assert.match(expectedSentence(expected).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned, 90 % on/);

@@ -37,6 +37,19 @@ test("a service that is not there is said at once, unless the request is quiet",
   assert.equal(shown(), message("notReached"));
 });
 
+test("a file that cannot be read any more is not taken for a service that is not there", async () => {
+  globalThis.fetch = () => Promise.reject(new TypeError("Failed to fetch"));
+  const file = Object.assign(new Blob(["a picture"]), { slice: () => ({ arrayBuffer: () => Promise.reject(new Error("changed")) }) });
+  const isRefused = ({ refusal }) => /changed or removed/.test(refusal.error);
+  await assert.rejects(call("POST", "/api/v1/shots/mug", file, { name: "mug.jpg" }), isRefused);
+  assert.equal(shown(), "mug.jpg: The file was changed or removed after it was chosen: choose it again.");
+  setLanguage("de");
+  await assert.rejects(call("POST", "/api/v1/shots/mug", file, { name: "mug.jpg" }), isRefused);
+  assert.match(shown(), /^mug.jpg: Die Datei wurde nach der Auswahl geändert oder entfernt/);
+  await assert.rejects(call("POST", "/api/v1/shots/mug", new Blob(["a picture"])));
+  assert.equal(shown(), message("notReached"));
+});
+
 test("what kind a file is, the service sees, not the browser", async () => {
   const types = [];
   globalThis.fetch = async (path, { headers }) => { types.push(headers["Content-Type"]); return { ok: true }; };
@@ -183,4 +196,18 @@ test("behind a proxy that serves the page under a path, all of it is asked for t
   const html = readFileSync(new URL("../index.html", import.meta.url), "utf8");
   const places = [...html.matchAll(/(?:src|href)="([^"#]+)"/g)].map(([, place]) => new URL(place, page).href);
   assert.ok(places.length && places.every((place) => place.startsWith(page)), places.join(" "));
+});
+
+test("whoever is asked for the token learns where it stands, after a wrong one, too", async () => {
+  const dialog = { showModal() {}, close() { this.onclose(); }, contains: () => false };
+  elements = { dialog, "dialog-picture": { replaceChildren() {} }, "dialog-value": { removeAttribute() {} } };
+  globalThis.fetch = async () => ({ ok: false, status: 401 });
+  for (const token of [undefined, "of yesterday"]) {
+    if (token) sessionStorage.setItem("token", token);
+    const asked = call("GET", "/api/v1/status", undefined, { quiet: true });
+    await new Promise((done) => setTimeout(done));
+    assert.match(elements["dialog-text"].textContent, /--token-file .*`orco serve --phone`/);
+    elements["dialog-no"].onclick();
+    await assert.rejects(asked);
+  }
 });

@@ -101,6 +101,21 @@ fn long_names_and_large_letters_leave_a_phone_all_its_tabs() {
 }
 
 #[test]
+fn a_tablet_shows_the_names_of_all_tabs() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    chromium::run(async {
+        let browser =
+            Browser::open(&driver, &service, ViewOptions { size: (834, 1112), language: "de", ..PHONE }).await?;
+        let cut = "[...document.querySelectorAll('#tabs [data-text]')]\
+            .filter(name => name.scrollWidth > name.clientWidth).length";
+        assert_eq!(browser.value(cut).await?, 0);
+        browser.close().await
+    });
+}
+
+#[test]
 fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
