@@ -101,10 +101,11 @@ fn what_the_decoder_of_whole_pictures_cannot_read_is_read_all_the_same() {
     for by in [1, 2, 4, 8] {
         assert_eq!(reduce(one, &first, by, 8).unwrap(), reduce(two, &second, by, 8).unwrap(), "1/{by}");
     }
-    // A colour for every three pixels across.
-    let thirds: &[u8] = include_bytes!("samples/baseline-311.jpg");
-    assert_eq!(JpegFrame::read(thirds).unwrap().sampling, [3, 1]);
-    for (file, expected, bound) in [(two, one, 1.0), (thirds, SAMPLES[1].1, 6.0)] {
+    // A colour for every three pixels across; and brightness for every four pixels, beside finer colours.
+    let [thirds, fine_colours] =
+        [&include_bytes!("samples/baseline-311.jpg")[..], include_bytes!("samples/baseline-142.jpg")];
+    let photograph = SAMPLES[1].1;
+    for (file, expected, bound) in [(two, one, 1.0), (thirds, photograph, 6.0), (fine_colours, photograph, 12.0)] {
         let [found, expected] = [file, expected].map(|file| decode(file).unwrap());
         assert!(difference(&found, &expected) < bound, "{} of {bound}", difference(&found, &expected));
     }

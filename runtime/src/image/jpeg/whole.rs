@@ -18,11 +18,12 @@ const METADATA: [u8; 3] = [0xe1, 0xe2, 0xed];
 /// A marker of application data of which no meaning is known.
 const UNKNOWN: u8 = 0xef;
 
-/// Whether the decoder reads such a picture. It refuses thirds of a sampling, and misplaces the blocks of a sequential
-/// picture whose components come in several scans.
+/// Whether the decoder reads such a picture. It refuses thirds of a sampling, and misplaces the blocks of a picture whose
+/// first component has fewer samples than another, and of a sequential one whose components come in several scans.
 pub(super) fn can_read(frame: &JpegFrame) -> bool {
     let has_thirds = frame.components.iter().any(|own| own.sampling.contains(&3));
-    (frame.progressive || frame.interleaved) && !has_thirds
+    let is_first_finest = frame.components[0].sampling == frame.sampling;
+    (frame.progressive || frame.interleaved) && is_first_finest && !has_thirds
 }
 
 /// Decodes the picture as it is stored. Its scans must have been [walked](super::scan::walk) through.
