@@ -137,8 +137,8 @@ impl Shots<'_> {
 
 /// The pictures of a folder ([`image::EXTENSIONS`]), sorted by name. Other files are passed over
 /// ([`PictureFolder::unsupported`] has those that are pictures), and hidden ones: `._1.jpg`, which a Mac writes beside
-/// `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among them: opening it says
-/// so.
+/// `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among them: opening it
+/// says so.
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.
