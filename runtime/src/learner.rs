@@ -402,7 +402,7 @@ impl Learner {
             program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
             ..origin
         };
-        Ok(Pack::of(&self.bundle.base_model, &self.saved.state, label, origin)?)
+        Ok(Pack::of(&self.bundle.base_model, &self.saved.state, &label::normal(label), origin)?)
     }
 
     /// Bytes of memory that one session of so many classes and shots takes at the most, beside bundle, state and

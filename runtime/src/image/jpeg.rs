@@ -1,9 +1,10 @@
 //! JPEG: whole pictures as they are, large ones at a half, a quarter or an eighth of their size, in bounded memory.
 //!
 //! Every scan is walked through first ([`scan`]), since decoders fill what is missing with grey. A picture that can be
-//! decoded within the bounds of memory is then decoded by `zune-jpeg` ([`whole`]); of a larger one the walk itself
-//! keeps as much as its reduced picture needs. (No kept library decodes at reduced scale: `zune-jpeg` has none,
-//! `jpeg-decoder` keeps all coefficients of progressive pictures and reads what is missing as zeros.)
+//! decoded within the bounds of memory is then decoded by `zune-jpeg` ([`whole`]); of a larger one, and of what
+//! `zune-jpeg` cannot read, the walk itself keeps as much as its picture needs. (No kept library decodes at reduced
+//! scale: `zune-jpeg` has none, `jpeg-decoder` keeps all coefficients of progressive pictures and reads what is missing
+//! as zeros.)
 
 mod bits;
 mod frame;
@@ -66,7 +67,9 @@ impl<'a> JpegFile<'a> {
     fn largest_plan(&self) -> Result<DecodingPlan, ImageError> {
         let reduced =
             [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| DecodingPlan::Reduced { by, detail }));
-        let mut plans = core::iter::once(DecodingPlan::Whole).chain(reduced);
+        let unreduced = DecodingPlan::Reduced { by: 1, detail: 8 };
+        let first = if whole::can_read(&self.frame) { DecodingPlan::Whole } else { unreduced };
+        let mut plans = core::iter::once(first).chain(reduced);
         plans.find(|plan| self.fits(*plan)).ok_or(ImageError::TooLarge)
     }
 
@@ -168,7 +171,7 @@ fn conversion(jpeg: &[u8], frame: &JpegFrame) -> Option<Conversion> {
     profile::read(jpeg).and_then(|icc| Conversion::of_profile(&icc, kind))
 }
 
-/// Decodes at a scale of 1 to `by`: 2, 4 or 8.
+/// Decodes at a scale of 1 to `by`: 1, 2, 4 or 8.
 fn reduce(jpeg: &[u8], frame: &JpegFrame, by: usize, detail: usize) -> Result<RgbImage, Damage> {
     let mut planes = ReducedPlanes::new(frame, by, detail);
     scan::walk(jpeg, frame, Some(&mut planes))?;

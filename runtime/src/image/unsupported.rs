@@ -1,7 +1,11 @@
 //! Recognises unsupported picture formats by how their files begin or end, to tell users what to do about them.
 
 use std::fmt::{self, Display};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use super::Format;
+use crate::files;
 
 /// A picture, or film, in a format that is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +32,22 @@ const JPEG_XL: UnsupportedFormat = UnsupportedFormat { name: "JPEG XL", article:
 const JPEG_2000: UnsupportedFormat = UnsupportedFormat { name: "JPEG 2000", article: "a", remedy: SAVE };
 const PHOTOSHOP: UnsupportedFormat = UnsupportedFormat { name: "Photoshop", article: "a", remedy: SAVE };
 const QOI: UnsupportedFormat = UnsupportedFormat { name: "QOI", article: "a", remedy: SAVE };
+const ICO: UnsupportedFormat = UnsupportedFormat { name: "ICO", article: "an", remedy: SAVE };
+const PNM: UnsupportedFormat = UnsupportedFormat { name: "PNM", article: "a", remedy: SAVE };
+const TGA: UnsupportedFormat = UnsupportedFormat { name: "TGA", article: "a", remedy: SAVE };
+const PDF: UnsupportedFormat =
+    UnsupportedFormat { name: "PDF", article: "a", remedy: "save each picture of it as JPEG or PNG" };
 const SVG: UnsupportedFormat = UnsupportedFormat { name: "SVG", article: "an", remedy: SAVE };
 const RAW: UnsupportedFormat =
     UnsupportedFormat { name: "raw camera", article: "a", remedy: "develop it and save it as JPEG" };
 const FILM: UnsupportedFormat =
     UnsupportedFormat { name: "film", article: "a", remedy: "save single pictures of it as JPEG" };
 
+/// Bytes that tell each format that is read.
+const LONGEST_START: u64 = 12;
+
 /// How names of files in these formats end.
-const ENDINGS: [(&str, UnsupportedFormat); 28] = [
+const ENDINGS: [(&str, UnsupportedFormat); 36] = [
     ("heic", HEIF),
     ("heif", HEIF),
     ("hif", HEIF),
@@ -46,6 +58,14 @@ const ENDINGS: [(&str, UnsupportedFormat); 28] = [
     ("tiff", TIFF),
     ("jxl", JPEG_XL),
     ("jp2", JPEG_2000),
+    ("j2k", JPEG_2000),
+    ("ico", ICO),
+    ("pbm", PNM),
+    ("pgm", PNM),
+    ("pnm", PNM),
+    ("ppm", PNM),
+    ("tga", TGA),
+    ("pdf", PDF),
     ("psd", PHOTOSHOP),
     ("qoi", QOI),
     ("svg", SVG),
@@ -69,6 +89,10 @@ const ENDINGS: [(&str, UnsupportedFormat); 28] = [
 impl UnsupportedFormat {
     pub(super) const ANIMATED_WEBP: Self = Self { name: "animated WebP", article: "an", remedy: FILM.remedy };
 
+    /// A picture that is read, whose name ends as that of no picture.
+    const MISNAMED: Self =
+        Self { name: "misnamed", article: "a", remedy: "rename it so that it ends in .jpg, .png or .webp" };
+
     /// That of a file with these first bytes, if they tell.
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
         if start.get(4..8) == Some(b"ftyp") {
@@ -82,15 +106,20 @@ impl UnsupportedFormat {
         if start.starts_with(b"RIFF") && start.get(8..12) == Some(b"AVI ") {
             return Some(FILM);
         }
-        let known: [(&[u8], Self); 11] = [
+        let known: [(&[u8], Self); 16] = [
             (b"GIF87a", GIF),
             (b"GIF89a", GIF),
             (b"BM", BMP),
             (b"II*\0", TIFF),
             (b"MM\0*", TIFF),
+            (b"II+\0", TIFF),
+            (b"MM\0+", TIFF),
             (b"\xff\x0a", JPEG_XL),
             (b"\0\0\0\x0cJXL ", JPEG_XL),
             (b"\0\0\0\x0cjP  ", JPEG_2000),
+            (b"\xff\x4f\xff\x51", JPEG_2000),
+            (b"\0\0\x01\0", ICO),
+            (b"%PDF-", PDF),
             (b"8BPS", PHOTOSHOP),
             (b"qoif", QOI),
             (b"<svg", SVG),
@@ -103,14 +132,26 @@ impl UnsupportedFormat {
         let ending = path.extension()?.to_string_lossy().to_lowercase();
         ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, format)| *format)
     }
+
+    /// That of a file whose name ends as that of no picture which is read. What begins as one is misnamed.
+    pub(crate) fn of_other_file(path: &Path) -> Option<Self> {
+        Self::of_name(path).or_else(|| begins_as_picture(path).unwrap_or(false).then_some(Self::MISNAMED))
+    }
 }
 
-/// A file in a format that is not read.
+/// Whether a file begins as a picture in a format that is read.
+fn begins_as_picture(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::new();
+    files::open_regular(path)?.take(LONGEST_START).read_to_end(&mut start)?;
+    Ok(Format::of(&start).is_some())
+}
+
+/// A file in a format that is not read, or with a name that no picture has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedFile {
     /// The file.
     pub path: PathBuf,
-    /// Its format, by its name.
+    /// Its format.
     pub format: UnsupportedFormat,
 }
 
@@ -133,6 +174,10 @@ mod tests {
         assert_eq!(of(b"\0\0\0\x14ftypqt  "), Some("film"));
         assert_eq!((of(b"GIF89a"), of(b"MM\0*\0"), of(b"text"), of(b"")), (Some("GIF"), Some("TIFF"), None, None));
         assert_eq!((of(b"RIFF\0\0\0\0AVI LIST"), of(b"qoif\0\0")), (Some("film"), Some("QOI")));
+        assert_eq!(
+            (of(b"II+\0\x08"), of(b"%PDF-1.7"), of(b"\0\0\x01\0\x01")),
+            (Some("TIFF"), Some("PDF"), Some("ICO"))
+        );
         let named = |name: &str| UnsupportedFormat::of_name(Path::new(name)).map(|format| format.name);
         let said = |format| crate::image::ImageError::Unsupported(format).to_string();
         for (format, start) in [
@@ -152,5 +197,6 @@ mod tests {
             ["a.jp2", "a.PSD", "a.qoi", "a.avi", "a.m4v", "a.3gp"].map(named),
             ["JPEG 2000", "Photoshop", "QOI", "film", "film", "film"].map(Some)
         );
+        assert_eq!(["scan.PDF", "a.ppm", "a.tga"].map(named), ["PDF", "PNM", "TGA"].map(Some));
     }
 }

@@ -136,9 +136,9 @@ impl Shots<'_> {
 }
 
 /// The pictures of a folder ([`image::EXTENSIONS`]), sorted by name. Other files are passed over
-/// ([`PictureFolder::unsupported`] has those that are pictures in other formats), and hidden ones: `._1.jpg`, which a
-/// Mac writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among
-/// them: opening it says so.
+/// ([`PictureFolder::unsupported`] has those that are pictures), and hidden ones: `._1.jpg`, which a Mac writes beside
+/// `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among them: opening it
+/// says so.
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.
@@ -151,7 +151,7 @@ pub fn pictures_in(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, ShotsError>
 pub struct PictureFolder {
     /// Its pictures, sorted by name.
     pub pictures: Vec<PathBuf>,
-    /// Pictures and films in formats that are not read, sorted by name.
+    /// Pictures and films in formats that are not read, and pictures whose names end as no picture's, sorted by name.
     pub unsupported: Vec<UnsupportedFile>,
     /// Folders in it, sorted by name, but for those that systems make beside pictures. What they hold is not listed.
     pub folders: Vec<PathBuf>,
@@ -171,9 +171,10 @@ impl PictureFolder {
         entries.sort();
         let (mut folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.into_iter().partition(|path| path.is_dir());
         folders.retain(|path| !FOLDERS_OF_SYSTEMS.iter().any(|name| path.ends_with(name)));
-        let pictures = files.iter().filter(|path| image::has_extension(path)).cloned().collect();
-        let unsupported = |path: PathBuf| Some(UnsupportedFile { format: UnsupportedFormat::of_name(&path)?, path });
-        Ok(Self { pictures, unsupported: files.into_iter().filter_map(unsupported).collect(), folders })
+        let (pictures, others): (_, Vec<_>) = files.into_iter().partition(|path| image::has_extension(path));
+        let unsupported =
+            |path: PathBuf| Some(UnsupportedFile { format: UnsupportedFormat::of_other_file(&path)?, path });
+        Ok(Self { pictures, unsupported: others.into_iter().filter_map(unsupported).collect(), folders })
     }
 
     /// Lists a folder that is to hold pictures.

@@ -327,6 +327,7 @@ fn a_class_travels_in_a_pack() {
     assert_eq!(other.state(), one.state());
     let again = other.import(&[PackClass { pack: &pack, label: Some("teapot") }], &mut ()).unwrap();
     assert_eq!(again.report.free_targets, 38);
+    assert_eq!(one.export(" mug ", PackOrigin::default()).unwrap().label, "mug", "labels are compared as elsewhere");
     assert!(matches!(one.export("teapot", PackOrigin::default()), Err(ExportError::Class(_))));
 }
 

@@ -199,13 +199,16 @@ fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
     let thing = argument("thing", &folder);
     device.refused(&["learn", &thing], "IMG_1.HEIC is passed over, since HEIC files cannot be read: save it as JPEG");
     let webp = workspace().join("runtime/src/image/samples/lossy.webp");
+    fs::copy(&webp, folder.join("from a chat")).unwrap();
+    let misnamed = "from a chat is passed over, since misnamed files cannot be read: rename it so that it ends in .jpg";
+    device.refused(&["learn", &thing], misnamed);
     fs::copy(&webp, folder.join("1.webp")).unwrap();
     for number in 2..=4 {
         fs::copy(shots("learn", "mug").join(format!("{number}.jpg")), folder.join(format!("{number}.JPG"))).unwrap();
     }
     let report = device.json(&["learn", &thing, "--take-anyway"]);
     let warnings: Vec<&str> = report["warnings"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
-    for (name, said) in [("IMG_1.HEIC", "HEIC files"), ("film.mov", "single pictures")] {
+    for (name, said) in [("IMG_1.HEIC", "HEIC files"), ("film.mov", "single pictures"), ("from a chat", "rename it")] {
         assert!(warnings.iter().any(|warning| warning.contains(name) && warning.contains(said)), "{warnings:?}");
     }
     let listed = device.json(&["list"]);

@@ -2,7 +2,7 @@
 //!
 //! A block of 8 x 8 samples gives n x n of them, n = 4, 2 or 1, which are the means of squares of its samples: the
 //! inverse transform and the means are one matrix. Components with fewer samples than the others keep more of theirs,
-//! so that all planes have the same size.
+//! so that all planes have the same size. With n = 8 the picture keeps its size.
 //!
 //! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the
 //! highest frequencies are left out.
@@ -33,7 +33,7 @@ struct Plane {
     samples: Vec<u8>,
 }
 
-/// Samples that a block of each component gives where the picture is reduced by `by` = 2, 4 or 8.
+/// Samples that a block of each component gives where the picture is reduced by `by` = 1, 2, 4 or 8.
 fn sides(frame: &JpegFrame, by: usize) -> impl Iterator<Item = [usize; 2]> {
     frame.components.iter().map(move |own| {
         [0, 1].map(|axis| {
@@ -105,7 +105,7 @@ impl Plane {
 }
 
 impl ReducedPlanes {
-    /// Planes for a picture reduced by 2, 4 or 8, from one of [`DETAIL`]'s numbers of coefficients.
+    /// Planes for a picture reduced by 1, 2, 4 or 8, from one of [`DETAIL`]'s numbers of coefficients.
     pub(super) fn new(frame: &JpegFrame, by: usize, detail: usize) -> Self {
         let plane = |(own, side): (&Component, [usize; 2])| {
             let (blocks, used) = (own.blocks[0] * own.blocks[1], used_coefficients(side, detail));

@@ -92,6 +92,25 @@ fn reduced_pictures_are_whole_ones_made_smaller() {
     }
 }
 
+#[test]
+fn what_the_decoder_of_whole_pictures_cannot_read_is_read_all_the_same() {
+    // The same coefficients, in one scan and in two.
+    let [one, two] = [SAMPLES[3].1, include_bytes!("samples/baseline-422-scans.jpg")];
+    let [first, second] = [one, two].map(|file| JpegFrame::read(file).unwrap());
+    assert!(whole::can_read(&first) && !whole::can_read(&second));
+    for by in [1, 2, 4, 8] {
+        assert_eq!(reduce(one, &first, by, 8).unwrap(), reduce(two, &second, by, 8).unwrap(), "1/{by}");
+    }
+    // A colour for every three pixels across; and brightness for every four pixels, beside finer colours.
+    let [thirds, fine_colours] =
+        [&include_bytes!("samples/baseline-311.jpg")[..], include_bytes!("samples/baseline-142.jpg")];
+    let photograph = SAMPLES[1].1;
+    for (file, expected, bound) in [(two, one, 1.0), (thirds, photograph, 6.0), (fine_colours, photograph, 12.0)] {
+        let [found, expected] = [file, expected].map(|file| decode(file).unwrap());
+        assert!(difference(&found, &expected) < bound, "{} of {bound}", difference(&found, &expected));
+    }
+}
+
 /// The picture with one colour for every `across` x `down` of its pixels, each as bright as it was.
 fn with_few_colours(picture: &RgbImage, [across, down]: [usize; 2]) -> RgbImage {
     let (across, down) = (across as u32, down as u32);

@@ -18,6 +18,15 @@ const METADATA: [u8; 3] = [0xe1, 0xe2, 0xed];
 /// A marker of application data of which no meaning is known.
 const UNKNOWN: u8 = 0xef;
 
+/// Whether the decoder reads such a picture. It refuses thirds of a sampling, and misplaces the blocks of a picture
+/// whose first component has fewer samples than another, and of a sequential one whose components come in several
+/// scans.
+pub(super) fn can_read(frame: &JpegFrame) -> bool {
+    let has_thirds = frame.components.iter().any(|own| own.sampling.contains(&3));
+    let is_first_finest = frame.components[0].sampling == frame.sampling;
+    (frame.progressive || frame.interleaved) && is_first_finest && !has_thirds
+}
+
 /// Decodes the picture as it is stored. Its scans must have been [walked](super::scan::walk) through.
 pub(super) fn decode(jpeg: &[u8], frame: &JpegFrame) -> Result<DynamicImage, ImageError> {
     let [width, height] = frame.size;
@@ -62,7 +71,7 @@ pub(super) fn bytes(frame: &JpegFrame, file: usize) -> usize {
     let grey = frame.colours == Colours::Grey;
     let decoded = if grey { pixels } else { 3 * pixels };
     // The decoder gets a copy of the file, and keeps all coefficients until the last scan.
-    let coefficients = if frame.progressive || !frame.interleaved { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
+    let coefficients = if frame.progressive { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { decoded } else { 0 };
     let converted = if grey { 3 * pixels } else { 0 };
     let walk = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
