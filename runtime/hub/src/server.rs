@@ -35,8 +35,6 @@ use request_limit::RequestLimit;
 const MAX_CONNECTIONS: usize = 1024;
 /// Most bodies of devices that are read at a time, which bounds the memory that they take.
 const MAX_BODIES: usize = 32;
-/// Most enrolments that are read at a time: strangers may send those, and must not take a device's place.
-const MAX_ENROLMENTS: usize = 8;
 /// How long the head of a connection's first request may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a part of an answer may take.
@@ -79,7 +77,6 @@ struct HubService {
     store: HubStore,
     token: Option<Token>,
     bodies: Semaphore,
-    enrolments: Semaphore,
     request_limit: RequestLimit,
 }
 
@@ -112,7 +109,6 @@ impl HubServer {
             store,
             token,
             bodies: Semaphore::new(MAX_BODIES),
-            enrolments: Semaphore::new(MAX_ENROLMENTS),
             request_limit: RequestLimit::default(),
         });
         Ok(Self { listener, address, router: router(service), connections, tls })

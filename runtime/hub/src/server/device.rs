@@ -1,15 +1,18 @@
 //! Messages of devices.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
+use super::request_limit::DeviceRequest;
 use super::{HEAD_TIMEOUT, HubService, blocking, stranger};
 use crate::error::HubError;
 use crate::protocol::{
@@ -65,6 +68,7 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     let (parts, body) = request.into_parts();
     let (head, signature) = signed_head(&parts).ok_or_else(stranger)?;
     let route = DeviceRoute::of(&head).ok_or_else(stranger)?;
+    let mut earlier = None;
     // An enrolment brings its own key; of all others the key is known.
     if route != DeviceRoute::Enrol {
         let id = head.device;
@@ -72,25 +76,34 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
         if !head.is_signed(&key, &signature) {
             return Err(stranger());
         }
+        let known = head.clone();
+        earlier = blocking(&hub, move |store| store.earlier_answer(&known)).await?;
     }
     let length =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    let length = length.unwrap_or(0).min(route.limit());
-    // Nobody has proved yet that an enrolment is this device's: it does not count as one of the device's.
-    let _counted = match route {
-        DeviceRoute::Enrol => None,
+    let time = body_time(length.unwrap_or(0).min(route.limit()));
+    let counted = match (route, &earlier) {
+        // Nobody has proved yet that an enrolment is this device's.
+        (DeviceRoute::Enrol, _) => None,
+        // Whoever overheard a request may send it again, and must not take the device's places; only a part of an
+        // object takes memory.
+        (_, Some(answer)) if answer.status != 206 => None,
         _ => Some(hub.request_limit.begin(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
     };
-    let (room, time) = match route {
-        DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIMEOUT),
-        _ => (&hub.bodies, body_time(length)),
+    let answer = match (earlier, route) {
+        (Some(earlier), _) => {
+            timeout(time, drop_all(body, route.limit())).await.ok().flatten().ok_or_else(stranger)?;
+            earlier
+        }
+        // Strangers may send those: were there few places, they would take them. The bodies are short.
+        (None, DeviceRoute::Enrol) => {
+            first_answer(&hub, route, &head, signature, read(body, route, HEAD_TIMEOUT)).await?
+        }
+        (None, _) => {
+            let _room = hub.bodies.acquire().await.map_err(|_| stranger())?;
+            first_answer(&hub, route, &head, signature, read(body, route, time)).await?
+        }
     };
-    let _room = room.acquire().await.map_err(|_| stranger())?;
-    let body = read(body, route.limit(), time).await.filter(|body| ObjectDigest::of(body) == head.body);
-    let body = body.ok_or_else(stranger)?;
-    let request_head = head.clone();
-    let answer = blocking(&hub, move |store| act(store, route, &request_head, &signature, &body)).await?;
-    let answer = answer.ok_or_else(stranger)?;
     let answer = match route {
         DeviceRoute::Object { digest, range } if answer.status == 206 => {
             let part = blocking(&hub, move |store| store.objects().read_part(&digest, range)).await?;
@@ -98,11 +111,34 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
         }
         _ => answer,
     };
-    Ok(signed(&hub, &head, answer))
+    Ok(signed(&hub, &head, answer, counted))
 }
 
-async fn read(body: Body, limit: usize, time: Duration) -> Option<Vec<u8>> {
-    timeout(time, to_bytes(body, limit)).await.ok()?.ok().map(Into::into)
+/// The answer to a request that did not come before, once its body is there.
+async fn first_answer(
+    hub: &Arc<HubService>,
+    route: DeviceRoute,
+    head: &RequestHead,
+    signature: Signature,
+    body: impl Future<Output = Option<Vec<u8>>>,
+) -> Result<StoredAnswer, Response> {
+    let body = body.await.filter(|body| ObjectDigest::of(body) == head.body).ok_or_else(stranger)?;
+    let head = head.clone();
+    blocking(hub, move |store| act(store, route, &head, &signature, &body)).await?.ok_or_else(stranger)
+}
+
+async fn read(body: Body, route: DeviceRoute, time: Duration) -> Option<Vec<u8>> {
+    timeout(time, to_bytes(body, route.limit())).await.ok()?.ok().map(Into::into)
+}
+
+/// Reads a body and keeps nothing of it: were the connection closed meanwhile, the device would be told that, and not
+/// the answer. None if it breaks off, or has more bytes than may come.
+async fn drop_all(mut body: Body, limit: usize) -> Option<()> {
+    let mut left = limit;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        left = left.checked_sub(frame.ok()?.data_ref().map_or(0, Bytes::len))?;
+    }
+    Some(())
 }
 
 /// What a request's headers say, if they say all of it.
@@ -177,10 +213,14 @@ fn is_bounded(report: &DeviceReport) -> bool {
         && report.classes.iter().all(|class| class.label.len() <= MAX_LABEL)
 }
 
-/// An answer with the hub's signature.
-fn signed(hub: &HubService, head: &RequestHead, answer: StoredAnswer) -> Response {
+/// An answer with the hub's signature. A request that counts does so until its answer is sent.
+fn signed(hub: &HubService, head: &RequestHead, answer: StoredAnswer, counted: Option<DeviceRequest>) -> Response {
     let StoredAnswer { status, body } = answer;
     let signature = AnswerHead { request: head.digest(), status, body: ObjectDigest::of(&body) }.sign(hub.store.key());
+    let body = match counted {
+        Some(request) => request.holding(body),
+        None => body.into(),
+    };
     let built = Response::builder()
         .status(StatusCode::from_u16(status).unwrap_or(StatusCode::OK))
         .header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))

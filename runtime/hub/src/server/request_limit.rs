@@ -1,7 +1,10 @@
-//! Limits the requests of one device that are under way, so that no device keeps the hub from the others.
+//! Limits the requests of one device that are under way, so that no device keeps the hub from the others, or fills its
+//! memory with answers that it does not read.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Bytes;
 
 use crate::protocol::DeviceId;
 
@@ -10,23 +13,23 @@ use crate::protocol::DeviceId;
 const MAX_PER_DEVICE: usize = 4;
 
 /// The number of requests under way, by device.
-#[derive(Debug, Default)]
-pub(super) struct RequestLimit(Mutex<BTreeMap<DeviceId, usize>>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct RequestLimit(Arc<Mutex<BTreeMap<DeviceId, usize>>>);
 
 /// A request that is under way, until it is dropped.
 #[derive(Debug)]
-pub(super) struct DeviceRequest<'a>(&'a RequestLimit, DeviceId);
+pub(super) struct DeviceRequest(RequestLimit, DeviceId);
 
 impl RequestLimit {
     /// Counts a request of a device until it is dropped; none if the device has too many.
-    pub fn begin(&self, device: DeviceId) -> Option<DeviceRequest<'_>> {
+    pub fn begin(&self, device: DeviceId) -> Option<DeviceRequest> {
         let mut counts = self.counts();
         let count = counts.entry(device).or_default();
         if *count == MAX_PER_DEVICE {
             return None;
         }
         *count += 1;
-        Some(DeviceRequest(self, device))
+        Some(DeviceRequest(self.clone(), device))
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<DeviceId, usize>> {
@@ -34,7 +37,20 @@ impl RequestLimit {
     }
 }
 
-impl Drop for DeviceRequest<'_> {
+impl DeviceRequest {
+    /// The bytes of its answer: the request is under way until they are sent.
+    pub fn holding(self, answer: Vec<u8>) -> Bytes {
+        struct HeldAnswer(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes")] DeviceRequest);
+        impl AsRef<[u8]> for HeldAnswer {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        Bytes::from_owner(HeldAnswer(answer, self))
+    }
+}
+
+impl Drop for DeviceRequest {
     fn drop(&mut self) {
         let mut counts = self.0.counts();
         match counts.get_mut(&self.1) {
@@ -57,6 +73,10 @@ mod tests {
         assert!(limit.begin(greedy).is_none());
         assert!(limit.begin(other).is_some());
         held.pop();
+        let answer = limit.begin(greedy).unwrap().holding(b"an answer".to_vec());
+        assert!(limit.begin(greedy).is_none(), "nobody has read the answer");
+        assert_eq!(answer, "an answer");
+        drop(answer);
         assert!(limit.begin(greedy).is_some());
         held.clear();
         assert!(limit.counts().is_empty());

@@ -85,7 +85,26 @@ pub(super) fn keep(transaction: &Transaction<'_>, head: &RequestHead, answer: &S
     Ok(())
 }
 
+impl Delivery {
+    /// The answer to a request that came before; none to one that is yet to be answered.
+    fn earlier_answer(self) -> Option<StoredAnswer> {
+        match self {
+            Self::First => None,
+            Self::Again(answer) => Some(answer),
+            Self::Replay { last } => {
+                Some(StoredAnswer::refusal(RefusalKind::Replay { last }, "the sequence number was used before"))
+            }
+        }
+    }
+}
+
 impl HubStore {
+    /// The answer to a request that came before; none to one that is yet to be answered, or of a device that is not
+    /// known.
+    pub(crate) fn earlier_answer(&self, head: &RequestHead) -> Result<Option<StoredAnswer>, HubError> {
+        Ok(delivery(&self.connection(), head)?.and_then(Delivery::earlier_answer))
+    }
+
     /// Answers a request whose signature was checked. `act` runs only if the request arrives for the first time; what it
     /// writes becomes durable together with the number and the answer, before this returns. None from a device that is
     /// not known any more.
@@ -99,15 +118,11 @@ impl HubStore {
         act: impl FnOnce(&Transaction<'_>) -> Result<StoredAnswer, HubError>,
     ) -> Result<Option<StoredAnswer>, HubError> {
         self.in_transaction(|transaction| {
-            let answer = match delivery(transaction, head)? {
-                None => return Ok(None),
-                Some(Delivery::Again(answer)) => return Ok(Some(answer)),
-                Some(Delivery::Replay { last }) => {
-                    let reason = "the sequence number was used before";
-                    return Ok(Some(StoredAnswer::refusal(RefusalKind::Replay { last }, reason)));
-                }
-                Some(Delivery::First) => act(transaction)?,
-            };
+            let Some(delivery) = delivery(transaction, head)? else { return Ok(None) };
+            if let Some(earlier) = delivery.earlier_answer() {
+                return Ok(Some(earlier));
+            }
+            let answer = act(transaction)?;
             transaction.execute("UPDATE device SET seen = ?2 WHERE id = ?1", params![head.device, now])?;
             keep(transaction, head, &answer)?;
             Ok(Some(answer))

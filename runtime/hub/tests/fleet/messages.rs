@@ -361,7 +361,42 @@ fn strangers_who_send_half_an_enrolment_keep_no_device_out() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     let started = std::time::Instant::now();
     device.sync(&mut fleet.network());
+    fleet.device("door 4").enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+    drop(stalled);
+}
+
+/// Without TLS others hear the heads of requests, and can send them again with any length.
+#[test]
+fn requests_that_were_overheard_and_come_again_without_their_bodies_keep_no_device_out() {
+    let fleet = Fleet::new();
+    let device = fleet.device("door 3");
+    device.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
+    device.teach("mug", 1);
+    let mut overheard = Vec::new();
+    let listen = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
+        if answer.is_none() {
+            overheard.push(request.clone());
+        }
+    };
+    device.sync(&mut Changing(fleet.network(), listen));
+    let port = fleet.proxy.port.load(Ordering::SeqCst);
+    let posts = overheard.iter().filter(|request| request.method == "POST");
+    let stalled: Vec<TcpStream> = posts
+        .cycle()
+        .take(40)
+        .map(|WireRequest { path, headers, .. }| {
+            let mut head = format!("POST {path} HTTP/1.1\r\nhost: hub\r\ncontent-length: 1000000\r\n");
+            headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+            let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stranger.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+            stranger
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let started = std::time::Instant::now();
+    device.sync(&mut fleet.network());
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     drop(stalled);
 }
 

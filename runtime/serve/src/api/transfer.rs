@@ -58,13 +58,16 @@ fn streamed(file: File, place: OwnedSemaphorePermit) -> Body {
 /// `orco export` writes it.
 ///
 /// # Errors
-/// [`Refusal`] if no learned class has the label, or it cannot be exported.
+/// [`Refusal`] if no learned class has the label, it cannot be exported, or too many packs wait to be read.
 pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Response, Refusal> {
     let label = learned_label(&service, &label)?;
     let (transfer, exported) = (service.transfer.clone(), label.clone());
     let bytes = blocking(move || transfer.pack(&exported)).await??;
+    let mut room = service.admission.body();
+    // It waits until the client reads it.
+    room.grow_to(bytes.len())?;
     let headers = [(header::CONTENT_TYPE, OURS.to_owned()), (header::CONTENT_DISPOSITION, attached_pack(&label))];
-    Ok((headers, bytes).into_response())
+    Ok((headers, room.holding(bytes)).into_response())
 }
 
 /// What clients are told to call the file of a pack, in both forms (RFC 6266, appendix D): curl and others read the plain

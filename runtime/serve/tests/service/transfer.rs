@@ -7,10 +7,12 @@ use std::time::Duration;
 use crate::support::{Running, sample, workspace};
 use orco_runtime::backup::{self, RestoreOptions};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings};
+use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
+use orco_runtime::ndarray::Array3;
 use orco_runtime::pack;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::store::Store;
+use orco_serve::admission::UNCOUNTED;
 use orco_serve::transfer::{MAX_BACKUPS, MAX_PACK};
 use orco_serve::{ServerOptions, Service};
 use serde_json::{Value, json};
@@ -130,6 +132,27 @@ fn no_more_backups_lie_on_the_disk_than_are_bounded() {
         });
         assert_eq!(status, Some(200), "{method}");
     }
+}
+
+#[test]
+fn packs_that_nobody_reads_take_room_that_is_counted() {
+    let state = TempDir::new().unwrap();
+    let settings = LearnerSettings::default().alignment(AlignmentTime::Never);
+    let mut learner = Learner::new(bundle(), Store::new(state.path()), settings.clone()).unwrap();
+    let (inputs, views) = (learner.base_model().head.inputs, learner.base_model().config.views);
+    let number = |(shot, _, index): (usize, usize, usize)| ((31 * shot + 7 * index) % 997) as f32 / 250.0;
+    let features = Array3::from_shape_fn((200, views, inputs), number);
+    learner.learn("duck", Shots::Features(features.view())).unwrap().durable().unwrap();
+    let service = Service::open(bundle(), Store::new(state.path()), settings).unwrap();
+    let mut others = service.admission.body();
+    let service = Running::serving(service, ServerOptions::default());
+    let pack = || service.ask("GET", "/api/v1/classes/duck/pack", &[], b"");
+    others.grow_to(others.max_bytes()).unwrap();
+    let refused = pack();
+    assert_eq!((refused.status, refused.code().as_str()), (429, "too_many_requests"));
+    drop(others);
+    let taken = pack();
+    assert!(taken.status == 200 && taken.body.len() > UNCOUNTED, "{}, {} bytes", taken.status, taken.body.len());
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl OnnxBackbone {
             return Err(wrong("it is a Git LFS pointer: run git lfs pull".to_owned()));
         }
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
-        let read = with_external_data(read, path.parent().unwrap_or(Path::new(""))).map_err(wrong)?;
+        let read = with_external_data(read, path).map_err(wrong)?;
         let digest = codec::digest(&read);
         let AdaptedModel { model: read, takes_bytes, took_one } = adapt(read, to).map_err(wrong)?;
         let refused = |reason| match reason {

@@ -1,11 +1,12 @@
 //! Brings weights that lie in a file beside a model into it. PyTorch's newer exporter puts them there unless told
 //! otherwise.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path};
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
+use orco_runtime::files;
 use prost::Message;
 use prost::bytes::Bytes;
 
@@ -37,8 +38,8 @@ impl ExternalTensor {
         self.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
     }
 
-    /// Its bytes, of a file in or below this folder, if they are not more than there is room for.
-    fn read(&self, folder: &Path, room: u64) -> Result<Vec<u8>, String> {
+    /// Its bytes, of a file beside this model or below its folder, if they are not more than there is room for.
+    fn read(&self, model: &Path, room: u64) -> Result<Vec<u8>, String> {
         let location = self.entry("location").unwrap_or_default();
         let place = format!("the data of its tensor {:?} lie in {location:?}", self.name);
         // Other files of the machine are none of a model's business.
@@ -51,7 +52,7 @@ impl ExternalTensor {
             return Err(format!("{place} at a place that makes no sense; {ONE_FILE}"));
         };
         let mut bytes = Vec::new();
-        let read = File::open(folder.join(location)).and_then(|mut file| {
+        let read = open_beside(model, location).and_then(|mut file| {
             file.seek(SeekFrom::Start(offset.unwrap_or(0)))?;
             file.take(length.unwrap_or(u64::MAX).min(room + 1)).read_to_end(&mut bytes)
         });
@@ -68,14 +69,26 @@ impl ExternalTensor {
     }
 }
 
+/// Opens a file of the folder of a model, through no link that leads out of it. Where the model is a link, as in the
+/// cache of Hugging Face, one may lead into the folder where the model itself lies.
+fn open_beside(model: &Path, location: &str) -> io::Result<File> {
+    let folder = files::folder_of(model);
+    let file = fs::canonicalize(folder.join(location))?;
+    let real_model = fs::canonicalize(model)?;
+    if file.starts_with(fs::canonicalize(folder)?) || file.starts_with(files::folder_of(&real_model)) {
+        return files::open_regular(&file);
+    }
+    Err(io::Error::other("a link that leads out of the model's folder"))
+}
+
 const ONE_FILE: &str = "export it into a single file (torch.onnx.export: external_data=False)";
 
-/// A model with the weights that lie beside it, in files of this folder. One without such weights, or which is refused
+/// A model with the weights that lie beside it, `path` being its file. One without such weights, or which is refused
 /// for more than them and its nodes, stays as it is.
 ///
 /// # Errors
 /// A sentence if such a file cannot be read, or holds too much.
-pub fn with_external_data(model: Vec<u8>, folder: &Path) -> Result<Vec<u8>, String> {
+pub fn with_external_data(model: Vec<u8>, path: &Path) -> Result<Vec<u8>, String> {
     // As in `adapt`, writing it anew must not drop what the audit refuses.
     let may_have_some = matches!(
         audit_layers(&model),
@@ -93,7 +106,7 @@ pub fn with_external_data(model: Vec<u8>, folder: &Path) -> Result<Vec<u8>, Stri
         if tensor.data_location != EXTERNAL {
             continue;
         }
-        let raw_data = tensor.read(folder, room)?;
+        let raw_data = tensor.read(path, room)?;
         room -= raw_data.len() as u64;
         let ExternalTensor { dims, data_type, name, .. } = tensor;
         *weight = TensorProto { dims, data_type, name, raw_data }.encode_to_vec().into();
@@ -139,8 +152,10 @@ mod tests {
     #[test]
     fn weights_beside_a_model_are_brought_into_it() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("model.onnx.data"), [[1_u8; 8], [2; 8]].concat()).unwrap();
-        let opened = |entries: &[(&str, &str)]| with_external_data(model(entries), folder.path());
+        let path = folder.path().join("model.onnx");
+        fs::write(&path, "").unwrap();
+        fs::write(folder.path().join("model.onnx.data"), [[1_u8; 8], [2; 8]].concat()).unwrap();
+        let opened = |entries: &[(&str, &str)]| with_external_data(model(entries), &path);
         let location = ("location", "model.onnx.data");
         for (entries, byte) in [
             (&[location, ("length", "8")][..], 1),
@@ -164,9 +179,34 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn links_lead_to_no_other_folder_than_the_models_and_pipes_are_not_waited_for() {
+        use std::os::unix::fs::symlink;
+        let place = tempfile::tempdir().unwrap();
+        let [cache, folder] = ["cache", "folder"].map(|name| place.path().join(name));
+        for made in [&cache, &folder] {
+            fs::create_dir(made).unwrap();
+        }
+        for name in ["model", "weights"] {
+            fs::write(cache.join(name), [1; 8]).unwrap();
+        }
+        symlink(cache.join("weights"), folder.join("linked")).unwrap();
+        symlink(cache.join("model"), folder.join("linked.onnx")).unwrap();
+        fs::write(folder.join("model.onnx"), "").unwrap();
+        let opened = |name: &str, location| with_external_data(model(&[("location", location)]), &folder.join(name));
+        assert!(opened("linked.onnx", "linked").is_ok());
+        let refused = opened("model.onnx", "linked").unwrap_err();
+        assert!(refused.contains("a link that leads out of the model's folder"), "{refused}");
+        let made = std::process::Command::new("mkfifo").arg(folder.join("pipe")).status();
+        assert!(made.unwrap().success());
+        let refused = opened("model.onnx", "pipe").unwrap_err();
+        assert!(refused.contains("it is not a regular file"), "{refused}");
+    }
+
     #[test]
     fn other_models_stay_as_they_are() {
-        let folder = Path::new("nowhere");
+        let path = Path::new("nowhere");
         let inside = |operator: &str| {
             let graph = GraphParts {
                 node: vec![node(operator, vec!["w".into()], "y", vec![]).encode_to_vec()],
@@ -179,7 +219,7 @@ mod tests {
         // Field 25: a function of the model's own.
         let with_function = [&outside[..], &[0xca, 0x01, 0]].concat();
         for model in [inside("Relu"), inside("Unknown"), with_function, b"no model".to_vec()] {
-            assert_eq!(with_external_data(model.clone(), folder), Ok(model));
+            assert_eq!(with_external_data(model.clone(), path), Ok(model));
         }
     }
 }
