@@ -236,7 +236,8 @@ impl Round<'_, '_> {
     fn run(&mut self) -> Result<(), SyncError> {
         self.open_current()?;
         let mut sent = self.report();
-        let asking = DeviceReport { pushed: self.pushed_packs(), ..sent.clone() };
+        let nonce = getrandom::u64().map_err(|_| SyncError::Random)?;
+        let asking = DeviceReport { pushed: self.pushed_packs(), nonce: Some(nonce), ..sent.clone() };
         let mut target = self.send(&asking)?;
         self.lost = target.lost.iter().copied().collect();
         self.count_replays()?;
