@@ -153,6 +153,9 @@ fn a_code_counts_once_and_for_its_hub() {
     assert!(matches!(enrol(&thief, &wrong), Err(SyncError::Unknown)));
     let other = EnrolmentCode::generate(SigningKey::generate().unwrap().verifying_key().fingerprint()).unwrap();
     assert!(matches!(enrol(&device, &other), Err(SyncError::OtherHub { .. })));
+    let mistaken = fleet.device("door 7");
+    assert!(matches!(enrol(&mistaken, &other), Err(SyncError::Unknown)));
+    mistaken.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
     assert!(matches!(thief.device().sync(&mut fleet.network(), &mut ()), Err(SyncError::NotEnrolled)));
 }
 
