@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand, value_parser};
 use orco_hub::export;
 use orco_hub::merge::SameLabel;
-use orco_hub::overview::FleetOverview;
+use orco_hub::overview::{FleetOverview, ago};
 use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
@@ -267,7 +267,11 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
         let bundle = report.and_then(|report| report.bundle.as_ref()).map_or("no bundle", |bundle| &bundle.name);
         let classes = counted(report.map_or(0, |report| report.classes.len()), "learned class");
         let name = EscapedText(&device.name);
-        say!(output, "  {} {name}, {}: {}, {classes}", device.id, device.channel, EscapedText(bundle))?;
+        let (bundle, seen) = (EscapedText(bundle), ago(now() - device.seen));
+        say!(output, "  {} {name}, {}: {bundle}, {classes}, last seen {seen}", device.id, device.channel)?;
+        for problem in device.problems() {
+            say!(output, "    {}", EscapedText(&problem))?;
+        }
     }
     say!(output, "{}", counted(fleet.packs.len(), "pack"))?;
     for pack in &fleet.packs {
@@ -277,7 +281,7 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
     }
     say!(output, "{}", counted(fleet.releases.len(), "release"))?;
     for release in &fleet.releases {
-        let stage = if release.withdrawn { "withdrawn".into() } else { format!("{} %", release.stage.percent()) };
+        let stage = release.stage_text();
         let (name, channel) = (EscapedText(&release.name), &release.channel);
         let (held, devices, refused) = (release.held, release.devices, release.refused);
         say!(output, "  {} {name}, {channel}, {stage}: held by {held} of {devices}, refused by {refused}", release.id)?;
