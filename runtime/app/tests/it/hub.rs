@@ -124,6 +124,8 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     let stages =
         ["  3 cifar100-edge, stable, 100 %", "  2 cifar100-edge, stabel, 5 %", "  1 cifar100-edge, stable, replaced"];
     assert!(stages.iter().all(|stage| listed.contains(stage)), "{listed}");
+    let refused = hub(folder, &["withdraw", "9"]).output().unwrap();
+    assert_refused(&refused, "there is no release 9; `orco hub list` shows all");
 }
 
 #[test]
