@@ -13,7 +13,6 @@ use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{BundleRelease, HubPurge, HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
-use orco_runtime::files;
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::escape::EscapedText;
@@ -137,7 +136,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let folder = &arguments.folder;
     let may_begin = matches!(arguments.command, HubCommand::Run { .. } | HubCommand::Code { .. });
     ensure!(
-        may_begin || !files::is_absent(folder),
+        may_begin || HubStore::is_in(folder),
         "there is no hub in {}: name its folder with --hub-folder, or begin one with `orco hub run`",
         folder.display()
     );
@@ -250,11 +249,11 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
 
 /// The pack whose digest begins with these digits.
 fn find_pack(store: &HubStore, digits: &str) -> Result<ObjectDigest> {
-    if digits.len() < MIN_DIGITS {
-        bail!("{digits} names no pack: give at least {MIN_DIGITS} digits of its digest, or a bundle's folder");
+    if digits.len() < MIN_DIGITS || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        bail!("{digits} names no pack: give at least {MIN_DIGITS} digits of its digest, or the folder of one bundle");
     }
-    let packs = store.packs()?;
-    let mut found = packs.iter().filter(|pack| pack.digest.to_string().starts_with(digits));
+    let (packs, digits) = (store.packs()?, digits.to_ascii_lowercase());
+    let mut found = packs.iter().filter(|pack| pack.digest.to_string().starts_with(&digits));
     let pack = found.next().with_context(|| format!("no device pushed a pack {digits}"))?;
     if found.next().is_some() { bail!("several packs begin with {digits}; give more digits") } else { Ok(pack.digest) }
 }

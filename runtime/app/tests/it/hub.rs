@@ -227,6 +227,10 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let folder = folder.path();
     assert_refused(&hub(folder, &["list"]).output().unwrap(), "there is no hub in");
     assert!(!folder.join("hub").exists(), "looking for a hub makes none");
+    // As where its disk is not mounted.
+    std::fs::create_dir(folder.join("hub")).unwrap();
+    assert_refused(&hub(folder, &["list"]).output().unwrap(), "there is no hub in");
+    std::fs::remove_dir(folder.join("hub")).unwrap();
     let running = RunningHub::start(folder);
     for device in ["giver", "taker"] {
         let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
@@ -255,6 +259,9 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     assert_eq!(pushed["pictures"], std::fs::read_dir(data.join("mug")).unwrap().count());
     assert_refused(&hub(folder, &["purge", pack]).output().unwrap(), "take it back first");
     json(hub(folder, &["withdraw", "1"]));
-    json(hub(folder, &["purge", &pack[..8]]));
+    let model = shipped();
+    let two = hub(folder, &["release", model.to_str().unwrap(), model.to_str().unwrap()]).output().unwrap();
+    assert_refused(&two, "or the folder of one bundle");
+    json(hub(folder, &["purge", &pack[..8].to_uppercase()]));
     assert_eq!(json(hub(folder, &["list"]))["packs"], serde_json::json!([]));
 }
