@@ -121,8 +121,11 @@ fn an_answer_that_the_hub_did_not_sign_counts_for_nothing() {
     device.device().sync(&mut network, &mut ()).unwrap();
     let refused = device.device().sync(&mut network, &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
-    // A hub whose disk is full, a proxy that takes shorter bodies, and one that speaks TLS alone.
+    // The page of a network that wants a login, a hub whose disk is full, a proxy that takes shorter bodies, and one
+    // that speaks TLS alone.
     let failures = [
+        (200, "the network may want somebody to log in, or the hub's address begins with https://"),
+        (302, "the network may want somebody to log in, or the hub's address begins with https://"),
         (503, "failed with status 503; its log says why"),
         (413, "failed with status 413; its log says why"),
         (400, "begins with https://"),
