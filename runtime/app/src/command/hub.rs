@@ -158,10 +158,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             store.set_stage(ReleaseId(*release), *stage)?;
             done(output, &format!("release {release} is for {} % of its channel", stage.percent()))
         }
-        HubCommand::Withdraw { release } => {
-            store.withdraw(ReleaseId(*release))?;
-            done(output, &format!("release {release} is taken back"))
-        }
+        HubCommand::Withdraw { release } => withdraw(output, &store, ReleaseId(*release)),
         HubCommand::Purge { packs } => {
             let packs = packs.iter().map(|digits| find_pack(&store, digits)).collect::<Result<Vec<_>>>()?;
             let HubPurge { packs, pictures, releases, .. } = store.purge_packs(&packs)?;
@@ -245,6 +242,18 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
         say!(output, "release {}: {} % of {channel}{wider}", release.id, release.stage.percent())?;
     }
     Ok(json!({ "releases": made }))
+}
+
+/// Takes a release back, and says which ones that it had replaced count again.
+fn withdraw(output: &Output, store: &HubStore, release: ReleaseId) -> Result<Value> {
+    let replaced = || store.replaced(&store.releases()?);
+    let before = replaced()?;
+    store.withdraw(release)?;
+    let after = replaced()?;
+    let back = before.difference(&after).filter(|back| **back != release);
+    let back: Vec<String> = back.map(|back| format!("release {back}")).collect();
+    let again = if back.is_empty() { String::new() } else { format!("; in its place again: {}", back.join(", ")) };
+    done(output, &format!("release {release} is taken back{again}"))
 }
 
 /// The pack whose digest begins with these digits.

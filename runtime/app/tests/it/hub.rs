@@ -124,6 +124,8 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     let stages =
         ["  3 cifar100-edge, stable, 100 %", "  2 cifar100-edge, stabel, 5 %", "  1 cifar100-edge, stable, replaced"];
     assert!(stages.iter().all(|stage| listed.contains(stage)), "{listed}");
+    let withdrawn = text(&hub(folder, &["withdraw", "3"]).output().unwrap().stdout);
+    assert_eq!(withdrawn, "release 3 is taken back; in its place again: release 1\n");
     let refused = hub(folder, &["withdraw", "9"]).output().unwrap();
     assert_refused(&refused, "there is no release 9; `orco hub list` shows all");
 }
