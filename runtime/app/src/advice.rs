@@ -106,6 +106,10 @@ fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static st
     if let Some(error) = cause.downcast_ref::<orco_serve::mqtt::MqttError>() {
         return on_mqtt(error);
     }
+    #[cfg(feature = "hub")]
+    if let Some(error) = cause.downcast_ref::<orco_hub::HubError>() {
+        return on_hub(error);
+    }
     if cause.is::<ShotsError>() {
         return Some("nothing was changed");
     }
@@ -115,6 +119,17 @@ fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static st
         }
         _ => None,
     }
+}
+
+#[cfg(feature = "hub")]
+fn on_hub(error: &orco_hub::HubError) -> Option<&'static str> {
+    use orco_hub::HubError;
+    use orco_hub::merge::MergeError;
+    Some(match error {
+        HubError::Merge(MergeError::Undecided { .. }) => "--merge does the one, --apart the other",
+        HubError::NoDevice { .. } | HubError::NoPack { .. } | HubError::NoRelease { .. } => "`orco hub list` shows all",
+        _ => return None,
+    })
 }
 
 #[cfg(feature = "serve")]

@@ -139,11 +139,12 @@ impl<'a> FleetDevice<'a> {
         }
         let _locked = self.folder.lock()?;
         let mut identity = match self.folder.identity()? {
-            Some(identity) if identity.fingerprint != code.fingerprint => {
+            Some(identity) if identity.fingerprint == code.fingerprint => identity,
+            Some(identity) if identity.hub.is_some() => {
                 return Err(SyncError::OtherHub { folder: self.folder.path().into() });
             }
-            Some(identity) => identity,
-            None => {
+            // None, or one for a hub that did not take its code: it may have been the wrong one.
+            _ => {
                 // Before the hub hears of it: a key that it knows must not get lost.
                 let new = DeviceIdentity::new(&SigningKey::generate().ok_or(SyncError::Random)?, code.fingerprint);
                 self.folder.keep_identity(&new, observer)?;
@@ -236,7 +237,8 @@ impl Round<'_, '_> {
     fn run(&mut self) -> Result<(), SyncError> {
         self.open_current()?;
         let mut sent = self.report();
-        let asking = DeviceReport { pushed: self.pushed_packs(), ..sent.clone() };
+        let nonce = getrandom::u64().map_err(|_| SyncError::Random)?;
+        let asking = DeviceReport { pushed: self.pushed_packs(), nonce: Some(nonce), ..sent.clone() };
         let mut target = self.send(&asking)?;
         self.lost = target.lost.iter().copied().collect();
         self.count_replays()?;

@@ -65,13 +65,13 @@ pub enum HubError {
         name: String,
     },
     /// No device has that identifier.
-    #[error("no device has the identifier {device}; `orco hub list` shows all")]
+    #[error("no device has the identifier {device}")]
     NoDevice {
         /// The identifier.
         device: DeviceId,
     },
     /// No device pushed that pack.
-    #[error("no device pushed the pack {digest}; `orco hub list` shows all")]
+    #[error("no device pushed the pack {digest}")]
     NoPack {
         /// Its digest.
         digest: ObjectDigest,
@@ -85,7 +85,7 @@ pub enum HubError {
         release: ReleaseId,
     },
     /// There is no such release.
-    #[error("there is no release {release}; `orco hub list` shows all")]
+    #[error("there is no release {release}")]
     NoRelease {
         /// Its number.
         release: ReleaseId,

@@ -26,7 +26,7 @@ pub enum SameLabel {
 #[non_exhaustive]
 pub enum MergeError {
     /// The operator has not chosen.
-    #[error("{count} packs have the label \"{label}\": merge them (--merge) or keep them apart (--apart)")]
+    #[error("{count} packs have the label \"{label}\": merge them or keep them apart")]
     Undecided {
         /// The label.
         label: String,
@@ -55,8 +55,8 @@ pub enum MergeError {
     },
     /// The name of a device can be no part of a label, as in fleets that enrolled it with an older program.
     #[error(
-        "the packs of \"{label}\" cannot be combined: \"{}\" can be no part of a label; enrol this device once more, with \
-         another --name",
+        "the packs of \"{label}\" cannot be combined: \"{}\" can be no part of a label; enrol this device once more, \
+         under another name",
         EscapedText(device)
     )]
     DeviceName {

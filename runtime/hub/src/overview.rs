@@ -72,6 +72,8 @@ pub struct ReleaseOverview {
     pub stage: RolloutStage,
     /// Whether it was taken back.
     pub withdrawn: bool,
+    /// Whether no device gets it any more, since newer releases took its place.
+    pub replaced: bool,
     /// Devices that it is for at this stage.
     pub devices: usize,
     /// Those that hold it.
@@ -87,7 +89,13 @@ impl FleetOverview {
     /// [`HubError::Database`] if it cannot be read.
     pub fn of(store: &HubStore) -> Result<Self, HubError> {
         let devices = store.devices()?;
-        let releases = store.releases()?.into_iter().map(|release| release_overview(release, &devices)).collect();
+        let releases = store.releases()?;
+        let replaced = store.replaced(&releases)?;
+        let releases = releases.into_iter().map(|release| {
+            let is_replaced = replaced.contains(&release.id);
+            release_overview(release, is_replaced, &devices)
+        });
+        let releases = releases.collect();
         let packs = store.packs()?.into_iter().map(|pack| PackOverview {
             digest: pack.digest,
             label: pack.label,
@@ -109,7 +117,42 @@ impl FleetOverview {
     }
 }
 
-fn release_overview(release: ReleaseRecord, devices: &[DeviceRecord]) -> ReleaseOverview {
+impl DeviceOverview {
+    /// What it said is wrong, and why it does not hold releases, in sentences.
+    pub fn problems(&self) -> Vec<String> {
+        let Some(report) = &self.report else { return vec!["no report yet".into()] };
+        let refused = report.outcomes.iter().filter_map(|outcome| {
+            let reason = outcome.refused.as_ref()?;
+            Some(format!("release {}: {reason}", outcome.release))
+        });
+        report.health.warnings.iter().cloned().chain(refused).collect()
+    }
+}
+
+impl ReleaseOverview {
+    /// Whom it is for, in a word.
+    pub fn stage_text(&self) -> String {
+        match self {
+            Self { withdrawn: true, .. } => "withdrawn".into(),
+            Self { replaced: true, .. } => "replaced".into(),
+            Self { stage, .. } => format!("{} %", stage.percent()),
+        }
+    }
+}
+
+/// So many seconds ago, in words.
+pub fn ago(seconds: UnixSeconds) -> String {
+    match seconds {
+        // The hub's clock was ahead then, or is behind now.
+        ..=-120 => "not known: the hub's clock was changed".into(),
+        -119..=119 => "now".into(),
+        120..=7_199 => format!("{} minutes ago", seconds / 60),
+        7_200..=172_799 => format!("{} hours ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRecord]) -> ReleaseOverview {
     let meant: Vec<&DeviceRecord> = devices
         .iter()
         .filter(|device| device.channel == release.channel && release.stage.includes(&device.id, &release.identity))
@@ -126,6 +169,7 @@ fn release_overview(release: ReleaseRecord, devices: &[DeviceRecord]) -> Release
         name: release.name,
         stage: release.stage,
         withdrawn: release.withdrawn,
+        replaced,
         devices: meant.len(),
         held,
         refused,

@@ -2,7 +2,7 @@
 
 use orco_runtime::state::sentence::counted;
 
-use crate::overview::{DeviceOverview, FleetOverview, PackOverview, ReleaseOverview};
+use crate::overview::{DeviceOverview, FleetOverview, PackOverview, ReleaseOverview, ago};
 use crate::store::UnixSeconds;
 
 /// What the service's page has no use for: tables, which are cards on a phone.
@@ -64,19 +64,15 @@ pub fn html(fleet: &FleetOverview, now: UnixSeconds) -> String {
 fn device_row(device: &DeviceOverview, now: UnixSeconds) -> Vec<String> {
     let DeviceOverview { id, name, channel, seen, report } = device;
     let mut row = vec![format!("{} <code>{id}</code>", escaped(name)), escaped(channel), ago(now - seen)];
+    let problems: Vec<String> = device.problems().iter().map(|text| escaped(text)).collect();
     let Some(report) = report else {
-        row.extend(["", "", "", "no report yet"].map(str::to_owned));
+        row.extend([String::new(), String::new(), String::new(), problems.join("<br>")]);
         return row;
     };
     let bundle = report.bundle.as_ref();
     let bundle =
         bundle.map_or_else(String::new, |bundle| format!("{}, release {}", escaped(&bundle.name), bundle.release));
     let labels: Vec<String> = report.classes.iter().map(|class| escaped(&class.label)).collect();
-    let refused = report
-        .outcomes
-        .iter()
-        .filter_map(|outcome| Some(format!("release {}: {}", outcome.release, escaped(outcome.refused.as_ref()?))));
-    let problems: Vec<String> = report.health.warnings.iter().map(|text| escaped(text)).chain(refused).collect();
     row.extend([escaped(&report.version), bundle, labels.join(", ")]);
     row.push(match problems.as_slice() {
         [] => String::new(),
@@ -86,7 +82,6 @@ fn device_row(device: &DeviceOverview, now: UnixSeconds) -> Vec<String> {
 }
 
 fn release_row(release: &ReleaseOverview) -> Vec<String> {
-    let stage = if release.withdrawn { "withdrawn".into() } else { format!("{} %", release.stage.percent()) };
     let refused = match release.refused {
         0 => "0".into(),
         some => format!("<span class=\"warning\">{some}</span>"),
@@ -95,7 +90,7 @@ fn release_row(release: &ReleaseOverview) -> Vec<String> {
         escaped(&release.name),
         escaped(&release.channel),
         release.id.to_string(),
-        stage,
+        release.stage_text(),
         format!("{} of {}", release.held, release.devices),
         refused,
     ]
@@ -126,17 +121,6 @@ fn table(page: &mut String, title: &str, columns: &[&str], rows: impl Iterator<I
              </section>\n"
         ),
     };
-}
-
-fn ago(seconds: UnixSeconds) -> String {
-    match seconds {
-        // The hub's clock was ahead then, or is behind now.
-        ..=-120 => "not known: the hub's clock was changed".into(),
-        -119..=119 => "now".into(),
-        120..=7_199 => format!("{} minutes ago", seconds / 60),
-        7_200..=172_799 => format!("{} hours ago", seconds / 3_600),
-        _ => format!("{} days ago", seconds / 86_400),
-    }
 }
 
 /// A text as HTML shows it: devices choose their names and labels.
@@ -190,6 +174,7 @@ mod tests {
             name: name.into(),
             stage,
             withdrawn: id == 1,
+            replaced: false,
             devices: 10,
             held: 10 - refused,
             refused,

@@ -62,6 +62,11 @@ pub struct HubStore {
 }
 
 impl HubStore {
+    /// Whether a folder is a hub's, or holds what is left of one.
+    pub fn is_in(folder: &Path) -> bool {
+        [DATABASE, KEY, objects::FOLDER].iter().any(|name| !files::is_absent(&folder.join(name)))
+    }
+
     /// Opens a hub's folder, or makes it with a new key.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use axum::http::Uri;
 /// # Errors
 /// If what follows the colon is no port from 1 to 65535: clients would silently take the scheme's own. The error is the
 /// end of a sentence that begins with the address.
-pub(crate) fn port_of(uri: &Uri) -> Result<Option<u16>, &'static str> {
+pub fn port_of(uri: &Uri) -> Result<Option<u16>, &'static str> {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     match host.rsplit_once(':') {

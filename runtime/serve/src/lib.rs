@@ -110,6 +110,7 @@ pub mod transfer;
 mod turns;
 mod worker;
 
+pub use address_port::port_of;
 pub use error::ServeError;
 pub use machine::host_name;
 pub use orco_camera::CameraSource;

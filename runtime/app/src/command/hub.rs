@@ -8,12 +8,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand, value_parser};
 use orco_hub::export;
 use orco_hub::merge::SameLabel;
-use orco_hub::overview::FleetOverview;
+use orco_hub::overview::{FleetOverview, ago};
 use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{BundleRelease, HubPurge, HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
-use orco_runtime::files;
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::escape::EscapedText;
@@ -137,7 +136,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let folder = &arguments.folder;
     let may_begin = matches!(arguments.command, HubCommand::Run { .. } | HubCommand::Code { .. });
     ensure!(
-        may_begin || !files::is_absent(folder),
+        may_begin || HubStore::is_in(folder),
         "there is no hub in {}: name its folder with --hub-folder, or begin one with `orco hub run`",
         folder.display()
     );
@@ -159,10 +158,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             store.set_stage(ReleaseId(*release), *stage)?;
             done(output, &format!("release {release} is for {} % of its channel", stage.percent()))
         }
-        HubCommand::Withdraw { release } => {
-            store.withdraw(ReleaseId(*release))?;
-            done(output, &format!("release {release} is taken back"))
-        }
+        HubCommand::Withdraw { release } => withdraw(output, &store, ReleaseId(*release)),
         HubCommand::Purge { packs } => {
             let packs = packs.iter().map(|digits| find_pack(&store, digits)).collect::<Result<Vec<_>>>()?;
             let HubPurge { packs, pictures, releases, .. } = store.purge_packs(&packs)?;
@@ -253,13 +249,25 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
     Ok(json!({ "releases": made }))
 }
 
+/// Takes a release back, and says which ones that it had replaced count again.
+fn withdraw(output: &Output, store: &HubStore, release: ReleaseId) -> Result<Value> {
+    let replaced = || store.replaced(&store.releases()?);
+    let before = replaced()?;
+    store.withdraw(release)?;
+    let after = replaced()?;
+    let back = before.difference(&after).filter(|back| **back != release);
+    let back: Vec<String> = back.map(|back| format!("release {back}")).collect();
+    let again = if back.is_empty() { String::new() } else { format!("; in its place again: {}", back.join(", ")) };
+    done(output, &format!("release {release} is taken back{again}"))
+}
+
 /// The pack whose digest begins with these digits.
 fn find_pack(store: &HubStore, digits: &str) -> Result<ObjectDigest> {
-    if digits.len() < MIN_DIGITS {
-        bail!("{digits} names no pack: give at least {MIN_DIGITS} digits of its digest, or a bundle's folder");
+    if digits.len() < MIN_DIGITS || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        bail!("{digits} names no pack: give at least {MIN_DIGITS} digits of its digest, or the folder of one bundle");
     }
-    let packs = store.packs()?;
-    let mut found = packs.iter().filter(|pack| pack.digest.to_string().starts_with(digits));
+    let (packs, digits) = (store.packs()?, digits.to_ascii_lowercase());
+    let mut found = packs.iter().filter(|pack| pack.digest.to_string().starts_with(&digits));
     let pack = found.next().with_context(|| format!("no device pushed a pack {digits}"))?;
     if found.next().is_some() { bail!("several packs begin with {digits}; give more digits") } else { Ok(pack.digest) }
 }
@@ -272,7 +280,11 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
         let bundle = report.and_then(|report| report.bundle.as_ref()).map_or("no bundle", |bundle| &bundle.name);
         let classes = counted(report.map_or(0, |report| report.classes.len()), "learned class");
         let name = EscapedText(&device.name);
-        say!(output, "  {} {name}, {}: {}, {classes}", device.id, device.channel, EscapedText(bundle))?;
+        let (bundle, seen) = (EscapedText(bundle), ago(now() - device.seen));
+        say!(output, "  {} {name}, {}: {bundle}, {classes}, last seen {seen}", device.id, device.channel)?;
+        for problem in device.problems() {
+            say!(output, "    {}", EscapedText(&problem))?;
+        }
     }
     say!(output, "{}", counted(fleet.packs.len(), "pack"))?;
     for pack in &fleet.packs {
@@ -282,7 +294,7 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
     }
     say!(output, "{}", counted(fleet.releases.len(), "release"))?;
     for release in &fleet.releases {
-        let stage = if release.withdrawn { "withdrawn".into() } else { format!("{} %", release.stage.percent()) };
+        let stage = release.stage_text();
         let (name, channel) = (EscapedText(&release.name), &release.channel);
         let (held, devices, refused) = (release.held, release.devices, release.refused);
         say!(output, "  {} {name}, {channel}, {stage}: held by {held} of {devices}, refused by {refused}", release.id)?;

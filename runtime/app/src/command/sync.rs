@@ -15,7 +15,7 @@ use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, with_causes};
 use orco_runtime::store::Store;
-use orco_serve::host_name;
+use orco_serve::{host_name, port_of};
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -62,10 +62,13 @@ fn hub_address(argument: &str) -> Result<String, String> {
     let is_host = |letter: char| letter.is_alphanumeric() || "[_-.".contains(letter);
     // Paths are added at its end.
     let can_go_on = !argument.contains(['?', '#']) && !argument.contains(char::is_whitespace);
-    if host.starts_with(is_host) && can_go_on {
-        return Ok(argument.to_owned());
+    let expected = "expected http:// or https:// and a host, such as http://hub:8090, without ? or #";
+    if !host.starts_with(is_host) || !can_go_on {
+        return Err(expected.into());
     }
-    Err("expected http:// or https:// and a host, such as http://hub:8090, without ? or #".into())
+    let uri = argument.parse().map_err(|_| expected.to_owned())?;
+    port_of(&uri).map_err(|why| format!("the address {why}"))?;
+    Ok(argument.to_owned())
 }
 
 impl Arguments {

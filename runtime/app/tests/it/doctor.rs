@@ -295,6 +295,8 @@ fn an_address_that_no_hub_can_have_is_refused_by_those_that_use_it_alone() {
     // As some browsers show it.
     fs::write(&file, "hub = \"http://127.0.0.1:1/#\"\n").unwrap();
     device.refused(&["sync"], "without ? or #");
+    fs::write(&file, "hub = \"http://127.0.0.1:80900\"\n").unwrap();
+    device.refused(&["sync"], "the address has no port from 1 to 65535 after its colon");
 }
 
 #[test]

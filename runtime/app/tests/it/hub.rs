@@ -117,6 +117,17 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     assert!(shortened.status.code() == Some(1) && said.contains("is not the whole identifier of a device"), "{said}");
     let follow = |channel: &str| json(hub(folder, &["channel", &device, channel]));
     assert_eq!((warnings(follow("stabel")), warnings(follow("stbale"))), (0, 1));
+    // Two releases of one bundle: all devices get the newer.
+    json(hub(folder, &["release", bundle.to_str().unwrap(), "--stage", "all"]));
+    let listed = text(&hub(folder, &["list"]).output().unwrap().stdout);
+    assert!(listed.contains(", last seen now\n"), "{listed}");
+    let stages =
+        ["  3 cifar100-edge, stable, 100 %", "  2 cifar100-edge, stabel, 5 %", "  1 cifar100-edge, stable, replaced"];
+    assert!(stages.iter().all(|stage| listed.contains(stage)), "{listed}");
+    let withdrawn = text(&hub(folder, &["withdraw", "3"]).output().unwrap().stdout);
+    assert_eq!(withdrawn, "release 3 is taken back; in its place again: release 1\n");
+    let refused = hub(folder, &["withdraw", "9"]).output().unwrap();
+    assert_refused(&refused, "there is no release 9; `orco hub list` shows all");
 }
 
 #[test]
@@ -218,6 +229,10 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let folder = folder.path();
     assert_refused(&hub(folder, &["list"]).output().unwrap(), "there is no hub in");
     assert!(!folder.join("hub").exists(), "looking for a hub makes none");
+    // As where its disk is not mounted.
+    std::fs::create_dir(folder.join("hub")).unwrap();
+    assert_refused(&hub(folder, &["list"]).output().unwrap(), "there is no hub in");
+    std::fs::remove_dir(folder.join("hub")).unwrap();
     let running = RunningHub::start(folder);
     for device in ["giver", "taker"] {
         let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
@@ -248,6 +263,9 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     assert_eq!(pushed["pictures"], std::fs::read_dir(data.join("mug")).unwrap().count());
     assert_refused(&hub(folder, &["purge", pack]).output().unwrap(), "take it back first");
     json(hub(folder, &["withdraw", "1"]));
-    json(hub(folder, &["purge", &pack[..8]]));
+    let model = shipped();
+    let two = hub(folder, &["release", model.to_str().unwrap(), model.to_str().unwrap()]).output().unwrap();
+    assert_refused(&two, "or the folder of one bundle");
+    json(hub(folder, &["purge", &pack[..8].to_uppercase()]));
     assert_eq!(json(hub(folder, &["list"]))["packs"], serde_json::json!([]));
 }

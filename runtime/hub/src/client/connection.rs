@@ -240,19 +240,21 @@ impl<'a> HubConnection<'a> {
                 Err(TransportError(reason)) => SyncError::Unreachable { reason },
                 Ok(answer) if self.is_signed(&head, &answer) => return read(answer),
                 Ok(WireAnswer { status: 404, .. }) => SyncError::Unknown,
-                // What speaks TLS redirects a plain request, or calls it a bad one.
-                Ok(WireAnswer { status: status @ 300..=400, .. }) => SyncError::Unreachable {
-                    reason: format!(
-                        "status {status} is no answer of it; the address of a hub with a certificate begins with \
-                         https://"
-                    ),
+                // What speaks TLS calls a plain request a bad one.
+                Ok(WireAnswer { status: 400, .. }) => SyncError::Unreachable {
+                    reason:
+                        "status 400 is no answer of it; the address of a hub with a certificate begins with https://"
+                            .into(),
                 },
                 Ok(WireAnswer { status: status @ 401..600, .. }) => SyncError::Unreachable {
                     reason: format!("it, or a proxy before it, failed with status {status}; its log says why"),
                 },
-                Ok(WireAnswer { status, .. }) => {
-                    SyncError::Unreachable { reason: format!("an answer of status {status} is not signed by the hub") }
-                }
+                Ok(WireAnswer { status, .. }) => SyncError::Unreachable {
+                    reason: format!(
+                        "an answer of status {status} is not signed by it: another server may have this address, the \
+                         network may want somebody to log in, or the hub's address begins with https://"
+                    ),
+                },
             };
         }
         Err(failed)

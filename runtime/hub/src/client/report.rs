@@ -16,7 +16,7 @@ const MAX_LABELS: usize = 1 << 20;
 const FREE_STEP: u64 = 64 << 20;
 
 impl Round<'_, '_> {
-    /// The report as things are now. What the device pushed is told once in a round, and not here.
+    /// The report as things are now. What is told once in a round is not here.
     pub(super) fn report(&self) -> DeviceReport {
         let learner = self.learner.as_ref();
         let said = learner.map_or(&[][..], Learner::warnings).iter().chain(&self.warnings);
@@ -36,6 +36,7 @@ impl Round<'_, '_> {
             },
             outcomes: self.progress.outcomes.clone(),
             pushed: Vec::new(),
+            nonce: None,
         }
     }
 }

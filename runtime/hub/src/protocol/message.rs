@@ -57,6 +57,10 @@ pub struct DeviceReport {
     /// round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pushed: Vec<ObjectDigest>,
+    /// A random number, told once in a round. Without it, two devices that share a key and know the same would send the
+    /// same message under the same number, as if a network had delivered it twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<u64>,
 }
 
 /// The bundle that a device runs with.

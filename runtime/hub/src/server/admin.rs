@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::{HubService, stranger};
 use crate::error::HubError;
-use crate::merge::SameLabel;
+use crate::merge::{MergeError, SameLabel};
 use crate::overview::FleetOverview;
 use crate::page;
 use crate::protocol::{MAX_ENROLMENT, ObjectDigest, ReleaseId};
@@ -180,8 +180,17 @@ async fn run<T: Send + 'static>(
         if status.is_server_error() {
             log::error!("{}", with_causes(&error));
         }
-        error_response(status, &with_causes(&error))
+        error_response(status, &sentence(&error))
     })
+}
+
+/// What is wrong, and which field of the request says what to do.
+fn sentence(error: &HubError) -> String {
+    let said = with_causes(error);
+    match error {
+        HubError::Merge(MergeError::Undecided { .. }) => format!("{said}: \"same_label\" says which"),
+        _ => said,
+    }
 }
 
 fn status_of(error: &HubError) -> StatusCode {
@@ -204,4 +213,18 @@ fn error_response(status: StatusCode, reason: &str) -> Response {
 
 fn shown(value: &impl Serialize) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], Json(value)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_a_field_of_the_request_and_no_option_of_the_program() {
+        let undecided = HubError::from(MergeError::Undecided { label: "mug".into(), count: 2 });
+        let said = sentence(&undecided);
+        assert!(said.contains(r#""same_label" says which"#) && !said.contains("--"), "{said}");
+        let said = sentence(&HubError::NoRelease { release: ReleaseId(9) });
+        assert_eq!(said, "there is no release 9");
+    }
 }

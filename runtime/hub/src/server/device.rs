@@ -196,6 +196,7 @@ fn report(store: &HubStore, head: &RequestHead, body: &[u8]) -> Result<Option<St
             return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "the report is none, or lists too much"));
         };
         let pushed = std::mem::take(&mut report.pushed);
+        report.nonce = None;
         HubStore::keep_report(transaction, &head.device, &report)?;
         let target = HubStore::target(transaction, &head.device, &report)?;
         Ok(StoredAnswer::json(&ChannelTarget { lost: store.lost_packs(transaction, &pushed)?, ..target }))

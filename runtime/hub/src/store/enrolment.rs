@@ -45,7 +45,8 @@ impl HubStore {
 
     /// Takes a device into the fleet. None if anything is wrong: a stranger learns nothing from it.
     ///
-    /// The same device may use its code again, since the first answer may have been lost.
+    /// The same device may use its code again, since the first answer may have been lost. It takes the name that it gives
+    /// then, and stays in its channel.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be kept.
@@ -65,26 +66,26 @@ impl HubStore {
             if !code.key.accepts(&key, enrolment.proof.bytes()) {
                 return Ok(None);
             }
-            let enrolled = EnrolmentAnswer { hub: self.key().verifying_key(), channel: code.channel };
+            // Programs of ours say so before they ask.
+            if !label::is_part(&enrolment.name) {
+                log::warn!("no device is enrolled as \"{}\": that can be no name", EscapedText(&enrolment.name));
+                return Ok(None);
+            }
             match code.device {
                 Some(device) if device != head.device => return Ok(None),
                 Some(_) => {
                     // A copy of the first request, or another one after its answer was lost.
                     return Ok(match deliveries::delivery(transaction, head)? {
-                        Some(Delivery::First) => Some(answer_again(transaction, head, &enrolled)?),
+                        Some(Delivery::First) => Some(self.answer_again(transaction, head, &enrolment.name)?),
                         Some(Delivery::Again(answer)) => Some(answer),
                         Some(Delivery::Replay { .. }) | None => None,
                     });
                 }
                 None if code.expires < now => return Ok(None),
-                // Programs of ours say so before they ask.
-                None if !label::is_part(&enrolment.name) => {
-                    log::warn!("no device is enrolled as \"{}\": that can be no name", EscapedText(&enrolment.name));
-                    return Ok(None);
-                }
                 None => {}
             }
             transaction.execute("UPDATE code SET device = ?2 WHERE id = ?1", params![enrolment.code, head.device])?;
+            let enrolled = EnrolmentAnswer { hub: self.key().verifying_key(), channel: code.channel };
             let answer = StoredAnswer::json(&enrolled);
             transaction.execute(
                 "INSERT OR REPLACE INTO device
@@ -106,6 +107,21 @@ impl HubStore {
             Ok(Some(answer))
         })
     }
+
+    /// Answers a device of the fleet that uses its code again.
+    fn answer_again(
+        &self,
+        transaction: &Transaction<'_>,
+        head: &RequestHead,
+        name: &str,
+    ) -> Result<StoredAnswer, HubError> {
+        transaction.execute("UPDATE device SET name = ?2 WHERE id = ?1", params![head.device, bounded(name)])?;
+        let query = "SELECT channel FROM device WHERE id = ?1";
+        let channel = transaction.query_row(query, [head.device], |row| row.get(0))?;
+        let answer = StoredAnswer::json(&EnrolmentAnswer { hub: self.key().verifying_key(), channel });
+        deliveries::keep(transaction, head, &answer)?;
+        Ok(answer)
+    }
 }
 
 fn find(transaction: &Transaction<'_>, enrolment: &Enrolment) -> Result<Option<CodeRecord>, HubError> {
@@ -114,14 +130,4 @@ fn find(transaction: &Transaction<'_>, enrolment: &Enrolment) -> Result<Option<C
         Ok(CodeRecord { key: row.get(0)?, channel: row.get(1)?, expires: row.get(2)?, device: row.get(3)? })
     });
     Ok(record.optional()?)
-}
-
-fn answer_again(
-    transaction: &Transaction<'_>,
-    head: &RequestHead,
-    enrolled: &EnrolmentAnswer,
-) -> Result<StoredAnswer, HubError> {
-    let answer = StoredAnswer::json(enrolled);
-    deliveries::keep(transaction, head, &answer)?;
-    Ok(answer)
 }

@@ -10,7 +10,7 @@ use crate::error::HubError;
 use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, ObjectDigest};
 
 /// Name of the folder.
-const FOLDER: &str = "objects";
+pub(super) const FOLDER: &str = "objects";
 
 /// The folder of objects. An object is there as a whole or not at all, and never changes.
 #[derive(Clone, Debug)]

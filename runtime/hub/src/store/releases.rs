@@ -93,6 +93,43 @@ pub(super) struct ReleaseDraft<'a> {
     pub origins: Vec<ObjectDigest>,
 }
 
+/// What all devices of a channel get, of its newest releases.
+#[derive(Default)]
+struct ChannelForAll {
+    has_bundle: bool,
+    packs: BTreeMap<ObjectDigest, PacksForAll>,
+}
+
+/// Packs of one bundle that all devices of a channel get.
+#[derive(Default)]
+struct PacksForAll {
+    labels: BTreeSet<String>,
+    made_of: BTreeSet<(DeviceId, String)>,
+}
+
+impl ChannelForAll {
+    /// Whether they leave no place for an older release.
+    fn replaces(&self, older: &ReleaseRecord, made_of: &BTreeSet<(DeviceId, String)>) -> bool {
+        match older.kind {
+            ReleaseKind::Bundle => self.has_bundle,
+            ReleaseKind::Pack => self.packs.get(&older.bundle_digest).is_some_and(|packs| {
+                packs.labels.contains(&label::normal(&older.name)) || is_superseded(made_of, &packs.made_of)
+            }),
+        }
+    }
+
+    fn add(&mut self, release: &ReleaseRecord, made_of: BTreeSet<(DeviceId, String)>) {
+        match release.kind {
+            ReleaseKind::Bundle => self.has_bundle = true,
+            ReleaseKind::Pack => {
+                let packs = self.packs.entry(release.bundle_digest).or_default();
+                packs.labels.insert(label::normal(&release.name));
+                packs.made_of.extend(made_of);
+            }
+        }
+    }
+}
+
 const SELECT_RELEASE: &str = "SELECT id, channel, kind, name, bundle, identity, stage, force, withdrawn, created,
     give_up_unkept FROM release";
 
@@ -124,6 +161,26 @@ impl HubStore {
         let mut query = connection.prepare_cached(&format!("{SELECT_RELEASE} ORDER BY id DESC"))?;
         let releases = query.query_map([], record)?.collect::<Result<_, _>>()?;
         Ok(releases)
+    }
+
+    /// Of all releases, newest first, those that no device gets any more, since newer ones for all devices of the
+    /// channel have taken their places.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if it cannot be read what they were made of.
+    pub fn replaced(&self, releases: &[ReleaseRecord]) -> Result<BTreeSet<ReleaseId>, HubError> {
+        let connection = self.connection();
+        let (mut replaced, mut channels) = (BTreeSet::new(), BTreeMap::<&str, ChannelForAll>::new());
+        for release in releases.iter().filter(|release| !release.withdrawn) {
+            let made_of = sources(&connection, release.id)?;
+            let newer = channels.entry(&release.channel).or_default();
+            if newer.replaces(release, &made_of) {
+                replaced.insert(release.id);
+            } else if release.stage == RolloutStage::All {
+                newer.add(release, made_of);
+            }
+        }
+        Ok(replaced)
     }
 
     /// The packs that a release was made of.

@@ -130,6 +130,12 @@ fn a_code_enrols_one_device_and_may_be_repeated_by_it_alone() {
     assert_eq!(Caller::new().enrol(&hub, &code, "thief", NOW), None, "the code was used");
     assert_eq!(hub.devices().unwrap().len(), 1);
     assert_eq!(hub.devices().unwrap()[0].channel, "doors");
+    // The device is told what holds now.
+    hub.set_channel(&device.id(), "gates").unwrap();
+    let answer = device.enrol(&hub, &code, "gate 3", NOW).unwrap();
+    assert_eq!(serde_json::from_slice::<EnrolmentAnswer>(&answer.body).unwrap().channel, "gates");
+    let known = hub.device(&device.id()).unwrap().unwrap();
+    assert_eq!((known.name.as_str(), known.channel.as_str()), ("gate 3", "gates"));
 }
 
 #[test]

@@ -121,8 +121,11 @@ fn an_answer_that_the_hub_did_not_sign_counts_for_nothing() {
     device.device().sync(&mut network, &mut ()).unwrap();
     let refused = device.device().sync(&mut network, &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
-    // A hub whose disk is full, a proxy that takes shorter bodies, and one that speaks TLS alone.
+    // The page of a network that wants a login, a hub whose disk is full, a proxy that takes shorter bodies, and one
+    // that speaks TLS alone.
     let failures = [
+        (200, "the network may want somebody to log in, or the hub's address begins with https://"),
+        (302, "the network may want somebody to log in, or the hub's address begins with https://"),
         (503, "failed with status 503; its log says why"),
         (413, "failed with status 413; its log says why"),
         (400, "begins with https://"),
@@ -153,6 +156,9 @@ fn a_code_counts_once_and_for_its_hub() {
     assert!(matches!(enrol(&thief, &wrong), Err(SyncError::Unknown)));
     let other = EnrolmentCode::generate(SigningKey::generate().unwrap().verifying_key().fingerprint()).unwrap();
     assert!(matches!(enrol(&device, &other), Err(SyncError::OtherHub { .. })));
+    let mistaken = fleet.device("door 7");
+    assert!(matches!(enrol(&mistaken, &other), Err(SyncError::Unknown)));
+    mistaken.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
     assert!(matches!(thief.device().sync(&mut fleet.network(), &mut ()), Err(SyncError::NotEnrolled)));
 }
 
@@ -166,8 +172,6 @@ fn two_devices_with_one_key_are_told_of_and_a_restored_backup_is_not() {
     for name in ["identity.json", "sequence.json"] {
         std::fs::copy(device.fleet().path().join(name), copy.fleet().path().join(name)).unwrap();
     }
-    // The same message with the same number would be one that a network delivered twice.
-    copy.teach("mug", 1);
     let warned_after = |device: &DeviceFiles| {
         device.sync(&mut fleet.network());
         let report = fleet.hub.store().devices().unwrap()[0].report.clone().unwrap();

@@ -55,6 +55,30 @@ fn packs_that_are_kept_apart_take_the_place_of_the_release_that_they_were_part_o
     assert_eq!(labels(), ["cup", "mug"], "taken back, they leave it its place");
 }
 
+#[test]
+fn a_release_whose_place_newer_ones_took_for_all_devices_is_replaced() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
+    let cup = three.push(&hub, "cup", 4.0);
+    let replaced = || -> Vec<ReleaseId> {
+        let releases = hub.replaced(&hub.releases().unwrap()).unwrap();
+        releases.into_iter().collect()
+    };
+    let first = release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
+    release(&hub, &[cup], SameLabel::Refuse).unwrap();
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::Quarter, SameLabel::Merge);
+    let merge = PackRelease { packs: &packs, channel, stage, same_label, key: None };
+    let merged = hub.release_packs(&merge, NOW).unwrap();
+    assert!(replaced().is_empty(), "three of four devices still get the first");
+    hub.set_stage(merged[0], RolloutStage::All).unwrap();
+    assert_eq!(replaced(), first);
+    let apart = release(&hub, &packs, SameLabel::Apart).unwrap();
+    assert_eq!(replaced(), [first[0], merged[0]], "its class has other labels now");
+    hub.withdraw(apart[0]).unwrap();
+    assert_eq!(replaced(), first, "what was merged comes back");
+}
+
 /// What covers a release may itself lose its place.
 #[test]
 fn a_release_that_devices_get_again_is_not_made_twice() {
