@@ -190,7 +190,10 @@ impl ScanWalk<'_, '_> {
         for own in rest[..2 * count].chunks_exact(2) {
             let component = self.frame.components.iter().position(|component| component.id == own[0]).ok_or(WRONG)?;
             let tables = [usize::from(own[1] >> 4), usize::from(own[1] & 15)];
-            if tables.iter().any(|table| *table > 3) || components.iter().any(|other| other.index == component) {
+            // A sequential scan holds all of a component. One that came again would be computed again, up to 256 times.
+            let came_whole = !self.frame.progressive && self.latched[component].is_some();
+            let is_twice = came_whole || components.iter().any(|other| other.index == component);
+            if is_twice || tables.iter().any(|table| *table > 3) {
                 return Err(WRONG);
             }
             let table = self.quantisation[self.frame.components[component].quantisation];

@@ -111,6 +111,14 @@ fn what_the_decoder_of_whole_pictures_cannot_read_is_read_all_the_same() {
     }
 }
 
+#[test]
+fn a_component_of_a_sequential_picture_comes_once() {
+    let file = include_bytes!("samples/baseline-422-scans.jpg");
+    let last = file.windows(2).rposition(|marker| marker == [0xff, frame::SOS]).unwrap();
+    let twice = [&file[..file.len() - 2], &file[last..]].concat();
+    assert!(decode(file).is_ok() && decode(&twice).is_err());
+}
+
 /// The picture with one colour for every `across` x `down` of its pixels, each as bright as it was.
 fn with_few_colours(picture: &RgbImage, [across, down]: [usize; 2]) -> RgbImage {
     let (across, down) = (across as u32, down as u32);
