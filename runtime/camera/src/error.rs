@@ -65,7 +65,8 @@ pub enum CameraError {
     /// It takes name and password by digest authentication alone (RFC 7616), which is not supported.
     #[error(
         "it wants digest authentication, which is not supported here; for Motion JPEG use gst:souphttpsrc with its \
-         location, user-id and user-pw, then ! multipartdemux; for single pictures let another program fetch them into folder:PATH"
+         location, user-id and user-pw, then ! multipartdemux; for single pictures let another program fetch them into \
+         folder:PATH"
     )]
     DigestAuthentication,
     /// It answers with a status other than success.
