@@ -123,8 +123,8 @@ impl ChannelForAll {
             ReleaseKind::Bundle => self.has_bundle = true,
             ReleaseKind::Pack => {
                 let packs = self.packs.entry(release.bundle_digest).or_default();
-                // One whose label a newer release has covers nothing; any other keeps older ones of its label away, even
-                // if it was replaced itself.
+                // One whose label a newer release has covers nothing. Any other keeps older ones of its label away,
+                // even if it was replaced itself.
                 if packs.labels.insert(label::normal(&release.name)) {
                     packs.made_of.extend(made_of);
                 }
