@@ -45,8 +45,8 @@ impl HubStore {
 
     /// Takes a device into the fleet. None if anything is wrong: a stranger learns nothing from it.
     ///
-    /// The same device may use its code again, since the first answer may have been lost. It takes the name that it gives
-    /// then, and stays in its channel.
+    /// The same device may use its code again, since the first answer may have been lost. It takes the name that it
+    /// gives then, and stays in its channel.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be kept.
