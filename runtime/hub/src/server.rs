@@ -78,6 +78,8 @@ struct HubService {
     token: Option<Token>,
     bodies: Semaphore,
     request_limit: RequestLimit,
+    /// Of requests that come again.
+    repeat_limit: RequestLimit,
 }
 
 /// A hub that listens.
@@ -110,6 +112,7 @@ impl HubServer {
             token,
             bodies: Semaphore::new(MAX_BODIES),
             request_limit: RequestLimit::default(),
+            repeat_limit: RequestLimit::default(),
         });
         Ok(Self { listener, address, router: router(service), connections, tls })
     }

@@ -186,8 +186,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             let exported = export::export(&store, to)?;
             ensure!(
                 exported.pictures > 0,
-                "no device shared pictures, so nothing was written: devices keep them by `orco learn --keep-shots`, and \
-                 share them by `orco sync --share LABEL --share-pictures`"
+                "no device shared pictures, so nothing was written: devices keep them by `orco learn --keep-shots`, \
+                 and share them by `orco sync --share LABEL --share-pictures`"
             );
             let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
             done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))

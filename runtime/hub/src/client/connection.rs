@@ -246,7 +246,7 @@ impl<'a> HubConnection<'a> {
                         "status 400 is no answer of it; the address of a hub with a certificate begins with https://"
                             .into(),
                 },
-                Ok(WireAnswer { status: status @ 401..600, .. }) => SyncError::Unreachable {
+                Ok(WireAnswer { status: status @ 401..=510, .. }) => SyncError::Unreachable {
                     reason: format!("it, or a proxy before it, failed with status {status}; its log says why"),
                 },
                 Ok(WireAnswer { status, .. }) => SyncError::Unreachable {

@@ -23,6 +23,9 @@ use crate::protocol::{
 };
 use crate::store::{HubStore, StoredAnswer, now};
 
+/// Bytes of an answer that is sent again however often it is asked for: connections bound their memory.
+const SHORT_ANSWER: usize = 64 << 10;
+
 /// What a device asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeviceRoute {
@@ -82,13 +85,17 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     let length =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let time = body_time(length.unwrap_or(0).min(route.limit()));
-    let counted = match (route, &earlier) {
+    let limit = match (route, &earlier) {
         // Nobody has proved yet that an enrolment is this device's.
         (DeviceRoute::Enrol, _) => None,
-        // Whoever overheard a request may send it again, and must not take the device's places; only a part of an
-        // object takes memory.
-        (_, Some(answer)) if answer.status != 206 => None,
-        _ => Some(hub.request_limit.begin(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
+        (_, Some(answer)) if answer.status != 206 && answer.body.len() <= SHORT_ANSWER => None,
+        // Whoever overheard a request may send it again, and must not take the places of the device's next ones.
+        (_, Some(_)) => Some(&hub.repeat_limit),
+        (_, None) => Some(&hub.request_limit),
+    };
+    let counted = match limit {
+        Some(limit) => Some(limit.begin(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
+        None => None,
     };
     let answer = match (earlier, route) {
         (Some(earlier), _) => {

@@ -45,8 +45,8 @@ impl HubStore {
 
     /// Takes a device into the fleet. None if anything is wrong: a stranger learns nothing from it.
     ///
-    /// The same device may use its code again, since the first answer may have been lost. It takes the name that it gives
-    /// then, and stays in its channel.
+    /// The same device may use its code again, since the first answer may have been lost. It takes the name that it
+    /// gives then, and stays in its channel.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be kept.
@@ -66,11 +66,6 @@ impl HubStore {
             if !code.key.accepts(&key, enrolment.proof.bytes()) {
                 return Ok(None);
             }
-            // Programs of ours say so before they ask.
-            if !label::is_part(&enrolment.name) {
-                log::warn!("no device is enrolled as \"{}\": that can be no name", EscapedText(&enrolment.name));
-                return Ok(None);
-            }
             match code.device {
                 Some(device) if device != head.device => return Ok(None),
                 Some(_) => {
@@ -82,6 +77,11 @@ impl HubStore {
                     });
                 }
                 None if code.expires < now => return Ok(None),
+                // Programs of ours say so before they ask.
+                None if !label::is_part(&enrolment.name) => {
+                    log::warn!("no device is enrolled as \"{}\": that can be no name", EscapedText(&enrolment.name));
+                    return Ok(None);
+                }
                 None => {}
             }
             transaction.execute("UPDATE code SET device = ?2 WHERE id = ?1", params![enrolment.code, head.device])?;
@@ -108,14 +108,17 @@ impl HubStore {
         })
     }
 
-    /// Answers a device of the fleet that uses its code again.
+    /// Answers a device of the fleet that uses its code again. Older programs may give what can be no name: the device
+    /// keeps the one that it has then.
     fn answer_again(
         &self,
         transaction: &Transaction<'_>,
         head: &RequestHead,
         name: &str,
     ) -> Result<StoredAnswer, HubError> {
-        transaction.execute("UPDATE device SET name = ?2 WHERE id = ?1", params![head.device, bounded(name)])?;
+        if label::is_part(name) {
+            transaction.execute("UPDATE device SET name = ?2 WHERE id = ?1", params![head.device, bounded(name)])?;
+        }
         let query = "SELECT channel FROM device WHERE id = ?1";
         let channel = transaction.query_row(query, [head.device], |row| row.get(0))?;
         let answer = StoredAnswer::json(&EnrolmentAnswer { hub: self.key().verifying_key(), channel });

@@ -123,8 +123,11 @@ impl ChannelForAll {
             ReleaseKind::Bundle => self.has_bundle = true,
             ReleaseKind::Pack => {
                 let packs = self.packs.entry(release.bundle_digest).or_default();
-                packs.labels.insert(label::normal(&release.name));
-                packs.made_of.extend(made_of);
+                // One whose label a newer release has covers nothing. Any other keeps older ones of its label away,
+                // even if it was replaced itself.
+                if packs.labels.insert(label::normal(&release.name)) {
+                    packs.made_of.extend(made_of);
+                }
             }
         }
     }
@@ -176,7 +179,8 @@ impl HubStore {
             let newer = channels.entry(&release.channel).or_default();
             if newer.replaces(release, &made_of) {
                 replaced.insert(release.id);
-            } else if release.stage == RolloutStage::All {
+            }
+            if release.stage == RolloutStage::All {
                 newer.add(release, made_of);
             }
         }

@@ -136,6 +136,9 @@ fn a_code_enrols_one_device_and_may_be_repeated_by_it_alone() {
     assert_eq!(serde_json::from_slice::<EnrolmentAnswer>(&answer.body).unwrap().channel, "gates");
     let known = hub.device(&device.id()).unwrap().unwrap();
     assert_eq!((known.name.as_str(), known.channel.as_str()), ("gate 3", "gates"));
+    // As programs do that are older than the rule for names.
+    assert_eq!(device.enrol(&hub, &code, "cam=1", NOW).unwrap().status, 200);
+    assert_eq!(hub.device(&device.id()).unwrap().unwrap().name, "gate 3");
 }
 
 #[test]

@@ -126,6 +126,7 @@ fn an_answer_that_the_hub_did_not_sign_counts_for_nothing() {
     let failures = [
         (200, "the network may want somebody to log in, or the hub's address begins with https://"),
         (302, "the network may want somebody to log in, or the hub's address begins with https://"),
+        (511, "the network may want somebody to log in, or the hub's address begins with https://"),
         (503, "failed with status 503; its log says why"),
         (413, "failed with status 413; its log says why"),
         (400, "begins with https://"),
@@ -386,22 +387,39 @@ fn requests_that_were_overheard_and_come_again_without_their_bodies_keep_no_devi
     device.sync(&mut Changing(fleet.network(), listen));
     let port = fleet.proxy.port.load(Ordering::SeqCst);
     let posts = overheard.iter().filter(|request| request.method == "POST");
-    let stalled: Vec<TcpStream> = posts
-        .cycle()
-        .take(40)
-        .map(|WireRequest { path, headers, .. }| {
-            let mut head = format!("POST {path} HTTP/1.1\r\nhost: hub\r\ncontent-length: 1000000\r\n");
-            headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
-            let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
-            stranger.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-            stranger
-        })
-        .collect();
+    let stalled: Vec<TcpStream> = posts.cycle().take(40).map(|request| without_body(port, request)).collect();
     std::thread::sleep(Duration::from_millis(300));
     let started = std::time::Instant::now();
     device.sync(&mut fleet.network());
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     drop(stalled);
+}
+
+#[test]
+fn parts_of_objects_that_others_ask_for_again_keep_no_device_out() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    release_mug(&fleet, &giver, [&taker]);
+    let port = fleet.proxy.port.load(Ordering::SeqCst);
+    let mut stalled = Vec::new();
+    let repeat = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
+        if answer.is_some_and(|answer| answer.status == 206) {
+            stalled.extend((0..8).map(|_| without_body(port, request)));
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    };
+    assert_eq!(taker.sync(&mut Changing(fleet.network(), repeat)).imported, ["mug"]);
+    assert!(!stalled.is_empty());
+}
+
+/// Sends the head of a request again with a length, and nothing of a body.
+fn without_body(port: u16, request: &WireRequest) -> TcpStream {
+    let WireRequest { method, path, headers, .. } = request;
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: hub\r\ncontent-length: 1000000\r\n");
+    headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stranger.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+    stranger
 }
 
 /// A newer pack takes the place of an older one on devices whose power fails at each step in turn; what was not synced

@@ -94,6 +94,20 @@ fn a_release_that_devices_get_again_is_not_made_twice() {
 }
 
 #[test]
+fn what_was_replaced_itself_still_keeps_older_releases_of_its_label_away() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let own = three.push(&hub, "mug (door 3)", 9.0);
+    let first = release(&hub, &[own], SameLabel::Refuse).unwrap();
+    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
+    let apart = release(&hub, &packs, SameLabel::Apart).unwrap();
+    release(&hub, &packs, SameLabel::Merge).unwrap();
+    assert_eq!(target(&hub, &three.id()).packs.len(), 1);
+    let replaced: Vec<ReleaseId> = hub.replaced(&hub.releases().unwrap()).unwrap().into_iter().collect();
+    assert_eq!(replaced, [first, apart].concat());
+}
+
+#[test]
 fn two_people_who_release_one_label_at_the_same_moment_merge_with_each_other() {
     for _ in 0..8 {
         let (folder, hub) = hub();
