@@ -38,10 +38,10 @@ impl ListTensor {
 }
 
 impl GraphParts {
-    /// Where the input takes exactly one image, leaves open how many it takes, has reshaping write their number where it
-    /// would write one, and joins a class token to each of them. Whether it did. Nodes must be in order. Of one image, it
-    /// computes what it did before. Where other layers count on one image, the shapes of two do not fit, for which the
-    /// model is refused later.
+    /// Where the input takes exactly one image, leaves open how many it takes, has reshaping write their number where
+    /// it would write one, and joins a class token to each of them. Whether it did. Nodes must be in order. Of one
+    /// image, it computes what it did before. Where other layers count on one image, the shapes of two do not fit, for
+    /// which the model is refused later.
     pub(super) fn open_batch(&mut self) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
@@ -67,7 +67,7 @@ impl GraphParts {
                 }
                 if let Some(sides) = list(1).filter(|_| own.op_type == "Reshape" && is_onnx_domain(&own.domain)) {
                     let others = numbers(&format!("{to}.orco.others"), &sides[1..]);
-                    // A 0, for the first side of what is reshaped, would be another one where that is windows of an image.
+                    // Not 0, which takes over the first side of what is reshaped: an image may have many windows.
                     parts.input[1] = format!("{to}.orco.shape");
                     opened.push(of_each_image(&others, &parts.input[1]));
                     constants.push(others);
