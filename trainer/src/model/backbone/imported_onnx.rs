@@ -1,5 +1,6 @@
 //! Graphs of ONNX models that the user brings, rewritten until both engines take them. [`super::source`] opens such a
-//! model by all of it. `external_data` brings weights beside a model into it, and `adapt` leads a graph, taken apart by `parts`, through these passes:
+//! model by all of it. `external_data` brings weights beside a model into it, and `adapt` leads a graph, taken apart by
+//! `parts`, through these passes:
 //!
 //! | file | pass |
 //! |---|---|

@@ -63,8 +63,8 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
         let features = onnx.encode(image.insert_axis(Axis(0)))?;
         if features.len() != row.len() {
             return Err(ProbeError::Features(format!(
-                "it gives {} number(s) for an image alone, but {} for each of {IMAGES} together; export it for a batch of any \
-                 size, with nothing computed over the batch",
+                "it gives {} number(s) for an image alone, but {} for each of {IMAGES} together; export it for \
+                 a batch of any size, with nothing computed over the batch",
                 features.len(),
                 row.len()
             )));

@@ -1,8 +1,8 @@
 //! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats,
 //! single numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on
 //! different sides is written out, inputs that nothing reads are left out, images of any size get a fixed one, a batch
-//! of one is left open,
-//! channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled into one vector.
+//! of one is left open, channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled
+//! into one vector.
 
 use std::collections::HashSet;
 

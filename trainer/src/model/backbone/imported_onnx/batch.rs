@@ -38,9 +38,10 @@ impl ListTensor {
 }
 
 impl GraphParts {
-    /// Where the input takes exactly one image, leaves open how many it takes, has reshaping keep the number of images where
-    /// it would make it one, and joins a class token to each of them. Whether it did. Nodes must be in order. Where other
-    /// layers count on one image, the shapes of two do not fit, for which the model is refused later.
+    /// Where the input takes exactly one image, leaves open how many it takes, has reshaping write their number where
+    /// it would write one, and joins a class token to each of them. Whether it did. Nodes must be in order. Of one
+    /// image, it computes what it did before. Where other layers count on one image, the shapes of two do not fit, for
+    /// which the model is refused later.
     pub(super) fn open_batch(&mut self) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
@@ -64,18 +65,19 @@ impl GraphParts {
                 if own.op_type == "Resize" && list(3).is_some() {
                     return Ok(false);
                 }
-                if let Some(sides) = list(1).filter(|sides| reshapes_to(own, sides)) {
+                if let Some(sides) = list(1).filter(|_| own.op_type == "Reshape" && is_onnx_domain(&own.domain)) {
+                    let others = numbers(&format!("{to}.orco.others"), &sides[1..]);
+                    // Not 0, which takes over the first side of what is reshaped: an image may have many windows.
                     parts.input[1] = format!("{to}.orco.shape");
-                    constants.push(numbers(&parts.input[1], &[&[0], &sides[1..]].concat()));
-                    // `allowzero` alone, by which the 0 would be an empty side.
-                    parts.attribute.clear();
+                    opened.push(of_each_image(&others, &parts.input[1]));
+                    constants.push(others);
                 }
                 for (at, input) in parts.input.iter_mut().enumerate().filter(|_| joins_within_images(own)) {
                     let Some(&axes) = tokens.get(input.as_str()) else { continue };
                     let name = format!("{to}.orco.{at}");
-                    let (ones, sides) = (format!("{name}.ones"), format!("{name}.sides"));
-                    constants.push(numbers(&ones, &vec![1; axes]));
-                    opened.push(node("Concat", vec![BATCH.into(), ones], &sides, vec![int("axis", 0)]).encode_to_vec());
+                    let (ones, sides) = (numbers(&format!("{name}.ones"), &vec![1; axes]), format!("{name}.sides"));
+                    opened.push(of_each_image(&ones, &sides));
+                    constants.push(ones);
                     let token = std::mem::replace(input, name.clone());
                     opened.push(node("Expand", vec![token, sides], &name, vec![]).encode_to_vec());
                     joined += 1;
@@ -90,7 +92,7 @@ impl GraphParts {
             }
             opened.push(parts.encode_to_vec());
         }
-        if joined > 0 {
+        if !constants.is_empty() {
             let [sides, first] = ["sides", "first"].map(|part| format!("{BATCH}.{part}"));
             constants.push(numbers(&first, &[0]));
             let counted = [
@@ -164,16 +166,15 @@ fn numbers(name: &str, list: &[i64]) -> TensorProto {
     whole_numbers(name, vec![list.len() as i64], list)
 }
 
+/// A node that makes the sides of images of which each has these.
+fn of_each_image(others: &TensorProto, to: &str) -> Vec<u8> {
+    node("Concat", vec![BATCH.into(), others.name.clone()], to, vec![int("axis", 0)]).encode_to_vec()
+}
+
 /// Whether a node joins values of each image, not images.
 fn joins_within_images(node: &NodeProto) -> bool {
     let axis = node.named("axis").and_then(|own| own.i);
     node.op_type == "Concat" && is_onnx_domain(&node.domain) && axis != Some(0)
-}
-
-/// Whether a node reshapes to these sides, none of which is to be empty.
-fn reshapes_to(node: &NodeProto, sides: &[i64]) -> bool {
-    let allows_zero = node.named("allowzero").is_some_and(|own| own.i.unwrap_or(0) != 0);
-    node.op_type == "Reshape" && is_onnx_domain(&node.domain) && !(allows_zero && sides.contains(&0))
 }
 
 #[cfg(test)]
@@ -215,10 +216,14 @@ mod tests {
         assert_eq!(opened.input, [value("x", &[0, 3, 8, 8]).encode_to_vec()]);
         assert_eq!((&opened.output[..], opened.value_info.len()), (&[value("y", &[0, 192]).encode_to_vec()][..], 0));
         let after = opened.nodes().unwrap();
-        assert_eq!(after[..2], before[..2], "what does not come from the images stays");
-        assert_eq!((&after[2].input[..], after[2].attribute.len()), (&["a", "y.orco.shape"].map(String::from)[..], 0));
-        let shape = TensorProto::decode(&opened.initializer[3][..]).unwrap();
-        assert_eq!(shape, whole_numbers("y.orco.shape", vec![2], &[0, -1]));
+        assert_eq!(after[2..4], before[..2], "what does not come from the images stays");
+        let [counted, shape, reshaped] = [1, 4, 5].map(|at| &after[at]);
+        assert_eq!((&*counted.op_type, &*shape.op_type), ("Gather", "Concat"));
+        assert_eq!(shape.input, [counted.output[0].clone(), "y.orco.others".to_owned()], "the number of images, not 0");
+        assert_eq!(reshaped.input, ["a".to_owned(), shape.output[0].clone()]);
+        assert_eq!(reshaped.attribute, before[2].attribute);
+        let others = TensorProto::decode(&opened.initializer[3][..]).unwrap();
+        assert_eq!(others, numbers("y.orco.others", &[-1]));
         assert!(!opened.open_batch().unwrap(), "a second time");
     }
 
@@ -254,8 +259,8 @@ mod tests {
         let mut opened = graph(1, &[of("Identity", &["x"], "a"), of("Reshape", &["a", "shape"], "y")]);
         opened.node.insert(0, constant.encode_to_vec());
         assert!(opened.open_batch().unwrap());
-        let shape = TensorProto::decode(&opened.initializer[3][..]).unwrap();
-        assert_eq!(shape, whole_numbers("y.orco.shape", vec![3], &[0, 64, 3]));
+        let others = TensorProto::decode(&opened.initializer[3][..]).unwrap();
+        assert_eq!(others, whole_numbers("y.orco.others", vec![2], &[64, 3]));
     }
 
     #[test]
