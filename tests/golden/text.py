@@ -29,7 +29,7 @@ PHASE_3 = [0, 6, 2, 4, 4, 3, 0, 6]
 # Class 2 is not in the batch of phase 2, whose classes are the base classes.
 PHASE_2 = [0, 3, 1, 1, 0, 3, 3, 0]
 
-# What the published program does, as a setting, and the text's reading of it.
+# What the published program does, and the text's reading of it. `clean_*`: which targets are rows of PSCL unperturbed.
 PROGRAM = {
     "negatives_only": False,
     "clean_assigned": False,
@@ -69,7 +69,7 @@ def project(head, features):
 
 def pscl(rows, labels, negatives_only):
     """Mean over anchors of the mean over their positives p of -log(e^{s_p} / sum of e^{s_k}): k runs over all other rows,
-    or over the negatives alone (Eq. 2). An anchor is a row with a positive and, for the latter, a negative."""
+    or over the negatives alone (Eq. 6). An anchor is a row with a positive and, for the latter, a negative."""
     losses = []
     for anchor, own in enumerate(labels):
         similar = rows @ rows[anchor] / TEMPERATURE
@@ -81,14 +81,14 @@ def pscl(rows, labels, negatives_only):
 
 
 def cross_entropy(z, labels, targets, first):
-    """Softmax over the cosines with the targets of classes `first` and later."""
+    """Mean of -log softmax of the cosines with the targets of classes `first` and later (Eq. 5)."""
     losses = [log_sum_exp(targets[first:] @ row) - targets[label] @ row for row, label in zip(z, labels)]
     return sum(losses) / len(losses) if losses else 0.0
 
 
 def orth(z, labels, targets, known, first):
     """L_TG over the means of the classes from `first` on that the batch has, the targets of the others and the free
-    targets."""
+    targets (Eq. 7)."""
     rows = []
     for number, target in enumerate(targets):
         own = labels == number
@@ -150,12 +150,13 @@ def vectors():
     arrays = {f"head.{name}": values.astype(np.float32) for name, values in head.items()}
     arrays["targets"] = targets.astype(np.float32)
 
-    # In phase 2 all known classes are there to be told apart: none of them is an earlier one.
+    # In phase 2 every class counts as incremental: CE and ORTH then take all of them.
     for phase, classes, known, base in [(2, PHASE_2, BASE, 0), (3, PHASE_3, BASE + INCREMENTAL, BASE)]:
         features = single(random.normal(size=(2 * len(classes), INPUTS)))
         # Every perturbable target twice for each view: in phase 2 the free ones, in phase 3 all but the base classes'.
         perturbed_labels = np.tile(np.arange(BASE, len(targets)), 2)
         copies = np.tile(targets[perturbed_labels], (2, 1))
+        # Much wider than the program's, so that perturbation shows in the numbers.
         width = 0.3
         moved = single(unit(copies + random.uniform(-width / 2, width / 2, copies.shape)))
         arrays[f"phase{phase}.features"] = features.astype(np.float32)

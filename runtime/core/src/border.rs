@@ -58,14 +58,14 @@ impl Border {
     }
 }
 
-/// Weights of the border objective, which mixes the harmonic mean of both sides' accuracies with the accuracy over all
-/// classes.
+/// Weights of the border objective: h HM + (1 - h) A, with the weighted harmonic mean HM = 1 / (w / A_base + (1 - w) /
+/// A_inc), and with A = c A_base + (1 - c) A_inc, the accuracy over all classes, of which the fraction c are base classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderWeights<'a> {
-    /// Weight of the accuracy on base classes in the harmonic mean, 0..1; learned classes have the rest.
+    /// w: weight of the accuracy on base classes in the harmonic mean, 0..1; learned classes have the rest.
     pub base: f32,
-    /// Weights of the harmonic mean in the objective, 0..1 and falling; the accuracy over all classes has the rest. The
-    /// first is used unless it misses [`BorderObjective::min_accuracy`]; then the next ones are tried.
+    /// h: weights of the harmonic mean in the objective, 0..1 and falling; the accuracy over all classes has the rest.
+    /// The first is used unless it misses [`BorderObjective::min_accuracy`]; then the next ones are tried.
     pub harmonic: &'a [f32],
 }
 
@@ -74,7 +74,7 @@ pub struct BorderWeights<'a> {
 pub struct BorderObjective<'a> {
     /// Weights of both accuracies.
     pub weights: BorderWeights<'a>,
-    /// Fraction of all classes that are base classes, 0..1.
+    /// c: fraction of all classes that are base classes, 0..1.
     pub base_fraction: f32,
     /// Accuracy over all classes that should be reached, 0..1.
     pub min_accuracy: f32,
@@ -87,7 +87,7 @@ impl BorderObjective<'_> {
     }
 }
 
-/// Chooses the border of the highest value.
+/// Chooses the border with the highest objective ([`BorderWeights`]).
 ///
 /// Tries the weights of the harmonic mean in order. For each, it takes the middle of the shifts with the highest value.
 /// Returns the first border whose expected accuracy over all classes reaches [`BorderObjective::min_accuracy`], else
@@ -178,7 +178,7 @@ impl<'a> Expectation<'a> {
 
     fn at(&self, shift: f32) -> Border {
         let Self { base, base_weight, width, learned } = self;
-        // How much of a sample lies beyond the border.
+        // How much of a sample's kernel lies beyond the border.
         let over = |sample: &BorderSample| sample.weight * ramp((sample.margin + shift) / width);
         let lost = base.iter().filter(|sample| sample.right).map(over).fold(0.0, |sum, lost| sum + lost);
         let won = learned.weight * normal_cdf((learned.mean + shift) / learned.deviation.max(NARROWEST));
@@ -199,7 +199,7 @@ impl<'a> Expectation<'a> {
     }
 }
 
-/// Epanechnikov's kernel, summed up to here: from 0 at -1 to 1 at 1.
+/// The integral of Epanechnikov's kernel up to x: from 0 at -1 to 1 at 1.
 fn ramp(x: f32) -> f32 {
     let x = x.clamp(-1.0, 1.0);
     0.25 * (2.0 + x * (3.0 - x * x))

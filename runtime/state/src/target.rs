@@ -52,9 +52,9 @@ pub fn generate(method: TargetMethod, count: usize, dimension: usize, steps: usi
     targets
 }
 
-/// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated over
-/// the steps, rows renormalised after each step, as the published program does; [`TargetGenerator::reset_gradient`]
-/// before every step gives the paper's plain descent.
+/// Gradient descent on L_TG ([`orthogonality::target_loss`]; OrCo, section 3.1), gradients accumulated over the steps,
+/// rows renormalised after each step, as the published program does; [`TargetGenerator::reset_gradient`] before every
+/// step gives the paper's plain descent.
 #[derive(Clone, Debug)]
 pub struct TargetGenerator {
     dimension: usize,
@@ -141,17 +141,17 @@ fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
     targets
 }
 
-/// Assigns every prototype a target of its own so that the sum of cosines is the highest possible (see
+/// Assigns every class mean a target of its own so that the sum of cosines is the highest possible (see
 /// [`orco_core::assignment`]).
 ///
 /// # Shapes
-/// `prototypes` `[classes, dimension]` and `targets` `[free, dimension]`, unit rows; returns for every class the row of
+/// `means` `[classes, dimension]` and `targets` `[free, dimension]`, unit rows; returns for every class the row of
 /// its target.
 /// # Panics
 /// If there are more classes than targets.
-pub fn match_to_targets(prototypes: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
-    let (classes, free) = (prototypes.len() / dimension, targets.len() / dimension);
-    let cosines = cosines(prototypes, targets, dimension);
+pub fn match_to_targets(means: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
+    let (classes, free) = (means.len() / dimension, targets.len() / dimension);
+    let cosines = cosines(means, targets, dimension);
     let AssignmentMemory { numbers, indices } = AssignmentMemory::of(classes, free);
     let (mut matched, mut numbers, mut indices) = (vec![0; classes], vec![0.0; numbers], vec![0; indices]);
     let cosine = |class: usize, target: usize| cosines[class * free + target];

@@ -19,7 +19,7 @@ pub const MASKED_LOGIT: f64 = -1e9;
 /// class labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is
 /// PSCL (Eq. 6).
 ///
-/// With s_ik = z_i . z_k / t, t the temperature, P_i the positives of anchor i and N_i its negatives:
+/// With s_ik = z_i . z_k / tau, tau the temperature, P_i the positives of anchor i and N_i its negatives:
 ///
 /// | form | loss of anchor i | Khosla et al. (2020) |
 /// |---|---|---|

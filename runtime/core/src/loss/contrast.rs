@@ -7,7 +7,7 @@ use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, ln, sum_of_label};
 use crate::workers::Workers;
 
-/// Where the sum over an anchor's positives stands.
+/// The loss of an anchor, by the positives p among the other rows k, with s of the anchor as in [`loss`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContrastForm {
@@ -24,9 +24,9 @@ pub enum ContrastForm {
 /// What PSCL depends on besides its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContrastSettings {
-    /// What inner products are divided by.
+    /// tau: what inner products are divided by.
     pub temperature: f32,
-    /// Where the sum over the positives stands.
+    /// Which rows stand below the fraction, and where the mean over the positives is taken.
     pub form: ContrastForm,
 }
 
@@ -44,7 +44,7 @@ pub struct ContrastBatch<'a> {
 /// Contrastive loss (Eq. 2 over samples, Eq. 6 with perturbed targets among the rows): the mean over all anchors that
 /// have a positive (a row of equal label other than itself) and, for [`ContrastForm::Negatives`], a negative.
 ///
-/// With s_ik = z_i . z_k / t, t the temperature, and p_i the softmax of s_i over the rows in the denominator, the
+/// With s_ik = z_i . z_k / tau, tau the temperature, and p_i the softmax of s_i over the rows in the denominator, the
 /// gradient with respect to s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`ContrastForm::Outside`],
 /// [`ContrastForm::Negatives`]) or proportional to e^{s_ik} over them ([`ContrastForm::Inside`]). `PairScratch`
 /// carries it on to the rows.
@@ -96,7 +96,8 @@ on_vector_units! {
 }
 
 on_vector_units! {
-    /// [`ContrastForm::Outside`] for the row of anchor i, or [`ContrastForm::Negatives`]: without the positives below the fraction.
+    /// [`ContrastForm::Outside`] for the row of anchor i, or [`ContrastForm::Negatives`]: without the positives below
+    /// the fraction.
     fn outside(row: &mut [f32], i: usize, labels: &[u32], share: f32, negatives: bool) -> f32 {
         let own = labels[i];
         let hits = sum_of_label(row, labels, own) - row[i];
@@ -114,8 +115,8 @@ on_vector_units! {
     }
 }
 
-/// [`ContrastForm::Inside`] for the row of anchor i, whose own entry is minus infinity: both softmaxes are taken from their
-/// logarithms, so that positives far away keep their gradient.
+/// [`ContrastForm::Inside`] for the row of anchor i, whose own entry is minus infinity: both softmaxes are taken from
+/// their logarithms, so that positives far away keep their gradient.
 fn inside(row: &mut [f32], i: usize, labels: &[u32]) -> f32 {
     let log_sum = |row: &[f32], chosen: &dyn Fn(u32) -> bool| {
         let entries = || row.iter().zip(labels).filter(|(_, label)| chosen(**label)).map(|(value, _)| *value);

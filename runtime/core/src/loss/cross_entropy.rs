@@ -34,11 +34,12 @@ pub const fn memory(rows: usize, classes: usize) -> usize {
     rows * (padded(classes) + 1)
 }
 
-/// CE: cross entropy over the cosines with the assigned targets (OrCo, Eq. 5), temperature 1; rows whose label is
+/// CE: cross entropy over the cosines with the assigned targets (OrCo, Eq. 5), temperature 1: the mean over rows z of
+/// -log(exp(z . t_y) / sum_c exp(z . t_c)), y the row's label, c over the classes from `first` on. Rows whose label is
 /// `None` do not count.
 ///
-/// With p the softmax of a row of Z T^T over the classes from `first` on and e the one-hot label, the gradient is
-/// (p - e) T / m over the m rows that count.
+/// With p the softmax of a row of Z T^T and o the one-hot label, the gradient is (p - o) T / m over the m rows that
+/// count.
 ///
 /// # Shapes
 /// `gradient` is `[n, width]`; `scratch` holds [`memory`] numbers. Returns the loss, 0 if no row counts.

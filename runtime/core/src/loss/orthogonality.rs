@@ -4,7 +4,7 @@ use super::{GradientAccumulator, PairScratch, UnitRows, exponentiate};
 use crate::math::{add_scaled, dot, normalise};
 use crate::workers::Workers;
 
-/// L_TG(T) = 1/n sum_i log sum_j exp(t_i . t_j), temperature 1, j = i included (OrCo, section 3.1).
+/// L_TG(T) = 1/n sum_i log sum_j exp(t_i . t_j / tau_o), tau_o = 1, over n rows, j = i included (OrCo, section 3.1).
 ///
 /// The gradient is (P + P^T) T / n with P the row-wise softmax of T T^T.
 ///
@@ -53,8 +53,11 @@ pub struct OrthogonalityScratch<'a> {
     pub pairs: PairScratch<'a>,
 }
 
-/// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3, Eq. 7), which
-/// are those that stand for absent classes and the free ones.
+/// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3, Eq. 7): those
+/// of classes without a mean, and the free ones.
+///
+/// With m = |a| of a class's average a over its b rows, and d the gradient with respect to a / m, each of these rows
+/// gets (d - (d . a / m) a / m) / (m b).
 ///
 /// # Shapes
 /// `gradient` is `[n, width]`. Returns the loss.

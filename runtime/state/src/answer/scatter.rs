@@ -3,8 +3,8 @@
 //! The bundle knows how pictures of base classes scatter. Things that a device is taught scatter otherwise: one mug
 //! seen from several sides moves along other axes than all mugs of the world. So the covariance C of the bundle, which
 //! counts as many observations, is joined with the scatter of the shots around their class means:
-//! (C + sum of r r^T / PRIOR). Where C whitens to the identity this is I + sum of u u^T / PRIOR with u the whitened r,
-//! whose inverse M shortens a vector along the u. M is kept as I - sum of y y^T, one y for each shot
+//! C + sum of r r^T / PRIOR, r how far a shot is from its class's mean. The whitening W turns C into the identity, so
+//! this into I + sum of s s^T / PRIOR with s = W r, whose inverse M shortens a vector along the s. M is kept as I - sum of y y^T, one y for each shot
 //! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance alike (Hayes and Kanan 2020).
 //!
 //! A shot that is left out of its class is taken out of the scatter, too. Of n shots of a class, one that is r away from
@@ -40,7 +40,7 @@ const LEAST_SPREAD: f32 = 0.05;
 /// The scatter of a state's shots within their classes.
 #[derive(Clone, Debug)]
 pub(super) struct ShotScatter {
-    /// M.
+    /// M: what is left of whitened vectors.
     damper: LowRankMap,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
@@ -55,7 +55,7 @@ struct ScatteredClass {
     shots: Vec<[u8; 32]>,
 }
 
-/// A shot that is left out of its class and of the scatter: M grows by factor g g^T, with g = M W r of what whitens W.
+/// A shot that is left out of its class and of the scatter: M grows by factor g g^T, with g = M W r.
 #[derive(Clone, Debug)]
 pub(super) struct RemovedShot {
     /// r: how far the shot is from its class's mean, `[inputs]`.
