@@ -48,8 +48,8 @@ pub fn hungarian(
     target_price.fill(0.0);
     owner.fill(NOBODY);
     for start in 0..classes {
-        // Dijkstra's search from `start` for the nearest target that nobody owns; a step costs -cosine less both prices,
-        // which are the dual variables.
+        // Dijkstra's search from `start` for the nearest target that nobody owns; a step costs -cosine less both
+        // prices, which are the dual variables.
         distance.fill(f32::INFINITY);
         reached_from.fill(NOBODY);
         settled.fill(0);

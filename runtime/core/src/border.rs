@@ -58,8 +58,8 @@ impl Border {
     }
 }
 
-/// Weights of the border objective: h HM + (1 - h) A, with the weighted harmonic mean HM = 1 / (w / A_base + (1 - w) /
-/// A_inc), and with A = c A_base + (1 - c) A_inc, the accuracy over all classes, of which the fraction c are base classes.
+/// Weights of the border objective h HM + (1 - h) A: HM = 1 / (w / A_base + (1 - w) / A_inc) is the weighted harmonic
+/// mean, A = c A_base + (1 - c) A_inc the accuracy over all classes, of which the fraction c are base classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderWeights<'a> {
     /// w: weight of the accuracy on base classes in the harmonic mean, 0..1; learned classes have the rest.

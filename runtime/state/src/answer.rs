@@ -9,9 +9,9 @@
 //! - targets and aligned: under each head, the cosine to a base class's pseudo-target, or to the mean projection of a
 //!   learned class's shots;
 //! - means: the cosine to its mean direction (nearest class mean);
-//! - discriminant: v . u - |u|^2 / 2, v a picture's whitened roots and u their mean over a class, which orders classes as
-//!   their distances |v - u| do. The whitening W is linear and symmetric, so it is applied to means alone: once in u, and
-//!   once more in place of v. The scatter of the device's shots joins the covariance by which it whitens
+//! - discriminant: v . u - |u|^2 / 2, v a picture's whitened roots and u their mean over a class, which orders classes
+//!   as their distances |v - u| do. The whitening W is linear and symmetric, so it is applied to means alone: once in
+//!   u, and once more in place of v. The scatter of the device's shots joins the covariance by which it whitens
 //!   (`answer/scatter.rs`).
 //!
 //! Each is divided by its deviation over base images, so that weights mean the same with every backbone: both heads by

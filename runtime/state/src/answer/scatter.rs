@@ -2,10 +2,11 @@
 //!
 //! The bundle knows how pictures of base classes scatter. Things that a device is taught scatter otherwise: one mug
 //! seen from several sides moves along other axes than all mugs of the world. So the covariance C of the bundle, which
-//! counts as many observations, is joined with the scatter of the shots around their class means:
-//! C + sum of r r^T / PRIOR, r how far a shot is from its class's mean. The whitening W turns C into the identity, so
-//! this into I + sum of s s^T / PRIOR with s = W r, whose inverse M shortens a vector along the s. M is kept as I - sum of y y^T, one y for each shot
-//! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance alike (Hayes and Kanan 2020).
+//! counts as PRIOR observations, is joined with the scatter of the shots around their class means: C + sum of r r^T /
+//! PRIOR, r how far a shot is from its class's mean. The whitening W turns C into the identity, so this into I + sum of
+//! s s^T / PRIOR with s = W r. Its inverse M shortens a vector along the s, and is kept as I - sum of y y^T, one y for
+//! each shot (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance alike (Hayes and Kanan
+//! 2020).
 //!
 //! A shot that is left out of its class is taken out of the scatter, too. Of n shots of a class, one that is r away from
 //! their mean adds n / (n - 1) r r^T to the scatter.
