@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measurement::Measurement;
 
-/// One session's figures, in percent but for `size`; classes count alike. Learned classes are those of this session and
+/// One session's numbers, in percent but for `size`; classes count alike. Learned classes are those of this session and
 /// earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateRow {

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_figures_are_those_of_variants() {
+    fn the_papers_numbers_are_those_of_variants() {
         let variants: Vec<_> =
             QUESTIONS.map(|question| (question, variants(question, &MethodConfig::published()))).into();
         for (question, variants) in variants {

@@ -1,5 +1,5 @@
 //! What authors report, to stand beside what was measured: the tables of the paper (OrCo, CVPR 2024, from its base and
-//! incremental accuracies), and its ablations. No other file has a figure of the paper.
+//! incremental accuracies), and its ablations. No other file has a number of the paper.
 
 use core::fmt;
 use core::str::FromStr;
@@ -13,7 +13,7 @@ use crate::question::Question;
 
 /// A number that authors report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PublishedFigure {
+pub struct PublishedNumber {
     /// The benchmark that it is of.
     pub table: PaperTable,
     /// Which metric.
@@ -22,7 +22,7 @@ pub struct PublishedFigure {
     pub value: f64,
 }
 
-impl fmt::Display for PublishedFigure {
+impl fmt::Display for PublishedNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:.2}", self.metric.name(), self.value)
     }
@@ -158,10 +158,10 @@ impl PaperTotals {
         Some(Self { ahm, last_hm, aacc })
     }
 
-    /// These numbers one by one, as figures of `table`.
-    pub fn figures(self, table: PaperTable) -> [PublishedFigure; 3] {
+    /// These numbers one by one, each with its metric, of `table`.
+    pub fn numbers(self, table: PaperTable) -> [PublishedNumber; 3] {
         let Self { ahm, last_hm, aacc } = self;
-        [(Metric::Ahm, ahm), (Metric::LastHm, last_hm), (Metric::Aacc, aacc)].map(|(metric, value)| PublishedFigure {
+        [(Metric::Ahm, ahm), (Metric::LastHm, last_hm), (Metric::Aacc, aacc)].map(|(metric, value)| PublishedNumber {
             table,
             metric,
             value,
@@ -330,16 +330,16 @@ static ABLATIONS: [AblationRow; 31] = [
 ];
 
 /// What the paper reports for a variant of an ablation, or for a system that is measured for it.
-pub fn figures(question: Question, variant: &str) -> Vec<PublishedFigure> {
+pub fn numbers(question: Question, variant: &str) -> Vec<PublishedNumber> {
     let rows = ABLATIONS.iter().filter(|row| row.question == question && row.variant == variant);
-    let figure =
-        |row: &AblationRow| PublishedFigure { table: PaperTable::MiniImagenet, metric: row.metric, value: row.value };
-    rows.map(figure).collect()
+    let number =
+        |row: &AblationRow| PublishedNumber { table: PaperTable::MiniImagenet, metric: row.metric, value: row.value };
+    rows.map(number).collect()
 }
 
-/// Figures as a table shows them.
-pub fn listed(figures: &[PublishedFigure]) -> String {
-    figures.iter().map(PublishedFigure::to_string).collect::<Vec<_>>().join(", ")
+/// Numbers as a table shows them.
+pub fn listed(numbers: &[PublishedNumber]) -> String {
+    numbers.iter().map(PublishedNumber::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Columns of a variant's name in the table of an ablation.
@@ -350,12 +350,12 @@ pub fn ablation_heading() -> String {
     format::heading(VARIANT_WIDTH, "the paper's, on mini-ImageNet")
 }
 
-/// The line of a variant beside the paper's figures.
+/// The line of a variant beside the paper's numbers.
 pub fn ablation_line(question: Question, summary: &Summary) -> String {
-    format::line(VARIANT_WIDTH, &summary.name, summary, &listed(&figures(question, &summary.name)))
+    format::line(VARIANT_WIDTH, &summary.name, summary, &listed(&numbers(question, &summary.name)))
 }
 
-/// Names of the variants for which the paper reports a figure, each once.
+/// Names of the variants for which the paper reports a number, each once.
 pub fn reported(question: Question) -> impl Iterator<Item = &'static str> {
     let mut names = Vec::new();
     for row in ABLATIONS.iter().filter(|row| row.question == question) {
@@ -388,10 +388,10 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_has_all_its_figures_and_one_name() {
-        let uniform = figures(Question::Perturbation, "uniform");
+    fn a_variant_has_all_its_numbers_and_one_name() {
+        let uniform = numbers(Question::Perturbation, "uniform");
         assert_eq!(listed(&uniform), "last HM 53.12, aHM 58.12");
-        assert!(figures(Question::Noise, "e = 1e-2").is_empty());
+        assert!(numbers(Question::Noise, "e = 1e-2").is_empty());
         let names: Vec<&str> = reported(Question::Frozen).collect();
         assert_eq!(names, ["g, as on the device", "g, new views", "f and g, f at 1 of the rate"]);
     }

@@ -1,5 +1,5 @@
 //! The questions of the paper's ablations, and one about our answers. [`crate::phase3_ablations`] answers those that
-//! vary phase 3 alone; the trainer answers the others, and the figures that the paper gives for both stand in
+//! vary phase 3 alone; the trainer answers the others, and the numbers that the paper gives for both stand in
 //! [`crate::published`].
 
 use orco_core::config::MethodConfig;

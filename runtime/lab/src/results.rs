@@ -11,7 +11,7 @@ use orco_benchmark::{Metric, Summary};
 use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
-use crate::published::PublishedFigure;
+use crate::published::PublishedNumber;
 use crate::seeds::{SeedStatistic, SeedSummary};
 
 /// What was measured of several systems in the same way.
@@ -53,7 +53,7 @@ pub struct MeasuredSystem {
     pub trainings: Option<Trainings>,
     /// What its authors, or others, report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<PublishedFigure>,
+    pub published: Vec<PublishedNumber>,
 }
 
 /// What was measured of several trainings by one recipe with different seeds.
@@ -91,7 +91,7 @@ impl From<Summary> for MeasuredSystem {
 
 impl MeasuredSystem {
     /// With what is published of it beside it.
-    pub fn beside(self, published: impl IntoIterator<Item = PublishedFigure>) -> Self {
+    pub fn beside(self, published: impl IntoIterator<Item = PublishedNumber>) -> Self {
         Self { published: published.into_iter().collect(), ..self }
     }
 
@@ -164,11 +164,11 @@ mod tests {
         let row = |session, inc| SessionAccuracy { session, base: 0.1 + 0.2, inc, hm: inc, top1: 60.25, area: None };
         let rows = vec![row(0, None), row(1, Some(50.0))];
         let summary = summarise("ours", &[Draw { operations: 1e9, seconds: 0.5, ..Draw::of_rows(rows) }]);
-        let figure = PublishedFigure { table: PaperTable::MiniImagenet, metric: Metric::Ahm, value: 58.12 };
+        let number = PublishedNumber { table: PaperTable::MiniImagenet, metric: Metric::Ahm, value: 58.12 };
         let over = SeedSummary::of(&[summary.clone(), summary.clone()]);
         let mut results = Results::new("bundle", "CIFAR-100 test images", 1);
         let timed = MeasuredSystem { seconds: Some(0.5), ..summary.clone().into() };
-        let trained = MeasuredSystem::of_trainings(&over, vec![summary.clone(); 2]).beside([figure]);
+        let trained = MeasuredSystem::of_trainings(&over, vec![summary.clone(); 2]).beside([number]);
         results.systems = vec![timed, trained];
         results.training_seeds = vec![1, 2];
         let mut json = serde_json::to_value(&results).unwrap();

@@ -13,7 +13,7 @@ use crate::measurement::Measurement;
 use orco_benchmark::spread::mean_of_any;
 use orco_benchmark::{EvaluateError, percent_or_dash};
 
-/// One session's figures, in percent. Known pictures are those measured of all classes seen so far, unknown ones those
+/// One session's numbers, in percent. Known pictures are those measured of all classes seen so far, unknown ones those
 /// of the classes of later sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnknownRow {

@@ -210,7 +210,7 @@ pub fn measure(
     })
 }
 
-/// Writes what was measured for a question, each beside the paper's figure, as JSON and CSV under the name of
+/// Writes what was measured for a question, each beside the paper's number, as JSON and CSV under the name of
 /// [`AblationResults::file`]; `test_seed` drew the test images from all, if one did.
 ///
 /// # Errors
@@ -225,7 +225,7 @@ pub fn write(
     draws: usize,
 ) -> Result<()> {
     let beside =
-        |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::figures(question, &summary.name));
+        |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::numbers(question, &summary.name));
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
     measurements::write(folder, &AblationResults::file(question, reading), recipe, None, &results, &csv(measured))
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_figures_are_those_of_variants_and_of_compared_systems() {
+    fn the_papers_numbers_are_those_of_variants_and_of_compared_systems() {
         for question in Question::PAPER {
             let variants = variants(question, &recipe(), PaperReading::Program).unwrap();
             if trains_the_recipe(question) {

@@ -35,7 +35,7 @@ use anyhow::{Context, Result, bail};
 use orco_benchmark::Summary;
 use orco_lab::kept_measurements::{self, fingerprint};
 use orco_lab::method::Method;
-use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedFigure};
+use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedNumber};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -146,9 +146,9 @@ impl Rival {
     }
 
     /// What the OrCo paper's table on the data and split of a recipe gives for it.
-    fn figures(self, recipe: &Recipe) -> Option<[PublishedFigure; 3]> {
+    fn published_numbers(self, recipe: &Recipe) -> Option<[PublishedNumber; 3]> {
         let table = table(recipe)?;
-        Some(self.published(table)?.figures(table))
+        Some(self.published(table)?.numbers(table))
     }
 
     /// Trains it as far as it is not trained yet, and measures it; or reads what was measured of the same before.
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_recipes_data() {
+    fn published_numbers_are_those_of_the_recipes_data() {
         let synthetic = recipe();
         let cifar100: Recipe = toml::from_str(include_str!("../../recipes/cifar100-rivals.toml")).unwrap();
         assert!(heading(&cifar100).contains("on CIFAR-100") && heading(&synthetic).ends_with("base decay"));

@@ -1,4 +1,4 @@
-//! The page of ablations: what was measured of each question, beside the paper's figures.
+//! The page of ablations: what was measured of each question, beside the paper's numbers.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
     use crate::phase3_ablations::VariantGeometry;
-    use crate::published::figures;
+    use crate::published::numbers;
     use crate::results::Results;
 
     fn measured(names: &[&str], reading: PaperReading) -> AblationResults {
@@ -224,7 +224,7 @@ mod tests {
         let mut results = Results::new("bundle", "CIFAR-100 test images", 1);
         let system = |name: &&str| {
             let summary = summarise(name, std::slice::from_ref(&draw));
-            MeasuredSystem::from(summary).beside(figures(Question::Perturbation, name))
+            MeasuredSystem::from(summary).beside(numbers(Question::Perturbation, name))
         };
         results.systems = names.iter().map(system).collect();
         let geometry = VariantGeometry { system: "none".into(), geometry: None };

@@ -206,7 +206,7 @@ fn classes_that_fit(by_class: BTreeMap<u32, Vec<usize>>) -> BTreeMap<u32, Vec<us
     by_class.into_iter().filter(fits).collect()
 }
 
-/// Rows y with I - sum of y y^T the inverse of I + sum of u u^T / PRIOR, from the rows u.
+/// Rows y with I - sum of y y^T the inverse of I + sum of s s^T / PRIOR, from the rows s.
 fn damping_axes(mut rows: Vec<f32>, inputs: usize) -> Vec<f32> {
     let scale = 1.0 / sqrt(PRIOR);
     rows.iter_mut().for_each(|value| *value *= scale);
@@ -266,7 +266,7 @@ mod tests {
         let mut damped = vector.clone();
         scatter.damp(&mut damped);
         assert_ne!(damped, vector);
-        // (I + sum of u u^T / PRIOR) times the damped vector is the vector.
+        // (I + sum of s s^T / PRIOR) times the damped vector is the vector.
         let mut back = damped.clone();
         for shot in 0..bank.len() {
             let Some(class) = scatter.classes.get(&bank.classes()[shot]) else { continue };

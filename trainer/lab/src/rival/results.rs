@@ -61,7 +61,7 @@ pub fn write(
     draws: usize,
 ) -> Result<()> {
     let beside = |of: &MeasuredRival<Summary>| {
-        MeasuredSystem::from(of.measured.clone()).beside(of.rival.figures(recipe).into_iter().flatten())
+        MeasuredSystem::from(of.measured.clone()).beside(of.rival.published_numbers(recipe).into_iter().flatten())
     };
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
@@ -88,8 +88,8 @@ pub fn write_over_seeds(
     let recipe = &recipes[0];
     let over: Vec<SeedSummary> = measured.iter().map(|of| SeedSummary::of(&of.measured)).collect();
     let beside = |(over, of): (&SeedSummary, &MeasuredRival<Vec<Summary>>)| {
-        let figures = of.rival.figures(recipe).into_iter().flatten();
-        MeasuredSystem::of_trainings(over, of.measured.clone()).beside(figures)
+        let published = of.rival.published_numbers(recipe).into_iter().flatten();
+        MeasuredSystem::of_trainings(over, of.measured.clone()).beside(published)
     };
     let mut results = measurements::results_of(recipe, test_seed, draws);
     results.training_seeds = recipes.iter().map(|recipe| recipe.seed).collect();

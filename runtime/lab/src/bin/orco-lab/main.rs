@@ -369,7 +369,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     for variant in ablations.of(question, *reading) {
         let summary = ablations.measure(&variant, draws, &threads, &|| ControlFlow::Continue(()))?;
         print(ablation_line(question, &summary))?;
-        let published = published::figures(question, &variant.name);
+        let published = published::numbers(question, &variant.name);
         results.systems.push(MeasuredSystem::from(summary).beside(published));
     }
     let geometry =
