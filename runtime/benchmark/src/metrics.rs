@@ -56,11 +56,11 @@ pub fn percent_or_dash(percent: Option<f64>) -> String {
     percent.map_or_else(|| "-".to_string(), two_decimals)
 }
 
-/// What an image says about the border between base classes and new ones.
+/// What an image says about the border between base classes and incremental ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ImageMargin {
     class: usize,
-    /// The highest score of a new class less the highest one of a base class.
+    /// The highest score of an incremental class less the highest one of a base class.
     margin: f32,
     /// Whether the best class of the image's own side is its class.
     right: bool,
@@ -98,11 +98,11 @@ impl AccuracyCounts {
     pub fn count_scores(&mut self, class: usize, scores: &[f32]) {
         assert_eq!(scores.len(), self.total.len(), "there must be a score of every class");
         self.count(class, argmax(scores));
-        let (old, new) = scores.split_at(self.base);
-        if !old.is_empty() && !new.is_empty() {
-            let (best_old, best_new) = (argmax(old), argmax(new));
-            let own = if class < self.base { best_old } else { self.base + best_new };
-            self.margins.push(ImageMargin { class, margin: new[best_new] - old[best_old], right: own == class });
+        let (base, inc) = scores.split_at(self.base);
+        if !base.is_empty() && !inc.is_empty() {
+            let (best_base, best_inc) = (argmax(base), argmax(inc));
+            let own = if class < self.base { best_base } else { self.base + best_inc };
+            self.margins.push(ImageMargin { class, margin: inc[best_inc] - base[best_base], right: own == class });
         }
     }
 
@@ -112,13 +112,13 @@ impl AccuracyCounts {
         counts.map(|(right, total)| (*total > 0).then(|| 100.0 * *right as f64 / *total as f64)).collect()
     }
 
-    /// The curve of new against base accuracy, both in percent, as a bias moves the border between them: from the
-    /// border that answers with no new class to that which answers with no base class. [`SessionAccuracy::area`] is the
-    /// area below it.
+    /// The curve of A_inc over A_base, points (A_base, A_inc) in percent, as a bias moves the border between them: from
+    /// the border that answers with no incremental class to that which answers with no base class.
+    /// [`SessionAccuracy::area`] is the area below it.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let counted = |totals: &[u64]| totals.iter().filter(|total| **total > 0).count();
-        let (base, new) = self.total.split_at(self.base);
-        let sides = [counted(base), counted(new)];
+        let (base, inc) = self.total.split_at(self.base);
+        let sides = [counted(base), counted(inc)];
         let share = |class: usize| {
             let side = sides[usize::from(class >= self.base)];
             100.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
@@ -128,20 +128,20 @@ impl AccuracyCounts {
         margins.sort_unstable_by(|a, b| b.margin.total_cmp(&a.margin).then(a.class.cmp(&b.class)));
         margins.retain(|image| image.right);
         let of_base = margins.iter().filter(|image| image.class < self.base);
-        let (mut old, mut new) = (of_base.map(|image| share(image.class)).sum::<f64>(), 0.0);
-        let mut points = Vec::from([(old, new)]);
+        let (mut base, mut inc) = (of_base.map(|image| share(image.class)).sum::<f64>(), 0.0);
+        let mut points = Vec::from([(base, inc)]);
         for ImageMargin { class, .. } in margins {
             if class < self.base {
-                old -= share(class);
+                base -= share(class);
             } else {
-                new += share(class);
+                inc += share(class);
             }
-            points.push((old, new));
+            points.push((base, inc));
         }
         points
     }
 
-    /// The area under the curve, 0..1.
+    /// The area under the curve, 0..1: the sum of A_inc times what A_base loses at each step.
     fn area(&self) -> f64 {
         let points = self.curve();
         points.windows(2).map(|ends| (ends[0].0 - ends[1].0) * ends[0].1).sum::<f64>() / 1e4
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_area_does_not_depend_on_the_border() {
-        // One base class and one new one; margins of base images -3, -1, 1, of new ones -2, 0, 2.
+        // One base class and one incremental one; margins of base images -3, -1, 1, of incremental ones -2, 0, 2.
         let area = |border: f32| {
             let mut measured = AccuracyCounts::new(2, 1);
             for (class, margins) in [(0, [-3.0, -1.0, 1.0]), (1, [-2.0, 0.0, 2.0])] {
@@ -220,18 +220,19 @@ mod tests {
             }
             measured.row(1).area.unwrap()
         };
-        // The new side gets 2, then loses 1, gets 0, loses -1, gets -2, loses -3: thirds of 1, 2 and 3 thirds.
+        // By falling margins: 2 adds to A_inc, 1 takes from A_base, 0 adds, -1 takes, -2 adds, -3 takes. A third of
+        // A_base is lost at an A_inc of 1, of 2 and of 3 thirds.
         let expected = 100.0 * (1.0 + 2.0 + 3.0) / 9.0;
         assert!((area(0.0) - expected).abs() < 1e-4 && (area(5.0) - expected).abs() < 1e-4, "{}", area(0.0));
     }
 
     #[test]
-    fn the_curve_goes_from_base_classes_alone_to_new_ones_alone() {
+    fn the_curve_goes_from_base_classes_alone_to_incremental_ones_alone() {
         let mut measured = AccuracyCounts::new(2, 1);
         for (class, margins) in [(0, [-1.0, 1.0]), (1, [-2.0, 0.0])] {
             margins.iter().for_each(|margin| measured.count_scores(class, &[0.0, *margin]));
         }
-        // By falling margins: a base image goes (1), a new one comes (0), a base one goes (-1), a new one comes (-2).
+        // By falling margins: 1 takes from A_base, 0 adds to A_inc, -1 takes, -2 adds.
         let expected = [(100.0, 0.0), (50.0, 0.0), (50.0, 50.0), (0.0, 50.0), (0.0, 100.0)];
         assert_eq!(measured.curve(), expected);
         assert_eq!(measured.row(1).area, Some(25.0));

@@ -27,24 +27,24 @@ pub fn two_decimals(value: f64) -> String {
     if text == "-0.00" { text[1..].to_owned() } else { text }
 }
 
-/// Their mean; of none, not a number.
+/// The mean of numbers; NaN of none.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Their mean, if there is one.
+/// The mean of numbers; `None` of none.
 pub fn mean_of_any(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| mean(values))
 }
 
-/// Sample deviation; of a single number nothing can be said and it is 0.
+/// Sample standard deviation, divided by n - 1; 0 of a single number, which says nothing of deviations.
 pub fn deviation(values: &[f64]) -> f64 {
     let centre = mean(values);
     let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
     if values.len() > 1 { (squares / (values.len() - 1) as f64).sqrt() } else { 0.0 }
 }
 
-/// The middle one, or the higher of two in the middle; `None` of none.
+/// The middle one of numbers, or the higher of two in the middle; `None` of none.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()

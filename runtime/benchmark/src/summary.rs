@@ -9,22 +9,22 @@ use crate::spread::{Spread, deviation, mean};
 /// A number over all sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Metric {
-    /// The mean harmonic mean over the sessions.
+    /// The mean of HM over sessions 1 to M.
     #[serde(rename = "aHM")]
     Ahm,
-    /// The harmonic mean of the last session.
+    /// HM of the last session, M.
     #[serde(rename = "last HM")]
     LastHm,
-    /// The mean accuracy over the sessions.
+    /// The mean of top-1 over sessions 0 to M.
     #[serde(rename = "aACC")]
     Aacc,
-    /// The mean area under the curve of new against base accuracy.
+    /// The mean of [`SessionAccuracy::area`] over sessions 1 to M.
     #[serde(rename = "area")]
     Area,
-    /// What base accuracy lost from the first session to the last.
+    /// Base decay: A_base of session 0 minus that of session M.
     #[serde(rename = "base decay")]
     BaseDecay,
-    /// What accuracy lost from the first session to the last.
+    /// Performance decay: top-1 of session 0 minus that of session M.
     #[serde(rename = "performance decay")]
     PerformanceDecay,
     /// What a device estimates of base classes less what is measured.
@@ -82,7 +82,7 @@ pub struct Summary {
     pub name: String,
     /// Draws that means and deviations are over; trainings, where the deviations are those between trainings.
     pub draws: usize,
-    /// aHM: mean of the harmonic mean over sessions 1..M.
+    /// aHM: mean of HM over sessions 1 to M.
     pub ahm: f64,
     /// Its deviation over the draws.
     pub ahm_deviation: f64,
@@ -90,11 +90,11 @@ pub struct Summary {
     pub last_hm: Option<f64>,
     /// Its deviation over the draws.
     pub last_hm_deviation: Option<f64>,
-    /// aACC: mean of top-1 over sessions 0..M.
+    /// aACC: mean of top-1 over sessions 0 to M.
     pub aacc: f64,
     /// Its deviation over the draws.
     pub aacc_deviation: f64,
-    /// Mean over sessions 1..M of the area under the curve of new against base accuracy, where it was measured.
+    /// Mean of [`SessionAccuracy::area`] over sessions 1 to M, where it was measured.
     pub area: Option<f64>,
     /// Its deviation over the draws.
     pub area_deviation: Option<f64>,

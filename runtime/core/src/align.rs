@@ -1,7 +1,8 @@
 //! Aligns the projection head to new classes of a few shots each: phase 3, few-shot alignment, on borrowed numbers
 //! alone. Nothing here allocates or starts a thread.
 //!
-//! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay ([`assign_new_classes`]).
+//! 1. The means of the new classes' projections under the head of phase 2 are assigned to free pseudo-targets; earlier
+//!    assignments stay ([`assign_new_classes`]).
 //! 2. The head of phase 2 is trained on the exemplars of all base classes and all shots since ([`align`]).
 //!
 //! `orco_state::session` wraps this into states that are kept.

@@ -94,19 +94,20 @@ impl BorderObjective<'_> {
 /// the one that expects most.
 ///
 /// Without samples on one of the sides, the border is 0.
-pub fn choose(base: &[BorderSample], learned: &[BorderSample], aim: &BorderObjective<'_>) -> Border {
+pub fn choose(base: &[BorderSample], learned: &[BorderSample], objective: &BorderObjective<'_>) -> Border {
     if base.is_empty() || learned.is_empty() {
         return expected(base, learned, 0.0);
     }
     let expectation = Expectation::of(base, learned);
     let curve = expectation.curve(learned);
     let mut best: Option<Border> = None;
-    for &weight in aim.weights.harmonic {
-        let border = expectation.at(highest(&curve, |point| aim.value(point, weight)));
-        if best.is_none_or(|best| border.overall(aim.base_fraction) > best.overall(aim.base_fraction) + TIE) {
+    for &weight in objective.weights.harmonic {
+        let border = expectation.at(middle_of_highest(&curve, |point| objective.value(point, weight)));
+        if best.is_none_or(|best| border.overall(objective.base_fraction) > best.overall(objective.base_fraction) + TIE)
+        {
             best = Some(border);
         }
-        if border.overall(aim.base_fraction) >= aim.min_accuracy - TIE {
+        if border.overall(objective.base_fraction) >= objective.min_accuracy - TIE {
             return border;
         }
     }
@@ -206,7 +207,7 @@ fn ramp(x: f32) -> f32 {
 }
 
 /// The middle of the shifts with the highest value.
-fn highest(curve: &[Border], value: impl Fn(&Border) -> f32) -> f32 {
+fn middle_of_highest(curve: &[Border], value: impl Fn(&Border) -> f32) -> f32 {
     let most = curve.iter().map(&value).fold(0.0, f32::max);
     let as_good = |point: &&Border| value(point) >= most * (1.0 - TIE);
     let mut best = curve.iter().skip_while(|point| !as_good(point)).take_while(as_good).map(|point| point.shift);

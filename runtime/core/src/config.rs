@@ -187,7 +187,7 @@ pub struct MethodConfig {
     pub contrast_form: ContrastForm,
     /// Temperature of PSCL.
     pub temperature: f32,
-    /// Magnitude e of the perturbation of targets, U(-e/2, e/2) per coordinate.
+    /// Width e of the perturbation of targets, U(-e/2, e/2) per coordinate.
     pub perturbation_width: f32,
     /// Targets that are rows of PSCL unperturbed.
     #[serde(skip_serializing_if = "UnperturbedTargets::is_none")]
@@ -224,8 +224,8 @@ pub struct MethodConfig {
     /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
     /// (`orco_state::classify::Classifier`); 0 is the paper's rule, the target alone.
     pub class_means: f32,
-    /// Weight of a cross entropy over the samples of base classes alone, beside the one above (0.6 on CUB200 in the
-    /// published program); 0 leaves it out.
+    /// Weight of a further cross entropy, over the samples of base classes alone (0.6 on CUB200 in the published
+    /// program); 0 leaves it out.
     pub base_cross_entropy: f32,
     /// How scores are combined, with a border between base and new classes that every session chooses anew; without it,
     /// answers follow the paper, and `class_means`.
@@ -333,8 +333,8 @@ impl MethodConfig {
 
     /// Ours for any pictures and any backbone, and what bundles ship with. Discriminant, class means, the head of phase
     /// 2 and the head that phase 3 aligned answer together, and every session chooses the border between base classes
-    /// and new ones. Phase 3 is that of [`MethodConfig::edge`] with fewer epochs, of which most are warm-up: the aligned
-    /// head adds to the other scores and need not answer alone.
+    /// and new ones. Phase 3 is that of [`MethodConfig::edge`] with fewer epochs, of which most are warm-up: the
+    /// aligned head adds to the other scores and need not answer alone.
     pub const fn combined() -> Self {
         let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
         Self { epochs: 15, epoch_samples: 500, answer: Some(answer), ..Self::edge() }

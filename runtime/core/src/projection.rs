@@ -270,6 +270,9 @@ impl HeadShape {
 
     /// The backward pass with the update of every parameter.
     ///
+    /// With h the hidden units and dy the rows of `gradient`: dW2 = dy^T h, db2 = sum of dy; dh = dy W2 where h > 0,
+    /// else 0, by W2 as it was before the update; dW1 = dh^T f, db1 = sum of dh.
+    ///
     /// # Shapes
     /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see
     /// [`HeadShape::backward_normalisation`]).
@@ -284,7 +287,7 @@ impl HeadShape {
         let (inputs, width, rows) = (self.inputs, self.width(), batch.norms.len());
         let (panels, b2) = head.parameters.split_at_mut(self.panels() * self.panel());
         let (panel_momenta, b2_momenta) = head.momenta.split_at_mut(self.panels() * self.panel());
-        let (before, rest) = head.scratch.split_at_mut(self.panels() * width * LANES);
+        let (old_w2, rest) = head.scratch.split_at_mut(self.panels() * width * LANES);
         let (packed, rest) = rest.split_at_mut(rows * width);
         let transposed = &mut rest[..inputs * padded(rows)];
         pack(rows, width, gradient, packed);
@@ -297,13 +300,13 @@ impl HeadShape {
             (panels, self.panel()),
             (panel_momenta, self.panel()),
             (&mut *batch.hidden, rows * LANES),
-            (before, width * LANES),
+            (old_w2, width * LANES),
         ];
-        for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, before]| {
+        for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, old_w2]| {
             let next = [&*panel, &*momenta].map(|of| Prefetch::of(of, of.len() + (inputs + 1) * LANES, width * LANES));
             let HeadPanel { w1, b1, w2 } = self.split_mut(panel);
             let HeadPanel { w1: w1_momenta, b1: b1_momenta, w2: w2_momenta } = self.split_mut(momenta);
-            transpose(LANES, width, w2, before);
+            transpose(LANES, width, w2, old_w2);
             let last = Descent { weights: w2, momenta: w2_momenta, width, update, rate: update.last_rate };
             product_to(
                 LANES,
@@ -313,7 +316,7 @@ impl HeadShape {
                 last,
             );
             let masked = MaskedActivation { hidden: &mut *hidden, next };
-            product_to(rows, width, LeftFactor::rows(gradient, width), RightFactor::rows(before, LANES), masked);
+            product_to(rows, width, LeftFactor::rows(gradient, width), RightFactor::rows(old_w2, LANES), masked);
             update.apply(update.rate, b1, b1_momenta, &column_sums(hidden, LANES, 0));
             let first = Descent { weights: w1, momenta: w1_momenta, width: LANES, update, rate: update.rate };
             product_to(

@@ -140,7 +140,7 @@ proptest! {
     #[test]
     fn the_gradient_is_that_of_finite_differences(
         seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3,
-        weights in prop::array::uniform4(0.0f32..2.0), clean in prop::array::uniform2(any::<bool>()),
+        weights in prop::array::uniform4(0.0f32..2.0), unperturbed in prop::array::uniform2(any::<bool>()),
         scopes in prop::array::uniform2(any::<bool>())
     ) {
         let mut random = Random::new(seed, "gradient");
@@ -164,7 +164,7 @@ proptest! {
             cross_entropy: weights[1],
             orthogonality: weights[2],
             base_cross_entropy: weights[3],
-            unperturbed_targets: UnperturbedTargets { assigned: clean[0], free: clean[1] },
+            unperturbed_targets: UnperturbedTargets { assigned: unperturbed[0], free: unperturbed[1] },
             cross_entropy_classes: if scopes[0] { ClassScope::All } else { ClassScope::Incremental },
             orthogonality_classes: if scopes[1] { ClassScope::All } else { ClassScope::Incremental },
             ..MethodConfig::default()

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Assignment {
-    /// The best match among the free ones; earlier assignments stay. What a device does.
+    /// By the Hungarian method among the free ones; earlier assignments stay, which the paper calls greedy. What a
+    /// device does.
     #[default]
     Greedy,
     /// All learned classes are matched anew in every session.

@@ -6,7 +6,7 @@
 //! which, and why.
 
 mod ablated;
-mod bounds;
+mod baselines;
 mod c_fscil;
 mod device;
 mod fecam;
@@ -75,9 +75,9 @@ pub struct System {
 impl System {
     /// The device's learner with the settings it is measured with.
     pub const DEVICE: Self = Self::of(&device::DEVICE);
-    /// [`System::DEVICE`] with the dial at `keep-base`.
+    /// [`System::DEVICE`] with the balance `keep-base`.
     pub const KEEP_BASE: Self = Self::of(&device::KEEP_BASE);
-    /// [`System::DEVICE`] with the dial at `favour-new`.
+    /// [`System::DEVICE`] with the balance `favour-new`.
     pub const FAVOUR_NEW: Self = Self::of(&device::FAVOUR_NEW);
     /// Phase 3 by the published program's settings for the benchmark ([`crate::published::program`]), answers by
     /// pseudo-targets alone.
@@ -97,7 +97,7 @@ impl System {
     /// C-FSCIL's head.
     pub const C_FSCIL: Self = Self::of(&c_fscil::C_FSCIL);
     /// The head trained on by cross entropy on the new shots alone.
-    pub const FINE_TUNING: Self = Self::of(&bounds::FINE_TUNING);
+    pub const FINE_TUNING: Self = Self::of(&baselines::FINE_TUNING);
 
     /// The systems that are set side by side everywhere, ours first. None trains a head that its settings do not ask
     /// for.
@@ -121,7 +121,7 @@ impl System {
         Self::NC_FSCIL,
         Self::C_FSCIL,
         Self::FINE_TUNING,
-        Self::of(&bounds::JOINT),
+        Self::of(&baselines::JOINT),
     ];
 
     const fn of(spec: &'static SystemSpec) -> Self {

@@ -47,7 +47,7 @@ use self::embed::Embedder;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
 pub(crate) use self::scatter::MAX_SCATTERED;
-use self::score::{ClassRow, ScoreRows, Scorer};
+use self::score::{ClassRow, ClassRowBuilder, ScoreRows};
 pub(crate) use self::validation::{
     JudgeableSamples, MAX_SHOT_SAMPLES, Validation, ValidationSamples, judgeable_samples,
 };
@@ -96,7 +96,7 @@ pub(crate) struct KnownSamples {
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
     embedder: Embedder,
-    scorer: Scorer,
+    row_builder: ClassRowBuilder,
     rows: ScoreRows,
     base: usize,
     calibration: Calibration,
@@ -152,9 +152,9 @@ impl Predictor {
 
     fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {
         let base = model.base();
-        let (embedder, mut scorer, rows) = (model.embedder, model.scorer, model.rows);
-        scorer.forget_shots();
-        Self { embedder, scorer, rows, base, calibration }
+        let (embedder, mut row_builder, rows) = (model.embedder, model.row_builder, model.rows);
+        row_builder.forget_shots();
+        Self { embedder, row_builder, rows, base, calibration }
     }
 
     pub(crate) fn classes(&self) -> usize {
@@ -217,8 +217,8 @@ impl Predictor {
             add_scaled(&mut sum, 1.0, contribution);
             count += 1.0;
         }
-        self.scorer.whiten(&mut sum);
-        let offsets = self.scorer.finish_rows(&mut sum, &[f32::max(count, 1.0)]);
+        self.row_builder.whiten(&mut sum);
+        let offsets = self.row_builder.finish_rows(&mut sum, &[f32::max(count, 1.0)]);
         ClassRow { row: sum, offset: offsets[0] }
     }
 }

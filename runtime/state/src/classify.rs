@@ -76,11 +76,10 @@ pub struct Match {
 
 /// A state made ready for classifying.
 ///
-/// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2);
-/// where [`MethodConfig::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the
-/// picture's features and the mean feature vector of the class's exemplars, with weight w. The one follows the
-/// alignment, the other cannot forget; they err on different pictures. Means count only where every class has an
-/// exemplar.
+/// The score of class c is z . t_c, the cosine between the projected picture and the class's pseudo-target (OrCo,
+/// section 3.2). With [`MethodConfig::class_means`] as a weight w it is (z . t_c + w cos(f, m_c)) / (1 + w), f the
+/// picture's features and m_c the mean feature vector of the class's exemplars: the first term follows the alignment,
+/// the second cannot forget, and they err on different pictures. Means count only where every class has an exemplar.
 ///
 /// Where [`MethodConfig::answer`] has weights and the bundle has statistics, the score is a class's probability by all
 /// that is known ([`crate::answer`]).
@@ -112,8 +111,8 @@ impl Classifier {
         Self::with_config(base_model, state, &base_model.config)
     }
 
-    /// Collects what classifying needs, with settings of which [`MethodConfig::answer`], [`MethodConfig::class_means`] and
-    /// [`MethodConfig::base_exemplars`] matter.
+    /// Collects what classifying needs, with settings of which [`MethodConfig::answer`], [`MethodConfig::class_means`]
+    /// and [`MethodConfig::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &MethodConfig) -> Self {
         Self(match base_model.scoring(config) {
             Some(scoring) => {

@@ -67,15 +67,15 @@ impl AlignmentExtent {
         config.epochs as u64 * (steps + last)
     }
 
-    /// Floating-point operations of a step with so many samples.
+    /// Floating-point operations of a step with so many samples: two for each multiply-add.
     fn operations_of_step(&self, samples: usize, config: &MethodConfig) -> u64 {
         let Self { shape, targets, classes, .. } = *self;
         let (views, outputs) = (config.sample.views(), shape.outputs);
         let (rows, means) = (views * samples, samples.min(classes));
-        let beside = 2 * samples + config.unperturbed_targets.count(classes, targets);
+        let target_rows = 2 * samples + config.unperturbed_targets.count(classes, targets);
         let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
         let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
-        let losses = pairs(rows + beside, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
+        let losses = pairs(rows + target_rows, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
         2 * (rows as u64 * (shape.forward_cost() + shape.backward_cost()) + losses as u64)
     }
 }

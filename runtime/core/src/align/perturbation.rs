@@ -40,7 +40,7 @@ pub struct Sampling {
     pub seed: u64,
     /// Which targets are perturbed.
     pub perturbed: PerturbedTargets,
-    /// How they are; [`crate::config::MethodConfig::perturbation_width`] is the magnitude e.
+    /// How they are; [`crate::config::MethodConfig::perturbation_width`] is e.
     pub perturbation: Perturbation,
 }
 

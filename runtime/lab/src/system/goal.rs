@@ -14,14 +14,14 @@ use super::report_epoch;
 /// What draws a projection z to its goal g, both of unit length.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GoalLoss {
-    /// (g . z - 1)^2 / 2: the dot-regression loss, for a goal and a projection of unit length (NC-FSCIL).
+    /// (g . z - 1)^2 / 2: the dot-regression loss (NC-FSCIL).
     DotRegression,
     /// -g . z.
     Cosine,
 }
 
 impl GoalLoss {
-    /// By how much of the goal the gradient with respect to z consists.
+    /// The gradient with respect to z is the goal times this number.
     fn slope(self, cosine: f32) -> f32 {
         match self {
             Self::DotRegression => cosine - 1.0,

@@ -9,7 +9,7 @@ use orco_core::workers::{Workers, for_each_chunk};
 use super::ScoringWork;
 use super::embed::{EMBED_BATCH, Embedder, EmbeddingPart, Projections};
 use super::scatter::{RemovedShot, ScatterChange};
-use super::score::{ClassRow, ScoreRows, Scorer};
+use super::score::{ClassRow, ClassRowBuilder, ScoreRows};
 use crate::bank::Bank;
 use crate::codec;
 use crate::parallel::for_each_result;
@@ -48,7 +48,7 @@ pub(crate) struct ScoringModel<'a> {
     pub(super) state: &'a State,
     base_model: &'a BaseModel,
     pub(super) embedder: Embedder,
-    pub(super) scorer: Scorer,
+    pub(super) row_builder: ClassRowBuilder,
     /// Of those of the state's exemplars that are samples, or are left out beside them.
     pub(super) projections: Projections,
     /// Sums of what each class's shots add, the last part whitened, `[classes, length]`.
@@ -70,7 +70,7 @@ impl<'a> ScoringModel<'a> {
         work: &mut ScoringWork<'_>,
     ) -> Self {
         let embedder = Embedder::new(base_model, state, scoring);
-        let scorer = Scorer::new(&embedder, scoring, &state.exemplars);
+        let row_builder = ClassRowBuilder::new(&embedder, scoring, &state.exemplars);
         let projections = embedder.projections(&state.exemplars, wanted, work.workers);
         let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
         let base = base_model.classes.len();
@@ -90,7 +90,8 @@ impl<'a> ScoringModel<'a> {
         counts.resize(count, 0.0);
         let rows = ScoreRows::new(&[], Vec::new(), length);
         let class_offsets = vec![0.0; count];
-        let mut model = Self { state, base_model, embedder, scorer, projections, sums, counts, class_offsets, rows };
+        let mut model =
+            Self { state, base_model, embedder, row_builder, projections, sums, counts, class_offsets, rows };
         model.add_shots(work);
         model.rows = model.rows_of_sums(work.workers);
         model.rows.add(&model.replacements());
@@ -206,7 +207,9 @@ impl<'a> ScoringModel<'a> {
         });
         if part == EmbeddingPart::Roots {
             // Sums are whitened once for a class, not once for a shot.
-            for_each_chunk(workers, [(&mut sums, EMBED_BATCH * length)], |_, [rows]| self.scorer.whiten_roots(rows));
+            for_each_chunk(workers, [(&mut sums, EMBED_BATCH * length)], |_, [rows]| {
+                self.row_builder.whiten_roots(rows)
+            });
         }
         sums
     }
@@ -233,7 +236,7 @@ impl<'a> ScoringModel<'a> {
         let mut offsets: Vec<f32> = self.counts.iter().map(|count| count.max(1.0)).collect();
         let buffers = [(&mut rows[..], EMBED_BATCH * length), (&mut offsets[..], EMBED_BATCH)];
         for_each_chunk(workers, buffers, |_, [rows, counts]| {
-            let offsets = self.scorer.finish_rows(rows, counts);
+            let offsets = self.row_builder.finish_rows(rows, counts);
             counts.copy_from_slice(&offsets);
         });
         ScoreRows::new(&rows, offsets, length)
@@ -245,13 +248,14 @@ impl<'a> ScoringModel<'a> {
         &self,
         left_out: impl Iterator<Item = (LeftOutShot, &'s [u8; 32], &'s [f32])>,
     ) -> Vec<Option<ScatterChange>> {
-        let removed = self.scorer.without_shots(left_out.map(|(shot, digest, row)| (shot.class as u32, digest, row)));
+        let removed =
+            self.row_builder.without_shots(left_out.map(|(shot, digest, row)| (shot.class as u32, digest, row)));
         let residuals: Vec<f32> = removed.iter().flatten().flat_map(|shot| &shot.residual).copied().collect();
         let products = self.rows.products_of_last(&residuals, self.embedder.inputs);
         let mut of_classes = products.chunks_exact(self.len().max(1));
         let mut change = |removed: RemovedShot| {
             let of_classes = of_classes.next().expect("one row for each that is removed");
-            self.scorer.change(removed, of_classes.to_vec())
+            self.row_builder.change(removed, of_classes.to_vec())
         };
         removed.into_iter().map(|removed| removed.map(&mut change)).collect()
     }
@@ -260,7 +264,7 @@ impl<'a> ScoringModel<'a> {
     /// contributions are given, `[shots, length]`. None where nothing would be left.
     pub(super) fn without(&self, left_out: &[LeftOutShot], mut contributions: Vec<f32>) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
-        self.scorer.whiten(&mut contributions);
+        self.row_builder.whiten(&mut contributions);
         let mut counts = Vec::with_capacity(left_out.len());
         for (&LeftOutShot { class, copies, .. }, row) in left_out.iter().zip(contributions.chunks_exact_mut(length)) {
             let copies = copies as f32;
@@ -282,7 +286,7 @@ impl<'a> ScoringModel<'a> {
         mut contributions: Vec<f32>,
     ) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
-        self.scorer.whiten(&mut contributions);
+        self.row_builder.whiten(&mut contributions);
         let (own, rows) = contributions.split_at_mut(length);
         let from = self.added_from(shot.class);
         let sum = &self.sums[shot.class * length..][..length];
@@ -301,7 +305,8 @@ impl<'a> ScoringModel<'a> {
     /// Rows from what is left of classes, `[shots, length]`, without these shots; none where nothing is.
     fn rows_of_few(&self, mut sums: Vec<f32>, counts: &[f32], left_out: &[LeftOutShot]) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
-        let offsets = self.scorer.finish_rows(&mut sums, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
+        let offsets =
+            self.row_builder.finish_rows(&mut sums, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
         let rows = sums.chunks_exact(length).zip(offsets).zip(left_out.iter().zip(counts));
         let class_row = |((row, offset), (shot, left)): ((&[f32], f32), (&LeftOutShot, &f32))| {
             let offset = offset + self.class_offsets[shot.class];

@@ -12,11 +12,12 @@ use super::scatter::{RemovedShot, ScatterChange, ShotScatter};
 use crate::bank::Bank;
 use crate::state::Scoring;
 
-/// Turns what is known of classes into what scores them.
+/// Turns the sums over classes' shots into their [rows](ClassRow).
 #[derive(Clone, Debug)]
-pub(super) struct Scorer {
+pub(super) struct ClassRowBuilder {
+    /// W: by the covariance of base classes.
     whitener: LowRankMap,
-    /// None where the discriminant does not count, or no class has two shots.
+    /// M; none where the discriminant does not count, or no class has two shots.
     scatter: Option<ShotScatter>,
     /// Dimension of a head's sphere.
     dimension: usize,
@@ -30,7 +31,7 @@ pub(super) struct Scorer {
     discriminant: f32,
 }
 
-impl Scorer {
+impl ClassRowBuilder {
     /// For the classes that have these shots.
     pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>, shots: &Bank) -> Self {
         let Scoring { weights, statistics } = scoring;
@@ -118,8 +119,8 @@ impl Scorer {
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
     /// scores; returns the offsets, `[n]`.
     ///
-    /// With the means z (one for each head), d and u of a class's projections, directions and whitened roots over its
-    /// `counts` shots, the whitening W, the scatter's damping M, and the weights w of the scores, divided by their
+    /// With z (one for each head), d and u the means of a class's projections, directions and whitened roots over its
+    /// `counts` shots, the whitening W, the scatter's damping M, and w the weights of the scores, divided by their
     /// deviations:
     ///
     /// row = (w_head z / |z| .., w_means d / |d|, w_discriminant W M u), offset = -w_discriminant / 2 u . M u

@@ -67,8 +67,9 @@ pub(super) fn calibrate_and_report(
     ChangeReport::new(base_model, before, after, &samples, &since, losses)
 }
 
-/// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, and so those of a single
-/// shot that get more; those of older releases as they were before the change.
+/// Counts the shots of a class, and those recognised at first, where that is not known yet: by the answers after the
+/// change for new classes and for those that had a single shot, by the answers before it for classes that an older
+/// release learned.
 fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
     let base = base_model.classes.len();
     let learned = base..base + after.classes.len();

@@ -1,4 +1,4 @@
-//! The usual references: the head fine-tuned on new shots alone, and the head trained on everything kept so far
+//! The usual baselines: the head fine-tuned on new shots alone, and the head trained on everything kept so far
 //! together, both by cross entropy over the pseudo-targets of all classes seen. With few exemplars they bound nothing:
 //! systems fall below the one and rise above the other.
 
