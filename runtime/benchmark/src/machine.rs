@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn linux_knows_itself() {
+    fn resident_memory_is_read_and_missing_fields_and_files_are_none() {
         let now = bytes("/proc/self/status", "VmRSS").unwrap();
         assert!(now > 1 << 16 && memory_peak().unwrap() >= now);
         assert_eq!(field("/proc/self/status", "Vm"), None);

@@ -100,14 +100,14 @@ pub fn choose(base: &[BorderSample], learned: &[BorderSample], objective: &Borde
     }
     let expectation = Expectation::of(base, learned);
     let curve = expectation.curve(learned);
+    let overall = |border: &Border| border.overall(objective.base_fraction);
     let mut best: Option<Border> = None;
     for &weight in objective.weights.harmonic {
         let border = expectation.at(middle_of_highest(&curve, |point| objective.value(point, weight)));
-        if best.is_none_or(|best| border.overall(objective.base_fraction) > best.overall(objective.base_fraction) + TIE)
-        {
+        if best.is_none_or(|best| overall(&border) > overall(&best) + TIE) {
             best = Some(border);
         }
-        if border.overall(objective.base_fraction) >= objective.min_accuracy - TIE {
+        if overall(&border) >= objective.min_accuracy - TIE {
             return border;
         }
     }

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn many_axes_are_taken_away_as_in_double_precision() {
+    fn whitening_along_many_axes_is_that_in_double_precision() {
         let (inputs, count) = (203, 6);
         // Cosines of different frequencies are orthogonal.
         let entry = |axis: usize, input: usize| {

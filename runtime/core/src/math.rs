@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn vectors_that_cannot_be_normalised_become_nan() {
         for entries in [[f32::NAN, 1.0], [f32::NAN, f32::INFINITY], [f32::NAN, 3e38], [f32::INFINITY, 1.0]] {
             let mut entries = entries;
             normalise(&mut entries);

@@ -18,7 +18,7 @@ use orco_state::statistics::Statistics;
 /// Axes that are kept. With 64 of 128 to 1,280, discriminants were as accurate as with all
 /// (measured on the bundles); further ones cost memory alone.
 const AXES: usize = 64;
-/// Share of the multiple of the identity in the covariance.
+/// a: share of the multiple of the identity in the shrunk covariance.
 pub const SHRINKAGE: f64 = 0.5;
 /// Rows whose products are added at a time.
 const CHUNK: usize = 512;
@@ -149,8 +149,8 @@ pub fn class_means(features: Features<'_>, inputs: usize, classes: usize) -> Vec
 /// Mean variance within classes, of vectors of length 1, that is no more than rounding.
 const NO_SCATTER: f64 = 1e-10;
 
-/// Axes, damping and factor that whiten by the covariance within classes, shrunk towards a multiple of the identity;
-/// what lies beyond the axes counts as equally spread.
+/// Axes, damping and factor that whiten by the covariance S within classes, shrunk to C = (1 - a) S + a (tr S / d) I
+/// with the [`SHRINKAGE`] a and the length d of a feature vector; what lies beyond the axes counts as equally spread.
 fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>, Vec<f32>, f32) {
     let mut covariance = DMatrix::<f64>::zeros(inputs, inputs);
     let centred: Vec<f64> = features

@@ -42,7 +42,7 @@ fn where_base_classes_are_many_the_harmonic_mean_gives_new_ones_more() {
 }
 
 #[test]
-fn a_lower_weight_is_taken_only_where_the_aim_needs_it() {
+fn a_lower_weight_of_the_harmonic_mean_is_taken_only_to_reach_the_accuracy() {
     let [base, new] = overlapping();
     let base_fraction = 0.9;
     let choose_with = |harmonic: &[f32], min_accuracy| {

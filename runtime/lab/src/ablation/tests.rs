@@ -62,7 +62,7 @@ fn ablated(base_model: &BaseModel, ablation: Ablation) -> [State; 2] {
 }
 
 #[test]
-fn without_a_change_the_states_are_the_devices() {
+fn the_default_ablation_gives_the_states_of_a_device() {
     for config in
         [MethodConfig::published(), MethodConfig::edge(), MethodConfig { exemplar_bytes: 150, ..MethodConfig::edge() }]
     {

@@ -178,7 +178,7 @@ fn the_same_shots_give_the_same_state_in_one_session_or_in_two() {
 }
 
 #[test]
-fn a_shot_does_not_speak_for_itself() {
+fn shots_are_judged_left_out_of_their_class() {
     let base_model = base_model();
     // Shots of five different things under one label: none is like the mean of the others.
     let shots: Vec<Vec<f32>> = (20..25).map(|class| new_class(class, 1).shots.swap_remove(0)).collect();
