@@ -59,7 +59,7 @@ function show({ answer: { matches, set, known, empty }, deviceChosen, files }) {
   setText("sure", best ? message(certainty(best.probability)) : "");
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
   setText("set", best ? alternatives(set) : "");
-  $("others").replaceChildren(...(isUnknown ? [nearest(matches[0])] : matches.slice(1).filter(isSeen).map(otherItem)));
+  $("others").replaceChildren(...(isUnknown ? [message("nearestKnown", matches[0])] : matches.slice(1).filter(isSeen).map(otherItem)));
 }
 
 // How sure an answer is, in a word; the bar says the rest.
@@ -68,8 +68,6 @@ export const certainty = (probability) => (probability >= 0.9 ? "sure" : probabi
 // "mug or cup", where one of a few is right; nothing where the answer is clear, or nothing is.
 export const alternatives = (set) =>
   set?.length > 1 && set.length <= MOST_ALTERNATIVES ? set.map(readable).join(` ${message("or")} `) : "";
-
-const nearest = ({ label }) => message("nearestKnown", { label });
 
 const isSeen = ({ probability }) => percent(probability) > 0;
 

@@ -10,14 +10,14 @@ import { startHistory } from "./history.js";
 import { startInbox } from "./inbox.js";
 import { startJobs } from "./jobs.js";
 import { startRegions } from "./regions.js";
-import { pictureSize, startScene, viewSize } from "./scene.js";
+import { startScene } from "./scene.js";
 import { startScope } from "./scope.js";
 import { takeTokenFromAddress, tokenInAddress } from "./service.js";
 import { startShots } from "./shots.js";
 import { startSightings } from "./sightings.js";
-import { startTransfer } from "./transfer.js";
 import { startSource } from "./source.js";
 import { startTabs } from "./tabs.js";
+import { startTransfer } from "./transfer.js";
 
 takeTokenFromAddress();
 // An address with a new token differs by its fragment alone. A browser that keeps nothing must see it while it loads.
@@ -27,7 +27,7 @@ startTabs();
 startSource();
 startDevice();
 startScene();
-startRegions(pictureSize, viewSize);
+startRegions();
 startConsent();
 startAnswer();
 startShots();
