@@ -2,13 +2,13 @@
 import { startAnswer } from "./answer.js";
 import { startClasses } from "./classes.js";
 import { startConsent } from "./consent.js";
-import { startDevice } from "./device.js";
 import { startDial } from "./dial.js";
 import { listen } from "./events.js";
 import { startHeader } from "./header.js";
 import { startHistory } from "./history.js";
 import { startInbox } from "./inbox.js";
 import { startJobs } from "./jobs.js";
+import { startLive } from "./live.js";
 import { startRegions } from "./regions.js";
 import { startScene } from "./scene.js";
 import { startScope } from "./scope.js";
@@ -25,7 +25,7 @@ window.addEventListener("hashchange", () => { if (tokenInAddress()) location.rel
 startHeader();
 startTabs();
 startSource();
-startDevice();
+startLive();
 startScene();
 startRegions();
 startConsent();
