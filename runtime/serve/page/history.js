@@ -14,7 +14,9 @@ let isUndoing = false;
 
 export function startHistory() {
   // Of two who see the same last change and undo it, the second undoes nothing.
-  for (const verb of ["undo", "redo"]) $(verb).onclick = (event) => go(verb, { last: store.state.history.at(-1)?.id }, event);
+  for (const verb of ["undo", "redo"]) {
+    $(verb).onclick = (event) => go(verb, { last: store.state.history.at(-1)?.id }, event);
+  }
   store.subscribe(["history", "present", "earlier", "status", "language"], show);
 }
 

@@ -9,8 +9,8 @@ use super::discovery::{self, DeviceDescription, EntityNames, MAX_PRESENCE_SENSOR
 use super::{Connection, Reporter};
 
 impl Reporter<'_> {
-    /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told before,
-    /// and takes away those that it still keeps of an earlier run.
+    /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told
+    /// before, and takes away those that it still keeps of an earlier run.
     pub(super) async fn announce_all(&self, client: &AsyncClient, connection: &Connection) {
         let filter = discovery::filter(&self.device);
         let asks = self.asks.replace(false);
