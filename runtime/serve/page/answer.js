@@ -48,7 +48,7 @@ async function watchCamera() {
 
 function show({ answer: { matches, set, known, empty }, deviceChosen, files }) {
   const isUnknown = matches.length > 0 && !known;
-  // It keeps its place: what stands below must not move under a finger.
+  // Disabled, not hidden: what stands below must not move.
   // The page has no picture of the device's camera as the device cuts it out.
   $("why-ask").disabled = !matches.length || (deviceChosen && !files.length);
   setText("why-ask", message(isUnknown ? "whyUnknown" : "why"));

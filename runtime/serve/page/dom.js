@@ -70,7 +70,7 @@ export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, mi
 export const DOUBLE_CLICK_MS = 500;
 // A click that a key makes has no count. Whoever presses keys needs the focus where the work goes on.
 export const isByKey = (click) => click.detail === 0;
-// Whether nothing has the focus. Whoever has gone elsewhere meanwhile keeps it there.
+// Whether nothing has the focus, as once its button is disabled. Whoever has gone elsewhere meanwhile keeps it.
 export const isFocusLost = () => document.activeElement === document.body;
 export const isPressKey = ({ key }) => key === " " || key === "Enter";
 

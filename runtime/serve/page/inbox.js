@@ -199,7 +199,6 @@ async function send(action, body) {
   const [response] = await Promise.all([request, sleep(DOUBLE_CLICK_MS)]);
   isSending = false;
   draw();
-  // A button that cannot be pressed loses the focus.
   if (focus && isFocusLost()) restoreFocus(focus);
   return response;
 }
