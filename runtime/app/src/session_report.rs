@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_people() {
+    fn a_report_says_room_accuracies_and_losses_in_words() {
         assert_eq!(room(512), "room for 512 more things");
         assert_eq!(room(1), "room for 1 more thing");
         assert!(room(0).contains("forget one"));

@@ -68,6 +68,15 @@ impl FileState {
         self.length >= before.length && place(self) == place(before)
     }
 
+    /// This with what the scan before tells of it.
+    fn following(self, before: Option<&Self>, is_same: bool) -> Self {
+        let Some(before) = before else { return self };
+        if is_same {
+            return Self { identity: before.identity.and(self.identity), ..self };
+        }
+        Self { changes: before.changes.saturating_add((!self.is_grown(before)).into()), ..self }
+    }
+
     /// Whether it is read although it never rests.
     fn is_restless(&self) -> bool {
         self.changes >= RESTLESS_LOOKS
@@ -139,15 +148,7 @@ impl<'a> FolderSource<'a> {
             let now = FileState::of(&data)?;
             let before = self.known.files.get(&name);
             let is_same = before.is_some_and(|before| before.is_same(&now));
-            let changes = match before {
-                Some(before) if !is_same => before.changes.saturating_add((!now.is_grown(before)).into()),
-                _ => 0,
-            };
-            let identity = match before {
-                Some(before) if is_same => before.identity.and(now.identity),
-                _ => now.identity,
-            };
-            let now = FileState { identity, changes, ..now };
+            let now = now.following(before, is_same);
             let was_given = now.identity.is_some_and(|identity| given.contains(&identity));
             let was_known = was_given || before.is_some_and(|before| is_same && before.is_known);
             let is_complete = now.is_complete(is_same);
@@ -161,10 +162,17 @@ impl<'a> FolderSource<'a> {
             }
         }
         complete.sort();
-        // Those that waited when the folder went away come first.
+        self.queue(complete.into_iter().map(|(_, name, is_restless)| WaitingFile { name, is_restless }).collect());
+        self.known.files = files;
+        // Looking takes a tenth of the time at most.
+        self.every = LOOK_EVERY.max(10 * started.elapsed());
+        Ok(())
+    }
+
+    /// Has complete files, the oldest first, wait to be given after those that wait since the folder went away.
+    fn queue(&mut self, complete: Vec<WaitingFile>) {
         let waited = std::mem::take(&mut self.known.waiting);
-        let complete = complete.into_iter().rev().map(|(_, name, is_restless)| WaitingFile { name, is_restless });
-        self.known.waiting = complete.chain(waited).collect();
+        self.known.waiting = complete.into_iter().rev().chain(waited).collect();
         if let Some(excess) = self.known.waiting.len().checked_sub(MAX_WAITING).filter(|excess| *excess > 0) {
             log::warn!(
                 "camera: more pictures come into {} than are answered: {excess} are passed over",
@@ -172,10 +180,6 @@ impl<'a> FolderSource<'a> {
             );
             self.known.waiting.truncate(MAX_WAITING);
         }
-        self.known.files = files;
-        // Looking takes a tenth of the time at most.
-        self.every = LOOK_EVERY.max(10 * started.elapsed());
-        Ok(())
     }
 
     /// The content of a file that is to be given; none if it is written while it is read, or has just gone.

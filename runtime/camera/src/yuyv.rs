@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_come_back() {
+    fn colours_survive_the_way_through_yuyv() {
         for colour in [[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [12, 200, 99], [128; 3]] {
             let [light, blue, red] = from_rgb(colour);
             let picture = Yuyv::new(2, 1, 4, &[light, blue, light, red]).unwrap().to_rgb();

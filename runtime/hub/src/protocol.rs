@@ -12,13 +12,13 @@
 //! | `orco-body` | SHA-256 of the body, 64 hexadecimal digits |
 //! | `orco-signature` | Ed25519 over [`RequestHead`] or [`AnswerHead`], 128 hexadecimal digits |
 
-mod code;
+mod enrolment_code;
 mod head;
 mod hex;
 mod key;
 mod message;
 
-pub use code::{CodeError, CodeId, CodeKey, EnrolmentCode};
+pub use enrolment_code::{CodeError, CodeId, CodeKey, EnrolmentCode};
 pub use head::{AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER};
 pub use key::{DeviceId, Fingerprint, ObjectDigest, Signature, SigningKey, VerifyingKey};
 pub use message::{

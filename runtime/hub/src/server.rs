@@ -1,7 +1,14 @@
 //! The hub over HTTP: for devices, whose messages are signed, and for administrators, who have a token.
 //!
-//! A stranger gets the same empty answer whatever it asks for, before its body is read; only an enrolment is read
-//! first. Nothing needs TLS to be trusted, but without it others can read what devices learn.
+//! A refusal has one of three forms:
+//!
+//! - a stranger gets the same empty answer whatever it asks for (`not_found`), before its body is read; only an
+//!   enrolment is read first;
+//! - a device gets a signed [`HubRefusal`](crate::protocol::HubRefusal), which `StoredAnswer::refusal` of the store
+//!   makes;
+//! - an administrator gets a [`HubError`] as a sentence, with the status that `status_of` in `admin` gives it.
+//!
+//! Nothing needs TLS to be trusted, but without it others can read what devices learn.
 
 mod admin;
 mod device;
@@ -165,15 +172,15 @@ fn router(service: Arc<HubService>) -> Router {
         .route("/admin/v1/releases/{id}/stage", post(admin::set_stage))
         .route("/admin/v1/releases/{id}/withdraw", post(admin::withdraw))
         .route("/v1/{*path}", any(device::answer))
-        .fallback(|| async { stranger() })
-        .method_not_allowed_fallback(|| async { stranger() })
+        .fallback(|| async { not_found() })
+        .method_not_allowed_fallback(|| async { not_found() })
         // Each handler has a limit of its own.
         .layer(DefaultBodyLimit::disable())
         .with_state(service)
 }
 
-/// What everybody gets who may not know more.
-fn stranger() -> Response {
+/// What a stranger gets.
+fn not_found() -> Response {
     let mut answer = StatusCode::NOT_FOUND.into_response();
     answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer

@@ -48,7 +48,7 @@ async function watchCamera() {
 
 function show({ answer: { matches, set, known, empty }, deviceChosen, files }) {
   const isUnknown = matches.length > 0 && !known;
-  // It keeps its place: what stands below must not move under a finger.
+  // Disabled, not hidden: what stands below must not move.
   // The page has no picture of the device's camera as the device cuts it out.
   $("why-ask").disabled = !matches.length || (deviceChosen && !files.length);
   setText("why-ask", message(isUnknown ? "whyUnknown" : "why"));
@@ -59,7 +59,7 @@ function show({ answer: { matches, set, known, empty }, deviceChosen, files }) {
   setText("sure", best ? message(certainty(best.probability)) : "");
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
   setText("set", best ? alternatives(set) : "");
-  $("others").replaceChildren(...(isUnknown ? [nearest(matches[0])] : matches.slice(1).filter(isSeen).map(otherItem)));
+  $("others").replaceChildren(...(isUnknown ? [message("nearestKnown", matches[0])] : matches.slice(1).filter(isSeen).map(otherItem)));
 }
 
 // How sure an answer is, in a word; the bar says the rest.
@@ -68,8 +68,6 @@ export const certainty = (probability) => (probability >= 0.9 ? "sure" : probabi
 // "mug or cup", where one of a few is right; nothing where the answer is clear, or nothing is.
 export const alternatives = (set) =>
   set?.length > 1 && set.length <= MOST_ALTERNATIVES ? set.map(readable).join(` ${message("or")} `) : "";
-
-const nearest = ({ label }) => message("nearestKnown", { label });
 
 const isSeen = ({ probability }) => percent(probability) > 0;
 

@@ -2,22 +2,22 @@
 import { startAnswer } from "./answer.js";
 import { startClasses } from "./classes.js";
 import { startConsent } from "./consent.js";
-import { startDevice } from "./device.js";
 import { startDial } from "./dial.js";
 import { listen } from "./events.js";
 import { startHeader } from "./header.js";
 import { startHistory } from "./history.js";
 import { startInbox } from "./inbox.js";
 import { startJobs } from "./jobs.js";
+import { startLive } from "./live.js";
 import { startRegions } from "./regions.js";
-import { pictureSize, startScene, viewSize } from "./scene.js";
+import { startScene } from "./scene.js";
 import { startScope } from "./scope.js";
 import { takeTokenFromAddress, tokenInAddress } from "./service.js";
 import { startShots } from "./shots.js";
 import { startSightings } from "./sightings.js";
-import { startTransfer } from "./transfer.js";
 import { startSource } from "./source.js";
 import { startTabs } from "./tabs.js";
+import { startTransfer } from "./transfer.js";
 
 takeTokenFromAddress();
 // An address with a new token differs by its fragment alone. A browser that keeps nothing must see it while it loads.
@@ -25,9 +25,9 @@ window.addEventListener("hashchange", () => { if (tokenInAddress()) location.rel
 startHeader();
 startTabs();
 startSource();
-startDevice();
+startLive();
 startScene();
-startRegions(pictureSize, viewSize);
+startRegions();
 startConsent();
 startAnswer();
 startShots();

@@ -1,9 +1,10 @@
 // Known classes with their stored shots.
 import { REMOVE, ask } from "./dialog.js";
 import { $, element, setText, small } from "./dom.js";
+import { knownLabelFor } from "./labels.js";
 import { message, readable } from "./language.js";
 import { picturedShots, showWhenSeen, storedPicture } from "./pictures.js";
-import { baseClasses, learnedClasses, knownLabelFor } from "./selectors.js";
+import { baseClasses, learnedClasses } from "./selectors.js";
 import { change, classPath } from "./service.js";
 import { store } from "./store.js";
 import { exportClass } from "./transfer.js";

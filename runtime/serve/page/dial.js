@@ -3,7 +3,7 @@ import { showChoices } from "./choices.js";
 import { $, setText } from "./dom.js";
 import { message, percent, term } from "./language.js";
 import { learnedClasses } from "./selectors.js";
-import { change, get } from "./service.js";
+import { beginRequest, change, get } from "./service.js";
 import { store } from "./store.js";
 
 export function startDial() {
@@ -53,10 +53,9 @@ export function expectedSentence(expected) {
 }
 
 // The estimates change with what is known, and are read where they are seen.
-let requests = 0;
 async function refresh({ tab, classes }) {
   if (tab !== "settings" || !learnedClasses({ classes }).length) return;
-  const request = ++requests;
+  const isNewest = beginRequest("balance");
   const { choices, ...outlook } = await get("balance", { quiet: true }).catch(() => ({ choices: [] }));
-  if (request === requests) store.update({ balances: choices, outlook });
+  if (isNewest()) store.update({ balances: choices, outlook });
 }

@@ -14,6 +14,15 @@ export function element(tag, { on, ...properties } = {}, ...children) {
   return node;
 }
 
+// Removes the nodes of a map whose keys are not among these.
+export function removeOthers(nodes, keys) {
+  for (const [key, node] of nodes) {
+    if (keys.includes(key)) continue;
+    node.remove();
+    nodes.delete(key);
+  }
+}
+
 export const small = (textContent) => element("span", { className: "small", textContent });
 
 // Lays an element over its parent, in pixels of that.
@@ -52,7 +61,7 @@ let closing;
 
 function closeError() {
   const isInUse = document.hidden || $("error-bar").matches(":hover, :focus-within");
-  showError(isInUse ? $("error").textContent : "");
+  showError(isInUse ? shownError() : "");
 }
 
 export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
@@ -61,6 +70,8 @@ export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, mi
 export const DOUBLE_CLICK_MS = 500;
 // A click that a key makes has no count. Whoever presses keys needs the focus where the work goes on.
 export const isByKey = (click) => click.detail === 0;
+// Whether nothing has the focus, as once its button is disabled. Whoever has gone elsewhere meanwhile keeps it.
+export const isFocusLost = () => document.activeElement === document.body;
 export const isPressKey = ({ key }) => key === " " || key === "Enter";
 
 // Calls `listener` when whatever was pressed is released, here or elsewhere.

@@ -14,8 +14,9 @@ let isUndoing = false;
 
 export function startHistory() {
   // Of two who see the same last change and undo it, the second undoes nothing.
-  $("undo").onclick = (event) => go("undo", { last: store.state.history.at(-1)?.id }, event);
-  $("redo").onclick = (event) => go("redo", { last: store.state.history.at(-1)?.id }, event);
+  for (const verb of ["undo", "redo"]) {
+    $(verb).onclick = (event) => go(verb, { last: store.state.history.at(-1)?.id }, event);
+  }
   store.subscribe(["history", "present", "earlier", "status", "language"], show);
 }
 

@@ -1,10 +1,10 @@
 // The inbox: pictures that were not recognised, similar ones together, labelled many at once. A few groups are shown at
 // a time, and pictures that may not belong to their group stand apart.
 import { ask } from "./dialog.js";
-import { $, DOUBLE_CLICK_MS, element, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { $, DOUBLE_CLICK_MS, element, isFocusLost, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { knownLabelFor, labelOf } from "./labels.js";
 import { message } from "./language.js";
 import { picture } from "./pictures.js";
-import { labelOf, knownLabelFor } from "./selectors.js";
 import { api, call } from "./service.js";
 import { chooseLabel } from "./shots.js";
 import { store } from "./store.js";
@@ -199,8 +199,7 @@ async function send(action, body) {
   const [response] = await Promise.all([request, sleep(DOUBLE_CLICK_MS)]);
   isSending = false;
   draw();
-  // A button that cannot be pressed loses the focus.
-  if (focus && document.activeElement === document.body) restoreFocus(focus);
+  if (focus && isFocusLost()) restoreFocus(focus);
   return response;
 }
 

@@ -3,15 +3,16 @@
 import { currentLanguage, fill } from "./language.js";
 
 export const notPicture = { en: "This is not a picture in JPEG, PNG or WebP.", de: "Das Bild ist weder ein JPEG noch ein PNG noch ein WebP." };
+export const unsupported = {
+  en: "{format} files cannot be read: save the picture as JPEG or PNG.",
+  de: "{format}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern." };
 export const damaged = { en: "The picture is damaged.", de: "Das Bild ist beschädigt." };
 
-// What a sentence is like, and how it is said in each language; {1} and so on are what its groups held. A language that
+// What a sentence is like, and how it is said in each language; {1} and so on, or {names}, are what its groups held. A language that
 // is left out says it otherwise (below).
 const sentences = [
   [/^is neither a JPEG .*$/, notPicture],
-  [/^is an? (.+) file, which cannot be read.*$/, {
-    en: "{1} files cannot be read: save the picture as JPEG or PNG.",
-    de: "{1}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern." }],
+  [/^is an? (?<format>.+) file, which cannot be read.*$/, unsupported],
   [/^is damaged: .*$/, damaged],
   [/^is a WebP picture of (.+) pixels, too large .*$/, {
     de: "Das Bild ist zu groß für ein WebP ({1} Bildpunkte): Bitte als JPEG speichern oder verkleinern." }],
@@ -58,7 +59,7 @@ export function problem(sentence) {
   const language = currentLanguage(), said = sentence.replace(/^the (camera's )?picture (?=is |holds )/, "");
   for (const [pattern, texts] of sentences) {
     const found = texts[language] && pattern.exec(said);
-    if (found) return fill(texts[language], found);
+    if (found) return fill(texts[language], { ...found, ...found.groups });
   }
   return (others[language] ?? others.en)(sentence);
 }

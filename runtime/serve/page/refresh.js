@@ -1,24 +1,13 @@
 // Reads from the service into the store.
 import { releaseStored } from "./pictures.js";
 import { shownJob } from "./selectors.js";
-import { get, shotsPath } from "./service.js";
+import { beginRequest, get, shotsPath } from "./service.js";
 import { store } from "./store.js";
 
 const INBOX_EVERY_MS = 500;
 
-// Numbers requests of one kind. Each gets a function that says whether it is still the newest: answers may overtake one
-// another.
-function requests() {
-  let newest = 0;
-  return () => {
-    const request = ++newest;
-    return () => request === newest;
-  };
-}
-
-const classesRequest = requests();
 export async function refreshClasses() {
-  const isNewest = classesRequest(), { job, deviceCamera } = store.state;
+  const isNewest = beginRequest("classes"), { job, deviceCamera } = store.state;
   const [status, { classes }, { entries, present, earlier }] = await Promise.all([get("status"), get("classes"), get("history")]);
   if (!isNewest()) return;
   releaseStored(classes);
@@ -36,9 +25,8 @@ export async function refreshClasses() {
   });
 }
 
-const shotsRequest = requests();
 export async function refreshShots() {
-  const isNewest = shotsRequest(), { label } = store.state;
+  const isNewest = beginRequest("shots"), { label } = store.state;
   const [shots, { labels }] = await Promise.all([
     label ? get(shotsPath(label), { quiet: true }).then((list) => list.shots, () => []) : [],
     get("shots", { quiet: true }),
@@ -48,7 +36,6 @@ export async function refreshShots() {
 }
 
 // A camera may fill the inbox with every frame: it is read at once, then at most every INBOX_EVERY_MS.
-const inboxRequest = requests();
 let timer = null, isStale = false;
 export async function refreshInbox() {
   if (timer) { isStale = true; return; }
@@ -57,13 +44,12 @@ export async function refreshInbox() {
     if (isStale) refreshInbox().catch(() => {});
     isStale = false;
   }, INBOX_EVERY_MS);
-  const isNewest = inboxRequest(), inbox = await get("inbox");
+  const isNewest = beginRequest("inbox"), inbox = await get("inbox");
   if (isNewest()) store.update({ inbox });
 }
 
-const sightingsRequest = requests();
 export async function refreshSightings() {
-  const isNewest = sightingsRequest(), sightings = await get("sightings", { quiet: true });
+  const isNewest = beginRequest("sightings"), sightings = await get("sightings", { quiet: true });
   if (isNewest()) store.update({ sightings });
 }
 

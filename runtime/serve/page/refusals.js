@@ -1,6 +1,6 @@
 // What the page says where the service refuses a request or a change fails, by the code that the service gives.
 import { currentLanguage, fill } from "./language.js";
-import { damaged, notPicture, problem } from "./problems.js";
+import { damaged, notPicture, problem, unsupported } from "./problems.js";
 
 const brokenOff = { en: "The upload broke off. Please try again.", de: "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen." };
 
@@ -26,9 +26,7 @@ export const refusals = {
   internal: { de: "Der Dienst ist daran gescheitert; sein Protokoll sagt, warum." },
 
   not_a_picture: notPicture,
-  unsupported_picture: {
-    en: "{format} files cannot be read: save the picture as JPEG or PNG.",
-    de: "{format}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern." },
+  unsupported_picture: unsupported,
   picture_damaged: damaged,
   picture_too_large: { de: "Das Bild ist zu groß." },
   picture_memory: { de: "Das Bild ist zu groß." },

@@ -1,14 +1,16 @@
 // Regions of the service's own camera: drawn on its picture, named, removed.
 import { ask } from "./dialog.js";
-import { $, element, setPlace, setText } from "./dom.js";
+import { $, element, removeOthers, setPlace, setText } from "./dom.js";
+import { nameSides, placeInPicture, placeInView, regionBetween } from "./geometry.js";
+import { labelOf } from "./labels.js";
 import { isolate, message, readable } from "./language.js";
 import { refusalText } from "./refusals.js";
-import { labelOf, nameSides, placeInPicture, placeInView, regionBetween, thingName } from "./selectors.js";
+import { thingName } from "./selectors.js";
 import { api, call } from "./service.js";
+import { pictureSize, viewSize } from "./source.js";
 import { store } from "./store.js";
 
-// `pictureSize` and `viewSize` tell the size of the picture that is shown, and of the view around it.
-export function startRegions(pictureSize, viewSize) {
+export function startRegions() {
   drawn = element("div", { className: "region", hidden: true });
   $("region-draw").onclick = () => setDrawing(!isDrawing);
   const place = ({ clientX, clientY }) => {
@@ -83,20 +85,22 @@ function showTools({ deviceCamera, deviceChosen, regions }) {
 const frames = new Map();
 
 export function showRegions(regions, { deviceCamera }, size, view) {
-  for (const [name, node] of frames) {
-    if (regions.some((region) => region.name === name)) continue;
-    node.remove();
-    frames.delete(name);
-  }
+  removeOthers(frames, regions.map(({ name }) => name));
   for (const { name, box } of regions) {
     const node = frameOf(name), shown = deviceCamera?.regions?.find((region) => region.name === name);
-    const answer = shown && (shown.problem ? refusalText({ code: "region_too_small", error: shown.problem }) : shown.empty ? message("empty") : shown.label ? thingName(shown) ?? message("unknown") : "");
+    const answer = shown && answerOf(shown);
     node.firstChild.textContent = answer ? `${isolate(name)}: ${readable(answer)}` : name;
     node.firstChild.title = message("regionRemove", { label: name });
     const place = placeInView(box, size, view);
     setPlace(node, place);
     Object.entries(nameSides(place, view)).forEach(([side, is]) => node.classList.toggle(side, is));
   }
+}
+
+function answerOf(shown) {
+  if (shown.problem) return refusalText({ code: "region_too_small", error: shown.problem });
+  if (shown.empty) return message("empty");
+  return shown.label ? thingName(shown) ?? message("unknown") : "";
 }
 
 function frameOf(name) {

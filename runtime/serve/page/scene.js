@@ -1,9 +1,11 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
-import { $, element, setPlace, setText, showError } from "./dom.js";
+import { $, element, removeOthers, setPlace, setText, showError } from "./dom.js";
+import { disjoint, middleOf, placeInView } from "./geometry.js";
 import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
-import { analysedParts, disjoint, middleOf, placeInView, thingName } from "./selectors.js";
+import { analysedParts, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
+import { pictureSize, viewSize } from "./source.js";
 import { store } from "./store.js";
 
 export function startScene() {
@@ -35,13 +37,6 @@ function show({ deviceCamera: camera, deviceChosen }) {
   setText("scene-state", message(scene.state === "shown" ? "sceneShown" : "sceneNone"));
 }
 
-// The size of the picture that is shown, in its own pixels; null while there is none.
-export function pictureSize({ stream, files, deviceChosen }) {
-  if (stream) return [$("video").videoWidth, $("video").videoHeight];
-  const image = deviceChosen ? $("live") : files.length ? $("still") : null;
-  return image && [image.naturalWidth, image.naturalHeight];
-}
-
 // Draws what is analysed, and the box of each thing, over the picture as it fits into the view; the rest is dimmed.
 function showPlaces(state) {
   const size = pictureSize(state), view = viewSize();
@@ -54,11 +49,7 @@ function showPlaces(state) {
   if (parts.length) $("dim").style.clipPath = holes(parts.map((part) => placeInView(part, size, view)), view);
   showRegions(isSized && state.deviceChosen ? state.regions : [], state, size, view);
   const things = isSized && state.deviceChosen ? state.deviceCamera?.things ?? [] : [];
-  for (const [id, node] of boxes) {
-    if (things.some((thing) => thing.id === id)) continue;
-    node.remove();
-    boxes.delete(id);
-  }
+  removeOthers(boxes, things.map(({ id }) => id));
   for (const thing of things) {
     const name = thingName(thing) ?? message("unknown"), node = boxOf(thing.id);
     node.textContent = readable(name);
@@ -67,8 +58,6 @@ function showPlaces(state) {
     setPlace(node, placeInView(thing.box, size, view));
   }
 }
-
-export const viewSize = () => [$("view").clientWidth, $("view").clientHeight];
 
 // All of a view but these rectangles. What two of them cover would be dimmed again.
 function holes(rectangles, [width, height]) {

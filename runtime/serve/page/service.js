@@ -100,3 +100,12 @@ export async function change(method, path, body) {
   showError();
   return call(method, api(path), body).then(() => true, () => false);
 }
+
+const newest = {};
+
+// Begins a request of a kind. Returns a function that says whether it is still the newest: answers may overtake one
+// another.
+export function beginRequest(kind) {
+  const number = newest[kind] = (newest[kind] ?? 0) + 1;
+  return () => number === newest[kind];
+}

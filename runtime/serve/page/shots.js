@@ -1,14 +1,12 @@
 // Shots that are not learned yet: they are taken, shown and learned.
-import { $, DOUBLE_CLICK_MS, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { $, DOUBLE_CLICK_MS, element, isByKey, isFocusLost, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { knownLabelFor, labelOf } from "./labels.js";
 import { isolate, message, percent, readable } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
 import { refusalText } from "./refusals.js";
 import { chosenPlace } from "./scene.js";
-import {
-  ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isReplaced,
-  isSameOrLater, labelOf, knownLabelFor,
-} from "./selectors.js";
+import { ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isReplaced, isSameOrLater } from "./selectors.js";
 import { api, call, change, shotsPath } from "./service.js";
 import { frame } from "./source.js";
 import { store } from "./store.js";
@@ -49,7 +47,7 @@ export function startShots() {
   subscribe(["job", "shots"], startAnew);
   subscribe(["shots", "language"], showShots);
   subscribe(["waiting", "label", "language"], showWaiting);
-  subscribe(["connected", "language"], forgetShot);
+  subscribe(["connected", "language"], () => tell([]));
   // A browser may have kept what was typed before the page was loaded again. No class is known yet.
   update({ label: labelOf($("label").value) });
   showControls(store.state);
@@ -129,9 +127,6 @@ function restoreFocus(focused) {
   if (isFocusLost()) $("shoot").focus();
 }
 
-// Whoever has gone elsewhere meanwhile keeps the focus there.
-const isFocusLost = () => document.activeElement === document.body;
-
 async function takeInTurn(shots, { anyway = false } = {}) {
   const outcomes = [], unusable = [];
   for (const { shot, label } of shots) {
@@ -201,10 +196,6 @@ export function shotSentences(warnings, { label, anyway, isLearned }) {
 
 function forgetWarning() {
   showError();
-  forgetShot();
-}
-
-function forgetShot() {
   tell([]);
 }
 

@@ -22,6 +22,16 @@ export function frame(side) {
   return new Promise((done) => canvas.toBlob(done, "image/jpeg", JPEG_QUALITY));
 }
 
+// The size of the picture that is shown, in its own pixels; null while there is none.
+export function pictureSize({ stream, files, deviceChosen }) {
+  if (stream) return [$("video").videoWidth, $("video").videoHeight];
+  const image = deviceChosen ? $("live") : files.length ? $("still") : null;
+  return image && [image.naturalWidth, image.naturalHeight];
+}
+
+// The size of the view around it.
+export const viewSize = () => [$("view").clientWidth, $("view").clientHeight];
+
 export function startSource() {
   $("camera").onclick = toggleCamera;
   $("file").onchange = () => {
@@ -151,7 +161,6 @@ function show(state) {
 function showView({ stream, files, deviceChosen, devicePicture }) {
   $("video").hidden = !stream;
   $("still").hidden = !files.length;
-  // An image without a source is drawn as a broken one.
   $("live").hidden = !(deviceChosen && devicePicture);
   setSource("live", devicePicture);
   const isShowing = Boolean(stream || files.length || (deviceChosen && devicePicture));

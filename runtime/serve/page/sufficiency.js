@@ -2,7 +2,7 @@
 import { $, setText } from "./dom.js";
 import { message, percent } from "./language.js";
 import { ENOUGH_SHOTS, classOf } from "./selectors.js";
-import { get, shotsPath } from "./service.js";
+import { beginRequest, get, shotsPath } from "./service.js";
 import { store } from "./store.js";
 
 const MOST_LABELS = 2;
@@ -10,13 +10,12 @@ const MOST_LABELS = 2;
 const LEAST_SHOTS = 3;
 // What two more shots must bring, as a share of new pictures, to be asked for.
 const WORTH_TAKING = 0.03;
-let requests = 0;
 
 export async function showSufficiency(label, shots) {
-  const request = ++requests;
+  const isNewest = beginRequest("sufficiency");
   // The shots may have been learned meanwhile, which is no error.
   const found = label && shots.length ? await get(`${shotsPath(label)}/sufficiency`, { quiet: true }).catch(() => null) : null;
-  if (request !== requests) return;
+  if (!isNewest()) return;
   const missed = new Set((found?.left_out ?? []).filter((shot) => shot.taken_for !== null).map((shot) => shot.id));
   [...$("shots").children].forEach((item, index) => item.classList.toggle("missed", missed.has(shots[index]?.id)));
   const verdict = found && sufficiencyVerdict(found, classOf(label, store.state.classes)?.learned === true);
@@ -41,13 +40,13 @@ function offerRemoval(number) {
 // would bring a good deal. One that alone is taken for something else may show it: the others agree, or it does not fit
 // what is learned already.
 export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }, isLearned = false) {
-  const missed = leftOut.filter((shot) => shot.taken_for !== null), isMissed = missed.length > 0;
+  const missed = leftOut.filter((shot) => shot.taken_for !== null);
   if (missed.length === 1 && (isLearned || shotCount > LEAST_SHOTS)) {
     const number = leftOut.indexOf(missed[0]) + 1;
     return { isEnough: false, count: 2, number, label: missed[0].taken_for, text: "verdictOdd" };
   }
   const brings = expected ? expected.two_more - expected.now : 0;
-  const isEnough = shotCount >= LEAST_SHOTS && !isMissed && brings < WORTH_TAKING;
+  const isEnough = shotCount >= LEAST_SHOTS && !missed.length && brings < WORTH_TAKING;
   const count = isEnough ? 0 : Math.max(ENOUGH_SHOTS - shotCount, 2);
   return { isEnough, count, text: isEnough ? "verdictEnough" : "verdictMore" };
 }

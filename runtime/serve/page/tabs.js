@@ -4,6 +4,7 @@ import { message } from "./language.js";
 import { isNewReport, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
+// Each has a button tab-NAME and a panel-NAME in index.html.
 export const TABS = ["teach", "review", "knows", "history", "settings"];
 const BESIDE = ["knows", "history"];
 const WIDE = "(min-width: 100rem)";
@@ -36,16 +37,17 @@ export function startTabs() {
   wide.addEventListener("change", () => show(store.state));
   for (const tab of TABS) $(`tab-${tab}`).onclick = () => choose(tab);
   $("tabs").onkeydown = press;
-  window.addEventListener("hashchange", () => {
-    const tab = tabOf(location.hash);
-    if (tab) store.update({ tab });
-  });
+  window.addEventListener("hashchange", followAddress);
   store.subscribe(["tab"], show);
   store.subscribe(["tab", "job"], seeReport);
   store.subscribe(["inbox", "job", "tab", "reportSeen", "language"], showBadges);
+  followAddress();
+  show(store.state);
+}
+
+function followAddress() {
   const tab = tabOf(location.hash);
   if (tab) store.update({ tab });
-  show(store.state);
 }
 
 // Chooses a tab, and keeps it in the page's address for when that is loaded again.

@@ -1,4 +1,4 @@
-// All texts of the page. A text in {braces} is filled in; all languages have the same keys.
+// Texts of the page itself; refusals.js and problems.js hold what the service says. A text in {braces} is filled in; all languages have the same keys.
 export const texts = {
   en: {
     language: "Language",

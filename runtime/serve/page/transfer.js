@@ -1,9 +1,9 @@
 // Files for elsewhere: a backup of the whole device, classes that leave and come.
 import { ask } from "./dialog.js";
 import { $, saveFile, setText } from "./dom.js";
+import { knownLabelFor } from "./labels.js";
 import { message } from "./language.js";
 import { refusalText } from "./refusals.js";
-import { knownLabelFor } from "./selectors.js";
 import { api, call, classPath } from "./service.js";
 import { store } from "./store.js";
 
@@ -66,16 +66,13 @@ export function reasonOf(error) {
 
 async function exclusively(key, work, values) {
   if (isBusy) return;
-  isBusy = true;
-  enable();
+  setBusy(true);
   setText("transfer-state", message(key, values));
   const said = await work().catch((error) => message("transferFailed", { reason: reasonOf(error) }));
   setText("transfer-state", said);
-  isBusy = false;
-  enable();
+  setBusy(false);
 }
 
-function enable() {
-  $("backup").disabled = isBusy;
-  $("import").disabled = isBusy;
+function setBusy(is) {
+  isBusy = $("backup").disabled = $("import").disabled = is;
 }

@@ -2,7 +2,8 @@
 //!
 //! A class counts by the mean of its probabilities over the last frames, without those older than [`MAX_FRAME_AGE`].
 //! The class that is shown stays until another one's mean is greater by more than [`MARGIN`]. Where no earlier frame
-//! counts any more, the new one decides alone.
+//! counts any more, the new one decides alone. How many frames count at most is
+//! `LiveSettings::agreement_frames`, on the command line `--camera-frames`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use crate::prediction::ClassProbability;
 
 /// Most classes that programs are told with a label.
 const MAX_MATCHES: usize = 3;
-/// How old a frame may be that still counts.
+/// How old a frame may be that still counts. A thing is followed that long, too, while it is not seen
+/// (`thing_tracks`).
 pub const MAX_FRAME_AGE: Duration = Duration::from_secs(3);
 /// By how much another class must be more probable than the one that is shown.
 pub const MARGIN: f32 = 0.1;

@@ -9,6 +9,8 @@ pub mod inbox;
 pub mod inference;
 pub mod metrics;
 mod picture;
+pub mod regions;
+pub mod scene;
 pub mod shots;
 pub mod sightings;
 pub mod status;

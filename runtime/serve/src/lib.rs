@@ -11,8 +11,8 @@
 //! - [`prediction`]: what is answered about a picture; [`agreement`] over several frames;
 //! - of the service's own camera: [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that;
 //!   [`live_snapshot`]: what it shows at a moment; `in_view`: that, as rules, brokers and sightings have it;
-//! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`inference_statistics`]: of
-//!   requests by the Open Inference Protocol;
+//! - [`event`]: what page and programs are told as it happens; [`metric`]: metrics for Prometheus;
+//!   [`inference_statistics`]: of requests by the Open Inference Protocol;
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
 //! - [`knowledge`]: what is known at a moment; [`change_json`]: what a change did, as JSON;

@@ -37,7 +37,7 @@ pub const PICTURE_SIDE: u32 = 640;
 #[non_exhaustive]
 pub struct LiveSettings {
     /// Over how many frames a label is agreed upon ([`crate::agreement`]). Each picture of a folder decides alone.
-    pub frames: usize,
+    pub agreement_frames: usize,
     /// Frames that are processed in a second, at most.
     pub per_second: f32,
 }
@@ -45,13 +45,13 @@ pub struct LiveSettings {
 impl Default for LiveSettings {
     /// Five frames, ten a second.
     fn default() -> Self {
-        Self { frames: 5, per_second: 10.0 }
+        Self { agreement_frames: 5, per_second: 10.0 }
     }
 }
 
 orco_runtime::setters! {
     LiveSettings:
-    frames: usize,
+    agreement_frames: usize,
     per_second: f32,
 }
 

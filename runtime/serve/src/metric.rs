@@ -1,4 +1,4 @@
-//! Figures for Prometheus.
+//! Metrics for Prometheus.
 
 mod format;
 
@@ -32,7 +32,7 @@ pub struct ChangeMetric {
     pub outcome: &'static str,
 }
 
-/// Figures of the service's own camera.
+/// Metrics of the service's own camera.
 #[derive(Clone, Debug)]
 pub struct CameraMetrics {
     /// 1 while it gives pictures.
@@ -45,7 +45,7 @@ pub struct CameraMetrics {
     pub opened: Counter,
 }
 
-/// Figures of the connection to an MQTT broker.
+/// Metrics of the connection to an MQTT broker.
 #[derive(Clone, Debug)]
 pub struct MqttMetrics {
     /// 1 while the broker is there.
@@ -58,7 +58,7 @@ pub struct MqttMetrics {
     pub dropped: Counter,
 }
 
-/// All figures.
+/// All metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -123,7 +123,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All figures, as text.
+    /// All metrics, as text.
     ///
     /// # Panics
     /// Never: writing into a text cannot fail.
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_book_lists_every_figure_with_its_type() {
+    fn the_book_lists_every_metric_with_its_type() {
         let page =
             fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference/http.md")).unwrap();
         let metrics = Metrics::default();

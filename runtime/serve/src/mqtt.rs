@@ -16,6 +16,7 @@
 //! | `orco/ID/picture` | a JPEG of what the camera saw when that changed, where pictures are asked for | yes |
 //! | `homeassistant/...` | [`discovery`] | yes |
 
+mod announcement;
 mod connection;
 pub mod discovery;
 mod message;
@@ -29,11 +30,11 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use log::Level;
-use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish, QoS};
+use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish};
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::{Retention, delivered};
-use self::discovery::{DeviceDescription, EntityNames, MAX_PRESENCE_SENSORS, OFFLINE, ONLINE, Topics};
+use self::discovery::{DeviceDescription, EntityNames, OFFLINE, ONLINE, Topics};
 use self::message::{LiveState, classes};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
 use self::updates::MqttUpdates;
@@ -298,85 +299,6 @@ impl Reporter<'_> {
             std::future::pending::<()>().await;
         };
         let _ = tokio::time::timeout(FAREWELL_TIMEOUT, last_word).await;
-    }
-
-    /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told before,
-    /// and takes away those that it still keeps of an earlier run.
-    async fn announce_all(&self, client: &AsyncClient, connection: &Connection) {
-        let filter = discovery::filter(&self.device);
-        let asks = self.asks.replace(false);
-        if asks {
-            let _ = client.subscribe(&*filter, QoS::AtMostOnce).await;
-        }
-        let (named, earlier) = (self.named(), self.descriptions(&self.announced.borrow()));
-        let messages = self.announce(client, named, &earlier, &[]).await;
-        // The broker has confirmed these messages, so it has answered the subscription before them. A client that may
-        // only write gets no answer: then the history says which classes there were.
-        let mut described = connection.described.take();
-        if described.is_empty() {
-            described.extend(self.descriptions(&self.remembered()).into_iter().map(|(topic, _)| topic));
-        }
-        for topic in described {
-            if messages.iter().all(|(other, _)| *other != topic) {
-                self.deliver(client, &topic, "", Retention::Retained).await;
-            }
-        }
-        if asks {
-            let _ = client.unsubscribe(&*filter).await;
-            self.asks.set(true);
-        }
-    }
-
-    /// Describes the entities that are new since the last time.
-    async fn announce_changes(&self, client: &AsyncClient) {
-        let named = self.named();
-        let before = self.announced.borrow().clone();
-        if named != before {
-            let earlier = self.descriptions(&before);
-            self.announce(client, named, &earlier, &earlier).await;
-        }
-    }
-
-    /// Takes those of the earlier entities away whose region or class is gone, and describes all of now but those that
-    /// the broker `knows`. Returns the messages of all of now.
-    async fn announce(
-        &self,
-        client: &AsyncClient,
-        named: EntityNames,
-        earlier: &[(String, String)],
-        knows: &[(String, String)],
-    ) -> Vec<(String, String)> {
-        let messages = self.descriptions(&named);
-        for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
-            self.deliver(client, topic, "", Retention::Retained).await;
-        }
-        for (topic, config) in messages.iter().filter(|message| !knows.contains(message)) {
-            self.deliver(client, topic, config.clone(), Retention::Retained).await;
-        }
-        self.announced.replace(named);
-        messages
-    }
-
-    /// Topics of all entities with their descriptions.
-    fn descriptions(&self, named: &EntityNames) -> Vec<(String, String)> {
-        discovery::messages(&self.device, &DeviceDescription { named: named.clone(), ..self.about.clone() })
-    }
-
-    /// What has entities of its own now.
-    fn named(&self) -> EntityNames {
-        let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
-        let known = self.answers.knowledge();
-        let learned = known.classes[known.base_classes..].iter().rev().take(MAX_PRESENCE_SENSORS);
-        EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
-    }
-
-    /// The labels of all changes that are remembered.
-    fn remembered(&self) -> EntityNames {
-        let known = self.answers.knowledge();
-        let labels: BTreeSet<&str> =
-            known.history.iter().flat_map(|entry| &entry.names).map(|named| &*named.label).collect();
-        let things = labels.into_iter().filter(|label| !label.is_empty()).map(str::to_owned).collect();
-        EntityNames { regions: Vec::new(), things }
     }
 
     /// Publishes all there is, then whatever is new, as soon as it is due; never ends.

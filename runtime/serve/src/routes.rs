@@ -8,7 +8,8 @@ use axum::middleware;
 
 use crate::api::inference::{self, model};
 use crate::api::{
-    camera, changes, classes, classify, events, inbox, metrics, shots, sightings, status, stored_shots, transfer,
+    camera, changes, classes, classify, events, inbox, metrics, regions, scene, shots, sightings, status, stored_shots,
+    transfer,
 };
 use crate::guard::{self, Guard};
 use crate::page;
@@ -75,11 +76,11 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/camera.jpg", camera::newest).with_query(),
         Route::get("/api/v1/camera.mjpg", camera::stream),
         Route::post("/api/v1/camera/shot", Body::Json, camera::shoot),
-        Route::get("/api/v1/regions", camera::regions),
-        Route::post("/api/v1/regions", Body::Json, camera::set_regions),
-        Route::get("/api/v1/scene", camera::scene),
-        Route::post("/api/v1/scene", Body::Json, camera::learn_scene),
-        Route::delete("/api/v1/scene", camera::forget_scene),
+        Route::get("/api/v1/regions", regions::all),
+        Route::post("/api/v1/regions", Body::Json, regions::set),
+        Route::get("/api/v1/scene", scene::status),
+        Route::post("/api/v1/scene", Body::Json, scene::learn),
+        Route::delete("/api/v1/scene", scene::forget),
         Route::get("/metrics", metrics::metrics),
     ])
     .collect()

@@ -106,7 +106,7 @@ pub struct Service {
     pub health: Health,
     /// Events.
     pub events: Events,
-    /// Figures.
+    /// Metrics for Prometheus.
     pub metrics: Metrics,
     /// Of requests by the Open Inference Protocol.
     pub statistics: InferenceStatistics,

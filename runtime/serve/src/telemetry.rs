@@ -11,6 +11,6 @@ pub(crate) struct Telemetry {
     pub health: Health,
     /// Events.
     pub events: Events,
-    /// Figures.
+    /// Metrics for Prometheus.
     pub metrics: Metrics,
 }

@@ -34,7 +34,7 @@ const TEST_PACKAGES: [TestPackages; 5] = [
     },
     MOSQUITTO,
     TestPackages {
-        tried: "figures for Prometheus",
+        tried: "metrics for Prometheus",
         variable: "ORCO_PROMTOOL",
         start: &[&["promtool", "--version"]],
         succeed: true,

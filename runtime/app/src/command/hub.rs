@@ -159,40 +159,43 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             done(output, &format!("release {release} is for {} % of its channel", stage.percent()))
         }
         HubCommand::Withdraw { release } => withdraw(output, &store, ReleaseId(*release)),
-        HubCommand::Purge { packs } => {
-            let packs = packs.iter().map(|digits| find_pack(&store, digits)).collect::<Result<Vec<_>>>()?;
-            let HubPurge { packs, pictures, releases, .. } = store.purge_packs(&packs)?;
-            let (packs, pictures) = (counted(packs, "pack"), counted(pictures, "picture"));
-            let releases = counted(releases, "withdrawn release");
-            done(
-                output,
-                &format!("deleted {packs}, {pictures}, {releases}; a device that still shares them pushes them again"),
-            )
-        }
-        HubCommand::Channel { device, channel } => {
-            store.set_channel(&parse_device(device)?, channel)?;
-            if store.releases()?.iter().all(|release| release.withdrawn || release.channel != *channel) {
-                output.warn(format_args!(
-                    "the channel {channel} holds nothing: the device forgets the classes of its former one"
-                ));
-            }
-            done(output, &format!("{device} follows {channel}"))
-        }
+        HubCommand::Purge { packs } => purge(output, &store, packs),
+        HubCommand::Channel { device, channel } => set_channel(output, &store, device, channel),
         HubCommand::Remove { device } => {
             store.remove_device(&parse_device(device)?)?;
             done(output, &format!("{device} is no device of the fleet any more"))
         }
-        HubCommand::Export { to } => {
-            let exported = export::export(&store, to)?;
-            ensure!(
-                exported.pictures > 0,
-                "no device shared pictures, so nothing was written: devices keep them by `orco learn --keep-shots`, \
-                 and share them by `orco sync --share LABEL --share-pictures`"
-            );
-            let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
-            done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))
-        }
+        HubCommand::Export { to } => export_pictures(output, &store, to),
     }
+}
+
+fn purge(output: &Output, store: &HubStore, packs: &[String]) -> Result<Value> {
+    let packs = packs.iter().map(|digits| find_pack(store, digits)).collect::<Result<Vec<_>>>()?;
+    let HubPurge { packs, pictures, releases, .. } = store.purge_packs(&packs)?;
+    let (packs, pictures) = (counted(packs, "pack"), counted(pictures, "picture"));
+    let releases = counted(releases, "withdrawn release");
+    done(output, &format!("deleted {packs}, {pictures}, {releases}; a device that still shares them pushes them again"))
+}
+
+fn set_channel(output: &Output, store: &HubStore, device: &str, channel: &str) -> Result<Value> {
+    store.set_channel(&parse_device(device)?, channel)?;
+    if store.releases()?.iter().all(|release| release.withdrawn || release.channel != channel) {
+        output.warn(format_args!(
+            "the channel {channel} holds nothing: the device forgets the classes of its former one"
+        ));
+    }
+    done(output, &format!("{device} follows {channel}"))
+}
+
+fn export_pictures(output: &Output, store: &HubStore, to: &Path) -> Result<Value> {
+    let exported = export::export(store, to)?;
+    ensure!(
+        exported.pictures > 0,
+        "no device shared pictures, so nothing was written: devices keep them by `orco learn --keep-shots`, and share \
+         them by `orco sync --share LABEL --share-pictures`"
+    );
+    let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
+    done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))
 }
 
 fn done(output: &Output, sentence: &str) -> Result<Value> {

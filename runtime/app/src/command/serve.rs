@@ -81,8 +81,10 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     // Before the camera and the rules start programs: a signal that ended the process at once would leave those running.
     let server = Server::bind(service.clone(), options)?.listen_for_signals();
     if let Some(source) = arguments.camera.clone() {
-        let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
-        service.watch_camera(source, live::LiveSettings::default().frames(frames).per_second(per_second))?;
+        let settings = live::LiveSettings::default()
+            .agreement_frames(arguments.camera_frames.into())
+            .per_second(arguments.camera_rate.into());
+        service.watch_camera(source, settings)?;
     }
     // Until the service ends.
     #[cfg(feature = "mqtt")]

@@ -78,7 +78,7 @@ fn precedence_is_command_line_environment_file_default() {
 }
 
 #[test]
-fn verbs_work_by_the_file() {
+fn commands_take_their_settings_from_the_file() {
     let (folder, path) = file("");
     let state = folder.path().join("state");
     let bundle = workspace().join("models/cifar100-edge");

@@ -136,7 +136,7 @@ fn the_unit_starts_a_service_again_that_a_signal_ended() {
 
 /// Without these, tests would say nothing of a unit that was loosened.
 #[test]
-fn the_unit_is_shut_in() {
+fn systemd_rates_the_unit_as_little_exposed() {
     let analyze = Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager", UNIT]).output();
     let Ok(output) = analyze else {
         return skipped("measuring how far the unit is shut in: systemd-analyze is not installed");

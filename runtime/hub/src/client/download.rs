@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_not_filled() {
+    fn a_download_that_would_fill_the_disk_is_refused() {
         assert!(check_room(None, u64::MAX).is_ok(), "nobody knows");
         assert!(check_room(Some(0), 0).is_ok(), "all has come");
         assert!(check_room(Some(RESERVE + 10), 10).is_ok());

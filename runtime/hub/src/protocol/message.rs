@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::code::CodeId;
+use super::enrolment_code::CodeId;
 use super::key::{ObjectDigest, VerifyingKey};
 
 /// A device asks to be one of the fleet.

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{HubService, stranger};
+use super::{HubService, not_found};
 use crate::error::HubError;
 use crate::merge::{MergeError, SameLabel};
 use crate::overview::FleetOverview;
@@ -86,7 +86,7 @@ fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool
 pub(super) async fn page(State(hub): HubState, headers: HeaderMap) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, true) {
         if hub.token.is_none() {
-            return Err(stranger());
+            return Err(not_found());
         }
         let ask = HeaderValue::from_static("Basic realm=\"OrCo hub\", charset=\"UTF-8\"");
         return Err((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, ask)]).into_response());
@@ -99,7 +99,7 @@ pub(super) async fn page(State(hub): HubState, headers: HeaderMap) -> Result<Res
 
 pub(super) async fn fleet(State(hub): HubState, headers: HeaderMap) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, false) {
-        return Err(stranger());
+        return Err(not_found());
     }
     Ok(shown(&run(&hub, FleetOverview::of).await?))
 }
@@ -143,7 +143,7 @@ pub(super) async fn withdraw(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, false) {
-        return Err(stranger());
+        return Err(not_found());
     }
     let release = release_of(number).ok_or_else(no_release)?;
     run(&hub, move |store| store.withdraw(release)).await?;
@@ -163,7 +163,7 @@ fn no_release() -> Response {
 async fn read<T: DeserializeOwned>(hub: &HubService, request: Request) -> Result<T, Response> {
     let (parts, body): (_, Body) = request.into_parts();
     if !may_enter(hub, &parts.headers, false) {
-        return Err(stranger());
+        return Err(not_found());
     }
     let bytes = to_bytes(body, 16 * MAX_ENROLMENT).await.map_err(|error| refused(&error.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|error| refused(&error.to_string()))

@@ -12,14 +12,14 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use super::request_limit::DeviceRequest;
-use super::{HEAD_TIMEOUT, HubService, blocking, stranger};
+use super::request_limit::{DeviceRequest, RequestLimit};
+use super::{HEAD_TIMEOUT, HubService, blocking, not_found};
 use crate::error::HubError;
 use crate::protocol::{
-    AnswerHead, BODY_HEADER, ByteRange, ChannelTarget, DEVICE_HEADER, DeviceReport, ENROL_PATH, Enrolment, MAX_CLASSES,
-    MAX_ENROLMENT, MAX_LABEL, MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS, OBJECTS_PATH,
-    ObjectDigest, PACKS_PATH, REPORT_PATH, RefusalKind, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER, Signature,
-    body_time,
+    AnswerHead, BODY_HEADER, ByteRange, ChannelTarget, DEVICE_HEADER, DeviceId, DeviceReport, ENROL_PATH, Enrolment,
+    MAX_CLASSES, MAX_ENROLMENT, MAX_LABEL, MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS,
+    OBJECTS_PATH, ObjectDigest, PACKS_PATH, REPORT_PATH, RefusalKind, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER,
+    Signature, body_time,
 };
 use crate::store::{HubStore, StoredAnswer, now};
 
@@ -69,15 +69,15 @@ impl DeviceRoute {
 /// Answers a device.
 pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request) -> Result<Response, Response> {
     let (parts, body) = request.into_parts();
-    let (head, signature) = signed_head(&parts).ok_or_else(stranger)?;
-    let route = DeviceRoute::of(&head).ok_or_else(stranger)?;
+    let (head, signature) = signed_head(&parts).ok_or_else(not_found)?;
+    let route = DeviceRoute::of(&head).ok_or_else(not_found)?;
     let mut earlier = None;
     // An enrolment brings its own key; of all others the key is known.
     if route != DeviceRoute::Enrol {
         let id = head.device;
-        let key = blocking(&hub, move |store| store.device_key(&id)).await?.ok_or_else(stranger)?;
+        let key = blocking(&hub, move |store| store.device_key(&id)).await?.ok_or_else(not_found)?;
         if !head.is_signed(&key, &signature) {
-            return Err(stranger());
+            return Err(not_found());
         }
         let known = head.clone();
         earlier = blocking(&hub, move |store| store.earlier_answer(&known)).await?;
@@ -85,21 +85,13 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     let length =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let time = body_time(length.unwrap_or(0).min(route.limit()));
-    let limit = match (route, &earlier) {
-        // Nobody has proved yet that an enrolment is this device's.
-        (DeviceRoute::Enrol, _) => None,
-        (_, Some(answer)) if answer.status != 206 && answer.body.len() <= SHORT_ANSWER => None,
-        // Whoever overheard a request may send it again, and must not take the places of the device's next ones.
-        (_, Some(_)) => Some(&hub.repeat_limit),
-        (_, None) => Some(&hub.request_limit),
-    };
-    let counted = match limit {
+    let counted = match limit_of(&hub, route, earlier.as_ref()) {
         Some(limit) => Some(limit.begin(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
         None => None,
     };
     let answer = match (earlier, route) {
         (Some(earlier), _) => {
-            timeout(time, drop_all(body, route.limit())).await.ok().flatten().ok_or_else(stranger)?;
+            timeout(time, drop_all(body, route.limit())).await.ok().flatten().ok_or_else(not_found)?;
             earlier
         }
         // Strangers may send those: were there few places, they would take them. The bodies are short.
@@ -107,7 +99,7 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
             first_answer(&hub, route, &head, signature, read(body, route, HEAD_TIMEOUT)).await?
         }
         (None, _) => {
-            let _room = hub.bodies.acquire().await.map_err(|_| stranger())?;
+            let _room = hub.bodies.acquire().await.map_err(|_| not_found())?;
             first_answer(&hub, route, &head, signature, read(body, route, time)).await?
         }
     };
@@ -121,6 +113,18 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     Ok(signed(&hub, &head, answer, counted))
 }
 
+/// Which limit counts a request, if any does.
+fn limit_of<'h>(hub: &'h HubService, route: DeviceRoute, earlier: Option<&StoredAnswer>) -> Option<&'h RequestLimit> {
+    match (route, earlier) {
+        // Nobody has proved yet that an enrolment is this device's.
+        (DeviceRoute::Enrol, _) => None,
+        (_, Some(answer)) if answer.status != 206 && answer.body.len() <= SHORT_ANSWER => None,
+        // Whoever overheard a request may send it again, and must not take the places of the device's next ones.
+        (_, Some(_)) => Some(&hub.repeat_limit),
+        (_, None) => Some(&hub.request_limit),
+    }
+}
+
 /// The answer to a request that did not come before, once its body is there.
 async fn first_answer(
     hub: &Arc<HubService>,
@@ -129,9 +133,9 @@ async fn first_answer(
     signature: Signature,
     body: impl Future<Output = Option<Vec<u8>>>,
 ) -> Result<StoredAnswer, Response> {
-    let body = body.await.filter(|body| ObjectDigest::of(body) == head.body).ok_or_else(stranger)?;
+    let body = body.await.filter(|body| ObjectDigest::of(body) == head.body).ok_or_else(not_found)?;
     let head = head.clone();
-    blocking(hub, move |store| act(store, route, &head, &signature, &body)).await?.ok_or_else(stranger)
+    blocking(hub, move |store| act(store, route, &head, &signature, &body)).await?.ok_or_else(not_found)
 }
 
 async fn read(body: Body, route: DeviceRoute, time: Duration) -> Option<Vec<u8>> {
@@ -160,7 +164,7 @@ fn signed_head(parts: &Parts) -> Option<(RequestHead, Signature)> {
         method: known.then(|| parts.method.to_string())?,
         path: parts.uri.path_and_query()?.as_str().to_owned(),
         range,
-        device: text(&parts.headers, DEVICE_HEADER).and_then(|id| crate::protocol::DeviceId::parse(&id))?,
+        device: text(&parts.headers, DEVICE_HEADER).and_then(|id| DeviceId::parse(&id))?,
         sequence: text(&parts.headers, SEQUENCE_HEADER)?.parse().ok()?,
         body: ObjectDigest::parse(&text(&parts.headers, BODY_HEADER)?)?,
     };
@@ -221,7 +225,7 @@ fn is_bounded(report: &DeviceReport) -> bool {
         && report.classes.iter().all(|class| class.label.len() <= MAX_LABEL)
 }
 
-/// An answer with the hub's signature. A request that counts does so until its answer is sent.
+/// An answer with the hub's signature. A counted request is under way until its answer is sent.
 fn signed(hub: &HubService, head: &RequestHead, answer: StoredAnswer, counted: Option<DeviceRequest>) -> Response {
     let StoredAnswer { status, body } = answer;
     let signature = AnswerHead { request: head.digest(), status, body: ObjectDigest::of(&body) }.sign(hub.store.key());
@@ -234,5 +238,5 @@ fn signed(hub: &HubService, head: &RequestHead, answer: StoredAnswer, counted: O
         .header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
         .header(SIGNATURE_HEADER, signature.to_string())
         .body(Body::from(body));
-    built.unwrap_or_else(|_| stranger())
+    built.unwrap_or_else(|_| not_found())
 }

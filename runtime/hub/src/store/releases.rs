@@ -2,20 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orco_runtime::pack::{self, Pack};
-use orco_runtime::signature::SecretKey;
 use orco_runtime::state::label;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::packs::has_record;
-use super::{HubStore, PackRecord, UnixSeconds};
+use super::{HubStore, UnixSeconds};
 use crate::error::HubError;
-use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
 use crate::protocol::{DeviceId, ObjectDigest, ReleaseId, ReleasedFile};
 use crate::rollout::{self, RolloutStage};
-
-/// Name of the only file of a released pack.
-const PACK_FILE: &str = "pack";
 
 /// What is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -62,21 +55,6 @@ pub struct ReleaseRecord {
     pub withdrawn: bool,
     /// When it was made.
     pub created: UnixSeconds,
-}
-
-/// Packs that a person releases.
-#[derive(Clone, Copy)]
-pub struct PackRelease<'a> {
-    /// The packs, which devices pushed.
-    pub packs: &'a [ObjectDigest],
-    /// The channel.
-    pub channel: &'a str,
-    /// Which share of the devices gets them at first.
-    pub stage: RolloutStage,
-    /// What becomes of packs with the same label.
-    pub same_label: SameLabel,
-    /// Signs what is released.
-    pub key: Option<&'a SecretKey>,
 }
 
 /// A release before it is in the database, with what belongs to it.
@@ -195,154 +173,6 @@ impl HubStore {
         origins(&self.connection(), release)
     }
 
-    /// Gives packs to a channel. A pack takes the place of an earlier one of its label and bundle, if the same devices
-    /// made both or the new one has the shots of both. One that is the newest of its label there already stays the
-    /// release that it is, widened to the stage. Where somebody else changes the channel's releases meanwhile, they are
-    /// combined anew.
-    ///
-    /// # Errors
-    /// [`HubError`] if a pack is not there, packs cannot be combined, or the releases cannot be kept.
-    pub fn release_packs(&self, release: &PackRelease<'_>, now: UnixSeconds) -> Result<Vec<ReleaseId>, HubError> {
-        check_channel(release.channel)?;
-        loop {
-            let before = self.active_ids(release.channel)?;
-            let new = match self.combined(release) {
-                // Somebody else has released meanwhile.
-                Err(_) if self.active_ids(release.channel)? != before => continue,
-                combined => combined?,
-            };
-            if let Some(ids) = self.insert_if_unchanged(&new, release.channel, &before, now)? {
-                return Ok(ids);
-            }
-        }
-    }
-
-    /// Releases of packs, combined with what the channel has.
-    fn combined<'a>(&self, release: &PackRelease<'a>) -> Result<Vec<ReleaseDraft<'a>>, HubError> {
-        let PackRelease { packs, channel, stage, same_label, key } = *release;
-        // Each once, however often it was named.
-        let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
-        let mut chosen = packs.into_iter().map(|digest| self.pack(digest)).collect::<Result<Vec<_>, _>>()?;
-        if same_label == SameLabel::Merge {
-            chosen.extend(self.packs_to_merge_with(&chosen, channel)?);
-            // The same packs make the same merged one, whichever of them were named.
-            chosen.sort_by_key(|record| record.digest);
-        }
-        let opened = chosen.iter().map(|record| self.opened(record)).collect::<Result<Vec<_>, _>>()?;
-        let combined = merge::combine(opened, same_label)?;
-        let mut new = Vec::with_capacity(combined.len());
-        for CombinedPack { origins, pack } in combined {
-            self.refuse_silent_replacement(&pack, &origins, channel)?;
-            let bytes = sealed(&pack, key)?;
-            let (digest, size) = (self.objects().put(&bytes)?, bytes.len() as u64);
-            new.push(ReleaseDraft {
-                channel,
-                kind: ReleaseKind::Pack,
-                name: pack.label,
-                bundle_digest: ObjectDigest::new(pack.bundle_digest),
-                identity: digest,
-                stage,
-                force: false,
-                give_up_unkept: false,
-                files: vec![ReleasedFile { name: PACK_FILE.into(), digest, size }],
-                origins,
-            });
-        }
-        Ok(new)
-    }
-
-    /// Releases of a channel that were not taken back, newest first.
-    fn active_ids(&self, channel: &str) -> Result<Vec<ReleaseId>, HubError> {
-        Ok(active(&self.connection(), channel)?.iter().map(|release| release.id).collect())
-    }
-
-    fn opened(&self, record: &PackRecord) -> Result<PushedPack<ObjectDigest>, HubError> {
-        let digest = record.digest;
-        let bytes = self.objects().read(&digest)?;
-        let pack = pack::open(&bytes, None).map_err(|source| HubError::Pack { digest, source })?;
-        Ok(PushedPack { id: digest, device: record.device_name.clone(), pack })
-    }
-
-    /// The release of a pack that devices of a channel have now for a label on a bundle.
-    fn active_pack_release(
-        &self,
-        channel: &str,
-        name: &str,
-        bundle_digest: &ObjectDigest,
-    ) -> Result<Option<ReleaseRecord>, HubError> {
-        Ok(newest_pack(&active(&self.connection(), channel)?, name, bundle_digest).cloned())
-    }
-
-    /// Packs of other devices that are released under the labels of these, to be merged with them.
-    fn packs_to_merge_with(&self, chosen: &[PackRecord], channel: &str) -> Result<Vec<PackRecord>, HubError> {
-        let mut devices: BTreeMap<String, BTreeSet<DeviceId>> = BTreeMap::new();
-        for pack in chosen {
-            devices.entry(label::normal(&pack.label)).or_default().insert(pack.device);
-        }
-        let mut more = Vec::new();
-        for (label, devices) in devices {
-            let Some(pack) = chosen.iter().find(|pack| label::same(&pack.label, &label)) else { continue };
-            let Some(release) = self.active_pack_release(channel, &label, &pack.bundle_digest)? else { continue };
-            for origin in self.origins(release.id)? {
-                let pack = self.pack(&origin)?;
-                if !devices.contains(&pack.device) {
-                    more.push(pack);
-                }
-            }
-        }
-        Ok(more)
-    }
-
-    /// Refuses a pack that would silently take the place of another device's.
-    fn refuse_silent_replacement(&self, pack: &Pack, made_of: &[ObjectDigest], channel: &str) -> Result<(), HubError> {
-        let bundle = ObjectDigest::new(pack.bundle_digest);
-        let Some(release) = self.active_pack_release(channel, &pack.label, &bundle)? else { return Ok(()) };
-        let devices = |packs: &[ObjectDigest]| -> Result<BTreeSet<DeviceId>, HubError> {
-            packs.iter().map(|pack| Ok(self.pack(pack)?.device)).collect()
-        };
-        let (before, after) = (devices(&self.origins(release.id)?)?, devices(made_of)?);
-        if before.is_subset(&after) {
-            return Ok(());
-        }
-        let count = before.union(&after).count();
-        Err(MergeError::Undecided { label: pack.label.clone(), count }.into())
-    }
-
-    /// Inserts releases that were combined with what a channel had; `None` if it has others meanwhile.
-    fn insert_if_unchanged(
-        &self,
-        new: &[ReleaseDraft<'_>],
-        channel: &str,
-        before: &[ReleaseId],
-        now: UnixSeconds,
-    ) -> Result<Option<Vec<ReleaseId>>, HubError> {
-        self.in_transaction(|transaction| {
-            let present = active(transaction, channel)?;
-            if !present.iter().map(|release| release.id).eq(before.iter().copied()) {
-                return Ok(None);
-            }
-            self.check_origins(transaction, new)?;
-            let release = |new: &ReleaseDraft<'_>| match repeated(transaction, &present, new)? {
-                Some(known) => widen(transaction, known, new.stage),
-                None => insert(transaction, new, now),
-            };
-            new.iter().map(release).collect::<Result<_, _>>().map(Some)
-        })
-    }
-
-    /// Refuses releases of packs that somebody purged meanwhile, and removes what was written of them.
-    fn check_origins(&self, transaction: &Transaction<'_>, new: &[ReleaseDraft<'_>]) -> Result<(), HubError> {
-        for digest in new.iter().flat_map(|new| &new.origins) {
-            if !has_record(transaction, digest)? {
-                for draft in new {
-                    self.remove_unneeded(transaction, &draft.identity)?;
-                }
-                return Err(HubError::NoPack { digest: *digest });
-            }
-        }
-        Ok(())
-    }
-
     /// Gives a release to more devices.
     ///
     /// # Errors
@@ -378,51 +208,12 @@ pub(super) fn check_channel(name: &str) -> Result<(), HubError> {
     if rollout::is_channel(name) { Ok(()) } else { Err(HubError::Channel { name: name.into() }) }
 }
 
-/// A pack's bytes, signed where there is a key.
-fn sealed(pack: &Pack, key: Option<&SecretKey>) -> Result<Vec<u8>, HubError> {
-    let bytes = pack.to_be_signed();
-    let signature = key.map_or(Ok(String::new()), |key| key.sign(&bytes, &pack.comment())).map_err(HubError::Sign)?;
-    Ok(pack::seal(&bytes, &signature))
-}
-
 /// Releases of a channel that were not taken back, newest first.
 pub(super) fn active(connection: &Connection, channel: &str) -> Result<Vec<ReleaseRecord>, HubError> {
     let query = format!("{SELECT_RELEASE} WHERE channel = ?1 AND withdrawn = 0 ORDER BY id DESC");
     let mut query = connection.prepare_cached(&query)?;
     let releases = query.query_map([channel], record)?.collect::<Result<_, _>>()?;
     Ok(releases)
-}
-
-/// Of releases, newest first, that of a pack that devices have for a label on a bundle.
-fn newest_pack<'a>(
-    releases: &'a [ReleaseRecord],
-    name: &str,
-    bundle_digest: &ObjectDigest,
-) -> Option<&'a ReleaseRecord> {
-    newest_packs(releases, *bundle_digest).find(|release| label::same(&release.name, name))
-}
-
-/// The release that a new one of a pack would only repeat: withdrawing one of two alike would change nothing. One does
-/// not count whose place later releases took, of its label or of all that it was made of: devices do not get it.
-fn repeated<'a>(
-    connection: &Connection,
-    present: &'a [ReleaseRecord],
-    new: &ReleaseDraft<'_>,
-) -> Result<Option<&'a ReleaseRecord>, HubError> {
-    let newest = newest_pack(present, &new.name, &new.bundle_digest);
-    let Some(newest) = newest.filter(|newest| newest.identity == new.identity) else { return Ok(None) };
-    let known: BTreeSet<ObjectDigest> = origins(connection, newest.id)?.into_iter().collect();
-    let is_same = known == new.origins.iter().copied().collect();
-    Ok((is_same && !is_covered(connection, present, newest)?).then_some(newest))
-}
-
-/// Whether newer releases, merged or kept apart, have taken the place of one of a pack.
-fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &ReleaseRecord) -> Result<bool, HubError> {
-    let mut covered = BTreeSet::new();
-    for newer in newest_packs(present, release.bundle_digest).take_while(|newer| newer.id != release.id) {
-        covered.extend(sources(connection, newer.id)?);
-    }
-    Ok(is_superseded(&sources(connection, release.id)?, &covered))
 }
 
 /// Of releases, the newest first, the newest pack of each label for a bundle: those are what devices learn.
@@ -438,15 +229,11 @@ pub(super) fn is_superseded(made_of: &BTreeSet<(DeviceId, String)>, newer: &BTre
     !made_of.is_empty() && made_of.is_subset(newer)
 }
 
-/// Gives a release to as many devices as a repeated one names, if those are more.
-fn widen(transaction: &Transaction<'_>, known: &ReleaseRecord, stage: RolloutStage) -> Result<ReleaseId, HubError> {
-    if stage > known.stage {
-        update_stage(transaction, known.id, stage)?;
-    }
-    Ok(known.id)
-}
-
-fn update_stage(transaction: &Transaction<'_>, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
+pub(super) fn update_stage(
+    transaction: &Transaction<'_>,
+    release: ReleaseId,
+    stage: RolloutStage,
+) -> Result<(), HubError> {
     transaction.execute("UPDATE release SET stage = ?2 WHERE id = ?1", params![release.0, stage.percent()])?;
     Ok(())
 }

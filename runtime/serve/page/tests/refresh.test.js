@@ -82,18 +82,18 @@ async function overtake(refresh, field, body) {
   return store.state[field];
 }
 
-test("nor are shots that newer ones overtook", async () => {
+test("shots that newer ones overtook are not shown", async () => {
   store.update({ label: "mug" });
   const body = (path, text) => (path.endsWith("/mug") ? { shots: [{ id: text }] } : { labels: [] });
   assert.deepEqual(await overtake(refreshShots, "shots", body), [{ id: "new" }]);
 });
 
-test("nor are sightings that newer ones overtook", async () => {
+test("sightings that newer ones overtook are not shown", async () => {
   const shown = await overtake(refreshSightings, "sightings", (_, text) => ({ kept: true, sightings: [text] }));
   assert.deepEqual(shown.sightings, ["new"]);
 });
 
-test("nor is an inbox that a newer one overtook", async (context) => {
+test("an inbox that a newer one overtook is not shown", async (context) => {
   // The second reading has to wait: its time is over at once.
   const { setTimeout: timeout } = globalThis;
   context.after(() => { globalThis.setTimeout = timeout; });

@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { disjoint, middleOf, nameSides, placeInPicture, placeInView, regionBetween } from "../geometry.js";
 import { chosenPlace } from "../scene.js";
-import {
-  analysedParts, disjoint, middleOf, nameSides, placeInPicture, placeInView, regionBetween, thingName,
-} from "../selectors.js";
+import { analysedParts, thingName } from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {
   // A wide picture in a 4:3 view: as wide as the view, with room above and below.

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { knownLabelFor, labelOf } from "../labels.js";
 import { readable } from "../language.js";
-import { canLearn, canShoot, classOf, hasSource, hints, historyLines, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, knownLabelFor, shownJob, stay } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, historyLines, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, shownJob, stay } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });

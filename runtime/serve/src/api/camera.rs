@@ -1,4 +1,4 @@
-//! The service's own camera.
+//! What the service's own camera shows, and shots of it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,15 +10,13 @@ use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use orco_runtime::scene::{NamedRegion, RegionError};
+use orco_runtime::scene::NamedRegion;
 use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Json, Query, UNBUFFERED, blocking, shots, usable_label};
 use crate::admission::{Admitted, processing_bytes};
-use crate::camera_scene;
-use crate::event::Event;
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::pending_shots::Acceptance;
 use crate::refusal::{ErrorCode, Refusal};
@@ -26,20 +24,24 @@ use crate::service::Service;
 use crate::stream_end::StreamEnd;
 
 /// How long a newer frame is waited for.
-const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// After so long without a newer frame a stream shows the last one again: browsers show a picture when the next one
 /// begins, and proxies end a connection on which nothing comes.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Says a picture's frame.
 const FRAME: HeaderName = HeaderName::from_static("orco-frame");
 
-fn live(service: &Service) -> Result<&LiveCamera, Refusal> {
+/// The service's own camera.
+///
+/// # Errors
+/// [`Refusal`] if it has none.
+pub(super) fn live(service: &Service) -> Result<&LiveCamera, Refusal> {
     let sentence = "this service has no camera of its own: start it with --camera SOURCE";
     service.live().ok_or_else(|| Refusal::new(ErrorCode::NoCamera, sentence))
 }
 
 /// Runs slow work that needs the camera on a thread for blocking work.
-async fn with_camera<T: Send + 'static>(
+pub(super) async fn with_camera<T: Send + 'static>(
     service: &Arc<Service>,
     work: impl FnOnce(&Service, &LiveCamera) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -174,118 +176,4 @@ fn shot_regions(service: &Service, name: Option<&str>) -> Result<Vec<NamedRegion
     let named = all.iter().find(|region| label::same(&region.name, name)).cloned();
     let none = || Refusal::new(ErrorCode::UnknownRegion, format!("there is no region \"{name}\"")).with("region", name);
     Ok(vec![named.ok_or_else(none)?])
-}
-
-/// `GET /api/v1/regions`: the regions of the camera's frames.
-pub async fn regions(State(service): State<Arc<Service>>) -> axum::Json<Value> {
-    axum::Json(json!({ "regions": service.regions.json() }))
-}
-
-/// A region of the camera's frames.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RegionRequest {
-    name: String,
-    /// Left edge, upper edge, width and height, as shares of the frame's sides.
-    #[serde(rename = "box")]
-    bounds: [f64; 4],
-}
-
-/// All regions of the camera's frames.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RegionsRequest {
-    regions: Vec<RegionRequest>,
-}
-
-/// `POST /api/v1/regions`: sets all regions, and keeps them.
-///
-/// # Errors
-/// [`Refusal`] if they cannot be used or kept.
-pub async fn set_regions(
-    State(service): State<Arc<Service>>,
-    Json(RegionsRequest { regions }): Json<RegionsRequest>,
-) -> Result<axum::Json<Value>, Refusal> {
-    let region = |RegionRequest { name, bounds: [x, y, width, height] }: RegionRequest| {
-        let region: NamedRegion = format!("{name}={x},{y},{width},{height}").parse()?;
-        Ok(region)
-    };
-    let regions = regions.into_iter().map(region).collect::<Result<Vec<_>, RegionError>>();
-    let regions = regions.map_err(|error| match error {
-        // Pixels, which its own sentence offers, are not taken here.
-        RegionError::Text { text } => Refusal::bad_request(format!(
-            "[{text}] is no box: expected [X, Y, WIDTH, HEIGHT] as shares of the frame, and inside it, such as \
-             [0.5, 0, 0.5, 1]"
-        )),
-        other => Refusal::bad_request(other.to_string()),
-    })?;
-    let kept = service.regions.clone();
-    blocking(move || kept.keep(regions)).await??;
-    service.events.send(Event::CHANGED);
-    Ok(axum::Json(json!({ "regions": service.regions.json() })))
-}
-
-/// `GET /api/v1/scene`: whether the empty place is known.
-pub async fn scene(State(service): State<Arc<Service>>) -> axum::Json<Value> {
-    axum::Json(service.scene.status().json())
-}
-
-/// Nothing that could be chosen.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SceneRequest {}
-
-/// `POST /api/v1/scene`: learns the empty place from the camera's next frames.
-///
-/// # Errors
-/// [`Refusal`] if the service has no camera, that is not there, or its frames show no empty place.
-pub async fn learn_scene(
-    State(service): State<Arc<Service>>,
-    Json(SceneRequest {}): Json<SceneRequest>,
-) -> Result<axum::Json<Value>, Refusal> {
-    let input = service.manifest.preprocessing;
-    let side = camera_scene::decoded_side(&input);
-    let mut frames = Vec::new();
-    let mut bytes = camera_scene::WORKING_MEMORY;
-    // Not what it showed before the place was cleared.
-    let mut after = *live(&service)?.frame_numbers().borrow();
-    for _ in 0..camera_scene::VIEWS {
-        let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
-        // The same frame again would say nothing of the noise, and hide a hand that is in it.
-        if seen.frame.number <= after {
-            let sentence = "the camera gave no new frame for five seconds: try again, or keep the empty place with \
-                            `orco scene learn` if its frames come more rarely";
-            return Err(Refusal::new(ErrorCode::CameraStalled, sentence));
-        }
-        after = seen.frame.number;
-        bytes += processing_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
-        frames.push(seen);
-    }
-    let permit = service.admission.admit(bytes).await?;
-    let learn = move |service: &Service, camera: &LiveCamera| {
-        let views = frames.iter().map(|seen| camera.decode(&seen.frame, Some(side)));
-        service.scene.learn(&views.collect::<Result<Vec<_>, _>>()?)?;
-        drop(permit);
-        Ok(())
-    };
-    with_camera(&service, learn).await?;
-    service.events.send(Event::Live(Arc::new(live(&service)?.snapshot())));
-    Ok(axum::Json(service.scene.status().json()))
-}
-
-/// `DELETE /api/v1/scene`: forgets the empty place.
-///
-/// # Errors
-/// [`Refusal`] if none was known, or it cannot be removed.
-pub async fn forget_scene(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
-    let scene = service.scene.clone();
-    let forgotten = blocking(move || scene.forget()).await??;
-    if let Some(live) = service.live() {
-        service.events.send(Event::Live(Arc::new(live.snapshot())));
-    }
-    if forgotten {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(Refusal::new(ErrorCode::NoScene, "no empty place is known"))
-    }
 }

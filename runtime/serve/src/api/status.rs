@@ -1,4 +1,4 @@
-//! How the service is, and what it knows, in figures.
+//! How the service is, and what it knows, in numbers.
 
 use std::sync::Arc;
 

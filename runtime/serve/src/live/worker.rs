@@ -41,10 +41,12 @@ const TICK: Duration = Duration::from_millis(250);
 
 pub(super) struct LiveWorker {
     shared: Arc<SharedCamera>,
-    /// The regions that are analysed, what follows each, and over how many frames labels are agreed upon.
+    /// The regions that are analysed.
     regions: Arc<[NamedRegion]>,
+    /// What follows each.
     tracks: Vec<RegionTrack>,
-    frames: usize,
+    /// Over how many frames labels are agreed upon.
+    agreement_frames: usize,
     /// Whether each picture comes but once, and shows something of its own.
     is_folder: bool,
     /// Whether an answer about the frame was refused.
@@ -62,7 +64,7 @@ pub(super) struct LiveWorker {
     last_frame: u64,
     has_panicked: bool,
     reported: LastReport,
-    /// The status whose figures the metrics have.
+    /// The status that the metrics count already.
     counted_status: CameraStatus,
 }
 
@@ -114,13 +116,13 @@ impl LiveWorker {
         let (named_regions, thing_ids) = (regions.get(), ThingIds::default());
         let is_folder = matches!(shared.camera.source(), CameraSource::Folder(_));
         // Pictures of a folder may show anything, however soon one comes after another.
-        let frames = if is_folder { 1 } else { settings.frames };
+        let agreement_frames = if is_folder { 1 } else { settings.agreement_frames };
         let health = telemetry.health.clone();
         let worker = Self {
             shared,
-            tracks: RegionTrack::of_all(&named_regions, frames, &thing_ids),
+            tracks: RegionTrack::of_all(&named_regions, agreement_frames, &thing_ids),
             regions: named_regions,
-            frames,
+            agreement_frames,
             is_folder,
             was_refused: false,
             thing_ids,
@@ -179,7 +181,7 @@ impl LiveWorker {
         }
         let regions = self.shared.regions.get();
         if !Arc::ptr_eq(&regions, &self.regions) {
-            self.tracks = RegionTrack::of_all(&regions, self.frames, &self.thing_ids);
+            self.tracks = RegionTrack::of_all(&regions, self.agreement_frames, &self.thing_ids);
             self.regions = regions;
             self.shared.latest().regions = Arc::default();
         }

@@ -1,6 +1,6 @@
-//! The two text formats of figures. Prometheus asks for either; older tools read the classic one alone.
+//! The two text formats of metrics. Prometheus asks for either; older tools read the classic one alone.
 
-/// A text format of figures.
+/// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricFormat {
     /// Prometheus's own, version 0.0.4, which every tool reads.

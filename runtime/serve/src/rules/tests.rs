@@ -282,7 +282,7 @@ fn a_web_address_is_told_what_the_camera_shows_until_it_takes_it() {
     fs::create_dir(&pictures).unwrap();
     let service = Service::open(bundle(), store(), LearnerSettings::default()).unwrap();
     let source = format!("folder:{}", pictures.display()).parse().unwrap();
-    service.watch_camera(source, LiveSettings { frames: 1, per_second: 20.0 }).unwrap();
+    service.watch_camera(source, LiveSettings { agreement_frames: 1, per_second: 20.0 }).unwrap();
     let following = Rules::start(&service, rules).unwrap();
     let camera = thread::spawn(move || {
         for number in 0.. {

@@ -86,8 +86,8 @@ fn a_change_that_breaks_off_ends_by_what_is_on_the_disk() {
         let job = running.finished(&running.json("PATCH", &format!("/api/v1/classes/{from}"), &verb));
         assert_eq!((&job["state"], &job["warning"]), (&json!("done"), &json!(null)), "{job}");
     }
-    let figures = running.ask("GET", "/metrics", &[], b"").text();
-    assert!(figures.contains("orco_changes_queued 0"), "{figures}");
+    let metrics = running.ask("GET", "/metrics", &[], b"").text();
+    assert!(metrics.contains("orco_changes_queued 0"), "{metrics}");
     assert!(running.get("/api/v1/jobs")["jobs"].as_array().unwrap().is_empty());
 }
 

@@ -266,28 +266,28 @@ fn requests_for_unknown_paths_are_counted() {
     for path in ["/api/v1/clasify", "/favicon.png"] {
         assert_eq!(service.ask("GET", path, &[], b"").status, 404);
     }
-    let figures = service.ask("GET", "/metrics", &[], b"").text();
-    assert!(figures.contains("orco_requests_total{route=\"none\",status=\"404\"} 2"), "{figures}");
+    let metrics = service.ask("GET", "/metrics", &[], b"").text();
+    assert!(metrics.contains("orco_requests_total{route=\"none\",status=\"404\"} 2"), "{metrics}");
 }
 
 #[test]
-fn promtool_has_nothing_to_say_against_the_figures() {
+fn promtool_has_nothing_to_say_against_the_metrics() {
     let here = Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !here {
-        return missing("ORCO_PROMTOOL", "figures for Prometheus", "promtool is not installed (Debian: prometheus)");
+        return missing("ORCO_PROMTOOL", "metrics for Prometheus", "promtool is not installed (Debian: prometheus)");
     }
     let (_state, service) = Running::fresh();
     service.label(&sample("try", "cactus", 1));
     service.teach("duck", "rubber-duck");
-    let figures = service.ask("GET", "/metrics", &[], b"");
-    assert!(figures.head.contains("content-type: text/plain; version=0.0.4"), "{}", figures.head);
+    let metrics = service.ask("GET", "/metrics", &[], b"");
+    assert!(metrics.head.contains("content-type: text/plain; version=0.0.4"), "{}", metrics.head);
     let open = service.ask("GET", "/metrics", &[("Accept", "application/openmetrics-text; version=1.0.0")], b"");
     assert!(open.head.contains("content-type: application/openmetrics-text"), "{}", open.head);
     assert!(open.text().ends_with("# EOF\n"));
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = promtool.spawn().unwrap();
-    process.stdin.take().unwrap().write_all(&figures.body).unwrap();
+    process.stdin.take().unwrap().write_all(&metrics.body).unwrap();
     let output = process.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);

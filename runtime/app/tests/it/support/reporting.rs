@@ -56,10 +56,10 @@ impl<'a> Reporting<'a> {
     }
 
     pub fn metric(&self, name: &str) -> u64 {
-        let (status, figures) = self.service.ask("GET", "/metrics", "", b"");
+        let (status, metrics) = self.service.ask("GET", "/metrics", "", b"");
         assert_eq!(status, 200);
-        let figures = text(&figures);
-        let line = figures.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned));
-        line.unwrap_or_else(|| panic!("no {name} in {figures}")).parse().unwrap()
+        let metrics = text(&metrics);
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
     }
 }

@@ -31,12 +31,13 @@ pub(super) struct RegionTrack {
 }
 
 impl RegionTrack {
-    /// One for each of the regions, or for the frame where there are none; labels are agreed upon over so many frames.
-    pub fn of_all(regions: &[NamedRegion], frames: usize, ids: &ThingIds) -> Vec<Self> {
+    /// One for each of the regions, or for the frame where there are none; labels are agreed upon over `max_frames`
+    /// frames at most.
+    pub fn of_all(regions: &[NamedRegion], max_frames: usize, ids: &ThingIds) -> Vec<Self> {
         let track = |name: &str| Self {
             name: name.to_owned(),
-            agreement: Agreement::new(frames),
-            things: ThingTracks::new(frames, ids.clone()),
+            agreement: Agreement::new(max_frames),
+            things: ThingTracks::new(max_frames, ids.clone()),
         };
         if regions.is_empty() { vec![track("")] } else { regions.iter().map(|named| track(&named.name)).collect() }
     }

@@ -8,7 +8,7 @@ import { store } from "./store.js";
 // The service answers within 5 seconds, without a picture where no new frame came.
 const IDLE_MS = 200, RETRY_MS = 1000, FRAME_MS = 15_000;
 
-export function startDevice() {
+export function startLive() {
   store.subscribe(["deviceCamera", "deviceChosen", "language"], show);
   $("live").onerror = () => showFrame(null);
   watch();
