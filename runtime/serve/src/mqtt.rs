@@ -313,9 +313,11 @@ impl Reporter<'_> {
             // And the picture of a time when these were asked for.
             self.deliver(client, &topics.picture, "", Retention::Retained).await;
         }
-        self.deliver(client, &topics.availability, ONLINE, Retention::Retained).await;
         let (mut published, mut counted): (Option<PublishedState>, String) = (None, String::new());
         let mut picture = PictureTime::default();
+        // First, since what was seen before the device went would be taken for news once it is said to be there.
+        self.publish_state(client, &topics, &mut published, &mut picture).await;
+        self.deliver(client, &topics.availability, ONLINE, Retention::Retained).await;
         loop {
             let now = classes(&self.answers.knowledge());
             if now != counted {

@@ -268,7 +268,7 @@ fn a_broker_is_there_if_its_port_answers() {
     let broker = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("mqtt://{}", broker.local_addr().unwrap());
     let arguments = ["--mqtt-broker", &url, "--mqtt-id", "door3"];
-    assert_finds(&examined(&device, &arguments), "MQTT", "good", "answers, and is told as \"door3\"");
+    assert_finds(&examined(&device, &arguments), "MQTT", "good", "answers, and is told as \"door3\"; its port alone");
     drop(broker);
     assert_finds(&examined(&device, &arguments), "MQTT", "wrong", "does not answer");
 }

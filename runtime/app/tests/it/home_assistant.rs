@@ -101,7 +101,7 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
         ("sensor.front_door_label", "unknown"),
         ("sensor.front_door_confidence", "unknown"),
         ("binary_sensor.front_door_known", "unknown"),
-        ("binary_sensor.front_door_empty", "off"),
+        ("binary_sensor.front_door_empty", "unknown"),
         ("binary_sensor.front_door_camera", "off"),
         ("sensor.front_door_learned_classes", "0"),
         ("event.front_door_learned_or_corrected", "unknown"),
@@ -110,7 +110,7 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
     }
     reporting.teach("beaker", "mug");
     home.says("sensor.front_door_learned_classes", "1");
-    home.says("binary_sensor.front_door_beaker", "off");
+    home.says("binary_sensor.front_door_beaker", "unknown");
     let change =
         home.shows("event.front_door_learned_or_corrected", "done", |line| line["attributes"]["event_type"] == "done");
     assert_eq!(
@@ -122,6 +122,7 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
     reporting.show("mug", "beaker", &listener);
     let label = home.says("sensor.front_door_label", "beaker");
     home.says("binary_sensor.front_door_known", "on");
+    home.says("binary_sensor.front_door_empty", "off");
     let presence = home.says("binary_sensor.front_door_beaker", "on");
     assert_eq!(presence["attributes"]["device_class"], "occupancy");
     home.shows("image.front_door_picture", "a picture", |line| {

@@ -161,6 +161,11 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
     // Ended in order: it says so itself, and nothing of it is lost. Pictures are not asked for any more.
     let reporting = Reporting::start(folder.path(), &broker.url(), &[]);
     listener.once("orco/door3/availability", "it is back", |message| message.text == "online");
+    let heard = listener.heard();
+    let gone = heard.iter().rposition(|message| message.text == "offline").unwrap();
+    let next = |topic: &str| gone + 1 + heard[gone + 1..].iter().position(|message| message.topic == topic).unwrap();
+    let [state, online] = ["orco/door3/state", "orco/door3/availability"].map(next);
+    assert!(state < online, "what the earlier run saw is replaced first");
     let picture = "homeassistant/image/orco_door3/picture/config";
     listener.once(picture, "the picture's entity is taken away", |message| message.text.is_empty());
     listener.once(shelf, "the region's sensor is taken away", |message| message.text.is_empty());

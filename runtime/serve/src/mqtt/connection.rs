@@ -89,7 +89,9 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
         ConnectionError::MqttState(StateError::ConnectionAborted) => match was_connected_for {
             // A broker sends a client away when another one of its name comes.
             Some(time) if time < Duration::from_secs(10) => {
-                "it closed the connection at once; if that goes on, another device has the same identifier".into()
+                "it closed the connection at once; if that goes on, another device has the same identifier, or the \
+                 user may not write its topics"
+                    .into()
             }
             _ => "it closed the connection".into(),
         },
@@ -103,6 +105,9 @@ fn with_advice(said: String) -> String {
         "no trusted authority has signed it; name the file of that authority's certificate (--mqtt-ca-file)"
     } else if said.contains("CaUsedAsEndEntity") {
         "it is an authority's, as OpenSSL makes them; give the broker one with basicConstraints=CA:FALSE"
+    } else if said.contains("UnsupportedCertVersion") {
+        "it is of version 1, which names no host; sign it again with an extension file that holds \
+         subjectAltName=DNS:HOST (openssl x509 -extfile)"
     } else {
         return said;
     };
@@ -148,9 +153,23 @@ mod tests {
     use rustls::RootCertStore;
     use rustls::client::WebPkiServerVerifier;
     use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
     use super::*;
+
+    /// A certificate of version 1, as `openssl x509 -req` makes them without a file of extensions.
+    const OF_VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBIzCBywIUbv1N8EMUn9EY/GgQLq/SoKxrhP8wCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyOTEwMjA0NloYDzIxMjYxMTA1MTAyMDQ2
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AAQd6yWt0zkh+UEMtEdFi+fbUfuBBrSbECWSnnVM0w49TO4zo4+fiGWwJGxWZR38
+CqPHc74cdIGGyHSuqyOCcXuTMAoGCCqGSM49BAMCA0cAMEQCIFcF6BYV/MOXWjh0
+QMfPMecloY5WKJQN2uaehDh7aj6QAiB60jhCBKMKX5SrVZsITF7foDDAYDs2eIIc
+9rcJeKvJ+A==
+-----END CERTIFICATE-----
+";
 
     /// Brokers close the connection of a client that sends more than they take.
     #[test]
@@ -164,7 +183,9 @@ mod tests {
         assert!(of_picture(&ConnectionError::MqttState(StateError::Io(ErrorKind::BrokenPipe.into()))));
         // So mosquitto does it.
         assert!(of_picture(&reset_in_packet()));
-        assert!(reason(&aborted(), soon, None).contains("another device"));
+        let at_once = reason(&aborted(), soon, None);
+        // Some brokers so answer a message to a topic that the user may not write.
+        assert!(at_once.contains("another device") && at_once.contains("may not write its topics"), "{at_once}");
         assert!(!reason(&reset_in_packet(), soon, None).contains("Mqtt"), "{}", reason(&reset_in_packet(), soon, None));
     }
 
@@ -197,6 +218,8 @@ mod tests {
         assert!(of_authority.contains("basicConstraints=CA:FALSE"), "{of_authority}");
         let of_nobody = said(rcgen::generate_simple_self_signed(names()).unwrap().cert.der());
         assert!(of_nobody.contains("--mqtt-ca-file"), "{of_nobody}");
+        let of_version_1 = said(&CertificateDer::from_pem_slice(OF_VERSION_1.as_bytes()).unwrap());
+        assert!(of_version_1.contains("subjectAltName=DNS:HOST"), "{of_version_1}");
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn camera_entities(topics: &Topics) -> [Entity; 5] {
             "empty",
             json!({
                 "name": "Empty", "icon": "mdi:tray", "state_topic": topics.state,
-                "value_template": "{{ 'ON' if value_json.empty else 'OFF' }}",
+                "value_template": on_where("value_json.empty"),
                 "payload_on": "ON", "payload_off": "OFF",
             }),
         ),
@@ -184,6 +184,11 @@ fn camera_entities(topics: &Topics) -> [Entity; 5] {
             }),
         ),
     ]
+}
+
+/// The template of a binary sensor that is on where a condition holds, and unknown while the camera gives no pictures.
+fn on_where(condition: &str) -> String {
+    format!("{{{{ None if value_json.camera != 'running' else 'ON' if {condition} else 'OFF' }}}}")
 }
 
 /// What the device knows, and the changes to it.
@@ -226,7 +231,7 @@ fn presence_entity(topics: &Topics, label: &str) -> Entity {
         &object_of("thing", label),
         json!({
             "name": shortened(label), "device_class": "occupancy", "state_topic": topics.state,
-            "value_template": format!("{{{{ 'ON' if {quoted} in value_json.in_view | default([]) else 'OFF' }}}}"),
+            "value_template": on_where(&format!("{quoted} in value_json.in_view | default([])")),
             "payload_on": "ON", "payload_off": "OFF",
         }),
     )
@@ -241,13 +246,13 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
              {{{{ {value} }}}}"
         )
     };
-    let object = object_of("region", name);
+    let (object, shown) = (object_of("region", name), shortened(name));
     [
         Entity::of_camera(
             "sensor",
             &format!("{object}_label"),
             json!({
-                "name": format!("{name}: label"), "icon": "mdi:eye", "state_topic": topics.state,
+                "name": format!("{shown}: label"), "icon": "mdi:eye", "state_topic": topics.state,
                 "value_template": of_region("region.label[:255] if region and region.known else none"),
             }),
         ),
@@ -255,7 +260,7 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
             "binary_sensor",
             &format!("{object}_empty"),
             json!({
-                "name": format!("{name}: empty"), "icon": "mdi:tray", "state_topic": topics.state,
+                "name": format!("{shown}: empty"), "icon": "mdi:tray", "state_topic": topics.state,
                 "value_template": of_region("none if not region else 'ON' if region.empty else 'OFF'"),
                 "payload_on": "ON", "payload_off": "OFF",
             }),
@@ -302,7 +307,8 @@ mod tests {
     #[test]
     fn every_entity_has_a_topic_and_an_identifier_of_its_own() {
         let long = "b".repeat(300);
-        let (regions, things) = (vec!["shelf".into(), "Shelf 2".into()], vec!["mug \"A\"".into(), long.clone()]);
+        let (regions, things) =
+            (vec!["shelf".into(), "Shelf 2".into(), long.clone()], vec!["mug \"A\"".into(), long.clone()]);
         let about = about(EntityNames { regions, things });
         let all: Vec<(String, String)> =
             ["door3", "door4"].iter().flat_map(|id| messages(&device(id), &about)).collect();
@@ -316,7 +322,7 @@ mod tests {
         topics.dedup();
         identifiers.sort_unstable();
         identifiers.dedup();
-        assert_eq!((topics.len(), identifiers.len()), (28, 28));
+        assert_eq!((topics.len(), identifiers.len()), (32, 32));
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/label/config"), "{topics:?}");
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/region_shelf_label/config"), "{topics:?}");
         let of_region = all.iter().find(|(topic, _)| topic.contains("region__53_helf_20_2_empty")).unwrap();
@@ -326,13 +332,14 @@ mod tests {
             serde_json::from_str(config).unwrap()
         };
         let mug = config("/thing_mug_20__22__41__22_/");
-        assert_eq!(
-            mug["value_template"],
-            r#"{{ 'ON' if "mug \"A\"" in value_json.in_view | default([]) else 'OFF' }}"#
-        );
+        let is_here = r#""mug \"A\"" in value_json.in_view | default([])"#;
+        assert_eq!(mug["value_template"], on_where(is_here));
+        let empty = config("/empty/")["value_template"].as_str().unwrap().to_owned();
+        assert!(empty.starts_with("{{ None if value_json.camera != 'running' else"), "{empty}");
         assert_eq!(mug["device"]["configuration_url"], "https://door3.local:8080");
         let name = config(&object_of("thing", &long))["name"].as_str().unwrap().to_owned();
         assert!(name.chars().count() == MAX_NAME_CHARS && name.ends_with("b…"), "{name}");
+        assert_eq!(config(&format!("{}_label", object_of("region", &long)))["name"], format!("{name}: label"));
     }
 
     #[test]
