@@ -60,13 +60,7 @@ pub fn tell_scope(
     let is_changed = |label: &&str| changed.iter().any(|(given, _)| label::same(given, label));
     let mut unanswered = learner.unanswered_classes();
     unanswered.retain(|label| !was_learned_only || is_changed(label));
-    if !unanswered.is_empty() {
-        let labels = join_first(unanswered.into_iter().map(EscapedText), MAX_LABELS, ", ");
-        output.warn(format_args!(
-            "no answer names {labels}, although you gave shots: answers name only what was learned. Learn it with \
-             --replace, or answer all classes with --answers all"
-        ));
-    }
+    warn_of_unanswered(output, &unanswered);
     let replaced = learner.state().replaced(learner.base_model());
     let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
     let count = learner.state().classes.len();
@@ -83,6 +77,17 @@ pub fn tell_scope(
             AnswerScope::ENOUGH
         ),
         _ => Ok(()),
+    }
+}
+
+/// Warns of base classes that got shots, and are not answered.
+pub fn warn_of_unanswered(output: &Output, unanswered: &[&str]) {
+    if !unanswered.is_empty() {
+        let labels = join_first(unanswered.iter().copied().map(EscapedText), MAX_LABELS, ", ");
+        output.warn(format_args!(
+            "no answer names {labels}, although you gave shots: answers name only what was learned. Learn it with \
+             --replace, or answer all classes with --answers all"
+        ));
     }
 }
 

@@ -17,13 +17,15 @@ const QUALITY: u8 = 95;
 const MAX_NAME: usize = 60;
 
 /// What an export wrote.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportOutcome {
     /// Classes.
     pub classes: usize,
     /// Pictures.
     pub pictures: usize,
+    /// Labels that no folder can have, so that a bundle trained on the pictures would call these classes otherwise.
+    pub renamed: Vec<String>,
 }
 
 /// Writes all shared pictures into a folder, one folder for each class. Files that are there already are replaced, so
@@ -35,20 +37,26 @@ pub fn export(store: &HubStore, folder: &Path) -> Result<ExportOutcome, HubError
     let mut outcome = ExportOutcome::default();
     let mut last = None;
     for SharedPicture { label, digest } in store.shared_pictures()? {
-        let class = folder.join(folder_name(&label));
+        let name = folder_name(&label);
+        let class = folder.join(&name);
         let path = class.join(format!("{}.jpg", &digest.to_string()[..16]));
         files::replace_in_new_folder(&path, &jpeg(store, &digest)?).map_err(HubError::file(path))?;
         outcome.pictures += 1;
-        outcome.classes += usize::from(last.as_ref() != Some(&class));
-        last = Some(class);
+        if last.as_ref() != Some(&label) {
+            outcome.classes += 1;
+            outcome.renamed.extend((name != Path::new(&label)).then(|| label.clone()));
+        }
+        last = Some(label);
     }
     Ok(outcome)
 }
 
-/// The name of a class's folder. Where the label cannot be one, a part of its digest keeps it apart from others.
+/// The name of a class's folder: its label, by which a bundle that is trained on it knows the class. Where some system
+/// refuses that, or hides the folder, a part of its digest keeps it apart from others.
 fn folder_name(label: &str) -> PathBuf {
-    let plain = |letter: char| letter.is_alphanumeric() || " -_".contains(letter);
-    let shown: String = label.chars().map(|letter| if plain(letter) { letter } else { '_' }).take(MAX_NAME).collect();
+    let allowed = |letter: char| !letter.is_control() && !r#"/\:*?"<>|"#.contains(letter);
+    let letters = label.trim_matches('.').chars();
+    let shown: String = letters.map(|letter| if allowed(letter) { letter } else { '_' }).take(MAX_NAME).collect();
     // The trainer takes folders of these names for parts of the data.
     if shown == label && !["train", "test"].contains(&label) {
         return shown.into();
@@ -78,6 +86,14 @@ mod tests {
             let name = folder_name(label);
             assert_eq!(name.components().count(), if label.is_empty() { 0 } else { 1 }, "{label}");
             assert!(!name.to_string_lossy().contains(['/', '.', ':']), "{label}");
+        }
+        // A bundle that is trained on them knows the classes by the labels that devices have.
+        for label in ["mug (door 3)", "Größe 3, blau", "क्षमा", "M 2.5", "\u{1f469}\u{200d}\u{1f373}"] {
+            assert_eq!(folder_name(label), Path::new(label));
+        }
+        for label in [".5 l", "...", "a.", "1/2 inch", &"x".repeat(MAX_NAME + 1)] {
+            let name = folder_name(label).into_os_string().into_string().unwrap();
+            assert!(!name.is_empty() && name != label && !name.contains(['/', '.']), "{name}");
         }
         assert_ne!(folder_name("a/b"), folder_name("a:b"));
         for label in ["train", "test"] {

@@ -194,6 +194,13 @@ fn export_pictures(output: &Output, store: &HubStore, to: &Path) -> Result<Value
         "no device shared pictures, so nothing was written: devices keep them by `orco learn --keep-shots`, and share \
          them by `orco sync --share LABEL --share-pictures`"
     );
+    for label in &exported.renamed {
+        output.warn(format_args!(
+            "no folder can be called {}, so the next bundle would call this class otherwise, and devices keep theirs \
+             beside it: rename it on the devices (`orco rename`) before the export",
+            EscapedText(label)
+        ));
+    }
     let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
     done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))
 }

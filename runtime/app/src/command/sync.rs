@@ -166,13 +166,20 @@ fn enrol(
     Ok(())
 }
 
-/// Warns of labels that no learned class has: one that was mistyped would never be shared. Where bundle
-/// or state cannot be read, the round has said so.
+/// Warns of labels that no learned class has: one that was mistyped would never be shared, nor is a class that the
+/// bundle brings. Where bundle or state cannot be read, the round has said so.
 fn warn_of_unknown(output: &Output, labels: &[String], bundle: &Bundle, store: &Store) {
     let Ok(snapshot) = store.load(bundle) else { return };
     let is_known = |label: &&String| snapshot.saved.state.classes.iter().any(|class| label::same(&class.label, label));
     for unknown in labels.iter().filter(|label| !is_known(label)) {
-        output.warn(format_args!("no class with the label {} was learned, so none is shared", EscapedText(unknown)));
+        let shown = EscapedText(unknown);
+        if bundle.base_model.classes.iter().any(|class| label::same(&class.label, unknown)) {
+            output.warn(format_args!(
+                "{shown} came with the bundle, so its shots are not shared: only learned classes are"
+            ));
+        } else {
+            output.warn(format_args!("no class with the label {shown} was learned, so none is shared"));
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::learner::Learner;
 use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOptions, UpgradeOutcome};
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
@@ -49,7 +50,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "{}", if discarded { "the state that was kept aside is gone" } else { "nothing was kept aside" })?;
         return Ok(json!({ "discarded": discarded }));
     }
-    let name = &bundle.manifest.name;
+    let name = bundle.manifest.name.clone();
     if arguments.undo {
         let saved = session_report::unwrap_outcome(output, upgrade::undo_upgrade(&bundle, &store, &settings)?);
         let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
@@ -76,11 +77,15 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if !dropped.is_empty() {
         say!(output, "given up, since no picture of them was kept: {}", EscapedText(&dropped.join(", ")))?;
     }
+    // What was learned may be a class of the bundle now, beside others that are still learned.
+    if let Ok(learner) = Learner::new(bundle, store, settings) {
+        session_report::warn_of_unanswered(output, &learner.unanswered_classes());
+    }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = session_report::to_json(output, &report, seconds);
     // `classes` has all of the bundle's, too.
     result["upgraded"] = classes.iter().map(to_json).collect::<Vec<_>>().into();
-    (result["from"], result["bundle"]) = (from.name.into(), name.clone().into());
+    (result["from"], result["bundle"]) = (from.name.into(), name.into());
     result["dropped"] = dropped.into();
     Ok(result)
 }

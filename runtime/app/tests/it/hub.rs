@@ -245,6 +245,8 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     assert_refused(&hub(folder, &["export", &nowhere]).output().unwrap(), "no device shared pictures");
     let pushed = sync(folder, "giver", &running, &["--share", "mug", "--share-pictures"]);
     assert_eq!(pushed["pushed"], serde_json::json!(["mug"]));
+    let brought = &sync(folder, "giver", &running, &["--share", "apple"])["warnings"][0];
+    assert!(brought.as_str().unwrap().contains("apple came with the bundle"), "{brought}");
     drop(running);
 
     let running = RunningHub::start(folder);

@@ -162,6 +162,8 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     assert_eq!(classes[0]["merged"], false);
     assert!(classes[0]["before"].is_number() && classes[0]["after"].is_number());
     assert_eq!((&classes[2]["merged"], &upgraded["from"]), (&true.into(), &"earlier".into()));
+    let warned = upgraded["warnings"].as_array().unwrap();
+    assert!(warned.iter().any(|said| said.as_str().unwrap().contains("no answer names apple")), "{warned:?}");
     let after = device.saved();
     let known: Vec<(&str, u32)> = after.state.classes.iter().map(|class| (&class.label[..], class.session)).collect();
     assert_eq!(known, [("mug", 1), ("duck", 1), ("umbrella", 2)]);

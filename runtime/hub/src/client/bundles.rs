@@ -15,8 +15,10 @@ use orco_runtime::learner::upgrade::{self, UpgradeError, UpgradeOptions};
 use orco_runtime::learner::{Learner, OpenLearnerError};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::release::ReleaseError;
+use orco_runtime::state::history::ChangeKind;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
+use orco_runtime::state::slots;
 use orco_runtime::store::StoreError;
 
 use super::Round;
@@ -235,16 +237,25 @@ impl Round<'_, '_> {
         if let Some(outcome) = self.objection_to(new).or_else(|| self.lack_of_links(folder)) {
             return Ok(outcome);
         }
-        self.forget_learned_on(new)?;
+        let goes_back = self.has_brought_all_of(new)?;
+        if !goes_back {
+            self.forget_learned_on(new)?;
+        }
         proceed(self.observer, SyncStep::Upgrade)?;
         let options = if self.is_brought_by(new)? { options.give_up_unkept(true) } else { options };
         // The release does not count as used before the device runs with it.
         let settings = self.device.settings.learner.clone().compare_releases(false);
-        let has_state_moved = match upgrade::upgrade(new, &self.device.store(), &settings, &options, &mut ()) {
-            Ok(outcome) => {
+        let store = self.device.store();
+        let changed = if goes_back {
+            upgrade::undo_upgrade(new, &store, &settings).map(|outcome| outcome.durable().map(drop))
+        } else {
+            upgrade::upgrade(new, &store, &settings, &options, &mut ()).map(|outcome| outcome.durable().map(drop))
+        };
+        let has_state_moved = match changed {
+            Ok(durable) => {
                 // Noted at once: the round may have to stop before the link is switched.
                 self.outcome.bundle = Some(new.manifest.name.clone());
-                outcome.durable()?;
+                durable?;
                 true
             }
             Err(UpgradeError::Nothing { .. } | UpgradeError::Same { .. }) => false,
@@ -262,7 +273,9 @@ impl Round<'_, '_> {
         match self.device.open_learner(folder) {
             Ok(learner) => {
                 self.run_with(new, folder)?;
-                self.forget_given_up(&learner)?;
+                if !goes_back {
+                    self.forget_given_up(&learner)?;
+                }
                 self.learner = Some(learner);
                 Ok(FollowOutcome::Held)
             }
@@ -330,6 +343,20 @@ impl Round<'_, '_> {
         };
         Ok(state.classes.iter().all(|class| is_brought(&class.label))
             && state.exemplars.classes().iter().all(|class| *class as usize >= given.len()))
+    }
+
+    /// Whether the present bundle brought all classes that the device had on `new` when it left that one, and nothing
+    /// was changed since. Then the state that was kept aside comes back as it was: learned again, classes of which no
+    /// pictures were kept would be lost.
+    fn has_brought_all_of(&mut self, new: &Bundle) -> Result<bool, SyncError> {
+        let Some(learner) = &mut self.learner else { return Ok(false) };
+        let former = self.device.store().pictures(&new.digest).former_state();
+        let Some(former) = former.ok().and_then(|bytes| slots::read(&bytes)) else { return Ok(false) };
+        learner.refresh()?;
+        let (given, left) = (&learner.base_model().classes, &former.state.classes);
+        let is_brought = |label: &str| given.iter().any(|class| label::same(&class.label, label));
+        let is_unchanged = matches!(learner.history().entries(), [only] if only.kind == ChangeKind::Upgrade);
+        Ok(is_unchanged && !left.is_empty() && left.iter().all(|class| is_brought(&class.label)))
     }
 
     /// Forgets what was pushed on this bundle before of classes that the state, which was made anew, does not have:

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use orco_runtime::learner::Learner;
+use orco_runtime::state::sentence::join_first;
 
 use super::Round;
 use crate::protocol::{
@@ -12,6 +13,9 @@ use crate::protocol::{
 /// Bytes of all labels of a report, so that it stays below [`crate::protocol::MAX_MESSAGE`] whatever they are.
 const MAX_LABELS: usize = 1 << 20;
 
+/// Most labels that one sentence names.
+const MAX_NAMED: usize = 5;
+
 /// Steps in which free bytes are reported.
 const FREE_STEP: u64 = 64 << 20;
 
@@ -19,8 +23,9 @@ impl Round<'_, '_> {
     /// The report as things are now. What is told once in a round is not here.
     pub(super) fn report(&self) -> DeviceReport {
         let learner = self.learner.as_ref();
-        let said = learner.map_or(&[][..], Learner::warnings).iter().chain(&self.warnings);
-        let warnings = said.take(MAX_WARNINGS).map(|warning| bounded(warning)).collect();
+        let said = learner.map_or(&[][..], Learner::warnings).iter().chain(&self.warnings).cloned();
+        let said = said.chain(learner.and_then(unanswered_sentence));
+        let warnings = said.take(MAX_WARNINGS).map(|warning| bounded(&warning)).collect();
         DeviceReport {
             version: self.device.settings.version.clone(),
             bundle: learner.map(|learner| ReportedBundle {
@@ -39,6 +44,16 @@ impl Round<'_, '_> {
             nonce: None,
         }
     }
+}
+
+/// Names classes that got shots and that no answer names, such as learned ones that the bundle brings now, if there are
+/// any.
+fn unanswered_sentence(learner: &Learner) -> Option<String> {
+    let unanswered = learner.unanswered_classes();
+    let labels = join_first(unanswered.iter().map(|label| format!("\"{label}\"")), MAX_NAMED, ", ");
+    (!unanswered.is_empty()).then(|| {
+        format!("no answer names {labels}, which the bundle brings: answers name only what was learned (`answers`)")
+    })
 }
 
 fn class_reports(learner: &Learner) -> Vec<ClassReport> {

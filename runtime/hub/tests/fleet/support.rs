@@ -19,7 +19,7 @@ use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{HubStore, PackRelease, now};
 use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
+use orco_runtime::learner::{AlignmentTime, AnswerScope, Learner, LearnerSettings, Shots};
 use orco_runtime::ndarray::Array3;
 use orco_runtime::store::Store;
 use rand_chacha::ChaCha8Rng;
@@ -252,6 +252,7 @@ pub struct DeviceFiles {
     pub check: fn(&Bundle) -> Result<(), String>,
     /// Whether it refuses older releases than it used before, as devices do that demand signatures.
     pub compare_releases: bool,
+    pub scope: AnswerScope,
 }
 
 impl DeviceFiles {
@@ -263,12 +264,13 @@ impl DeviceFiles {
             shared: SharedClasses::All,
             check: |_| Ok(()),
             compare_releases: false,
+            scope: AnswerScope::All,
         }
     }
 
     pub fn settings(&self) -> LearnerSettings {
         let settings = LearnerSettings::default().alignment(AlignmentTime::Never).wait(Duration::from_secs(5));
-        settings.compare_releases(self.compare_releases)
+        settings.compare_releases(self.compare_releases).scope(self.scope)
     }
 
     pub fn state(&self) -> PathBuf {

@@ -11,7 +11,7 @@ use orco_hub::protocol::OBJECTS_PATH;
 use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, HubStore, now};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
+use orco_runtime::learner::{AnswerScope, Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK, LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
@@ -151,7 +151,7 @@ fn devices_go_over_or_stay_with_their_own() {
     // A bundle that the device checks in vain costs no class; pictures that it shares come out for the trainer.
     let folders = fleet.folder.path().join("export");
     let exported = export::export(&store, &folders).unwrap();
-    assert_eq!(exported.classes, 1);
+    assert_eq!((exported.classes, exported.renamed.as_slice()), (1, &[][..]));
     check_layout(&folders);
     assert_eq!(exported.pictures, fs::read_dir(folders.join("duck")).unwrap().count());
     let bytes = fs::read(fs::read_dir(folders.join("duck")).unwrap().next().unwrap().unwrap().path()).unwrap();
@@ -567,6 +567,28 @@ fn a_bundle_that_brings_what_was_learned_needs_no_pictures() {
     assert_eq!(outcome.bundle.as_deref(), Some("everyday"), "{outcome:?}");
     assert!(device.learner().base_model().classes.iter().any(|class| class.label == "flamingo"));
     assert!(device.labels().is_empty());
+    // Nor does the way back, which would lose the class if it were learned again.
+    store.release_bundle(&release_of(&shipped()), now()).unwrap();
+    let outcome = device.sync(&mut network);
+    assert_eq!(outcome.bundle.as_deref(), Some("cifar100-edge"), "{outcome:?}");
+    assert_eq!(device.labels(), ["flamingo"]);
+}
+
+/// A class that the next bundle brings is none of those that answers name, while others are still learned.
+#[test]
+fn the_hub_hears_of_classes_with_shots_that_no_answer_names() {
+    let fleet = Fleet::new();
+    let (store, mut network, mut device) = (fleet.hub.store(), fleet.network(), fleet.device("door 3"));
+    device.enrol(&mut network, &store, "next");
+    device.teach("mug", 1);
+    device.add_shot("apple");
+    for (scope, expected) in [(AnswerScope::All, false), (AnswerScope::Learned, true)] {
+        device.scope = scope;
+        device.sync(&mut network);
+        let warnings = store.devices().unwrap().remove(0).report.unwrap().health.warnings;
+        let is_said = warnings.iter().any(|warning| warning.contains("no answer names \"apple\""));
+        assert_eq!(is_said, expected, "{warnings:?}");
+    }
 }
 
 /// Two devices with copies of one card push the very same pack.
