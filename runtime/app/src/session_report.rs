@@ -69,14 +69,20 @@ pub fn tell_scope(
     }
     let replaced = learner.state().replaced(learner.base_model());
     let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
-    let count = learner.state().classes.len();
-    match (was_learned_only, learner.is_learned_only()) {
-        (false, true) => say!(
+    let learned = learner.state().classes.len();
+    tell_change_of_scope(output, [was_learned_only, learner.is_learned_only()], base, learned)
+}
+
+/// Says so where answers left base classes out before a change or do after it, and not both. So many base classes and
+/// learned ones can be answered now.
+pub fn tell_change_of_scope(output: &Output, is_learned_only: [bool; 2], base: usize, learned: usize) -> Result<()> {
+    match is_learned_only {
+        [false, true] => say!(
             output,
-            "from now on answers name only the {count} classes that you taught, or say unknown; \
+            "from now on answers name only the {learned} classes that you taught, or say unknown; \
              --answers all names the {base} that came with the bundle, too"
         ),
-        (true, false) => say!(
+        [true, false] => say!(
             output,
             "from now on answers name the {base} classes that came with the bundle, too, until you have taught {}; \
              --answers learned keeps them out",

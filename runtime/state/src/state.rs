@@ -297,7 +297,7 @@ impl State {
         let Some(learned) = class.checked_sub(base) else { return Some(class) };
         let is_same = |known: usize, learned: usize| {
             let (one, another) = (&self.classes[known], &other.classes[learned]);
-            // After an undo, another class may get the target and the session of one that was undone, but not its shots.
+            // After an undo, another class may get target and session of one that was undone, but not its shots.
             (one.target, one.session) == (another.target, another.session)
                 && (one.label == another.label || self.shares_shot(base + known, other, base + learned))
         };
