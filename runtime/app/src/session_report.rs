@@ -102,8 +102,10 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
 pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     let answered = answered_part(report, is_learned_only);
+    // Shots are measured so whatever answers name; what to expect below is among the classes that answers name.
+    let rivals = if is_learned_only { " among all classes" } else { "" };
     if let Some(change) = answered.old_accuracy() {
-        say!(output, "{}", old_classes(change))?;
+        say!(output, "{}{rivals}", old_classes(change))?;
     }
     let is_worth_saying = |class: &&ClassAccuracy| {
         output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
@@ -113,7 +115,8 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
     if let Some(accuracy) = report.new_accuracy() {
-        say!(output, "new classes: {} of their shots recognised, each left out in turn", percent(accuracy))?;
+        let accuracy = percent(accuracy);
+        say!(output, "new classes: {accuracy} of their shots recognised{rivals}, each left out in turn")?;
     }
     if let Some(expected) = report.expected {
         print_expectation(output, report, expected, is_learned_only)?;
