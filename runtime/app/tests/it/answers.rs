@@ -109,6 +109,11 @@ fn whoever_goes_back_below_three_classes_or_forth_is_told_what_answers_name() {
     assert!(!said(&["forget", "cactus"]).contains("from now on"), "it is off already");
     assert!(said(&["undo", "--to", "1"]).contains(on));
     assert!(said(&["forget", "mug", "--purge"]).contains(off));
+    // Nor is a head called aligned that is not.
+    said(&["forget", "cactus", "--align", "never"]);
+    said(&["forget", "dumbbell", "--purge"]);
+    let back = said(&["undo", "--align", "never"]);
+    assert!(back.contains("without what was purged; `orco align` aligns the head to them"), "{back}");
 }
 
 #[test]
