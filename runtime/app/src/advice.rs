@@ -207,7 +207,9 @@ fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
              --give-up-unkept gives these classes up"
         }
         UpgradeError::Worse { .. } => "nothing was changed: --force goes over all the same",
-        UpgradeError::NoEarlier { .. } => "nothing was changed: give the bundle that it belongs to with --bundle",
+        UpgradeError::NoEarlier { former: Some(_), .. } => {
+            "nothing was changed: give the bundle that it belongs to with --bundle"
+        }
         _ => "nothing was changed",
     })
 }

@@ -63,14 +63,20 @@ pub fn tell_scope(
     warn_of_unanswered(output, &unanswered);
     let replaced = learner.state().replaced(learner.base_model());
     let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
-    let count = learner.state().classes.len();
-    match (was_learned_only, learner.is_learned_only()) {
-        (false, true) => say!(
+    let learned = learner.state().classes.len();
+    tell_change_of_scope(output, [was_learned_only, learner.is_learned_only()], base, learned)
+}
+
+/// Says so where answers left base classes out before a change or do after it, and not both. So many base classes and
+/// learned ones can be answered now.
+pub fn tell_change_of_scope(output: &Output, is_learned_only: [bool; 2], base: usize, learned: usize) -> Result<()> {
+    match is_learned_only {
+        [false, true] => say!(
             output,
-            "from now on answers name only the {count} classes that you taught, or say unknown; \
+            "from now on answers name only the {learned} classes that you taught, or say unknown; \
              --answers all names the {base} that came with the bundle, too"
         ),
-        (true, false) => say!(
+        [true, false] => say!(
             output,
             "from now on answers name the {base} classes that came with the bundle, too, until you have taught {}; \
              --answers learned keeps them out",
@@ -101,8 +107,10 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
 pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     let answered = answered_part(report, is_learned_only);
+    // Shots are measured so whatever answers name; what to expect below is among the classes that answers name.
+    let rivals = if is_learned_only { " among all classes" } else { "" };
     if let Some(change) = answered.old_accuracy() {
-        say!(output, "{}", old_classes(change))?;
+        say!(output, "{}{rivals}", old_classes(change))?;
     }
     let is_worth_saying = |class: &&ClassAccuracy| {
         output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
@@ -112,7 +120,8 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, i
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
     if let Some(accuracy) = report.new_accuracy() {
-        say!(output, "new classes: {} of their shots recognised, each left out in turn", percent(accuracy))?;
+        let accuracy = percent(accuracy);
+        say!(output, "new classes: {accuracy} of their shots recognised{rivals}, each left out in turn")?;
     }
     if let Some(expected) = report.expected {
         print_expectation(output, report, expected, is_learned_only)?;

@@ -34,6 +34,8 @@ pub struct UpgradeOutcome {
     pub report: ChangeReport,
     /// The bundle that the old state belonged to.
     pub from: BundleRecord,
+    /// How many learned classes the old state had.
+    pub learned_before: usize,
     /// The classes, in the order of learning.
     pub classes: Vec<ClassComparison>,
     /// Learned classes of which no picture is left and that the new bundle does not bring, which were given up.
@@ -121,8 +123,9 @@ pub fn upgrade(
     keeping.done();
     use_release(bundle, &locked, settings);
     let UpgradePlan { from, warnings, .. } = plan;
+    let learned_before = old.state.classes.len();
     Ok(ChangeOutcome {
-        report: UpgradeOutcome { report, from, classes, dropped, warnings },
+        report: UpgradeOutcome { report, from, learned_before, classes, dropped, warnings },
         uncertain,
         unaligned: None,
     })

@@ -290,12 +290,34 @@ impl State {
         learned.or_else(|| find(&base_model.classes))
     }
 
-    /// Index in this state of a class of another one, by its label.
+    /// Index in this state of a class of another one, whatever its label is in either: a class keeps its target and its
+    /// session. If none is that class, the one that has its label, unless that is another class of the other state.
     pub(crate) fn index_of(&self, base_model: &BaseModel, other: &Self, class: usize) -> Option<usize> {
         let base = base_model.classes.len();
         let Some(learned) = class.checked_sub(base) else { return Some(class) };
-        let label = &other.classes[learned].label;
-        self.classes.iter().position(|known| known.label == *label).map(|index| base + index)
+        let is_same = |known: usize, learned: usize| {
+            let (one, another) = (&self.classes[known], &other.classes[learned]);
+            // After an undo, another class may get target and session of one that was undone, but not its shots.
+            (one.target, one.session) == (another.target, another.session)
+                && (one.label == another.label || self.shares_shot(base + known, other, base + learned))
+        };
+        let is_namesake = |known: usize| {
+            self.classes[known].label == other.classes[learned].label
+                && !(0..other.classes.len()).any(|another| is_same(known, another))
+        };
+        let mut known = 0..self.classes.len();
+        let same = known.clone().find(|&known| is_same(known, learned));
+        same.or_else(|| known.find(|&known| is_namesake(known))).map(|index| base + index)
+    }
+
+    /// Whether a class of this state has a shot that a class of another one has.
+    fn shares_shot(&self, class: usize, other: &Self, class_of_other: usize) -> bool {
+        let shots = |state: &Self, class: usize| -> BTreeSet<[u8; 32]> {
+            let of_class =
+                state.exemplars.classes().iter().enumerate().filter(|(_, member)| **member as usize == class);
+            of_class.map(|(shot, _)| state.exemplars.digest_of(shot)).collect()
+        };
+        !shots(self, class).is_disjoint(&shots(other, class_of_other))
     }
 
     /// For every base class, whether a learned class of the same label replaces it: it is not answered then.

@@ -1,8 +1,10 @@
 //! `orco rename`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
+use orco_runtime::learner::ChangeError;
 use orco_runtime::state::label;
+use orco_runtime::state::session::LearnError;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -23,7 +25,14 @@ pub struct Arguments {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open(options, output)?;
     let [from, to] = [&arguments.from, &arguments.to].map(|label| label::normal(label));
-    session_report::unwrap_outcome(output, learner.rename(&from, &to)?);
+    let renamed = match learner.rename(&from, &to) {
+        // The advice on a label that is taken is for whoever has shots.
+        Err(ChangeError::Learn(taken @ (LearnError::LabelExists { .. } | LearnError::BaseLabelExists { .. }))) => {
+            bail!("{taken}; nothing was changed")
+        }
+        renamed => renamed?,
+    };
+    session_report::unwrap_outcome(output, renamed);
     say!(output, "{from} is now {to}")?;
     Ok(json!({ "from": from, "to": to }))
 }

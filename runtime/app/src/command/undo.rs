@@ -66,7 +66,12 @@ pub(super) fn restore(
              another processor or other settings make it"
         )?,
         None => {
-            say!(output, "classes and exemplars are those of then, without what was purged; the head was aligned anew")?
+            let head = match learner.state().head {
+                Some(_) => "; the head was aligned anew",
+                None if learner.awaits_alignment() => "; `orco align` aligns the head to them",
+                None => "",
+            };
+            say!(output, "classes and exemplars are those of then, without what was purged{head}")?;
         }
     }
     session_report::tell_scope(output, &learner, &[], was_learned_only)?;

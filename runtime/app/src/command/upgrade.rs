@@ -7,7 +7,9 @@ use clap::Args;
 use orco_runtime::learner::Learner;
 use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOptions, UpgradeOutcome};
 use orco_runtime::state::escape::EscapedText;
+use orco_runtime::state::label;
 use orco_runtime::state::sentence::counted;
+use orco_runtime::state::session::ChangeReport;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -64,13 +66,15 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let accepted = UpgradeOptions::default().force(arguments.force).give_up_unkept(arguments.give_up_unkept);
     let made = upgrade::upgrade(&bundle, &store, &settings, &accepted, &mut ProgressBars::default())?;
-    let UpgradeOutcome { report, from, classes, dropped, warnings, .. } = session_report::unwrap_outcome(output, made);
+    let UpgradeOutcome { report, from, learned_before, classes, dropped, warnings, .. } =
+        session_report::unwrap_outcome(output, made);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));
     let count = counted(classes.len(), "class");
     let what = format!("upgraded {count} from {} to {name}", shown(&from.name));
     let learned = classes.iter().filter(|class| !class.merged).count();
-    session_report::print(output, &report, &what, seconds, settings.scope.is_learned_only(learned))?;
+    let is_learned_only = |learned: usize| settings.scope.is_learned_only(learned);
+    session_report::print(output, &report, &what, seconds, is_learned_only(learned))?;
     for class in &classes {
         say!(output, "{}", described(class))?;
     }
@@ -81,6 +85,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if let Ok(learner) = Learner::new(bundle, store, settings) {
         session_report::warn_of_unanswered(output, &learner.unanswered_classes());
     }
+    let scopes = [learned_before, learned].map(is_learned_only);
+    session_report::tell_change_of_scope(output, scopes, answered_base_classes(&report), learned)?;
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = session_report::to_json(output, &report, seconds);
     // `classes` has all of the bundle's, too.
@@ -88,6 +94,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     (result["from"], result["bundle"]) = (from.name.into(), name.into());
     result["dropped"] = dropped.into();
     Ok(result)
+}
+
+/// How many base classes no learned class replaces.
+fn answered_base_classes(report: &ChangeReport) -> usize {
+    let (base, learned) = report.classes.split_at(report.base_classes);
+    let is_replaced = |label: &str| learned.iter().any(|class| label::same(&class.label, label));
+    base.iter().filter(|class| !is_replaced(&class.label)).count()
 }
 
 fn shown(name: &str) -> String {

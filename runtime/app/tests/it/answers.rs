@@ -83,6 +83,9 @@ fn whoever_teaches_single_shots_is_told_that_most_pictures_stay_unknown() {
     assert!(first.contains(known) && !third.contains(known), "{first}{third}");
     let uneven = learned(&[argument("duck", &shots("learn", "rubber-duck")), single("traffic-cone")]);
     assert!(uneven.contains("that leaves out traffic-cone: "), "{uneven}");
+    // The estimate below it leaves base classes out.
+    assert!(uneven.contains("of their shots recognised among all classes, each left out in turn"), "{uneven}");
+    assert!(!first.contains("among all classes"), "{first}");
     let twin = learned(&[argument("twin", &device.folder.path().join("mug"))]);
     let advised = twin.contains("the same shot is stored as mug and as twin: ") && twin.contains("forget LABEL --shot");
     assert!(advised, "{twin}");
@@ -106,6 +109,11 @@ fn whoever_goes_back_below_three_classes_or_forth_is_told_what_answers_name() {
     assert!(!said(&["forget", "cactus"]).contains("from now on"), "it is off already");
     assert!(said(&["undo", "--to", "1"]).contains(on));
     assert!(said(&["forget", "mug", "--purge"]).contains(off));
+    // Nor is a head called aligned that is not.
+    said(&["forget", "cactus", "--align", "never"]);
+    said(&["forget", "dumbbell", "--purge"]);
+    let back = said(&["undo", "--align", "never"]);
+    assert!(back.contains("without what was purged; `orco align` aligns the head to them"), "{back}");
 }
 
 #[test]

@@ -53,6 +53,11 @@ fn what_was_learned_can_be_added_to_renamed_and_forgotten() {
     let classes = listed["classes"].as_array().unwrap();
     let duck = classes.iter().find(|class| class["label"] == "rubber duck").unwrap();
     assert_eq!(duck["exemplars"], 13);
+    for taken in ["cone", "apple"] {
+        let refused = device.command(&["rename", "rubber duck", taken]).output().unwrap();
+        assert_refused(&refused, &format!("\"{taken}\" exists already"));
+        assert!(!text(&refused.stderr).contains("shots"), "whoever renames has none: {}", text(&refused.stderr));
+    }
     device.refused(&["rename", "rubber duck", "cone"], "\"cone\" exists already");
     device.refused(&["rename", "nobody", "x"], "no class has the label \"nobody\"");
     device.refused(&["forget", "apple"], "\"apple\" came with the bundle");

@@ -199,6 +199,8 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     assert!(!text(&all_bytes(&device.state())).contains("beaker"));
     device.bundle.clone_from(&bundles[0]);
     device.refused_keeping(&["upgrade", "--undo"], "no state of this bundle, earlier, was kept aside");
+    let refused = text(&device.command(&["upgrade", "--undo"]).output().unwrap().stderr);
+    assert!(refused.trim_end().ends_with("nothing was changed"), "no bundle's state can be brought back: {refused}");
 }
 
 /// All that the files below a folder hold.
@@ -217,6 +219,21 @@ fn without_pictures_the_refusal_says_what_to_do() {
     device.refused(&["upgrade"], "no pictures of the shots were kept");
     // The new bundle brings the other one itself.
     assert_eq!(device.json(&["upgrade", "--give-up-unkept"])["dropped"], serde_json::json!(["mug"]));
+}
+
+#[test]
+fn whoever_goes_over_with_fewer_than_three_classes_is_told_what_answers_name() {
+    let mut device = Device::with_earlier_bundle();
+    let [mug, cactus, dumbbell] = ["mug", "cactus", "dumbbell"].map(|class| argument(class, &shots("learn", class)));
+    device.json(&["learn", "--align", "never", &mug, &cactus, &dumbbell]);
+    device.bundle = support::shipped();
+    let upgraded = device.command(&["upgrade", "--give-up-unkept"]).output().unwrap();
+    assert!(upgraded.status.success(), "{}", text(&upgraded.stderr));
+    let said = text(&upgraded.stdout);
+    assert!(said.contains("given up, since no picture of them was kept: mug, cactus, dumbbell"), "{said}");
+    let base = Bundle::open(&device.bundle).unwrap().base_model.classes.len();
+    let told = format!("from now on answers name the {base} classes that came with the bundle, too");
+    assert!(said.contains(&told), "{said}");
 }
 
 #[test]

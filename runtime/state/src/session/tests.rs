@@ -411,6 +411,35 @@ fn renaming_changes_the_label_alone() {
 }
 
 #[test]
+fn a_class_is_the_same_under_another_label_and_another_one_under_its_label_is_not() {
+    let base_model = base_model(3);
+    let (state, _) = learn_with(&base_model, &[new_class(3, 3), new_class(4, 3)], 1).unwrap();
+    let called = |labels: [&str; 2]| {
+        let mut renamed = state.clone();
+        renamed.classes.iter_mut().zip(labels).for_each(|(class, label)| class.label = label.into());
+        renamed
+    };
+    let indices = |before: &State, after: &State| [3, 4, 5].map(|class| before.index_of(&base_model, after, class));
+    let renamed = called(["mug", &label(4)]);
+    let another = NewClass { label: label(3), ..new_class(5, 3) };
+    let (more, _) = learn_on(&base_model, &renamed, &[another], 1, &mut proceed).unwrap();
+    assert_eq!(indices(&state, &more), [Some(3), Some(4), None], "the third one is new, though its label was known");
+    let swapped = called([&label(4), &label(3)]);
+    for before in [renamed, swapped] {
+        let known = [3, 4].map(|class| before.index_of(&base_model, &state, class));
+        assert_eq!(known, [Some(3), Some(4)]);
+        let back = within(&base_model, 1, |session| session.align(&before, state.clone(), Sampling::seeded(1)));
+        let report = back.unwrap().1;
+        assert_eq!(report.new_accuracy(), None, "a label that comes back makes no class new");
+        assert!(report.classes.iter().all(|class| class.before == Some(class.after)), "{:?}", report.classes);
+    }
+    // Learned in the same session of another past, with the same target.
+    let (mut other, _) = learn_with(&base_model, &[new_class(5, 3)], 1).unwrap();
+    other.classes[0].target = state.classes[0].target;
+    assert_eq!(other.index_of(&base_model, &state, 3), None);
+}
+
+#[test]
 fn cancelling_leaves_no_state() {
     let base_model = base_model(3);
     let mut epochs = 0;
