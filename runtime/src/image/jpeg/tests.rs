@@ -71,8 +71,14 @@ fn means(picture: &RgbImage, by: u32) -> RgbImage {
 fn reduced_pictures_are_whole_ones_made_smaller() {
     for (name, file) in all() {
         let whole = decode(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(whole, ::image::load_from_memory(&file).unwrap().into_rgb8(), "small pictures stay as they are");
         let frame = JpegFrame::read(&file).unwrap();
+        let others = ::image::load_from_memory(&file).unwrap().into_rgb8();
+        if whole::can_read(&frame) {
+            assert_eq!(whole, others, "small pictures stay as they are");
+        } else {
+            // Of those in several scans, the decoder reads the ones without colours halved downwards, and smooths them.
+            assert!(difference(&whole, &others) < 2.5, "{name}: {}", difference(&whole, &others));
+        }
         for by in [2, 4, 8] {
             let expected = means(&whole, by);
             let mut differences = Vec::new();
