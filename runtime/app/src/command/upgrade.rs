@@ -73,7 +73,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let count = counted(classes.len(), "class");
     let what = format!("upgraded {count} from {} to {name}", shown(&from.name));
     let learned = classes.iter().filter(|class| !class.merged).count();
-    let is_learned_only = |learned: usize| settings.scope.is_learned_only(learned);
+    let scope = settings.scope;
+    let is_learned_only = |learned: usize| scope.is_learned_only(learned);
     session_report::print(output, &report, &what, seconds, is_learned_only(learned))?;
     for class in &classes {
         say!(output, "{}", described(class))?;
