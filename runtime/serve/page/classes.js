@@ -1,6 +1,6 @@
 // Known classes with their stored shots.
 import { REMOVE, ask } from "./dialog.js";
-import { $, element, setText, small } from "./dom.js";
+import { $, element, small } from "./dom.js";
 import { knownLabelFor } from "./labels.js";
 import { message, readable } from "./language.js";
 import { picturedShots, showWhenSeen, storedPicture } from "./pictures.js";
