@@ -60,40 +60,39 @@ pub fn tell_scope(
     let is_changed = |label: &&str| changed.iter().any(|(given, _)| label::same(given, label));
     let mut unanswered = learner.unanswered_classes();
     unanswered.retain(|label| !was_learned_only || is_changed(label));
-    warn_of_unanswered(output, &unanswered);
-    let replaced = learner.state().replaced(learner.base_model());
-    let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
-    let learned = learner.state().classes.len();
-    tell_change_of_scope(output, [was_learned_only, learner.is_learned_only()], base, learned)
+    tell_scope_and_unanswered(output, learner, &unanswered, was_learned_only)
 }
 
-/// Says so where answers left base classes out before a change or do after it, and not both. So many base classes and
-/// learned ones can be answered now.
-pub fn tell_change_of_scope(output: &Output, is_learned_only: [bool; 2], base: usize, learned: usize) -> Result<()> {
-    match is_learned_only {
-        [false, true] => say!(
-            output,
-            "from now on answers name only the {learned} classes that you taught, or say unknown; \
-             --answers all names the {base} that came with the bundle, too"
-        ),
-        [true, false] => say!(
-            output,
-            "from now on answers name the {base} classes that came with the bundle, too, until you have taught {}; \
-             --answers learned keeps them out",
-            AnswerScope::ENOUGH
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// Warns of base classes that got shots, and are not answered.
-pub fn warn_of_unanswered(output: &Output, unanswered: &[&str]) {
+/// As [`tell_scope`], but warns of these base classes.
+pub fn tell_scope_and_unanswered(
+    output: &Output,
+    learner: &Learner,
+    unanswered: &[&str],
+    was_learned_only: bool,
+) -> Result<()> {
     if !unanswered.is_empty() {
         let labels = join_first(unanswered.iter().copied().map(EscapedText), MAX_LABELS, ", ");
         output.warn(format_args!(
             "no answer names {labels}, although you gave shots: answers name only what was learned. Learn it with \
              --replace, or answer all classes with --answers all"
         ));
+    }
+    let replaced = learner.state().replaced(learner.base_model());
+    let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
+    let count = learner.state().classes.len();
+    match (was_learned_only, learner.is_learned_only()) {
+        (false, true) => say!(
+            output,
+            "from now on answers name only the {count} classes that you taught, or say unknown; \
+             --answers all names the {base} that came with the bundle, too"
+        ),
+        (true, false) => say!(
+            output,
+            "from now on answers name the {base} classes that came with the bundle, too, until you have taught {}; \
+             --answers learned keeps them out",
+            AnswerScope::ENOUGH
+        ),
+        _ => Ok(()),
     }
 }
 

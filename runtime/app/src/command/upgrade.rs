@@ -7,9 +7,7 @@ use clap::Args;
 use orco_runtime::learner::Learner;
 use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOptions, UpgradeOutcome};
 use orco_runtime::state::escape::EscapedText;
-use orco_runtime::state::label;
 use orco_runtime::state::sentence::counted;
-use orco_runtime::state::session::ChangeReport;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -74,8 +72,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let what = format!("upgraded {count} from {} to {name}", shown(&from.name));
     let learned = classes.iter().filter(|class| !class.merged).count();
     let scope = settings.scope;
-    let is_learned_only = |learned: usize| scope.is_learned_only(learned);
-    session_report::print(output, &report, &what, seconds, is_learned_only(learned))?;
+    session_report::print(output, &report, &what, seconds, scope.is_learned_only(learned))?;
     for class in &classes {
         say!(output, "{}", described(class))?;
     }
@@ -84,10 +81,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     // What was learned may be a class of the bundle now, beside others that are still learned.
     if let Ok(learner) = Learner::new(bundle, store, settings) {
-        session_report::warn_of_unanswered(output, &learner.unanswered_classes());
+        let (unanswered, was_learned_only) = (learner.unanswered_classes(), scope.is_learned_only(learned_before));
+        session_report::tell_scope_and_unanswered(output, &learner, &unanswered, was_learned_only)?;
     }
-    let scopes = [learned_before, learned].map(is_learned_only);
-    session_report::tell_change_of_scope(output, scopes, answered_base_classes(&report), learned)?;
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = session_report::to_json(output, &report, seconds);
     // `classes` has all of the bundle's, too.
@@ -95,13 +91,6 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     (result["from"], result["bundle"]) = (from.name.into(), name.into());
     result["dropped"] = dropped.into();
     Ok(result)
-}
-
-/// How many base classes no learned class replaces.
-fn answered_base_classes(report: &ChangeReport) -> usize {
-    let (base, learned) = report.classes.split_at(report.base_classes);
-    let is_replaced = |label: &str| learned.iter().any(|class| label::same(&class.label, label));
-    base.iter().filter(|class| !is_replaced(&class.label)).count()
 }
 
 fn shown(name: &str) -> String {

@@ -237,11 +237,11 @@ impl Round<'_, '_> {
         if let Some(outcome) = self.objection_to(new).or_else(|| self.lack_of_links(folder)) {
             return Ok(outcome);
         }
+        proceed(self.observer, SyncStep::Upgrade)?;
         let goes_back = self.has_brought_all_of(new)?;
         if !goes_back {
             self.forget_learned_on(new)?;
         }
-        proceed(self.observer, SyncStep::Upgrade)?;
         let options = if self.is_brought_by(new)? { options.give_up_unkept(true) } else { options };
         // The release does not count as used before the device runs with it.
         let settings = self.device.settings.learner.clone().compare_releases(false);
@@ -323,19 +323,25 @@ impl Round<'_, '_> {
         if self.progress.learned.len() < before { self.keep_progress() } else { Ok(()) }
     }
 
-    /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then
-    /// nothing is lost where no pictures were kept. It does not bring further shots of the present bundle's classes,
-    /// nor learned classes that replaced one of them.
-    fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
-        let Some(learner) = &mut self.learner else { return Ok(false) };
-        // Somebody may be teaching right now: wait for them, so that their class counts, too.
+    /// The learner with the newest state, if that can be had. Somebody may be teaching right now: this waits for them,
+    /// so that their class counts, too.
+    fn newest_learner(&mut self) -> Result<Option<&Learner>, SyncError> {
+        let Some(learner) = &mut self.learner else { return Ok(None) };
         match self.device.store().lock(self.device.settings.learner.wait) {
             Ok(locked) => drop(locked),
             Err(error @ StoreError::Busy { .. }) => return Err(error.into()),
             // The upgrade says so.
-            Err(_) => return Ok(false),
+            Err(_) => return Ok(None),
         }
         learner.refresh()?;
+        Ok(self.learner.as_ref())
+    }
+
+    /// Whether a bundle brings all that the device learned, as one that was trained on pictures of the fleet: then
+    /// nothing is lost where no pictures were kept. It does not bring further shots of the present bundle's classes,
+    /// nor learned classes that replaced one of them.
+    fn is_brought_by(&mut self, new: &Bundle) -> Result<bool, SyncError> {
+        let Some(learner) = self.newest_learner()? else { return Ok(false) };
         let (state, given) = (learner.state(), &learner.base_model().classes);
         let is_brought = |label: &str| {
             new.base_model.classes.iter().any(|class| label::same(&class.label, label))
@@ -349,10 +355,10 @@ impl Round<'_, '_> {
     /// was changed since. Then the state that was kept aside comes back as it was: learned again, classes of which no
     /// pictures were kept would be lost.
     fn has_brought_all_of(&mut self, new: &Bundle) -> Result<bool, SyncError> {
-        let Some(learner) = &mut self.learner else { return Ok(false) };
         let former = self.device.store().pictures(&new.digest).former_state();
-        let Some(former) = former.ok().and_then(|bytes| slots::read(&bytes)) else { return Ok(false) };
-        learner.refresh()?;
+        let former = former.ok().and_then(|bytes| slots::read(&bytes));
+        let Some(former) = former.filter(|former| former.is_sound(&new.base_model)) else { return Ok(false) };
+        let Some(learner) = self.newest_learner()? else { return Ok(false) };
         let (given, left) = (&learner.base_model().classes, &former.state.classes);
         let is_brought = |label: &str| given.iter().any(|class| label::same(&class.label, label));
         let is_unchanged = matches!(learner.history().entries(), [only] if only.kind == ChangeKind::Upgrade);

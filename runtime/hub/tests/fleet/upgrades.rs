@@ -568,10 +568,23 @@ fn a_bundle_that_brings_what_was_learned_needs_no_pictures() {
     assert!(device.learner().base_model().classes.iter().any(|class| class.label == "flamingo"));
     assert!(device.labels().is_empty());
     // Nor does the way back, which would lose the class if it were learned again.
-    store.release_bundle(&release_of(&shipped()), now()).unwrap();
+    let back = store.release_bundle(&release_of(&shipped()), now()).unwrap();
     let outcome = device.sync(&mut network);
     assert_eq!(outcome.bundle.as_deref(), Some("cifar100-edge"), "{outcome:?}");
     assert_eq!(device.labels(), ["flamingo"]);
+    // What is taught while the device is about to go back stays.
+    store.withdraw(back).unwrap();
+    assert_eq!(device.sync(&mut network).bundle.as_deref(), Some("everyday"));
+    store.release_bundle(&release_of(&shipped()), now()).unwrap();
+    let mut teaching = |step: SyncStep| {
+        if step == SyncStep::Upgrade {
+            device.teach("mug", 1);
+        }
+        ControlFlow::Continue(())
+    };
+    let outcome = device.device().sync(&mut network, &mut teaching).unwrap();
+    assert!(refusal(&outcome, 0).contains("released with --give-up-unkept"), "{outcome:?}");
+    assert_eq!(device.labels(), ["mug"]);
 }
 
 /// A class that the next bundle brings is none of those that answers name, while others are still learned.
