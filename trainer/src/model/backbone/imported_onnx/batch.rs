@@ -119,7 +119,7 @@ impl GraphParts {
         nodes: &[NodeProto],
     ) -> Result<HashMap<String, usize>, DecodeError> {
         let mut computed = HashSet::from([images]);
-        let (mut constant, mut joined) = (Self::default(), BTreeSet::new());
+        let (mut constant, mut joined) = (Self::default(), BTreeSet::<&String>::new());
         for (bytes, own) in self.node.iter().zip(nodes) {
             if !own.input.iter().any(|input| computed.contains(input.as_str())) {
                 constant.node.push(bytes.clone());
