@@ -77,7 +77,7 @@ impl Bounds {
 /// # Errors
 /// [`AuditError`] names what is refused.
 #[cfg(feature = "onnx")]
-pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, AuditError> {
+pub fn check_unfolded(model: &[u8]) -> Result<Inference, AuditError> {
     super::audit_unfolded(model)?;
     let graph = Graph::read(model)?;
     infer_before_folding(&graph, &declared_shape(&graph)?)

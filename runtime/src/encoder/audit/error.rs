@@ -132,7 +132,11 @@ fn advice(operator: &str) -> &'static str {
             "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ)"
         }
         _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
-        _ => "",
+        "Upsample" => "; convert the model (onnx.version_converter.convert_version(model, 13))",
+        _ => {
+            "; if it comes behind the features, end the model before it (backbone.output), and if it computes constants, \
+             write the model anew with onnxslim"
+        }
     }
 }
 

@@ -117,8 +117,12 @@ const TABLES: [(&str, ShapeRule); 21] = [
 ];
 
 /// Further operators that may make constants and nothing else, sorted.
-const FOLDABLE: [(&str, ShapeRule); 3] =
-    [("EyeLike", fill::eye_like), ("NonZero", fill::nonzero), ("OneHot", fill::one_hot)];
+const FOLDABLE: [(&str, ShapeRule); 4] = [
+    ("EyeLike", fill::eye_like),
+    ("NonZero", fill::nonzero),
+    ("OneHot", fill::one_hot),
+    ("Trilu", elementwise::simple),
+];
 
 /// Whether an operator of a domain may be used, or makes constants and so may go once they are folded.
 #[cfg(feature = "onnx")]
@@ -181,7 +185,8 @@ mod tests {
     #[cfg(feature = "onnx")]
     #[test]
     fn operators_that_make_constants_may_be_folded() {
-        assert!(is_foldable("", "NonZero") && is_foldable("", "ConstantOfShape") && is_foldable("", "Conv"));
+        assert!(["NonZero", "ConstantOfShape", "Conv", "Trilu"].iter().all(|operator| is_foldable("", operator)));
+        assert!(!is_allowed("", "Trilu"));
         for operator in ["If", "Loop", "Scan", "RandomNormal", "StringConcat", ""] {
             assert!(!is_foldable("", operator), "{operator}");
         }

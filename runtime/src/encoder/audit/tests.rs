@@ -80,6 +80,12 @@ fn what_a_backbone_has_no_need_of_is_refused() {
         ("sparse", plus(&bytes(15, b"")), "it has sparse tensors"),
         ("sparse constant", plus(&node_of("Constant", &bytes(5, &bytes(22, b"")))), "it has sparse tensors"),
         ("unknown", plus(&node_of("Exec", b"")), "the node \"added\" is of the operator \"Exec\""),
+        (
+            "a layer that no engine has",
+            plus(&node_of("Det", b"")),
+            "not on the list of allowed ones; if it comes behind the features, end the model before it",
+        ),
+        ("an operator of old", plus(&node_of("Upsample", b"")), "onnx.version_converter.convert_version(model, 13)"),
         ("other domain", plus(&node_of("Conv", &bytes(7, b"evil"))), "the operator \"evil.Conv\""),
         (
             "quantised operators",

@@ -8,7 +8,7 @@
 //! | `truncate` | ends at the value that gives features; drops what it does not need |
 //! | `half_precision` | f16 and bf16 become f32 |
 //! | `pixels` | images of bytes (uint8) become f32 |
-//! | `quantised` | scalars of int8 are dequantised |
+//! | `quantised` | int8 that several nodes read is dequantised |
 //! | `decompose` | operators that one engine lacks become several that both have; oversized pooling becomes global |
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
 //! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |

@@ -1,5 +1,5 @@
 //! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats,
-//! single numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on
+//! shared numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on
 //! different sides is written out, inputs that nothing reads are left out, images of any size get a fixed one, a batch
 //! of one is left open, channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled
 //! into one vector.
@@ -75,7 +75,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     is_changed |= graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     is_changed |= takes_bytes;
-    let is_dequantised = graph.dequantise_numbers().map_err(unreadable)?;
+    let is_dequantised = graph.dequantise_shared().map_err(unreadable)?;
     if graph.decompose().map_err(unreadable)? || is_dequantised {
         // Nodes that were replaced leave behind what only they read: a weight's norm its statistics, a dequantised
         // number its scale.
@@ -87,7 +87,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     let was_channels_last = graph.put_channels_first().map_err(unreadable)?;
     is_changed |= was_channels_last;
     is_changed |= graph.fix_images(wanted.side).map_err(unreadable)?;
-    let took_one = graph.open_batch().map_err(unreadable)?;
+    let took_one = graph.open_batch(&parts).map_err(unreadable)?;
     is_changed |= took_one;
     is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
     is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;

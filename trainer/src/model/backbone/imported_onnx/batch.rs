@@ -1,11 +1,14 @@
 //! Leaves open how many images a model takes that was exported for one. Exporters write that one into its shapes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use orco_runtime::encoder::audit::MAX_RANK;
+use orco_runtime::encoder::audit::bounds::check_unfolded;
 use prost::{DecodeError, Message};
 
-use super::parts::{AttributeParts, GraphParts, NodeParts, Replacement, TensorHeader, is_onnx_domain, replace};
+use super::parts::{
+    AttributeParts, GraphParts, ModelParts, NodeParts, Replacement, TensorHeader, is_onnx_domain, replace,
+};
 use crate::model::onnx_proto::{
     DimensionProto, INT64, NodeProto, TensorProto, ValueInfoProto, int, node, whole_numbers,
 };
@@ -42,7 +45,7 @@ impl GraphParts {
     /// it would write one, and joins a class token to each of them. Whether it did. Nodes must be in order. Of one
     /// image, it computes what it did before. Where other layers count on one image, the shapes of two do not fit, for
     /// which the model is refused later.
-    pub(super) fn open_batch(&mut self) -> Result<bool, DecodeError> {
+    pub(super) fn open_batch(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
         let takes_one = |value: &ValueInfoProto| {
@@ -50,7 +53,7 @@ impl GraphParts {
         };
         let Some(images) = inputs.collect::<Result<Vec<_>, _>>()?.into_iter().find(takes_one) else { return Ok(false) };
         let nodes = self.nodes()?;
-        let (lists, mut tokens) = (self.lists(&nodes)?, self.tokens()?);
+        let (lists, tokens) = (self.lists(&nodes)?, self.tokens(model, &images.name, &nodes)?);
         let mut of_images = HashSet::from([images.name.as_str()]);
         let (mut opened, mut constants) = (Vec::new(), Vec::new());
         let mut joined = 0;
@@ -85,10 +88,6 @@ impl GraphParts {
                         return Ok(false);
                     }
                 }
-            } else if matches!(own.op_type.as_str(), "Expand" | "Identity")
-                && let Some(&axes) = own.input.first().and_then(|input| tokens.get(input))
-            {
-                tokens.insert(to.to_owned(), axes);
             }
             opened.push(parts.encode_to_vec());
         }
@@ -111,16 +110,41 @@ impl GraphParts {
         Ok(true)
     }
 
-    /// How many axes its weights have behind the first, whose side is one: class tokens and the like, by name.
-    fn tokens(&self) -> Result<HashMap<String, usize>, DecodeError> {
-        let mut tokens = HashMap::new();
-        for bytes in &self.initializer {
-            let TensorHeader { dims, name, .. } = TensorHeader::decode(&bytes[..])?;
-            if let [1, others @ ..] = &dims[..] {
-                tokens.insert(name, others.len());
+    /// Class tokens and the like: what is joined to images, comes from constants alone, and has a first side of one. How
+    /// many axes each has behind that, by name.
+    fn tokens(
+        &self,
+        model: &ModelParts,
+        images: &str,
+        nodes: &[NodeProto],
+    ) -> Result<HashMap<String, usize>, DecodeError> {
+        let mut computed = HashSet::from([images]);
+        let (mut constant, mut joined) = (Self::default(), BTreeSet::<&String>::new());
+        for (bytes, own) in self.node.iter().zip(nodes) {
+            if !own.input.iter().any(|input| computed.contains(input.as_str())) {
+                constant.node.push(bytes.clone());
+                continue;
             }
+            if joins_within_images(own) {
+                joined.extend(own.input.iter().filter(|input| !computed.contains(input.as_str())));
+            }
+            computed.extend(own.output.iter().map(String::as_str));
         }
-        Ok(tokens)
+        if joined.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let output = |&name: &&String| ValueInfoProto { name: name.clone(), r#type: None }.encode_to_vec();
+        constant.output = joined.iter().map(output).collect();
+        constant.drop_unread()?;
+        let model = ModelParts { graph: Some(self.with_what_is_read(constant)?), ..model.clone() };
+        // Where their sides cannot be inferred, two images do not fit, for which the model is refused later.
+        let Ok(inferred) = check_unfolded(&model.encode_to_vec()) else { return Ok(HashMap::new()) };
+        let sides = joined.into_iter().zip(inferred.outputs);
+        let token = |(name, sides): (&String, Vec<u64>)| match &sides[..] {
+            [1, others @ ..] => Some((name.clone(), others.len())),
+            _ => None,
+        };
+        Ok(sides.filter_map(token).collect())
     }
 
     /// Its constants that are lists of whole numbers, by name.
@@ -180,7 +204,7 @@ fn joins_within_images(node: &NodeProto) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{FLOAT, ShapeProto, TensorTypeProto, TypeProto};
+    use crate::model::onnx_proto::{FLOAT, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto};
 
     fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
         let dim = sides.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
@@ -190,6 +214,12 @@ mod tests {
 
     fn of(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
         node(operator, inputs.iter().map(|&name| name.into()).collect(), output, vec![])
+    }
+
+    /// The model around a graph.
+    fn model() -> ModelParts {
+        let opset_import = vec![OperatorSetProto { domain: String::new(), version: 18 }];
+        ModelParts { ir_version: 8, opset_import, ..ModelParts::default() }
     }
 
     /// A graph of images of 3 x 8 x 8 numbers, with two lists of sides.
@@ -212,7 +242,7 @@ mod tests {
         let reshaping = node("Reshape", vec!["a".into(), "row".into()], "y", vec![int("allowzero", 1)]);
         let before = [of("Relu", &["x"], "a"), of("Reshape", &["w", "row"], "b"), reshaping];
         let mut opened = graph(1, &before);
-        assert!(opened.open_batch().unwrap());
+        assert!(opened.open_batch(&model()).unwrap());
         assert_eq!(opened.input, [value("x", &[0, 3, 8, 8]).encode_to_vec()]);
         assert_eq!((&opened.output[..], opened.value_info.len()), (&[value("y", &[0, 192]).encode_to_vec()][..], 0));
         let after = opened.nodes().unwrap();
@@ -224,24 +254,34 @@ mod tests {
         assert_eq!(reshaped.attribute, before[2].attribute);
         let others = TensorProto::decode(&opened.initializer[3][..]).unwrap();
         assert_eq!(others, numbers("y.orco.others", &[-1]));
-        assert!(!opened.open_batch().unwrap(), "a second time");
+        assert!(!opened.open_batch(&model()).unwrap(), "a second time");
     }
 
     #[test]
     fn every_image_gets_the_class_token() {
-        let token = TensorProto { dims: vec![1, 1, 5], data_type: FLOAT, name: "token".into(), raw_data: vec![0; 20] };
-        let joined = node("Concat", vec!["expanded".into(), "a".into()], "y", vec![int("axis", 1)]);
-        let mut opened = graph(1, &[of("Expand", &["token", "row"], "expanded"), of("Relu", &["x"], "a"), joined]);
-        opened.initializer.push(token.encode_to_vec().into());
-        assert!(opened.open_batch().unwrap());
-        let nodes = opened.nodes().unwrap();
-        let operators: Vec<&str> = nodes.iter().map(|node| node.op_type.as_str()).collect();
-        assert_eq!(operators, ["Shape", "Gather", "Expand", "Relu", "Concat", "Expand", "Concat"]);
-        assert_eq!(nodes[1].output, nodes[4].input[..1], "the number of images");
-        assert_eq!((&nodes[5].input[0], &nodes[5].input[1]), (&"expanded".to_owned(), &nodes[4].output[0]));
-        assert_eq!((&nodes[6].input[0], &nodes[6].input[1]), (&nodes[5].output[0], &"a".to_owned()));
-        let added = opened.initializer[4..].iter().map(|bytes| TensorProto::decode(&bytes[..]).unwrap());
-        assert_eq!(added.collect::<Vec<_>>(), [numbers("y.orco.0.ones", &[1, 1]), numbers("orco.batch.first", &[0])]);
+        let joined = || node("Concat", vec!["made".into(), "a".into()], "y", vec![int("axis", 1)]);
+        // As exporters write it, a row that is repeated, and one that positions were added to.
+        for (dims, made) in [
+            (&[1, 1, 5][..], of("Expand", &["token", "ones"], "made")),
+            (&[5], of("Expand", &["token", "ones"], "made")),
+            (&[1, 1, 5], of("Add", &["token", "token"], "made")),
+        ] {
+            let token =
+                TensorProto { dims: dims.to_vec(), data_type: FLOAT, name: "token".into(), raw_data: vec![0; 20] };
+            let mut opened = graph(1, &[made.clone(), of("Relu", &["x"], "a"), joined()]);
+            opened.initializer.push(token.encode_to_vec().into());
+            opened.initializer.push(whole_numbers("ones", vec![3], &[1, 1, 1]).encode_to_vec().into());
+            assert!(opened.open_batch(&model()).unwrap());
+            let nodes = opened.nodes().unwrap();
+            let operators: Vec<&str> = nodes.iter().map(|node| node.op_type.as_str()).collect();
+            assert_eq!(operators, ["Shape", "Gather", made.op_type.as_str(), "Relu", "Concat", "Expand", "Concat"]);
+            assert_eq!(nodes[1].output, nodes[4].input[..1], "the number of images");
+            assert_eq!((&nodes[5].input[0], &nodes[5].input[1]), (&"made".to_owned(), &nodes[4].output[0]));
+            assert_eq!((&nodes[6].input[0], &nodes[6].input[1]), (&nodes[5].output[0], &"a".to_owned()));
+            let added = opened.initializer[5..].iter().map(|bytes| TensorProto::decode(&bytes[..]).unwrap());
+            let expected = [numbers("y.orco.0.ones", &[1, 1]), numbers("orco.batch.first", &[0])];
+            assert_eq!(added.collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]
@@ -258,7 +298,7 @@ mod tests {
         constant.attribute.push(value.encode_to_vec());
         let mut opened = graph(1, &[of("Identity", &["x"], "a"), of("Reshape", &["a", "shape"], "y")]);
         opened.node.insert(0, constant.encode_to_vec());
-        assert!(opened.open_batch().unwrap());
+        assert!(opened.open_batch(&model()).unwrap());
         let others = TensorProto::decode(&opened.initializer[3][..]).unwrap();
         assert_eq!(others, whole_numbers("y.orco.others", vec![2], &[64, 3]));
     }
@@ -267,14 +307,14 @@ mod tests {
     fn other_batches_and_shapes_stay() {
         for batch in [0, 2] {
             let mut kept = graph(batch, &[of("Reshape", &["x", "row"], "y")]);
-            assert!(!kept.open_batch().unwrap(), "{batch}");
+            assert!(!kept.open_batch(&model()).unwrap(), "{batch}");
             assert_eq!(kept, graph(batch, &[of("Reshape", &["x", "row"], "y")]));
         }
         let resized = of("Resize", &["x", "", "", "row"], "y");
-        assert!(!graph(1, &[resized]).open_batch().unwrap(), "to one map");
+        assert!(!graph(1, &[resized]).open_batch(&model()).unwrap(), "to one map");
         for kept in [of("Reshape", &["x", "rows"], "y"), of("Expand", &["x", "row"], "y")] {
             let mut opened = graph(1, std::slice::from_ref(&kept));
-            assert!(opened.open_batch().unwrap());
+            assert!(opened.open_batch(&model()).unwrap());
             assert_eq!(opened.nodes().unwrap(), [kept]);
         }
     }

@@ -1,6 +1,7 @@
 //! Writes operators that an engine lacks, or computes in another way, as several that both have: `Attention` and
-//! `RMSNormalization` of opset 23, weight standardisation (Qiao et al., 2019), and windows of pooling that are larger
-//! than their map. A further one is a function here and an arm of [`GraphParts::decompose`].
+//! `RMSNormalization` of opset 23, weight standardisation (Qiao et al., 2019), functions such as `Celu`, and windows of
+//! pooling that are larger than their map. tf2onnx leaves some of TensorFlow's own, such as the `Erfc` of GELU. A
+//! further one is a function here and an arm of [`rule_of`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -89,22 +90,37 @@ impl Values {
     }
 }
 
+/// Makes the pieces of a node, if it covers that.
+type Rule = fn(&NodeProto, &Values) -> Option<Pieces>;
+
+fn rule_of(node: &NodeProto) -> Option<Rule> {
+    let rule: Rule = match node.op_type.as_str() {
+        "Attention" => attention,
+        "BatchNormalization" => standardised_weight,
+        "CastLike" => cast_like,
+        "Celu" => celu,
+        "Erfc" => erfc,
+        "Expm1" => expm1,
+        "Mean" => mean,
+        "RMSNormalization" => rms_normalization,
+        "Tan" => tan,
+        "ThresholdedRelu" => thresholded_relu,
+        _ => return None,
+    };
+    is_onnx_domain(&node.domain).then_some(rule)
+}
+
 impl GraphParts {
-    /// Writes attention and RMS norms as the operators that they are made of, and batch norm of a weight as instance
-    /// norm. What a rule does not cover stays as it is. Whether there was one.
+    /// Writes attention, RMS norms and some functions as the operators that they are made of, and batch norm of a
+    /// weight as instance norm. What a rule does not cover stays as it is. Whether there was one.
     pub(super) fn decompose(&mut self) -> Result<bool, DecodeError> {
         let mut values = None;
         let mut is_decomposed = false;
         for bytes in std::mem::take(&mut self.node) {
             let own = NodeProto::decode(bytes.as_slice())?;
-            let rule = match own.op_type.as_str() {
-                "Attention" if is_onnx_domain(&own.domain) => attention,
-                "BatchNormalization" if is_onnx_domain(&own.domain) => standardised_weight,
-                "RMSNormalization" if is_onnx_domain(&own.domain) => rms_normalization,
-                _ => {
-                    self.node.push(bytes);
-                    continue;
-                }
+            let Some(rule) = rule_of(&own) else {
+                self.node.push(bytes);
+                continue;
             };
             let values = match &values {
                 Some(values) => values,
@@ -332,9 +348,109 @@ fn rms_normalization(own: &NodeProto, values: &Values) -> Option<Pieces> {
     Some(pieces.giving(output))
 }
 
+/// `CastLike`: a cast to the type of its second input. None where nothing says which that is.
+fn cast_like(own: &NodeProto, values: &Values) -> Option<Pieces> {
+    let (x, output) = (own.input.first()?, own.output.first()?);
+    let to = *values.types.get(own.input.get(1)?)?;
+    let mut pieces = Pieces::of(output);
+    pieces.node("Cast", &[x], vec![int("to", to.into())]);
+    Some(pieces.giving(output))
+}
+
+/// `Celu`: alpha elu(x / alpha).
+fn celu(own: &NodeProto, _: &Values) -> Option<Pieces> {
+    let (x, output) = (own.input.first()?, own.output.first()?);
+    let mut pieces = Pieces::of(output);
+    let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
+    let divided = pieces.node("Div", &[x, &alpha], vec![]);
+    let bent = pieces.node("Elu", &[&divided], vec![]);
+    pieces.node("Mul", &[&bent, &alpha], vec![]);
+    Some(pieces.giving(output))
+}
+
+/// `Erfc`: 1 - erf(x).
+fn erfc(own: &NodeProto, _: &Values) -> Option<Pieces> {
+    let (x, output) = (own.input.first()?, own.output.first()?);
+    let mut pieces = Pieces::of(output);
+    let (one, erf) = (pieces.number(1.0), pieces.node("Erf", &[x], vec![]));
+    pieces.node("Sub", &[&one, &erf], vec![]);
+    Some(pieces.giving(output))
+}
+
+/// `Expm1`: exp(x) - 1.
+fn expm1(own: &NodeProto, _: &Values) -> Option<Pieces> {
+    let (x, output) = (own.input.first()?, own.output.first()?);
+    let mut pieces = Pieces::of(output);
+    let (one, exponential) = (pieces.number(1.0), pieces.node("Exp", &[x], vec![]));
+    pieces.node("Sub", &[&exponential, &one], vec![]);
+    Some(pieces.giving(output))
+}
+
+/// `Mean` of its inputs, element by element.
+fn mean(own: &NodeProto, _: &Values) -> Option<Pieces> {
+    let output = own.output.first()?;
+    let mut pieces = Pieces::of(output);
+    let inputs: Vec<&str> = own.input.iter().map(String::as_str).collect();
+    let (count, sum) = (pieces.number(inputs.len() as f32), pieces.node("Sum", &inputs, vec![]));
+    pieces.node("Div", &[&sum, &count], vec![]);
+    Some(pieces.giving(output))
+}
+
+/// `Tan`: sin(x) / cos(x).
+fn tan(own: &NodeProto, _: &Values) -> Option<Pieces> {
+    let (x, output) = (own.input.first()?, own.output.first()?);
+    let mut pieces = Pieces::of(output);
+    let (sine, cosine) = (pieces.node("Sin", &[x], vec![]), pieces.node("Cos", &[x], vec![]));
+    pieces.node("Div", &[&sine, &cosine], vec![]);
+    Some(pieces.giving(output))
+}
+
+/// `ThresholdedRelu`: x where it is greater than alpha, else 0.
+fn thresholded_relu(own: &NodeProto, _: &Values) -> Option<Pieces> {
+    let (x, output) = (own.input.first()?, own.output.first()?);
+    let mut pieces = Pieces::of(output);
+    let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
+    let above = pieces.node("Sub", &[x, &alpha], vec![]);
+    let sign = pieces.node("Sign", &[&above], vec![]);
+    let gate = pieces.node("Relu", &[&sign], vec![]);
+    pieces.node("Mul", &[x, &gate], vec![]);
+    Some(pieces.giving(output))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_are_written_as_others() {
+        let operators = |operator: &str, inputs: &[&str], domain: &str| {
+            let weight = TensorProto { dims: vec![], data_type: BOOL, name: "w".into(), raw_data: vec![1] };
+            let mut own = node(operator, inputs.iter().map(|&name| name.into()).collect(), "y", vec![]);
+            own.domain = domain.into();
+            let mut graph = GraphParts {
+                node: vec![own.encode_to_vec()],
+                initializer: vec![weight.encode_to_vec().into()],
+                ..GraphParts::default()
+            };
+            graph.decompose().unwrap();
+            let nodes = graph.nodes().unwrap();
+            assert_eq!(nodes.last().unwrap().output, ["y"]);
+            nodes.into_iter().map(|node| node.op_type).collect::<Vec<_>>()
+        };
+        for (operator, inputs, expected) in [
+            ("CastLike", &["x", "w"][..], &["Cast"][..]),
+            ("CastLike", &["x", "unknown"], &["CastLike"]),
+            ("Celu", &["x"], &["Div", "Elu", "Mul"]),
+            ("Erfc", &["x"], &["Erf", "Sub"]),
+            ("Expm1", &["x"], &["Exp", "Sub"]),
+            ("Mean", &["x", "x", "x"], &["Sum", "Div"]),
+            ("Tan", &["x"], &["Sin", "Cos", "Div"]),
+            ("ThresholdedRelu", &["x"], &["Sub", "Sign", "Relu", "Mul"]),
+        ] {
+            assert_eq!(operators(operator, inputs, ""), expected);
+            assert_eq!(operators(operator, inputs, "com.microsoft"), [operator]);
+        }
+    }
 
     #[test]
     fn only_a_norm_of_a_weight_becomes_one_of_an_instance() {
