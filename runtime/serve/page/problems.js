@@ -2,14 +2,15 @@
 // empty place and its disk. The service says them in English.
 import { currentLanguage, fill } from "./language.js";
 
+// refusals.js has these three, too.
 export const notPicture = { en: "This is not a picture in JPEG, PNG or WebP.", de: "Das Bild ist weder ein JPEG noch ein PNG noch ein WebP." };
 export const unsupported = {
   en: "{format} files cannot be read: save the picture as JPEG or PNG.",
   de: "{format}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern." };
 export const damaged = { en: "The picture is damaged.", de: "Das Bild ist beschädigt." };
 
-// What a sentence is like, and how it is said in each language; {1} and so on, or {names}, are what its groups held. A language that
-// is left out says it otherwise (below).
+// What a sentence is like, and how it is said in each language; {1} is what its first group held, {format} the group
+// of that name. A language that is left out says it otherwise (below).
 const sentences = [
   [/^is neither a JPEG .*$/, notPicture],
   [/^is an? (?<format>.+) file, which cannot be read.*$/, unsupported],

@@ -66,7 +66,7 @@ async function answered(request, { quiet, name }) {
   }
 }
 
-// Browsers say alike that the service is not there and that a file is not what it was when it was chosen.
+// Browsers report a missing service and a changed file alike. problems.js translates this.
 const GONE = "the file was changed or removed after it was chosen: choose it again";
 const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
 

@@ -225,3 +225,8 @@ pub fn whole_numbers(name: &str, dims: Vec<i64>, values: &[i64]) -> TensorProto 
     let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     TensorProto { dims, data_type: INT64, name: name.into(), raw_data }
 }
+
+/// A constant that is a list of whole numbers.
+pub fn list_of_whole_numbers(name: &str, values: &[i64]) -> TensorProto {
+    whole_numbers(name, vec![values.len() as i64], values)
+}

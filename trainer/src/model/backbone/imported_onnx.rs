@@ -9,11 +9,13 @@
 //! | `half_precision` | f16 and bf16 become f32 |
 //! | `pixels` | images of bytes (uint8) become f32 |
 //! | `quantised` | int8 that several nodes read is dequantised |
-//! | `decompose` | operators that one engine lacks become several that both have; oversized pooling becomes global |
+//! | `decompose` | operators that one engine lacks become several that both have |
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
-//! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
-//! | `adapt` itself | channels first, fixed image size, declared outputs, pooling |
+//! | `adapt` itself | channels first, fixed image size |
 //! | `batch` | a batch of one image becomes one of any size |
+//! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
+//! | `decompose` again | oversized pooling becomes global |
+//! | `adapt` itself | declared outputs, pooling |
 //! | `fold` | constants are folded, after all of these |
 //!
 //! Which operators a model may then have is decided by the audit, [`orco_runtime::encoder::audit`], not here.

@@ -103,7 +103,7 @@ impl OnnxBackbone {
     /// `[batch, height, width, 3]`, whose sides are `side` pixels if the model leaves them open, one float output
     /// `[batch, features]` or `[batch, features, 1, 1]`, and engines run it and agree. Half precision becomes f32.
     /// Constants are folded if it holds operators that the engines are not to see, weights beside the file become part
-    /// of it, and a batch of one is left open where all layers take more. It is fed with images normalised as the
+    /// of it, and a batch of one is opened where all layers take more. It is fed with images normalised as the
     /// recipe says, else as its metadata say, else by the data set's `channels`; one that takes bytes normalises them
     /// itself.
     ///

@@ -1,7 +1,7 @@
 //! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats,
 //! shared numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on
 //! different sides is written out, inputs that nothing reads are left out, images of any size get a fixed one, a batch
-//! of one is left open, channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled
+//! of one is opened, channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled
 //! into one vector.
 
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use super::parts::{GraphParts, ModelParts, has_graphs, names_of};
 use crate::config::Pooling;
 use crate::model::onnx_proto::{
     DimensionProto, FLOAT, NodeProto, ShapeProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, int, ints,
-    node, whole_numbers,
+    list_of_whole_numbers, node, whole_numbers,
 };
 
 /// Names of what pooling adds begin with this.
@@ -301,7 +301,7 @@ impl PoolingNodes {
         let mean_over = |axes: &[i64]| {
             if version >= AXES_AS_INPUT {
                 let inputs = vec![from.clone(), constant.clone()];
-                let axes = whole_numbers(&constant, vec![axes.len() as i64], axes);
+                let axes = list_of_whole_numbers(&constant, axes);
                 (vec![node("ReduceMean", inputs, &to, vec![int("keepdims", 0)])], vec![axes])
             } else {
                 let attributes = vec![ints("axes", axes.to_vec()), int("keepdims", 0)];

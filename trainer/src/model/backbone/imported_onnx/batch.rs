@@ -1,4 +1,4 @@
-//! Leaves open how many images a model takes that was exported for one. Exporters write that one into its shapes.
+//! Opens the batch of a model that was exported for one image: exporters write that one into its shapes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::parts::{
     AttributeParts, GraphParts, ModelParts, NodeParts, Replacement, TensorHeader, is_onnx_domain, replace,
 };
 use crate::model::onnx_proto::{
-    DimensionProto, INT64, NodeProto, TensorProto, ValueInfoProto, int, node, whole_numbers,
+    DimensionProto, INT64, NodeProto, TensorProto, ValueInfoProto, int, list_of_whole_numbers, node,
 };
 
 /// What the number of images is called.
@@ -41,10 +41,9 @@ impl ListTensor {
 }
 
 impl GraphParts {
-    /// Where the input takes exactly one image, leaves open how many it takes, has reshaping write their number where
-    /// it would write one, and joins a class token to each of them. Whether it did. Nodes must be in order. Of one
-    /// image, it computes what it did before. Where other layers count on one image, the shapes of two do not fit, for
-    /// which the model is refused later.
+    /// Where the input takes exactly one image, lets it take any number: reshaping reads the number of images, and
+    /// class tokens are repeated for each. Whether it did. Nodes must be in order. One image gives what it gave before.
+    /// Where another layer counts on one image, shapes do not fit for two, and the model is refused later.
     pub(super) fn open_batch(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
@@ -69,7 +68,7 @@ impl GraphParts {
                     return Ok(false);
                 }
                 if let Some(sides) = list(1).filter(|_| own.op_type == "Reshape" && is_onnx_domain(&own.domain)) {
-                    let others = numbers(&format!("{to}.orco.others"), &sides[1..]);
+                    let others = list_of_whole_numbers(&format!("{to}.orco.others"), &sides[1..]);
                     // Not 0, which takes over the first side of what is reshaped: an image may have many windows.
                     parts.input[1] = format!("{to}.orco.shape");
                     opened.push(of_each_image(&others, &parts.input[1]));
@@ -78,7 +77,8 @@ impl GraphParts {
                 for (at, input) in parts.input.iter_mut().enumerate().filter(|_| joins_within_images(own)) {
                     let Some(&axes) = tokens.get(input.as_str()) else { continue };
                     let name = format!("{to}.orco.{at}");
-                    let (ones, sides) = (numbers(&format!("{name}.ones"), &vec![1; axes]), format!("{name}.sides"));
+                    let (ones, sides) =
+                        (list_of_whole_numbers(&format!("{name}.ones"), &vec![1; axes]), format!("{name}.sides"));
                     opened.push(of_each_image(&ones, &sides));
                     constants.push(ones);
                     let token = std::mem::replace(input, name.clone());
@@ -93,7 +93,7 @@ impl GraphParts {
         }
         if !constants.is_empty() {
             let [sides, first] = ["sides", "first"].map(|part| format!("{BATCH}.{part}"));
-            constants.push(numbers(&first, &[0]));
+            constants.push(list_of_whole_numbers(&first, &[0]));
             let counted = [
                 node("Shape", vec![images.name.clone()], &sides, vec![]),
                 node("Gather", vec![sides.clone(), first], BATCH, vec![]),
@@ -102,8 +102,8 @@ impl GraphParts {
         }
         self.node = opened;
         self.append(&[], &constants);
-        replace(&mut self.input, |bytes| left_open(bytes, |name| name == images.name))?;
-        replace(&mut self.output, |bytes| left_open(bytes, |_| true))?;
+        replace(&mut self.input, |bytes| with_open_batch(bytes, |name| name == images.name))?;
+        replace(&mut self.output, |bytes| with_open_batch(bytes, |_| true))?;
         // They speak of one image.
         self.value_info.clear();
         log::info!("the backbone takes one image at a time; it is made to take any number");
@@ -171,8 +171,8 @@ impl GraphParts {
     }
 }
 
-/// A value of floats whose first side is one, with that left open; none where it is another one.
-fn left_open(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement {
+/// A value of floats whose first side is one, with that opened; none where it is another one.
+fn with_open_batch(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement {
     let mut value = ValueInfoProto::decode(bytes)?;
     let is_one = value.sizes().is_some_and(|sizes| sizes.first() == Some(&Some(1)));
     if !is_one || !is_meant(&value.name) {
@@ -183,11 +183,6 @@ fn left_open(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement {
         *first = DimensionProto { dim_value: None, dim_param: None };
     }
     Ok(Some(value.encode_to_vec()))
-}
-
-/// A list of whole numbers.
-fn numbers(name: &str, list: &[i64]) -> TensorProto {
-    whole_numbers(name, vec![list.len() as i64], list)
 }
 
 /// A node that makes the sides of images of which each has these.
@@ -204,7 +199,7 @@ fn joins_within_images(node: &NodeProto) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{FLOAT, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto};
+    use crate::model::onnx_proto::{FLOAT, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto, whole_numbers};
 
     fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
         let dim = sides.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
@@ -253,7 +248,7 @@ mod tests {
         assert_eq!(reshaped.input, ["a".to_owned(), shape.output[0].clone()]);
         assert_eq!(reshaped.attribute, before[2].attribute);
         let others = TensorProto::decode(&opened.initializer[3][..]).unwrap();
-        assert_eq!(others, numbers("y.orco.others", &[-1]));
+        assert_eq!(others, list_of_whole_numbers("y.orco.others", &[-1]));
         assert!(!opened.open_batch(&model()).unwrap(), "a second time");
     }
 
@@ -279,7 +274,8 @@ mod tests {
             assert_eq!((&nodes[5].input[0], &nodes[5].input[1]), (&"made".to_owned(), &nodes[4].output[0]));
             assert_eq!((&nodes[6].input[0], &nodes[6].input[1]), (&nodes[5].output[0], &"a".to_owned()));
             let added = opened.initializer[5..].iter().map(|bytes| TensorProto::decode(&bytes[..]).unwrap());
-            let expected = [numbers("y.orco.0.ones", &[1, 1]), numbers("orco.batch.first", &[0])];
+            let expected =
+                [list_of_whole_numbers("y.orco.0.ones", &[1, 1]), list_of_whole_numbers("orco.batch.first", &[0])];
             assert_eq!(added.collect::<Vec<_>>(), expected);
         }
     }

@@ -10,7 +10,7 @@ use prost::{DecodeError, Message};
 
 use super::parts::{GraphParts, ModelParts, TensorHeader, is_onnx_domain, names_of};
 use crate::model::onnx_proto::{
-    AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
+    AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, list_of_whole_numbers, node,
 };
 
 /// Most windows that are tried; each needs the shape of its map, for which the model before it is gone through.
@@ -51,7 +51,7 @@ impl Pieces {
     }
 
     fn list(&mut self, values: &[i64]) -> String {
-        self.constant(|name| whole_numbers(name, vec![values.len() as i64], values))
+        self.constant(|name| list_of_whole_numbers(name, values))
     }
 
     /// The pieces, the last of which gives the value that the node gave.
@@ -357,33 +357,38 @@ fn cast_like(own: &NodeProto, values: &Values) -> Option<Pieces> {
     Some(pieces.giving(output))
 }
 
-/// `Celu`: alpha elu(x / alpha).
-fn celu(own: &NodeProto, _: &Values) -> Option<Pieces> {
+/// The pieces of a function of one input, the last of which gives its output.
+fn of_one_input(own: &NodeProto, write: impl FnOnce(&mut Pieces, &str)) -> Option<Pieces> {
     let (x, output) = (own.input.first()?, own.output.first()?);
     let mut pieces = Pieces::of(output);
-    let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
-    let divided = pieces.node("Div", &[x, &alpha], vec![]);
-    let bent = pieces.node("Elu", &[&divided], vec![]);
-    pieces.node("Mul", &[&bent, &alpha], vec![]);
+    write(&mut pieces, x);
     Some(pieces.giving(output))
+}
+
+/// `Celu`: alpha elu(x / alpha).
+fn celu(own: &NodeProto, _: &Values) -> Option<Pieces> {
+    of_one_input(own, |pieces, x| {
+        let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
+        let divided = pieces.node("Div", &[x, &alpha], vec![]);
+        let bent = pieces.node("Elu", &[&divided], vec![]);
+        pieces.node("Mul", &[&bent, &alpha], vec![]);
+    })
 }
 
 /// `Erfc`: 1 - erf(x).
 fn erfc(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    let (x, output) = (own.input.first()?, own.output.first()?);
-    let mut pieces = Pieces::of(output);
-    let (one, erf) = (pieces.number(1.0), pieces.node("Erf", &[x], vec![]));
-    pieces.node("Sub", &[&one, &erf], vec![]);
-    Some(pieces.giving(output))
+    of_one_input(own, |pieces, x| {
+        let (one, erf) = (pieces.number(1.0), pieces.node("Erf", &[x], vec![]));
+        pieces.node("Sub", &[&one, &erf], vec![]);
+    })
 }
 
 /// `Expm1`: exp(x) - 1.
 fn expm1(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    let (x, output) = (own.input.first()?, own.output.first()?);
-    let mut pieces = Pieces::of(output);
-    let (one, exponential) = (pieces.number(1.0), pieces.node("Exp", &[x], vec![]));
-    pieces.node("Sub", &[&exponential, &one], vec![]);
-    Some(pieces.giving(output))
+    of_one_input(own, |pieces, x| {
+        let (one, exponential) = (pieces.number(1.0), pieces.node("Exp", &[x], vec![]));
+        pieces.node("Sub", &[&exponential, &one], vec![]);
+    })
 }
 
 /// `Mean` of its inputs, element by element.
@@ -398,23 +403,21 @@ fn mean(own: &NodeProto, _: &Values) -> Option<Pieces> {
 
 /// `Tan`: sin(x) / cos(x).
 fn tan(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    let (x, output) = (own.input.first()?, own.output.first()?);
-    let mut pieces = Pieces::of(output);
-    let (sine, cosine) = (pieces.node("Sin", &[x], vec![]), pieces.node("Cos", &[x], vec![]));
-    pieces.node("Div", &[&sine, &cosine], vec![]);
-    Some(pieces.giving(output))
+    of_one_input(own, |pieces, x| {
+        let (sine, cosine) = (pieces.node("Sin", &[x], vec![]), pieces.node("Cos", &[x], vec![]));
+        pieces.node("Div", &[&sine, &cosine], vec![]);
+    })
 }
 
 /// `ThresholdedRelu`: x where it is greater than alpha, else 0.
 fn thresholded_relu(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    let (x, output) = (own.input.first()?, own.output.first()?);
-    let mut pieces = Pieces::of(output);
-    let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
-    let above = pieces.node("Sub", &[x, &alpha], vec![]);
-    let sign = pieces.node("Sign", &[&above], vec![]);
-    let gate = pieces.node("Relu", &[&sign], vec![]);
-    pieces.node("Mul", &[x, &gate], vec![]);
-    Some(pieces.giving(output))
+    of_one_input(own, |pieces, x| {
+        let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
+        let above = pieces.node("Sub", &[x, &alpha], vec![]);
+        let sign = pieces.node("Sign", &[&above], vec![]);
+        let gate = pieces.node("Relu", &[&sign], vec![]);
+        pieces.node("Mul", &[x, &gate], vec![]);
+    })
 }
 
 #[cfg(test)]
