@@ -126,7 +126,7 @@ fn on_hub(error: &orco_hub::HubError) -> Option<&'static str> {
     use orco_hub::HubError;
     use orco_hub::merge::MergeError;
     Some(match error {
-        HubError::Merge(MergeError::Undecided { .. }) => "--merge does the one, --apart the other",
+        HubError::Merge(MergeError::Undecided { .. }) => "--merge merges them, --apart keeps them apart",
         HubError::NoDevice { .. } | HubError::NoPack { .. } | HubError::NoRelease { .. } => "`orco hub list` shows all",
         _ => return None,
     })

@@ -45,7 +45,7 @@ pub enum CameraError {
     Http(Box<dyn Error + Send + Sync>),
     /// Its certificate is from no authority that is trusted, or for another host; why.
     #[error(
-        "its certificate is not trusted ({0}); if it signed that itself, for Motion JPEG use gst:souphttpsrc with its \
+        "its certificate is not trusted ({0}); if it is self-signed, for Motion JPEG use gst:souphttpsrc with its \
          location and ssl-strict=false, then ! multipartdemux; for single pictures let another program fetch them into \
          folder:PATH"
     )]

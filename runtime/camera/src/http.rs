@@ -259,7 +259,7 @@ mod tests {
     fn who_has_a_camera_with_a_certificate_of_its_own_is_told_what_to_do() {
         let failed = |why: &str| request_error(io::Error::new(io::ErrorKind::InvalidData, why).into()).to_string();
         let told = failed("invalid peer certificate: UnknownIssuer");
-        assert!(told.starts_with("its certificate is not trusted (UnknownIssuer); if it signed that itself"), "{told}");
+        assert!(told.starts_with("its certificate is not trusted (UnknownIssuer); if it is self-signed"), "{told}");
         assert!(!failed("received corrupt message").contains("certificate"));
     }
 

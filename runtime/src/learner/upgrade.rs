@@ -152,18 +152,24 @@ pub fn undo_upgrade(
         let former = store.former_bundle(&present.state.bundle_digest).map(Box::new);
         UpgradeError::NoEarlier { name: bundle.manifest.name.clone(), former }
     };
-    let bytes = match store.pictures(&bundle.digest).former_state() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
-        Err(source) => {
-            return Err(UpgradeError::FormerState { folder: store.pictures(&bundle.digest).folder().into(), source });
-        }
-        Ok(bytes) => bytes,
-    };
-    let earlier = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
-    let earlier = earlier.filter(|saved| saved.state.bundle_digest == bundle.digest).ok_or_else(none)?;
+    let earlier = former_state(bundle, store)?.ok_or_else(none)?;
     let uncertain = switch_bundle(&locked, &present, &earlier)?;
     use_release(bundle, &locked, settings);
     Ok(ChangeOutcome { report: earlier, uncertain, unaligned: None })
+}
+
+/// The state of a bundle that was kept aside when the device left it; none if there is none, or if it is damaged.
+///
+/// # Errors
+/// [`UpgradeError::FormerState`] if it cannot be read.
+pub fn former_state(bundle: &Bundle, store: &Store) -> Result<Option<SavedState>, UpgradeError> {
+    let pictures = store.pictures(&bundle.digest);
+    let bytes = match pictures.former_state() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|source| UpgradeError::FormerState { folder: pictures.folder().into(), source })?,
+    };
+    let former = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
+    Ok(former.filter(|saved| saved.state.bundle_digest == bundle.digest))
 }
 
 /// Lets the state go that was kept aside, with its pictures, the small ones too: nothing brings it back. Says whether

@@ -312,12 +312,10 @@ impl State {
 
     /// Whether a class of this state has a shot that a class of another one has.
     fn shares_shot(&self, class: usize, other: &Self, class_of_other: usize) -> bool {
-        let shots = |state: &Self, class: usize| -> BTreeSet<[u8; 32]> {
-            let of_class =
-                state.exemplars.classes().iter().enumerate().filter(|(_, member)| **member as usize == class);
-            of_class.map(|(shot, _)| state.exemplars.digest_of(shot)).collect()
-        };
-        !shots(self, class).is_disjoint(&shots(other, class_of_other))
+        let shots = |state: &Self, class: usize| state.exemplars.by_class().remove(&(class as u32)).unwrap_or_default();
+        let of_other = shots(other, class_of_other);
+        let is_in_other = |own: usize| of_other.iter().any(|&shot| self.exemplars.is_same(own, &other.exemplars, shot));
+        shots(self, class).into_iter().any(is_in_other)
     }
 
     /// For every base class, whether a learned class of the same label replaces it: it is not answered then.

@@ -196,8 +196,8 @@ fn export_pictures(output: &Output, store: &HubStore, to: &Path) -> Result<Value
     );
     for label in &exported.renamed {
         output.warn(format_args!(
-            "no folder can be called {}, so the next bundle would call this class otherwise, and devices keep theirs \
-             beside it: rename it on the devices (`orco rename`) before the export",
+            "{} cannot be a folder's name, so a bundle trained on this export gives the class another label, and devices \
+             then have both: rename it on the devices (`orco rename`) before the export",
             EscapedText(label)
         ));
     }

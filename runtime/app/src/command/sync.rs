@@ -12,7 +12,6 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::state::escape::EscapedText;
-use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, with_causes};
 use orco_runtime::store::Store;
 use orco_serve::{host_name, port_of};
@@ -170,15 +169,14 @@ fn enrol(
 /// bundle brings. Where bundle or state cannot be read, the round has said so.
 fn warn_of_unknown(output: &Output, labels: &[String], bundle: &Bundle, store: &Store) {
     let Ok(snapshot) = store.load(bundle) else { return };
-    let is_known = |label: &&String| snapshot.saved.state.classes.iter().any(|class| label::same(&class.label, label));
-    for unknown in labels.iter().filter(|label| !is_known(label)) {
-        let shown = EscapedText(unknown);
-        if bundle.base_model.classes.iter().any(|class| label::same(&class.label, unknown)) {
-            output.warn(format_args!(
+    for label in labels {
+        let shown = EscapedText(label);
+        match snapshot.saved.state.find_class(&bundle.base_model, label) {
+            Some(class) if class >= bundle.base_model.classes.len() => {}
+            Some(_) => output.warn(format_args!(
                 "{shown} came with the bundle, so its shots are not shared: only learned classes are"
-            ));
-        } else {
-            output.warn(format_args!("no class with the label {shown} was learned, so none is shared"));
+            )),
+            None => output.warn(format_args!("no class with the label {shown} was learned, so none is shared")),
         }
     }
 }

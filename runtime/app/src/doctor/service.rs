@@ -205,7 +205,7 @@ pub fn mqtt(arguments: &ServeOptions, findings: &mut Findings) {
         let text = "can be told, but the password goes there unencrypted: mqtts:// encrypts it";
         return findings.note(SUBJECT, format!("{broker} {text}"));
     }
-    let tried = "; its port alone was tried, not whether it takes the user, or has a certificate that is trusted";
+    let tried = "; its port alone was tried, not the user, the password or the certificate";
     findings.good(SUBJECT, format!("{broker} answers, and is told as \"{}\"{tried}", device.id));
 }
 

@@ -18,7 +18,6 @@ use orco_runtime::release::ReleaseError;
 use orco_runtime::state::history::ChangeKind;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
-use orco_runtime::state::slots;
 use orco_runtime::store::StoreError;
 
 use super::Round;
@@ -238,17 +237,15 @@ impl Round<'_, '_> {
             return Ok(outcome);
         }
         proceed(self.observer, SyncStep::Upgrade)?;
-        let goes_back = self.has_brought_all_of(new)?;
-        if !goes_back {
-            self.forget_learned_on(new)?;
-        }
-        let options = if self.is_brought_by(new)? { options.give_up_unkept(true) } else { options };
+        let goes_back = self.can_undo_upgrade_to(new)?;
         // The release does not count as used before the device runs with it.
         let settings = self.device.settings.learner.clone().compare_releases(false);
         let store = self.device.store();
         let changed = if goes_back {
             upgrade::undo_upgrade(new, &store, &settings).map(|outcome| outcome.durable().map(drop))
         } else {
+            self.forget_learned_on(new)?;
+            let options = if self.is_brought_by(new)? { options.give_up_unkept(true) } else { options };
             upgrade::upgrade(new, &store, &settings, &options, &mut ()).map(|outcome| outcome.durable().map(drop))
         };
         let has_state_moved = match changed {
@@ -354,10 +351,8 @@ impl Round<'_, '_> {
     /// Whether the present bundle brought all classes that the device had on `new` when it left that one, and nothing
     /// was changed since. Then the state that was kept aside comes back as it was: learned again, classes of which no
     /// pictures were kept would be lost.
-    fn has_brought_all_of(&mut self, new: &Bundle) -> Result<bool, SyncError> {
-        let former = self.device.store().pictures(&new.digest).former_state();
-        let former = former.ok().and_then(|bytes| slots::read(&bytes));
-        let Some(former) = former.filter(|former| former.is_sound(&new.base_model)) else { return Ok(false) };
+    fn can_undo_upgrade_to(&mut self, new: &Bundle) -> Result<bool, SyncError> {
+        let Ok(Some(former)) = upgrade::former_state(new, &self.device.store()) else { return Ok(false) };
         let Some(learner) = self.newest_learner()? else { return Ok(false) };
         let (given, left) = (&learner.base_model().classes, &former.state.classes);
         let is_brought = |label: &str| given.iter().any(|class| label::same(&class.label, label));
