@@ -261,14 +261,19 @@ impl BodyPermit {
 
     /// Bytes that hold their room until the last of their slices is gone.
     pub fn holding(self, bytes: Vec<u8>) -> Bytes {
-        struct HeldBytes(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] BodyPermit);
-        impl AsRef<[u8]> for HeldBytes {
-            fn as_ref(&self) -> &[u8] {
-                &self.0
-            }
-        }
-        Bytes::from_owner(HeldBytes(bytes, self))
+        holding(bytes, self)
     }
+}
+
+/// Bytes that hold something until the last of their slices is gone.
+pub fn holding(bytes: Vec<u8>, held: impl Send + 'static) -> Bytes {
+    struct HeldBytes<T>(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] T);
+    impl<T> AsRef<[u8]> for HeldBytes<T> {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Bytes::from_owner(HeldBytes(bytes, held))
 }
 
 impl Drop for BodyPermit {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
+use orco_serve::admission;
 
 use crate::protocol::DeviceId;
 
@@ -40,13 +41,7 @@ impl RequestLimit {
 impl DeviceRequest {
     /// The bytes of its answer: the request is under way until they are sent.
     pub fn holding(self, answer: Vec<u8>) -> Bytes {
-        struct HeldAnswer(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes")] DeviceRequest);
-        impl AsRef<[u8]> for HeldAnswer {
-            fn as_ref(&self) -> &[u8] {
-                &self.0
-            }
-        }
-        Bytes::from_owner(HeldAnswer(answer, self))
+        admission::holding(answer, self)
     }
 }
 
