@@ -74,13 +74,12 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     let mut earlier = None;
     // An enrolment brings its own key; of all others the key is known.
     if route != DeviceRoute::Enrol {
-        let id = head.device;
-        let key = blocking(&hub, move |store| store.device_key(&id)).await?.ok_or_else(not_found)?;
-        if !head.is_signed(&key, &signature) {
-            return Err(not_found());
-        }
-        let known = head.clone();
-        earlier = blocking(&hub, move |store| store.earlier_answer(&known)).await?;
+        let head = head.clone();
+        let find = move |store: &HubStore| {
+            let key = store.device_key(&head.device)?.filter(|key| head.is_signed(key, &signature));
+            key.map(|_| store.earlier_answer(&head)).transpose()
+        };
+        earlier = blocking(&hub, find).await?.ok_or_else(not_found)?;
     }
     let length =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
