@@ -51,27 +51,12 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
 
 /// Says so where a change made answers leave base classes out, or name them again. Warns of base classes that got
 /// shots, now or before, and are not answered.
-pub fn tell_scope(
-    output: &Output,
-    learner: &Learner,
-    changed: &[(&str, Shots<'_>)],
-    was_learned_only: bool,
-) -> Result<()> {
-    let is_changed = |label: &&str| changed.iter().any(|(given, _)| label::same(given, label));
+pub fn tell_scope(output: &Output, learner: &Learner, changed: &[&str], was_learned_only: bool) -> Result<()> {
+    let is_changed = |label: &&str| changed.iter().any(|given| label::same(given, label));
     let mut unanswered = learner.unanswered_classes();
     unanswered.retain(|label| !was_learned_only || is_changed(label));
-    tell_scope_and_unanswered(output, learner, &unanswered, was_learned_only)
-}
-
-/// As [`tell_scope`], but warns of these base classes.
-pub fn tell_scope_and_unanswered(
-    output: &Output,
-    learner: &Learner,
-    unanswered: &[&str],
-    was_learned_only: bool,
-) -> Result<()> {
     if !unanswered.is_empty() {
-        let labels = join_first(unanswered.iter().copied().map(EscapedText), MAX_LABELS, ", ");
+        let labels = join_first(unanswered.into_iter().map(EscapedText), MAX_LABELS, ", ");
         output.warn(format_args!(
             "no answer names {labels}, although you gave shots: answers name only what was learned. Learn it with \
              --replace, or answer all classes with --answers all"

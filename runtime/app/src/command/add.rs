@@ -42,6 +42,6 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let what = format!("added to {}", session_report::list_classes(&classes));
     let is_learned_only = learner.is_learned_only();
     session_report::print(output, &report, &what, seconds, is_learned_only)?;
-    session_report::tell_scope(output, &learner, &classes, is_learned_only)?;
+    session_report::tell_scope(output, &learner, &[*label], is_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

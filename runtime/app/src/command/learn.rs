@@ -73,6 +73,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if !report.one_scene.is_empty() && viewfinder.background.is_none() {
         say!(output, "if the camera stands still, show the empty place with --empty: then things are cut out of it")?;
     }
-    session_report::tell_scope(output, &learner, &classes, was_learned_only)?;
+    let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
+    session_report::tell_scope(output, &learner, &labels, was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

@@ -81,8 +81,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     // What was learned may be a class of the bundle now, beside others that are still learned.
     if let Ok(learner) = Learner::new(bundle, store, settings) {
-        let (unanswered, was_learned_only) = (learner.unanswered_classes(), scope.is_learned_only(learned_before));
-        session_report::tell_scope_and_unanswered(output, &learner, &unanswered, was_learned_only)?;
+        let labels: Vec<&str> = classes.iter().map(|class| class.label.as_str()).collect();
+        session_report::tell_scope(output, &learner, &labels, scope.is_learned_only(learned_before))?;
     }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = session_report::to_json(output, &report, seconds);
