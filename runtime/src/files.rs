@@ -239,6 +239,11 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(format!("{TEMPORARY}{}", random_name()))
 }
 
+/// Whether the bytes of a file stand for one that Git LFS has not fetched.
+pub fn is_lfs_pointer(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"version https://git-lfs.github.com/spec/")
+}
+
 /// Whether a file has a name as files have that are being written.
 pub fn is_temporary(name: &str) -> bool {
     name.strip_prefix(TEMPORARY).is_some_and(is_random_name)

@@ -8,6 +8,7 @@ use orco_runtime::encoder::audit::AuditError;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{EncoderPool, map_in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
+use orco_runtime::files;
 use orco_runtime::image::{Look, Preprocessing};
 use orco_state::codec;
 use prost::Message;
@@ -118,7 +119,7 @@ impl OnnxBackbone {
         let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
-        if read.starts_with(b"version https://git-lfs.github.com/spec/") {
+        if files::is_lfs_pointer(&read) {
             return Err(wrong("it is a Git LFS pointer: run git lfs pull".to_owned()));
         }
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
