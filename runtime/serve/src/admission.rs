@@ -267,7 +267,7 @@ impl BodyPermit {
 
 /// Bytes that hold something until the last of their slices is gone.
 pub fn holding(bytes: Vec<u8>, held: impl Send + 'static) -> Bytes {
-    struct HeldBytes<T>(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] T);
+    struct HeldBytes<T>(Vec<u8>, T);
     impl<T> AsRef<[u8]> for HeldBytes<T> {
         fn as_ref(&self) -> &[u8] {
             &self.0
