@@ -1,10 +1,10 @@
 //! JPEG: whole pictures as they are, large ones at a half, a quarter or an eighth of their size, in bounded memory.
 //!
 //! Every scan is walked through first ([`scan`]), since decoders fill what is missing with grey. A picture that can be
-//! decoded within the bounds of memory is then decoded by `zune-jpeg` ([`whole`]); of a larger one, and of what
-//! `zune-jpeg` cannot read, the walk itself keeps as much as its picture needs. (No kept library decodes at reduced
-//! scale: `zune-jpeg` has none, `jpeg-decoder` keeps all coefficients of progressive pictures and reads what is missing
-//! as zeros.)
+//! decoded within the bounds of memory is then decoded by `zune-jpeg` ([`whole`]); a larger one, and one that
+//! `zune-jpeg` cannot read, is decoded during the walk ([`reduced`]), the latter at full size where there is room. (No
+//! kept library decodes at reduced scale: `zune-jpeg` has none, `jpeg-decoder` keeps all coefficients of progressive
+//! pictures and reads what is missing as zeros.)
 
 mod bits;
 mod frame;

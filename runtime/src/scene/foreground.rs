@@ -12,7 +12,8 @@ use super::region::PixelRect;
 pub const MAX_THINGS: usize = 16;
 /// Least share that a thing covers of what is analysed: of the region, or of the frame.
 const MIN_AREA: f32 = 0.002;
-/// Least pixels of the small frame that it covers: those within [`MIN_PART_RADIUS`] of one.
+/// Least pixels of the small frame that it covers: a pixel and those at most [`MIN_PART_RADIUS`] steps from it,
+/// 1 + 4 + 8.
 const MIN_PIXELS: f32 = 13.0;
 // Radii are steps along rows and columns: these distances take a tenth of the time of Euclidean ones.
 /// Radius of the opening that removes noise, in pixels of the small frame.
@@ -21,7 +22,8 @@ const NOISE_RADIUS: u8 = 1;
 const JOIN_RADIUS: u8 = 4;
 /// Radius of the opening that removes thin parts of things, in pixels of the small frame.
 const MIN_PART_RADIUS: u8 = 2;
-/// Least width and height of a part in which a thing is found, in pixels of the small frame.
+/// Least width and height of a region in which a thing can be found, in pixels of the small frame: the opening leaves
+/// nothing narrower.
 pub(super) const MIN_SEARCHED_SIDE: u32 = 2 * MIN_PART_RADIUS as u32 + 1;
 /// A thing is merged into a larger one if its area is below this share of that one's and it lies within
 /// [`MERGE_DISTANCE`].

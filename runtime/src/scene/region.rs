@@ -148,7 +148,8 @@ pub enum RegionError {
 }
 
 impl Region {
-    /// Least width and height, in pixels.
+    /// Least width and height, in pixels; beside an empty view,
+    /// [`check_region`](super::Background::check_region) asks for more.
     pub const MIN_SIDE: u32 = 16;
 
     /// Its pixels in a frame of that size.

@@ -79,7 +79,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if !dropped.is_empty() {
         say!(output, "given up, since no picture of them was kept: {}", EscapedText(&dropped.join(", ")))?;
     }
-    // What was learned may be a class of the bundle now, beside others that are still learned.
+    // A class that the bundle brings is no learned class any more: answers may name other classes than before.
     if let Ok(learner) = Learner::new(bundle, store, settings) {
         let labels: Vec<&str> = classes.iter().map(|class| class.label.as_str()).collect();
         session_report::tell_scope(output, &learner, &labels, scope.is_learned_only(learned_before))?;

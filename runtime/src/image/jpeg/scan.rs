@@ -3,7 +3,7 @@
 //!
 //! Decoders fill what is missing with grey. The walk counts the units of every scan: its codes must exist, restarts
 //! must come in their order, and nothing may be left over at the end. For a progressive picture it keeps one bit for
-//! each coefficient, which is what reading later scans takes.
+//! each coefficient, which is what reading later scans takes. Where planes are given, it decodes into them.
 
 use super::bits::{Damage, HuffmanTable, JpegBits, NO_CODE};
 use super::frame::{BlockId, CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};

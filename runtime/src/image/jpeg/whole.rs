@@ -18,7 +18,7 @@ const METADATA: [u8; 3] = [0xe1, 0xe2, 0xed];
 /// A marker of application data of which no meaning is known.
 const UNKNOWN: u8 = 0xef;
 
-/// Whether the decoder reads such a picture. It refuses thirds of a sampling, and misplaces the blocks of a picture
+/// Whether the decoder reads such a picture. It refuses sampling factors of 3, and misplaces the blocks of a picture
 /// whose first component has fewer samples than another, and of a sequential one whose components come in several
 /// scans.
 pub(super) fn can_read(frame: &JpegFrame) -> bool {

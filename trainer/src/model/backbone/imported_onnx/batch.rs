@@ -42,8 +42,8 @@ impl ListTensor {
 
 impl GraphParts {
     /// Where the input takes exactly one image, lets it take any number: reshaping reads the number of images, and
-    /// class tokens are repeated for each. Whether it did. Nodes must be in order. One image gives what it gave before.
-    /// Where another layer counts on one image, shapes do not fit for two, and the model is refused later.
+    /// class tokens are repeated for each. Whether it did. Nodes must be in order. Results for one image do not change.
+    /// A layer that still assumes one image has no shapes for two, and the model is refused later.
     pub(super) fn open_batch(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
@@ -63,7 +63,8 @@ impl GraphParts {
             if is_of_images && own.op_type != "Shape" {
                 of_images.extend(own.output.iter().map(String::as_str));
                 let list = |input: usize| lists.get(own.input.get(input)?).filter(|list| list.first() == Some(&1));
-                // It would leave one map of several, which goes unnoticed where that is added to others.
+                // Resized to sizes that begin with 1, a batch would shrink to one image, and broadcasting would hide
+                // that where the result is added to a whole batch.
                 if own.op_type == "Resize" && list(3).is_some() {
                     return Ok(false);
                 }
@@ -71,7 +72,7 @@ impl GraphParts {
                     let others = list_of_whole_numbers(&format!("{to}.orco.others"), &sides[1..]);
                     // Not 0, which takes over the first side of what is reshaped: an image may have many windows.
                     parts.input[1] = format!("{to}.orco.shape");
-                    opened.push(of_each_image(&others, &parts.input[1]));
+                    opened.push(shape_of_batch(&others, &parts.input[1]));
                     constants.push(others);
                 }
                 for (at, input) in parts.input.iter_mut().enumerate().filter(|_| joins_within_images(own)) {
@@ -79,7 +80,7 @@ impl GraphParts {
                     let name = format!("{to}.orco.{at}");
                     let (ones, sides) =
                         (list_of_whole_numbers(&format!("{name}.ones"), &vec![1; axes]), format!("{name}.sides"));
-                    opened.push(of_each_image(&ones, &sides));
+                    opened.push(shape_of_batch(&ones, &sides));
                     constants.push(ones);
                     let token = std::mem::replace(input, name.clone());
                     opened.push(node("Expand", vec![token, sides], &name, vec![]).encode_to_vec());
@@ -110,8 +111,8 @@ impl GraphParts {
         Ok(true)
     }
 
-    /// Class tokens and the like: what is joined to images, comes from constants alone, and has a first side of one. How
-    /// many axes each has behind that, by name.
+    /// Class tokens and the like: what is joined to images, comes from constants alone, and has a first side of one.
+    /// How many axes each has behind that, by name.
     fn tokens(
         &self,
         model: &ModelParts,
@@ -185,8 +186,8 @@ fn with_open_batch(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement
     Ok(Some(value.encode_to_vec()))
 }
 
-/// A node that makes the sides of images of which each has these.
-fn of_each_image(others: &TensorProto, to: &str) -> Vec<u8> {
+/// A `Concat` that computes the shape of a batch: the number of images, then these sides.
+fn shape_of_batch(others: &TensorProto, to: &str) -> Vec<u8> {
     node("Concat", vec![BATCH.into(), others.name.clone()], to, vec![int("axis", 0)]).encode_to_vec()
 }
 
