@@ -172,10 +172,12 @@ fn half_precision_becomes_f32() {
 fn a_file_for_one_image_takes_any_number_and_may_have_weights_beside_it() {
     let _turn = torch_generator();
     let expected = features_of("forms.json");
-    for exporter in EXPORTERS {
-        let name = format!("form-one-image-{exporter}.onnx");
+    for (case, exporter) in
+        ["one-image", "windows"].into_iter().flat_map(|case| EXPORTERS.map(|exporter| (case, exporter)))
+    {
+        let name = format!("form-{case}-{exporter}.onnx");
         let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
-        compute_what_is_expected(&backbone, &expected["one-image"], &name);
+        compute_what_is_expected(&backbone, &expected[case], &name);
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("alone.onnx");

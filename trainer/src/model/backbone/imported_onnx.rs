@@ -12,9 +12,9 @@
 //! | `decompose` | operators that one engine lacks become several that both have |
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
 //! | `adapt` itself | channels first, fixed image size |
-//! | `batch` | a batch of one image becomes one of any size |
 //! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
 //! | `decompose` again | oversized pooling becomes global |
+//! | `batch` | a batch of one image becomes one of any size |
 //! | `adapt` itself | declared outputs, pooling |
 //! | `fold` | constants are folded, after all of these |
 //!

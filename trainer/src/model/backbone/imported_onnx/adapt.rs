@@ -1,8 +1,8 @@
 //! Adapts an imported model: it ends at the value that was chosen, half precision is widened, bytes become floats,
-//! shared numbers of int8 are dequantised, operators that one engine lacks are decomposed, padding that engines put on
-//! different sides is written out, inputs that nothing reads are left out, images of any size get a fixed one, a batch
-//! of one is opened, channels-last input (NHWC) becomes channels-first (NCHW), and tokens or a feature map are pooled
-//! into one vector.
+//! shared numbers of int8 are dequantised, operators that one engine lacks are decomposed, inputs that nothing reads are
+//! left out, channels-last input (NHWC) becomes channels-first (NCHW), images of any size get a fixed one, padding that
+//! engines put on different sides is written out, a batch of one is opened, and tokens or a feature map are pooled into
+//! one vector.
 
 use std::collections::HashSet;
 
@@ -87,10 +87,14 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     let was_channels_last = graph.put_channels_first().map_err(unreadable)?;
     is_changed |= was_channels_last;
     is_changed |= graph.fix_images(wanted.side).map_err(unreadable)?;
-    let took_one = graph.open_batch(&parts).map_err(unreadable)?;
-    is_changed |= took_one;
     is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
     is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;
+    let took_one = graph.open_batch(&parts).map_err(unreadable)?;
+    if took_one {
+        // Shapes that were replaced leave behind what they were computed from.
+        graph.drop_unread().map_err(unreadable)?;
+        is_changed = true;
+    }
     is_changed |= graph.declare_outputs(&parts).map_err(unreadable)?;
     if let Some(pool) = wanted.pool {
         graph.pool_output(pool, parts.operators(), was_channels_last)?;

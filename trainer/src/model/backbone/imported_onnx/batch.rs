@@ -1,22 +1,41 @@
-//! Opens the batch of a model that was exported for one image: exporters write that one into its shapes.
+//! Opens the batch of a model that was exported for one image: exporters write that one into its shapes. Each value that
+//! is computed of the image is followed to where several images would lie in it ([`Place`]); shapes and constants that
+//! count them are changed there.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 
 use orco_runtime::encoder::audit::MAX_RANK;
-use orco_runtime::encoder::audit::bounds::check_unfolded;
+use orco_runtime::encoder::audit::bounds::sides_of_values;
 use prost::{DecodeError, Message};
 
-use super::parts::{
-    AttributeParts, GraphParts, ModelParts, NodeParts, Replacement, TensorHeader, is_onnx_domain, replace,
-};
+use super::parts::{AttributeParts, GraphParts, ModelParts, NodeParts, Replacement, TensorHeader, replace};
 use crate::model::onnx_proto::{
     DimensionProto, INT64, NodeProto, TensorProto, ValueInfoProto, int, list_of_whole_numbers, node,
 };
 
 /// What the number of images is called.
 const BATCH: &str = "orco.batch";
-/// Most places at which a class token or the like is joined to images.
-const MOST_TOKENS: usize = 64;
+/// Most constants that are repeated for each image.
+const MOST_REPEATED: usize = 64;
+/// Operators whose inputs are broadcast against each other, sorted.
+const ELEMENTWISE: [&str; 16] = [
+    "Add",
+    "And",
+    "Div",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Max",
+    "Min",
+    "Mul",
+    "Or",
+    "Pow",
+    "Sub",
+    "Sum",
+    "Where",
+];
 
 /// `onnx.TensorProto` of whole numbers.
 #[derive(Clone, PartialEq, Message)]
@@ -34,16 +53,192 @@ struct ListTensor {
 impl ListTensor {
     /// Its numbers, if it is a list of them.
     fn list(bytes: &[u8]) -> Result<Option<Vec<i64>>, DecodeError> {
-        let Self { dims, data_type, int64_data, raw_data } = Self::decode(bytes)?;
-        let raw = raw_data.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
-        Ok((data_type == INT64 && dims.len() == 1).then(|| raw.chain(int64_data).collect()))
+        let tensor = Self::decode(bytes)?;
+        Ok((tensor.data_type == INT64 && tensor.dims.len() == 1).then(|| tensor.numbers()))
+    }
+
+    fn numbers(self) -> Vec<i64> {
+        let raw = self.raw_data.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
+        raw.chain(self.int64_data).collect()
+    }
+}
+
+/// Constants that are lists of whole numbers, by name.
+type Lists = HashMap<String, Vec<i64>>;
+/// Sides of values for one image, by name.
+type Sides = HashMap<String, Vec<u64>>;
+
+/// Where images lie in a value: one after the other along an axis, in each of its blocks. Windows of images have one
+/// block; where each row of tokens holds the token of every image, there are as many as tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    axis: usize,
+    blocks: u64,
+}
+
+impl Place {
+    /// Where images lie in what a node computes of them, if its input `at` has these sides, and its output those. None
+    /// where that cannot be told.
+    fn follow(self, own: &NodeProto, at: usize, from: &[u64], to: &[u64], lists: &Lists) -> Option<Self> {
+        let is_own = |&axis: &i64| usize::try_from(axis) == Ok(self.axis);
+        let number = |name: &str| own.named(name).and_then(|own| own.i);
+        // The axes of a value of this rank without those that the node names.
+        let others = |rank: usize| {
+            let named = match (own.named("axes"), number("axis")) {
+                (Some(axes), _) => axes.ints.clone(),
+                (None, Some(axis)) => vec![axis],
+                (None, None) => lists.get(own.input.get(1)?)?.clone(),
+            };
+            let rank = rank as i64;
+            let is_other = |axis: &i64| !named.contains(axis) && !named.contains(&(axis - rank));
+            Some((0..rank).filter(is_other).collect::<Vec<_>>())
+        };
+        // Broadcasting and most others keep axes, counted from the last.
+        let kept = (self.axis + to.len()).checked_sub(from.len());
+        let is_shorter = to.len() < from.len();
+        let axis = match own.op_type.as_str() {
+            "Flatten" | "Reshape" => return self.reshaped(from, to),
+            "Transpose" => match own.named("perm") {
+                Some(order) => order.ints.iter().position(is_own)?,
+                None => from.len().checked_sub(self.axis + 1)?,
+            },
+            "Unsqueeze" => usize::try_from(*others(to.len())?.get(self.axis)?).ok()?,
+            operator if is_shorter && (matches!(operator, "ArgMax" | "Squeeze") || operator.starts_with("Reduce")) => {
+                others(from.len())?.iter().position(is_own)?
+            }
+            "Gather" => match usize::try_from(number("axis").unwrap_or(0).rem_euclid(from.len() as i64)).ok()? {
+                gathered if at > 0 || gathered == self.axis => return None,
+                gathered if gathered < self.axis => kept?,
+                _ => self.axis,
+            },
+            "Einsum" => {
+                let equation = own.named("equation")?.s.as_deref()?;
+                let equation: String = str::from_utf8(equation).ok()?.split_whitespace().collect();
+                let (inputs, output) = equation.split_once("->").filter(|_| !equation.contains('.'))?;
+                let letter = inputs.split(',').nth(at)?.chars().nth(self.axis)?;
+                output.chars().position(|other| other == letter)?
+            }
+            _ => kept?,
+        };
+        (to.get(axis)? == from.get(self.axis)?).then_some(Self { axis, ..self })
+    }
+
+    /// Where images lie once what has sides `from` has sides `to`: as many numbers come before them.
+    fn reshaped(self, from: &[u64], to: &[u64]) -> Option<Self> {
+        let mut before = from.get(..self.axis)?.iter().product::<u64>() * self.blocks;
+        for (axis, &side) in to.iter().enumerate() {
+            // The last axis has features, which are as many whatever the batch.
+            let is_behind = side == before && axis + 2 >= to.len();
+            if before == 1 || side > before || is_behind {
+                return side.is_multiple_of(before).then_some(Self { axis, blocks: before });
+            }
+            if !before.is_multiple_of(side) {
+                return None;
+            }
+            before /= side;
+        }
+        None
+    }
+}
+
+/// The nodes of a model that takes any number of images, as far as it is made.
+#[derive(Default)]
+struct OpenedGraph {
+    nodes: Vec<Vec<u8>>,
+    constants: Vec<TensorProto>,
+    /// How many constants are repeated for each image.
+    repeated: usize,
+    /// Whether a node reads the number of images.
+    is_counted: bool,
+}
+
+impl OpenedGraph {
+    fn list(&mut self, name: String, values: &[i64]) -> String {
+        self.constants.push(list_of_whole_numbers(&name, values));
+        name
+    }
+
+    /// Computes a list with the number of images between others.
+    fn with_batch(&mut self, name: String, before: &[i64], after: &[i64]) -> String {
+        self.is_counted = true;
+        let mut parts = Vec::new();
+        if !before.is_empty() {
+            parts.push(self.list(format!("{name}.before"), before));
+        }
+        parts.push(BATCH.to_owned());
+        if !after.is_empty() {
+            parts.push(self.list(format!("{name}.after"), after));
+        }
+        self.nodes.push(node("Concat", parts, &name, vec![int("axis", 0)]).encode_to_vec());
+        name
+    }
+
+    /// Opens the shape that a node gives to images, which is `to` for one of them.
+    fn open_shape(&mut self, own: &NodeProto, parts: &mut NodeParts, place: Place, to: &[u64], lists: &Lists) {
+        let list = own.input.get(1).and_then(|input| lists.get(input));
+        // There, 0 takes over a side, and -1 takes what is left.
+        let is_open = list.and_then(|sides| sides.get(place.axis)).is_some_and(|&side| side <= 0);
+        let has_sizes = own.input.get(3).is_some_and(|sizes| !sizes.is_empty()) && own.named("axes").is_none();
+        let mut sides: Vec<i64> = to.iter().map(|side| side.cast_signed()).collect();
+        let (side, name) = (sides[place.axis], format!("{BATCH}.{}.sides", own.output[0]));
+        match own.op_type.as_str() {
+            "Reshape" if !is_open && own.input.len() == 2 => {
+                sides[place.axis] = -1;
+                parts.input[1] = self.list(name, &sides);
+            }
+            "Expand" if side > 1 => {
+                sides[place.axis] = 1;
+                parts.input[1] = self.list(name, &sides);
+            }
+            "Resize" if side == 1 && has_sizes => {
+                parts.input[3] = self.with_batch(name, &sides[..place.axis], &sides[place.axis + 1..]);
+            }
+            _ => {}
+        }
+    }
+
+    /// Repeats constants that a node joins to images, adds to them and the like.
+    fn repeat_constants(
+        &mut self,
+        own: &NodeProto,
+        parts: &mut NodeParts,
+        place: Place,
+        to: &[u64],
+        is_constant: impl Fn(&str) -> bool,
+        sides: &Sides,
+    ) {
+        let is_axis = |axis: i64| usize::try_from(axis.rem_euclid(to.len().max(1) as i64)) == Ok(place.axis);
+        let is_joining = own.op_type == "Concat";
+        let is_meant = match own.op_type.as_str() {
+            "Concat" => own.named("axis").and_then(|own| own.i).is_some_and(|axis| !is_axis(axis)),
+            "MatMul" => place.axis + 2 < to.len(),
+            operator => ELEMENTWISE.binary_search(&operator).is_ok(),
+        };
+        if !is_meant || place.blocks > 1 {
+            return;
+        }
+        for (at, input) in own.input.iter().enumerate().filter(|(_, input)| is_constant(input)) {
+            let Some(own_sides) = sides.get(input) else { continue };
+            // Those that lack the axis, or have one side there, are broadcast.
+            let Some(axis) = (place.axis + own_sides.len()).checked_sub(to.len()) else { continue };
+            if own_sides.get(axis).is_none_or(|&side| side == 1 && !is_joining) {
+                continue;
+            }
+            let name = format!("{BATCH}.{}.{at}", own.output[0]);
+            let (before, after) = (vec![1; axis], vec![1; own_sides.len() - axis - 1]);
+            let repeats = self.with_batch(format!("{name}.repeats"), &before, &after);
+            self.nodes.push(node("Tile", vec![input.clone(), repeats], &name, vec![]).encode_to_vec());
+            parts.input[at] = name;
+            self.repeated += 1;
+        }
     }
 }
 
 impl GraphParts {
-    /// Where the input takes exactly one image, lets it take any number: reshaping reads the number of images, and
-    /// class tokens are repeated for each. Whether it did. Nodes must be in order. Results for one image do not change.
-    /// A layer that still assumes one image has no shapes for two, and the model is refused later.
+    /// Where the input takes exactly one image, lets it take any number: shapes have as many rows as there are images,
+    /// and class tokens and masks of windows are repeated for each. Whether it did. Nodes must be in order. Results for
+    /// one image do not change. A layer that still assumes one image has no shapes for two, and the model is refused
+    /// later.
     pub(super) fn open_batch(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
@@ -51,57 +246,51 @@ impl GraphParts {
             value.sizes().is_some_and(|sizes| matches!(sizes[..], [Some(1), _, _, _])) && !weights.contains(&value.name)
         };
         let Some(images) = inputs.collect::<Result<Vec<_>, _>>()?.into_iter().find(takes_one) else { return Ok(false) };
+        let model = ModelParts { graph: Some(self.clone()), ..model.clone() };
+        // Where they cannot be inferred, two images do not fit, for which the model is refused later.
+        let sides = sides_of_values(&model.encode_to_vec()).unwrap_or_default();
+        drop(model);
+        self.reshape_what_is_in_order(&sides)?;
         let nodes = self.nodes()?;
-        let (lists, tokens) = (self.lists(&nodes)?, self.tokens(model, &images.name, &nodes)?);
-        let mut of_images = HashSet::from([images.name.as_str()]);
-        let (mut opened, mut constants) = (Vec::new(), Vec::new());
-        let mut joined = 0;
+        let lists = self.lists(&nodes)?;
+        // Of what is computed of images.
+        let mut places = HashMap::from([(images.name.as_str(), Some(Place { axis: 0, blocks: 1 }))]);
+        let mut opened = OpenedGraph::default();
         for (bytes, own) in self.node.iter().zip(&nodes) {
-            let to = own.output.first().map_or("", String::as_str);
             let mut parts = NodeParts::decode(bytes.as_slice())?;
-            let is_of_images = own.input.iter().any(|input| of_images.contains(input.as_str()));
-            if is_of_images && own.op_type != "Shape" {
-                of_images.extend(own.output.iter().map(String::as_str));
-                let list = |input: usize| lists.get(own.input.get(input)?).filter(|list| list.first() == Some(&1));
-                // Resized to sizes that begin with 1, a batch would shrink to one image, and broadcasting would hide
-                // that where the result is added to a whole batch.
-                if own.op_type == "Resize" && list(3).is_some() {
-                    return Ok(false);
-                }
-                if let Some(sides) = list(1).filter(|_| own.op_type == "Reshape" && is_onnx_domain(&own.domain)) {
-                    let others = list_of_whole_numbers(&format!("{to}.orco.others"), &sides[1..]);
-                    // Not 0, which takes over the first side of what is reshaped: an image may have many windows.
-                    parts.input[1] = format!("{to}.orco.shape");
-                    opened.push(shape_of_batch(&others, &parts.input[1]));
-                    constants.push(others);
-                }
-                for (at, input) in parts.input.iter_mut().enumerate().filter(|_| joins_within_images(own)) {
-                    let Some(&axes) = tokens.get(input.as_str()) else { continue };
-                    let name = format!("{to}.orco.{at}");
-                    let (ones, sides) =
-                        (list_of_whole_numbers(&format!("{name}.ones"), &vec![1; axes]), format!("{name}.sides"));
-                    opened.push(shape_of_batch(&ones, &sides));
-                    constants.push(ones);
-                    let token = std::mem::replace(input, name.clone());
-                    opened.push(node("Expand", vec![token, sides], &name, vec![]).encode_to_vec());
-                    joined += 1;
-                    if joined > MOST_TOKENS {
-                        return Ok(false);
-                    }
-                }
+            let placed = |(at, input): (usize, &String)| Some((at, (*places.get(input.as_str())?)?));
+            let followed = own.input.iter().enumerate().find_map(placed).and_then(|(at, place)| {
+                let (from, to) = (sides.get(&own.input[at])?, sides.get(own.output.first()?)?);
+                Some((place.follow(own, at, from, to, &lists)?, to))
+            });
+            let followed = followed.filter(|_| own.op_type != "Shape");
+            if let Some((place, to)) = followed {
+                opened.open_shape(own, &mut parts, place, to, &lists);
+                let is_constant = |input: &str| !places.contains_key(input);
+                opened.repeat_constants(own, &mut parts, place, to, is_constant, &sides);
             }
-            opened.push(parts.encode_to_vec());
+            if opened.repeated > MOST_REPEATED {
+                return Ok(false);
+            }
+            if own.input.iter().any(|input| places.contains_key(input.as_str())) {
+                let place = followed.map(|(place, _)| place);
+                let given = own.output.iter().filter(|output| !output.is_empty());
+                places.extend(given.map(|output| (output.as_str(), place)));
+            }
+            opened.nodes.push(parts.encode_to_vec());
         }
-        if !constants.is_empty() {
-            let [sides, first] = ["sides", "first"].map(|part| format!("{BATCH}.{part}"));
+        let OpenedGraph { nodes: opened, mut constants, is_counted, .. } = opened;
+        self.node.clear();
+        if is_counted {
+            let [all, first] = ["sides", "first"].map(|part| format!("{BATCH}.{part}"));
             constants.push(list_of_whole_numbers(&first, &[0]));
             let counted = [
-                node("Shape", vec![images.name.clone()], &sides, vec![]),
-                node("Gather", vec![sides.clone(), first], BATCH, vec![]),
+                node("Shape", vec![images.name.clone()], &all, vec![]),
+                node("Gather", vec![all.clone(), first], BATCH, vec![]),
             ];
-            opened = counted.iter().map(Message::encode_to_vec).chain(opened).collect();
+            self.append(&counted, &[]);
         }
-        self.node = opened;
+        self.node.extend(opened);
         self.append(&[], &constants);
         replace(&mut self.input, |bytes| with_open_batch(bytes, |name| name == images.name))?;
         replace(&mut self.output, |bytes| with_open_batch(bytes, |_| true))?;
@@ -111,45 +300,39 @@ impl GraphParts {
         Ok(true)
     }
 
-    /// Class tokens and the like: what is joined to images, comes from constants alone, and has a first side of one.
-    /// How many axes each has behind that, by name.
-    fn tokens(
-        &self,
-        model: &ModelParts,
-        images: &str,
-        nodes: &[NodeProto],
-    ) -> Result<HashMap<String, usize>, DecodeError> {
-        let mut computed = HashSet::from([images]);
-        let (mut constant, mut joined) = (Self::default(), BTreeSet::<&String>::new());
-        for (bytes, own) in self.node.iter().zip(nodes) {
-            if !own.input.iter().any(|input| computed.contains(input.as_str())) {
-                constant.node.push(bytes.clone());
+    /// Has nodes that gather all numbers of a list in their order reshape it: PyTorch's newer exporter writes strides that
+    /// change nothing so.
+    fn reshape_what_is_in_order(&mut self, sides: &Sides) -> Result<(), DecodeError> {
+        for at in 0..self.node.len() {
+            let own = NodeProto::decode(self.node[at].as_slice())?;
+            let ("Gather", [list, order], [output]) = (own.op_type.as_str(), &own.input[..], &own.output[..]) else {
+                continue;
+            };
+            let (Some([length]), Some(to)) = (sides.get(list).map(Vec::as_slice), sides.get(output)) else { continue };
+            if !self.is_in_order(order, *length)? {
                 continue;
             }
-            if joins_within_images(own) {
-                joined.extend(own.input.iter().filter(|input| !computed.contains(input.as_str())));
+            let to: Vec<i64> = to.iter().map(|side| side.cast_signed()).collect();
+            let shape = list_of_whole_numbers(&format!("{BATCH}.{output}.shape"), &to);
+            self.node[at] = node("Reshape", vec![list.clone(), shape.name.clone()], output, vec![]).encode_to_vec();
+            self.append(&[], &[shape]);
+        }
+        Ok(())
+    }
+
+    /// Whether it has a constant of this name that is as many whole numbers, from 0 on.
+    fn is_in_order(&self, name: &str, length: u64) -> Result<bool, DecodeError> {
+        for bytes in &self.initializer {
+            let header = TensorHeader::decode(&bytes[..])?;
+            if header.name == name && header.data_type == INT64 {
+                return Ok(ListTensor::decode(&bytes[..])?.numbers().into_iter().eq(0..length.cast_signed()));
             }
-            computed.extend(own.output.iter().map(String::as_str));
         }
-        if joined.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let output = |&name: &&String| ValueInfoProto { name: name.clone(), r#type: None }.encode_to_vec();
-        constant.output = joined.iter().map(output).collect();
-        constant.drop_unread()?;
-        let model = ModelParts { graph: Some(self.with_what_is_read(constant)?), ..model.clone() };
-        // Where their sides cannot be inferred, two images do not fit, for which the model is refused later.
-        let Ok(inferred) = check_unfolded(&model.encode_to_vec()) else { return Ok(HashMap::new()) };
-        let sides = joined.into_iter().zip(inferred.outputs);
-        let token = |(name, sides): (&String, Vec<u64>)| match &sides[..] {
-            [1, others @ ..] => Some((name.clone(), others.len())),
-            _ => None,
-        };
-        Ok(sides.filter_map(token).collect())
+        Ok(false)
     }
 
     /// Its constants that are lists of whole numbers, by name.
-    fn lists(&self, nodes: &[NodeProto]) -> Result<HashMap<String, Vec<i64>>, DecodeError> {
+    fn lists(&self, nodes: &[NodeProto]) -> Result<Lists, DecodeError> {
         let mut lists = HashMap::new();
         for bytes in &self.initializer {
             let TensorHeader { dims, data_type, name } = TensorHeader::decode(&bytes[..])?;
@@ -186,21 +369,14 @@ fn with_open_batch(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Replacement
     Ok(Some(value.encode_to_vec()))
 }
 
-/// A `Concat` that computes the shape of a batch: the number of images, then these sides.
-fn shape_of_batch(others: &TensorProto, to: &str) -> Vec<u8> {
-    node("Concat", vec![BATCH.into(), others.name.clone()], to, vec![int("axis", 0)]).encode_to_vec()
-}
-
-/// Whether a node joins values of each image, not images.
-fn joins_within_images(node: &NodeProto) -> bool {
-    let axis = node.named("axis").and_then(|own| own.i);
-    node.op_type == "Concat" && is_onnx_domain(&node.domain) && axis != Some(0)
-}
-
 #[cfg(test)]
 mod tests {
+    use prost::bytes::Bytes;
+
     use super::*;
-    use crate::model::onnx_proto::{FLOAT, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto, whole_numbers};
+    use crate::model::onnx_proto::{
+        FLOAT, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto, ints, text, whole_numbers,
+    };
 
     fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
         let dim = sides.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
@@ -242,15 +418,21 @@ mod tests {
         assert_eq!(opened.input, [value("x", &[0, 3, 8, 8]).encode_to_vec()]);
         assert_eq!((&opened.output[..], opened.value_info.len()), (&[value("y", &[0, 192]).encode_to_vec()][..], 0));
         let after = opened.nodes().unwrap();
-        assert_eq!(after[2..4], before[..2], "what does not come from the images stays");
-        let [counted, shape, reshaped] = [1, 4, 5].map(|at| &after[at]);
-        assert_eq!((&*counted.op_type, &*shape.op_type), ("Gather", "Concat"));
-        assert_eq!(shape.input, [counted.output[0].clone(), "y.orco.others".to_owned()], "the number of images, not 0");
-        assert_eq!(reshaped.input, ["a".to_owned(), shape.output[0].clone()]);
-        assert_eq!(reshaped.attribute, before[2].attribute);
-        let others = TensorProto::decode(&opened.initializer[3][..]).unwrap();
-        assert_eq!(others, list_of_whole_numbers("y.orco.others", &[-1]));
+        assert_eq!(after[..2], before[..2], "what does not come from the images stays");
+        assert_eq!(after[2].input, ["a", "orco.batch.y.sides"]);
+        assert_eq!((after.len(), &after[2].attribute), (3, &before[2].attribute));
+        assert_eq!(last_constant(&opened), list_of_whole_numbers("orco.batch.y.sides", &[-1, 192]));
         assert!(!opened.open_batch(&model()).unwrap(), "a second time");
+    }
+
+    fn last_constant(graph: &GraphParts) -> TensorProto {
+        TensorProto::decode(&graph.initializer.last().unwrap()[..]).unwrap()
+    }
+
+    /// A constant of zeros.
+    fn zeros(name: &str, dims: &[i64]) -> Bytes {
+        let raw_data = vec![0; 4 * dims.iter().product::<i64>() as usize];
+        TensorProto { dims: dims.to_vec(), data_type: FLOAT, name: name.into(), raw_data }.encode_to_vec().into()
     }
 
     #[test]
@@ -258,26 +440,99 @@ mod tests {
         let joined = || node("Concat", vec!["made".into(), "a".into()], "y", vec![int("axis", 1)]);
         // As exporters write it, a row that is repeated, and one that positions were added to.
         for (dims, made) in [
-            (&[1, 1, 5][..], of("Expand", &["token", "ones"], "made")),
-            (&[5], of("Expand", &["token", "ones"], "made")),
-            (&[1, 1, 5], of("Add", &["token", "token"], "made")),
+            (&[1, 1, 8, 8][..], of("Expand", &["token", "ones"], "made")),
+            (&[8], of("Expand", &["token", "ones"], "made")),
+            (&[1, 1, 8, 8], of("Add", &["token", "token"], "made")),
         ] {
-            let token =
-                TensorProto { dims: dims.to_vec(), data_type: FLOAT, name: "token".into(), raw_data: vec![0; 20] };
             let mut opened = graph(1, &[made.clone(), of("Relu", &["x"], "a"), joined()]);
-            opened.initializer.push(token.encode_to_vec().into());
-            opened.initializer.push(whole_numbers("ones", vec![3], &[1, 1, 1]).encode_to_vec().into());
+            opened.initializer.push(zeros("token", dims));
+            opened.initializer.push(whole_numbers("ones", vec![4], &[1, 1, 8, 8]).encode_to_vec().into());
             assert!(opened.open_batch(&model()).unwrap());
             let nodes = opened.nodes().unwrap();
             let operators: Vec<&str> = nodes.iter().map(|node| node.op_type.as_str()).collect();
-            assert_eq!(operators, ["Shape", "Gather", made.op_type.as_str(), "Relu", "Concat", "Expand", "Concat"]);
+            assert_eq!(operators, ["Shape", "Gather", made.op_type.as_str(), "Relu", "Concat", "Tile", "Concat"]);
             assert_eq!(nodes[1].output, nodes[4].input[..1], "the number of images");
             assert_eq!((&nodes[5].input[0], &nodes[5].input[1]), (&"made".to_owned(), &nodes[4].output[0]));
             assert_eq!((&nodes[6].input[0], &nodes[6].input[1]), (&nodes[5].output[0], &"a".to_owned()));
             let added = opened.initializer[5..].iter().map(|bytes| TensorProto::decode(&bytes[..]).unwrap());
-            let expected =
-                [list_of_whole_numbers("y.orco.0.ones", &[1, 1]), list_of_whole_numbers("orco.batch.first", &[0])];
+            let expected = [
+                list_of_whole_numbers("orco.batch.y.0.repeats.after", &[1, 1, 1]),
+                list_of_whole_numbers("orco.batch.first", &[0]),
+            ];
             assert_eq!(added.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn windows_of_every_image_get_the_mask() {
+        let windows = || Bytes::from(list_of_whole_numbers("windows", &[12, 4, 4]).encode_to_vec());
+        // Twelve windows of an image, of 4 x 4 numbers, and as many masks.
+        let nodes =
+            [of("Reshape", &["x", "windows"], "a"), of("Add", &["a", "mask"], "b"), of("Reshape", &["b", "row"], "y")];
+        let mut opened = graph(1, &nodes);
+        opened.initializer.extend([zeros("mask", &[12, 4, 4]), windows()]);
+        assert!(opened.open_batch(&model()).unwrap());
+        let after = opened.nodes().unwrap();
+        let operators: Vec<&str> = after.iter().map(|node| node.op_type.as_str()).collect();
+        assert_eq!(operators, ["Shape", "Gather", "Reshape", "Concat", "Tile", "Add", "Reshape"]);
+        assert_eq!(after[4].input, ["mask", "orco.batch.b.1.repeats"]);
+        assert_eq!(after[5].input, ["a", "orco.batch.b.1"]);
+        let sides = TensorProto::decode(&opened.initializer[5][..]).unwrap();
+        assert_eq!(sides, list_of_whole_numbers("orco.batch.a.sides", &[-1, 4, 4]));
+        // A mask that all windows share is broadcast.
+        let mut shared = graph(1, &nodes);
+        shared.initializer.extend([zeros("mask", &[1, 4, 4]), windows()]);
+        assert!(shared.open_batch(&model()).unwrap());
+        assert_eq!(shared.nodes().unwrap()[1], nodes[1]);
+    }
+
+    #[test]
+    fn maps_are_resized_for_every_image() {
+        let mut opened = graph(1, &[of("Resize", &["x", "", "", "sizes"], "y")]);
+        opened.initializer.push(list_of_whole_numbers("sizes", &[1, 3, 4, 4]).encode_to_vec().into());
+        assert!(opened.open_batch(&model()).unwrap());
+        let after = opened.nodes().unwrap();
+        assert_eq!(after[2].input, [BATCH, "orco.batch.y.sides.after"]);
+        assert_eq!(after[3].input, ["x", "", "", "orco.batch.y.sides"]);
+    }
+
+    /// As PyTorch's newer exporter writes a mean over maps with their channels last.
+    #[test]
+    fn gathering_all_in_their_order_is_reshaping() {
+        let flat: Vec<i64> = (0..192).collect();
+        let mut opened = graph(1, &[of("Reshape", &["x", "all"], "a"), of("Gather", &["a", "order"], "y")]);
+        opened.initializer.push(whole_numbers("all", vec![1], &[-1]).encode_to_vec().into());
+        opened.initializer.push(whole_numbers("order", vec![1, 192], &flat).encode_to_vec().into());
+        assert!(opened.open_batch(&model()).unwrap());
+        let after = opened.nodes().unwrap();
+        assert_eq!((&*after[1].op_type, &*after[1].input[1]), ("Reshape", "orco.batch.y.sides"));
+        assert_eq!(last_constant(&opened), list_of_whole_numbers("orco.batch.y.sides", &[-1, 192]));
+    }
+
+    #[test]
+    fn images_are_followed() {
+        let along = |axis| Place { axis, blocks: 1 };
+        let rows = Place { axis: 0, blocks: 9 };
+        let lists = Lists::from([("axes".to_owned(), vec![-1])]);
+        let reshape = || of("Reshape", &[], "y");
+        let turned = node("Transpose", vec![], "y", vec![ints("perm", vec![1, 0, 2])]);
+        let einsum = node("Einsum", vec![], "y", vec![text("equation", "bhn, bhm -> hbnm")]);
+        let taken = |axis| node("Gather", vec![], "y", vec![int("axis", axis)]);
+        for (place, own, from, to, expected) in [
+            (along(0), turned, &[1, 9, 4][..], &[9, 1, 4][..], Some(along(1))),
+            (along(1), reshape(), &[9, 1, 4], &[9, 4], Some(rows)),
+            (rows, reshape(), &[9, 4], &[9, 2, 2], Some(along(1))),
+            (along(0), reshape(), &[1, 8, 8], &[4, 4, 4], Some(along(0))),
+            (along(1), reshape(), &[6, 1, 4], &[4, 6], None),
+            (along(0), of("Unsqueeze", &["x", "axes"], "y"), &[1, 4], &[1, 4, 1], Some(along(0))),
+            (along(1), of("ReduceMean", &["x", "axes"], "y"), &[9, 1, 4], &[9, 1], Some(along(1))),
+            (along(1), taken(0), &[3, 1, 4], &[1, 4], Some(along(0))),
+            (along(1), taken(1), &[3, 1, 4], &[3, 4], None),
+            (along(0), einsum, &[1, 2, 9], &[2, 1, 9, 9], Some(along(1))),
+            (along(0), of("MatMul", &[], "y"), &[1, 9], &[5, 1, 9], Some(along(1))),
+            (along(0), of("Add", &[], "y"), &[1, 9], &[5, 9], None),
+        ] {
+            assert_eq!(place.follow(&own, 0, from, to, &lists), expected, "{own:?}, {from:?}");
         }
     }
 
@@ -295,9 +550,10 @@ mod tests {
         constant.attribute.push(value.encode_to_vec());
         let mut opened = graph(1, &[of("Identity", &["x"], "a"), of("Reshape", &["a", "shape"], "y")]);
         opened.node.insert(0, constant.encode_to_vec());
+        let lists = opened.lists(&opened.nodes().unwrap()).unwrap();
+        assert_eq!(lists["shape"], [1, 64, 3]);
         assert!(opened.open_batch(&model()).unwrap());
-        let others = TensorProto::decode(&opened.initializer[3][..]).unwrap();
-        assert_eq!(others, whole_numbers("y.orco.others", vec![2], &[64, 3]));
+        assert_eq!(last_constant(&opened), list_of_whole_numbers("orco.batch.y.sides", &[-1, 64, 3]));
     }
 
     #[test]
@@ -307,10 +563,14 @@ mod tests {
             assert!(!kept.open_batch(&model()).unwrap(), "{batch}");
             assert_eq!(kept, graph(batch, &[of("Reshape", &["x", "row"], "y")]));
         }
-        let resized = of("Resize", &["x", "", "", "row"], "y");
-        assert!(!graph(1, &[resized]).open_batch(&model()).unwrap(), "to one map");
+        // An image may have two rows.
+        let mut rows = graph(1, &[of("Reshape", &["x", "rows"], "y")]);
+        assert!(rows.open_batch(&model()).unwrap());
+        assert_eq!(last_constant(&rows), list_of_whole_numbers("orco.batch.y.sides", &[-1, 96]));
+        // A list that takes what is left, and one that an image cannot have.
         for kept in [of("Reshape", &["x", "rows"], "y"), of("Expand", &["x", "row"], "y")] {
             let mut opened = graph(1, std::slice::from_ref(&kept));
+            opened.initializer[1] = whole_numbers("rows", vec![2], &[-1, 96]).encode_to_vec().into();
             assert!(opened.open_batch(&model()).unwrap());
             assert_eq!(opened.nodes().unwrap(), [kept]);
         }
