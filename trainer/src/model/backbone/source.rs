@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ndarray::Array4;
 use orco_runtime::encoder::audit::AuditError;
+use orco_runtime::encoder::audit::bounds::check_unfolded;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{EncoderPool, map_in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
@@ -126,6 +127,8 @@ impl OnnxBackbone {
         let read = with_external_data(read, path).map_err(wrong)?;
         let digest = codec::digest(&read);
         let AdaptedModel { model: read, takes_bytes, took_one } = adapt(read, to).map_err(wrong)?;
+        // What does not fit one image is not to blame on the batch.
+        let took_one = took_one && check_unfolded(&read).is_ok();
         let refused = |reason| match reason {
             EncodeError::Refused(AuditError::Shape { .. }) | EncodeError::Shape { .. } if took_one => {
                 wrong(fixed_batch(1))
@@ -375,7 +378,9 @@ mod tests {
     use orco_runtime::image::LookPart;
 
     use super::*;
-    use crate::model::onnx_proto::{DimensionProto, INT8, ShapeProto, TensorTypeProto, TypeProto};
+    use crate::model::onnx_proto::{
+        DimensionProto, INT8, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto, node,
+    };
 
     /// A value whose dimensions are fixed where they are not 0.
     fn value(elem_type: i32, sizes: &[i64]) -> ValueInfoProto {
@@ -442,6 +447,30 @@ mod tests {
         }
         let refused = input_of([24, 1025], channels(0.2)).unwrap_err();
         assert_eq!(refused, "its images of 24x1025 pixels are larger than 1024x1024");
+    }
+
+    #[test]
+    fn what_one_image_does_not_fit_is_not_blamed_on_the_batch() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.onnx");
+        let shares = ValueInfoProto { name: "y".into(), ..value(FLOAT, &[1, 3, 8, 8]) };
+        let over_several_axes = GraphProto {
+            node: vec![node("Softmax", vec!["x".into()], "y", vec![])],
+            input: vec![value(FLOAT, &[1, 3, 8, 8])],
+            output: vec![shares],
+            ..GraphProto::default()
+        };
+        let opset = OperatorSetProto { domain: String::new(), version: 11 };
+        let model = ModelProto {
+            ir_version: 6,
+            graph: Some(over_several_axes),
+            opset_import: vec![opset],
+            ..ModelProto::default()
+        };
+        fs::write(&path, model.encode_to_vec()).unwrap();
+        let refused =
+            OnnxBackbone::open(&path, &BackboneConfig::default(), 8, ChannelStatistics::default()).unwrap_err();
+        assert!(matches!(refused, OnnxBackboneError::Refused { .. }), "{refused}");
     }
 
     #[test]

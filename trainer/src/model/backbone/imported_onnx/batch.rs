@@ -123,6 +123,14 @@ impl Place {
         (to.get(axis)? == from.get(self.axis)?).then_some(Self { axis, ..self })
     }
 
+    /// Where images may lie in a value that has these sides for one: here, or beside, where both sides are 1.
+    fn choices(self, sides: &[u64]) -> Vec<Self> {
+        let is_one = |axis: usize| sides.get(axis) == Some(&1);
+        let beside = [self.axis.checked_sub(1), self.axis.checked_add(1)].into_iter().flatten();
+        let beside = beside.filter(|&axis| self.blocks == 1 && is_one(self.axis) && is_one(axis));
+        std::iter::once(self.axis).chain(beside).map(|axis| Self { axis, ..self }).collect()
+    }
+
     /// Where images lie once what has sides `from` has sides `to`: as many numbers come before them.
     fn reshaped(self, from: &[u64], to: &[u64]) -> Option<Self> {
         let mut before = from.get(..self.axis)?.iter().product::<u64>() * self.blocks;
@@ -141,6 +149,21 @@ impl Place {
     }
 }
 
+/// What a node makes of images.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    /// Its input that has them.
+    at: usize,
+    /// The sides of that, for one image.
+    from: &'a [u64],
+    /// Where the node has to find them in it, if they lie elsewhere.
+    moved: Option<Place>,
+    /// Where they lie in its output.
+    place: Place,
+    /// The sides of that, for one image.
+    to: &'a [u64],
+}
+
 /// The nodes of a model that takes any number of images, as far as it is made.
 #[derive(Default)]
 struct OpenedGraph {
@@ -155,6 +178,21 @@ struct OpenedGraph {
 impl OpenedGraph {
     fn list(&mut self, name: String, values: &[i64]) -> String {
         self.constants.push(list_of_whole_numbers(&name, values));
+        name
+    }
+
+    /// A list of the sides that a value of any number of images has, if it has these for one.
+    fn any_number(&mut self, name: String, place: Place, sides: &[u64]) -> String {
+        let mut sides: Vec<i64> = sides.iter().map(|side| side.cast_signed()).collect();
+        sides[place.axis] = -1;
+        self.list(name, &sides)
+    }
+
+    /// Has images lie elsewhere in a value that has these sides for one.
+    fn move_images(&mut self, value: &str, place: Place, sides: &[u64], reader: &str) -> String {
+        let name = format!("{BATCH}.{reader}.moved");
+        let sides = self.any_number(format!("{name}.sides"), place, sides);
+        self.nodes.push(node("Reshape", vec![value.to_owned(), sides], &name, vec![]).encode_to_vec());
         name
     }
 
@@ -183,8 +221,7 @@ impl OpenedGraph {
         let (side, name) = (sides[place.axis], format!("{BATCH}.{}.sides", own.output[0]));
         match own.op_type.as_str() {
             "Reshape" if !is_open && own.input.len() == 2 => {
-                sides[place.axis] = -1;
-                parts.input[1] = self.list(name, &sides);
+                parts.input[1] = self.any_number(name, place, to);
             }
             "Expand" if side > 1 => {
                 sides[place.axis] = 1;
@@ -261,10 +298,15 @@ impl GraphParts {
             let placed = |(at, input): (usize, &String)| Some((at, (*places.get(input.as_str())?)?));
             let followed = own.input.iter().enumerate().find_map(placed).and_then(|(at, place)| {
                 let (from, to) = (sides.get(&own.input[at])?, sides.get(own.output.first()?)?);
-                Some((place.follow(own, at, from, to, &lists)?, to))
+                let follow = |chosen: Place| Some((chosen, chosen.follow(own, at, from, to, &lists)?));
+                let (chosen, after) = place.choices(from).into_iter().find_map(follow)?;
+                Some(Step { at, from, moved: (chosen != place).then_some(chosen), place: after, to })
             });
             let followed = followed.filter(|_| own.op_type != "Shape");
-            if let Some((place, to)) = followed {
+            if let Some(Step { at, from, moved, place, to }) = followed {
+                if let Some(moved) = moved {
+                    parts.input[at] = opened.move_images(&own.input[at], moved, from, &own.output[0]);
+                }
                 opened.open_shape(own, &mut parts, place, to, &lists);
                 let is_constant = |input: &str| !places.contains_key(input);
                 opened.repeat_constants(own, &mut parts, place, to, is_constant, &sides);
@@ -273,7 +315,7 @@ impl GraphParts {
                 return Ok(false);
             }
             if own.input.iter().any(|input| places.contains_key(input.as_str())) {
-                let place = followed.map(|(place, _)| place);
+                let place = followed.map(|step| step.place);
                 let given = own.output.iter().filter(|output| !output.is_empty());
                 places.extend(given.map(|output| (output.as_str(), place)));
             }
@@ -494,6 +536,19 @@ mod tests {
         let after = opened.nodes().unwrap();
         assert_eq!(after[2].input, [BATCH, "orco.batch.y.sides.after"]);
         assert_eq!(after[3].input, ["x", "", "", "orco.batch.y.sides"]);
+    }
+
+    /// Of an image and a token, both of which may be what the first side counts.
+    #[test]
+    fn images_lie_where_nothing_is_taken_out() {
+        let taken = node("Gather", vec!["a".into(), "first".into()], "y", vec![int("axis", 0)]);
+        let mut opened = graph(1, &[of("Reshape", &["x", "token"], "a"), taken]);
+        opened.initializer.push(list_of_whole_numbers("token", &[1, 1, 192]).encode_to_vec().into());
+        opened.initializer.push(whole_numbers("first", vec![], &[0]).encode_to_vec().into());
+        assert!(opened.open_batch(&model()).unwrap());
+        let after = opened.nodes().unwrap();
+        assert_eq!((after[1].op_type.as_str(), &after[2].input[0]), ("Reshape", &after[1].output[0]));
+        assert_eq!(last_constant(&opened), list_of_whole_numbers("orco.batch.y.moved.sides", &[1, -1, 192]));
     }
 
     /// As PyTorch's newer exporter writes a mean over maps with their channels last.
