@@ -373,8 +373,8 @@ impl GraphParts {
         Ok(false)
     }
 
-    /// Its constants that are lists of whole numbers, by name.
-    fn lists(&self, nodes: &[NodeProto]) -> Result<Lists, DecodeError> {
+    /// Its constants that are lists of whole numbers, by name: weights, and those of its nodes, if these are given.
+    pub(super) fn lists(&self, nodes: &[NodeProto]) -> Result<Lists, DecodeError> {
         let mut lists = HashMap::new();
         for bytes in &self.initializer {
             let TensorHeader { dims, data_type, name } = TensorHeader::decode(&bytes[..])?;

@@ -69,6 +69,8 @@ struct Values {
     ranks: HashMap<String, usize>,
     /// Weights of three axes and more, the first of which is of length 1: what weight standardisation reshapes to.
     single: HashSet<String>,
+    /// Constants that are lists of whole numbers.
+    lists: HashMap<String, Vec<i64>>,
 }
 
 impl Values {
@@ -86,7 +88,7 @@ impl Values {
             }
             types.insert(name, data_type);
         }
-        Ok(Self { types, ranks, single })
+        Ok(Self { types, ranks, single, lists: graph.lists(&[])? })
     }
 }
 
@@ -99,6 +101,7 @@ fn rule_of(node: &NodeProto) -> Option<Rule> {
         "BatchNormalization" => standardised_weight,
         "CastLike" => cast_like,
         "Celu" => celu,
+        "Col2Im" => blocks_side_by_side,
         "Erfc" => erfc,
         "Expm1" => expm1,
         "Mean" => mean,
@@ -401,6 +404,29 @@ fn mean(own: &NodeProto, _: &Values) -> Option<Pieces> {
     Some(pieces.giving(output))
 }
 
+/// `Col2Im` of blocks that lie side by side, by which Hugging Face's MobileViTv2 makes a map of patches. None where they
+/// overlap, have space between them or around them, or nothing says beforehand how large they are.
+fn blocks_side_by_side(own: &NodeProto, values: &Values) -> Option<Pieces> {
+    let ([blocks, image, block], [output]) = (&own.input[..], &own.output[..]) else { return None };
+    let (&[height, width], &[rows, columns]) = (&values.lists.get(image)?[..], &values.lists.get(block)?[..]) else {
+        return None;
+    };
+    let is_all =
+        |name: &str, number: i64| own.named(name).is_none_or(|own| own.ints.iter().all(|&other| other == number));
+    let fits = rows > 0 && columns > 0 && height % rows == 0 && width % columns == 0;
+    let strides = own.named("strides").map_or(&[1i64, 1][..], |own| &own.ints[..]);
+    if !fits || strides != [rows, columns] || !is_all("pads", 0) || !is_all("dilations", 1) {
+        return None;
+    }
+    let mut pieces = Pieces::of(output);
+    let apart = pieces.list(&[0, -1, rows, columns, height / rows, width / columns]);
+    let apart = pieces.node("Reshape", &[blocks, &apart], vec![]);
+    let turned = pieces.node("Transpose", &[&apart], vec![ints("perm", vec![0, 1, 4, 2, 5, 3])]);
+    let map = pieces.list(&[0, -1, height, width]);
+    pieces.node("Reshape", &[&turned, &map], vec![]);
+    Some(pieces.giving(output))
+}
+
 /// `Tan`: sin(x) / cos(x).
 fn tan(own: &NodeProto, _: &Values) -> Option<Pieces> {
     of_one_input(own, |pieces, x| {
@@ -452,6 +478,32 @@ mod tests {
         ] {
             assert_eq!(operators(operator, inputs, ""), expected);
             assert_eq!(operators(operator, inputs, "com.microsoft"), [operator]);
+        }
+    }
+
+    #[test]
+    fn blocks_side_by_side_become_a_map() {
+        let decomposed = |width: i64, strides: &[i64], pads: &[i64]| {
+            let settings = vec![ints("strides", strides.to_vec()), ints("pads", pads.to_vec())];
+            let inputs = ["x", "image", "block"].map(str::to_owned).to_vec();
+            let lists = [list_of_whole_numbers("image", &[8, width]), list_of_whole_numbers("block", &[2, 3])];
+            let mut graph = GraphParts {
+                node: vec![node("Col2Im", inputs, "y", settings).encode_to_vec()],
+                initializer: lists.into_iter().map(|list| list.encode_to_vec().into()).collect(),
+                ..GraphParts::default()
+            };
+            let is_decomposed = graph.decompose().unwrap();
+            is_decomposed.then(|| (graph.nodes().unwrap(), graph.lists(&[]).unwrap()))
+        };
+        let (nodes, lists) = decomposed(21, &[2, 3], &[0; 4]).unwrap();
+        let operators: Vec<&str> = nodes.iter().map(|node| node.op_type.as_str()).collect();
+        assert_eq!(operators, ["Reshape", "Transpose", "Reshape"]);
+        assert_eq!((&*nodes[0].input[0], &*nodes[2].output[0]), ("x", "y"));
+        assert_eq!(lists[&nodes[0].input[1]], [0, -1, 2, 3, 4, 7]);
+        assert_eq!(lists[&nodes[2].input[1]], [0, -1, 8, 21]);
+        for (width, strides, pads) in [(20, &[2, 3][..], &[0; 4]), (21, &[1, 1], &[0; 4]), (21, &[2, 3], &[0, 1, 0, 1])]
+        {
+            assert_eq!(decomposed(width, strides, pads), None, "{width}, {strides:?}, {pads:?}");
         }
     }
 
