@@ -243,7 +243,14 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     assert_eq!(sync(folder, "giver", &running, &[])["pushed"], serde_json::json!([]), "nothing leaves by itself");
     let nowhere = folder.join("nothing").display().to_string();
     assert_refused(&hub(folder, &["export", &nowhere]).output().unwrap(), "no device shared pictures");
-    let pushed = sync(folder, "giver", &running, &["--share", "mug", "--share-pictures"]);
+    let is_kept = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("kept-");
+    let mut entries = std::fs::read_dir(folder.join("giver")).unwrap().map(Result::unwrap);
+    let kept = entries.find(is_kept).unwrap().path();
+    std::fs::write(std::fs::read_dir(kept).unwrap().next().unwrap().unwrap().path(), "no picture").unwrap();
+    let arguments = ["sync", "--hub", &running.url, "--share", "mug", "--share-pictures", "--json", "-"];
+    let pushed = orco(&shipped(), &folder.join("giver"), &arguments).output().unwrap();
+    assert!(text(&pushed.stderr).contains("a picture of \"mug\" is not shared"), "{}", text(&pushed.stderr));
+    let pushed: Value = serde_json::from_slice(&pushed.stdout).unwrap();
     assert_eq!(pushed["pushed"], serde_json::json!(["mug"]));
     let brought = &sync(folder, "giver", &running, &["--share", "apple"])["warnings"][0];
     assert!(brought.as_str().unwrap().contains("apple came with the bundle"), "{brought}");
