@@ -10,7 +10,7 @@ use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
 /// Pushed versions of a class that are remembered.
 const MAX_PUSHED: usize = 16;
 /// Packs that are remembered though the channel replaced them or took them back.
-const MAX_FORMER: usize = 1_000;
+const MAX_FORMER: usize = 256;
 
 /// A pack that the device learned because its channel holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
