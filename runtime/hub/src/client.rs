@@ -276,16 +276,20 @@ impl Round<'_, '_> {
             self.keep_progress()?;
         }
         if replays == MANY_REPLAYS {
-            let warning = format!(
+            self.warn(format!(
                 "two devices may use the same key, as after a disk was copied: the hub got messages that this one did \
                  not send; on one of them, remove {IDENTITY} and {PROGRESS} in {}, but not the bundles there, and enrol \
                  that one again",
                 self.device.folder.path().display()
-            );
-            log::warn!("{warning}");
-            self.warnings.push(warning);
+            ));
         }
         Ok(())
+    }
+
+    /// Warns whoever looks at the device, and at the hub with the next report.
+    fn warn(&mut self, warning: String) {
+        log::warn!("{warning}");
+        self.warnings.push(warning);
     }
 
     /// Reports again if anything changed; returns the last report.

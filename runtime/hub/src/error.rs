@@ -153,8 +153,8 @@ pub struct DatabaseError(rusqlite::Error);
 fn advice(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "; restore the hub's folder from a backup",
-        // Where hardly anything is left, SQLite calls that a failure of the disk.
-        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+        // Where hardly anything is left, SQLite calls that a failure of the disk. Systems mount a failing disk read-only.
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::ReadOnly) => {
             "; make room where the hub's folder lies, or check its disk"
         }
         _ => "",
@@ -184,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_with_hardly_any_room_is_told_as_a_full_one() {
-        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_WRITE] {
+    fn a_disk_that_is_read_only_or_has_hardly_any_room_is_told_as_a_full_one() {
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_READONLY] {
             let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
             let said = DatabaseError(error).to_string();
             assert!(said.contains("; make room where the hub's folder lies"), "{said}");

@@ -190,16 +190,19 @@ fn set_channel(output: &Output, store: &HubStore, device: &str, channel: &str) -
 fn export_pictures(output: &Output, store: &HubStore, to: &Path) -> Result<Value> {
     let exported = export::export(store, to)?;
     ensure!(
-        exported.pictures > 0,
+        exported.pictures > 0 || !exported.unreadable.is_empty(),
         "no device shared pictures, so nothing was written: devices keep them by `orco learn --keep-shots`, and share \
          them by `orco sync --share LABEL --share-pictures`"
     );
     for label in &exported.renamed {
         output.warn(format_args!(
-            "{} cannot be a folder's name, so a bundle trained on this export gives the class another label, and devices \
-             then have both: rename it on the devices (`orco rename`) before the export",
+            "{} cannot be a folder's name on every system, so a bundle trained on this export gives the class another \
+             label, and devices then have both: rename it on the devices (`orco rename`) before the export",
             EscapedText(label)
         ));
+    }
+    for reason in &exported.unreadable {
+        output.warn(format_args!("a picture is left out: {reason}"));
     }
     let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
     done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))

@@ -153,6 +153,43 @@ fn a_device_that_is_restored_learns_again_what_its_channel_holds() {
     }
 }
 
+/// Else an old pack of the channel would count as the device's own: it would stay, and go to the hub as such.
+#[test]
+fn what_a_backup_brings_back_of_the_channel_is_the_channels() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    for device in ["giver", "taker"] {
+        let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+        sync(folder, device, &running, &["--code", &code, "--name", device]);
+    }
+    let release = || {
+        sync(folder, "giver", &running, &["--share", "*"]);
+        let packs = json(hub(folder, &["list"]))["packs"].as_array().unwrap().clone();
+        let pack = packs.iter().max_by_key(|pack| pack["shots"].as_u64()).unwrap()["digest"].as_str().unwrap();
+        json(hub(folder, &["release", pack, "--stage", "all"]))["releases"][0].to_string()
+    };
+    let (giver, taker) = (folder.join("giver"), folder.join("taker"));
+    json(orco(&shipped(), &giver, &["learn", &argument("mug", &shots("learn", "mug"))]));
+    let first = release();
+    sync(folder, "taker", &running, &[]);
+    let backup = folder.join("taker.orcobackup");
+    json(orco(&shipped(), &taker, &["backup", backup.to_str().unwrap()]));
+    json(orco(&shipped(), &giver, &["add", &argument("mug", &shots("try", "mug"))]));
+    let second = release();
+    let restored = || {
+        json(orco(&shipped(), &taker, &["restore", "--force", backup.to_str().unwrap()]));
+        sync(folder, "taker", &running, &["--share", "*"])
+    };
+    sync(folder, "taker", &running, &[]);
+    let replaced = restored();
+    assert_eq!((&replaced["imported"], &replaced["pushed"]), (&serde_json::json!(["mug"]), &serde_json::json!([])));
+    [first, second].iter().for_each(|release| drop(json(hub(folder, &["withdraw", release]))));
+    assert_eq!(sync(folder, "taker", &running, &[])["forgotten"], serde_json::json!(["mug"]));
+    let withdrawn = restored();
+    assert_eq!((&withdrawn["forgotten"], &withdrawn["pushed"]), (&serde_json::json!(["mug"]), &serde_json::json!([])));
+}
+
 #[test]
 fn a_round_with_another_bundle_than_the_states_is_told_which_to_name() {
     let folder = TempDir::new().unwrap();
@@ -243,7 +280,14 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     assert_eq!(sync(folder, "giver", &running, &[])["pushed"], serde_json::json!([]), "nothing leaves by itself");
     let nowhere = folder.join("nothing").display().to_string();
     assert_refused(&hub(folder, &["export", &nowhere]).output().unwrap(), "no device shared pictures");
-    let pushed = sync(folder, "giver", &running, &["--share", "mug", "--share-pictures"]);
+    let is_kept = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("kept-");
+    let mut entries = std::fs::read_dir(folder.join("giver")).unwrap().map(Result::unwrap);
+    let kept = entries.find(is_kept).unwrap().path();
+    std::fs::write(std::fs::read_dir(kept).unwrap().next().unwrap().unwrap().path(), "no picture").unwrap();
+    let arguments = ["sync", "--hub", &running.url, "--share", "mug", "--share-pictures", "--json", "-"];
+    let pushed = orco(&shipped(), &folder.join("giver"), &arguments).output().unwrap();
+    assert!(text(&pushed.stderr).contains("a picture of \"mug\" is not shared"), "{}", text(&pushed.stderr));
+    let pushed: Value = serde_json::from_slice(&pushed.stdout).unwrap();
     assert_eq!(pushed["pushed"], serde_json::json!(["mug"]));
     let brought = &sync(folder, "giver", &running, &["--share", "apple"])["warnings"][0];
     assert!(brought.as_str().unwrap().contains("apple came with the bundle"), "{brought}");

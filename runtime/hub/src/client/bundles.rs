@@ -80,9 +80,7 @@ impl Round<'_, '_> {
                 | OpenLearnerError::Release(ReleaseError::Older { .. })),
             )) => Some(self.finish_switch(&folder, error)?),
             Err(SyncError::Bundle(error)) if self.is_damaged(&folder, &error) => {
-                let reason = with_causes(&error);
-                log::warn!("the bundle that this device runs with cannot be used: {reason}");
-                self.warnings.push(format!("the bundle that this device runs with cannot be used: {reason}"));
+                self.warn(format!("the bundle that this device runs with cannot be used: {}", with_causes(&error)));
                 None
             }
             opened => Some(opened?),

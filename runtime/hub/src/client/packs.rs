@@ -42,6 +42,7 @@ impl Round<'_, '_> {
         // Opened when the round began, and somebody may have taught since.
         learner.refresh()?;
         self.settle_learning(learner)?;
+        self.settle_restored(learner)?;
         self.forget_withdrawn(learner, packs)?;
         let mut outcomes = Vec::with_capacity(packs.len());
         for target in packs {
@@ -93,6 +94,22 @@ impl Round<'_, '_> {
         let Some(learning) = self.progress.learning.take() else { return Ok(()) };
         if class_shots_digest(learner, &learning.label) == Some(learning.content) {
             self.progress.remember_learned(learning);
+        }
+        self.keep_progress()
+    }
+
+    /// A backup may have brought classes back that the channel replaced or took back since: they are the channel's, not
+    /// the device's own.
+    fn settle_restored(&mut self, learner: &Learner) -> Result<(), SyncError> {
+        if !std::mem::take(&mut self.progress.is_restored) {
+            return Ok(());
+        }
+        for former in self.progress.former.clone() {
+            if class_shots_digest(learner, &former.label) == Some(former.content)
+                && !self.is_from_channel(learner, &former.label)
+            {
+                self.progress.remember_learned(former);
+            }
         }
         self.keep_progress()
     }
@@ -225,7 +242,7 @@ impl Round<'_, '_> {
                 // What the device had pushed under that label may have gone with it.
                 self.progress.forget_pushed(|pushed| label::same(&pushed.label, &label));
             }
-            self.progress.learned.retain(|learned| learned.pack != pack);
+            self.progress.retire(|learned| learned.pack == pack);
             self.keep_progress()?;
         }
         Ok(())

@@ -9,6 +9,8 @@ use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
 
 /// Pushed versions of a class that are remembered.
 const MAX_PUSHED: usize = 16;
+/// Packs that are remembered though the channel replaced them or took them back.
+const MAX_FORMER: usize = 256;
 
 /// A pack that the device learned because its channel holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +66,12 @@ pub(super) struct RefusedRelease {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SyncProgress {
     pub learned: Vec<LearnedPack>,
+    /// Packs that were learned and that the channel replaced or took back since: a backup may bring their classes back.
+    #[serde(default)]
+    pub former: Vec<LearnedPack>,
+    /// Whether a backup was restored since the last round.
+    #[serde(default)]
+    pub is_restored: bool,
     /// The pack that is about to be learned: after a power cut, the state tells whether it was.
     #[serde(default)]
     pub learning: Option<LearnedPack>,
@@ -121,25 +129,35 @@ impl SyncProgress {
     }
 
     /// Forgets what was learned and pushed of classes that a state which was put into the place of the device's does
-    /// not have; returns whether anything changed.
+    /// not have; returns whether anything changed. The next round compares the classes that it has.
     pub fn retain_labels(&mut self, labels: &BTreeSet<String>) -> bool {
         let before = self.clone();
         let is_gone = |label: &str| !labels.iter().any(|kept| label::same(kept, label));
         self.learned.retain(|learned| learned.label.is_empty() || !is_gone(&learned.label));
         self.forget_pushed(|pushed| is_gone(&pushed.label));
+        self.is_restored |= !self.former.is_empty();
         *self != before
     }
 
     /// Remembers a pack that was learned, in the place of an earlier one of its label.
     pub fn remember_learned(&mut self, pack: LearnedPack) {
-        self.learned.retain(|learned| !label::same(&learned.label, &pack.label));
+        self.retire(|learned| label::same(&learned.label, &pack.label));
+        self.former.retain(|former| former.pack != pack.pack);
         self.learned.push(pack);
         self.learning = None;
     }
 
+    /// Has packs that were learned count as former ones, of which the newest are remembered.
+    pub fn retire(&mut self, is_meant: impl Fn(&LearnedPack) -> bool) {
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.learned).into_iter().partition(is_meant);
+        self.learned = kept;
+        self.former.extend(gone.into_iter().filter(|former| !former.label.is_empty()));
+        self.former.drain(..self.former.len().saturating_sub(MAX_FORMER));
+    }
+
     /// Whether one of these labels is mentioned.
     pub fn mentions(&self, labels: &BTreeSet<String>) -> bool {
-        let learned = self.learned.iter().chain(&self.learning).map(|learned| &learned.label);
+        let learned = self.learned.iter().chain(&self.former).chain(&self.learning).map(|learned| &learned.label);
         let mut known = learned.chain(self.pushed.iter().map(|pushed| &pushed.label));
         let refused = self.refused.iter().map(|refused| &refused.reason);
         let mut reasons = refused.chain(self.outcomes.iter().filter_map(|outcome| outcome.refused.as_ref()));
@@ -157,6 +175,7 @@ impl SyncProgress {
             // It was learned, and the power failed before that was noted.
             self.remember_learned(learning);
         }
+        self.former.retain(|former| !is_gone(&former.label));
         for learned in self.learned.iter_mut().filter(|learned| is_gone(&learned.label)) {
             learned.label.clear();
             learned.content = ObjectDigest::of(&[]);
@@ -217,6 +236,28 @@ mod tests {
         progress.remember_pushed(class.clone());
         assert!(!progress.has_purged(&pack) && progress.has_pushed(&pack));
         assert_eq!(progress.pushed, [class]);
+    }
+
+    #[test]
+    fn packs_that_were_replaced_or_taken_back_are_remembered_until_their_class_is_purged() {
+        let digest = |text: &str| ObjectDigest::of(text.as_bytes());
+        let learned = |text: &str| LearnedPack {
+            pack: digest(text),
+            bundle_digest: digest("bundle"),
+            label: "mug".into(),
+            content: digest(text),
+        };
+        let [first, second] = ["first", "second"].map(learned);
+        let mut progress = SyncProgress::default();
+        progress.remember_learned(first.clone());
+        progress.remember_learned(second.clone());
+        assert_eq!((&progress.learned[..], &progress.former[..]), (&[second.clone()][..], &[first.clone()][..]));
+        progress.remember_learned(first.clone());
+        assert_eq!((&progress.learned[..], &progress.former[..]), (&[first.clone()][..], &[second][..]));
+        progress.retire(|learned| learned.pack == first.pack);
+        assert!(progress.learned.is_empty() && progress.former.len() == 2);
+        let label = BTreeSet::from(["mug".to_owned()]);
+        assert!(progress.mentions(&label) && progress.forget_labels(&label) && !progress.mentions(&label));
     }
 
     #[test]

@@ -120,6 +120,8 @@ mod tests {
         let labels = ["anna", "mug"];
         let progress = SyncProgress {
             learned: labels.map(learned).into(),
+            former: vec![learned("anna")],
+            is_restored: false,
             pushed: labels.map(pushed).into(),
             refused: vec![refused(1, "anna"), refused(2, "mug")],
             outcomes: vec![outcome(1, "anna"), outcome(2, "mug")],

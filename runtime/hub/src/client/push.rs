@@ -91,12 +91,12 @@ impl Round<'_, '_> {
     ) -> Result<Option<PushedClass>, SyncError> {
         let bytes = pack::seal(&learner.export(label, PackOrigin::default())?.to_be_signed(), "");
         if bytes.len() > MAX_PACK {
-            self.warnings.push(format!("\"{label}\" is too large to be shared"));
+            self.warn(format!("\"{label}\" is too large to be shared"));
             return Ok(None);
         }
         let answer = match self.connection.call(HubCall::post(PACKS_PATH, &bytes), self.observer) {
             Err(SyncError::Refused { reason, .. }) => {
-                self.warnings.push(format!("\"{label}\" is not shared: {reason}"));
+                self.warn(format!("\"{label}\" is not shared: {reason}"));
                 return Ok(None);
             }
             answer => answer?,
@@ -131,7 +131,7 @@ impl Round<'_, '_> {
             match self.connection.call(HubCall::post(&path, &picture), self.observer) {
                 // As where another device pushed the very same pack, such as one with a copy of this one's card.
                 Err(SyncError::Refused { kind: RefusalKind::Missing, reason }) => {
-                    self.warnings.push(format!("pictures of \"{label}\" are not shared: {reason}"));
+                    self.warn(format!("pictures of \"{label}\" are not shared: {reason}"));
                     return Ok(());
                 }
                 Err(SyncError::Refused { kind: RefusalKind::Invalid, reason }) => {
@@ -146,6 +146,6 @@ impl Round<'_, '_> {
     }
 
     fn warn_of_picture(&mut self, label: &str, reason: &str) {
-        self.warnings.push(format!("a picture of \"{label}\" is not shared: {reason}"));
+        self.warn(format!("a picture of \"{label}\" is not shared: {reason}"));
     }
 }

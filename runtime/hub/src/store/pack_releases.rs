@@ -75,7 +75,8 @@ impl HubStore {
         let mut new = Vec::with_capacity(combined.len());
         for CombinedPack { origins, pack } in combined {
             self.refuse_silent_replacement(&pack, &origins, channel)?;
-            let bytes = sealed(&pack, key)?;
+            let kept = if key.is_none() { self.released_bytes(&pack, channel)? } else { None };
+            let bytes = kept.map_or_else(|| sealed(&pack, key), Ok)?;
             let (digest, size) = (self.objects().put(&bytes)?, bytes.len() as u64);
             new.push(ReleaseDraft {
                 channel,
@@ -113,6 +114,17 @@ impl HubStore {
         bundle_digest: &ObjectDigest,
     ) -> Result<Option<ReleaseRecord>, HubError> {
         Ok(newest_pack(&active(&self.connection(), channel)?, name, bundle_digest).cloned())
+    }
+
+    /// The bytes of a channel's newest release of a label, if they hold this very pack: released once more without the
+    /// key, it keeps its signature.
+    fn released_bytes(&self, pack: &Pack, channel: &str) -> Result<Option<Vec<u8>>, HubError> {
+        let bundle = ObjectDigest::new(pack.bundle_digest);
+        let Some(release) = self.active_pack_release(channel, &pack.label, &bundle)? else { return Ok(None) };
+        // Where they were lost or damaged, they are made anew.
+        let Ok(bytes) = self.objects().read(&release.identity) else { return Ok(None) };
+        let is_same = pack::open(&bytes, None).is_ok_and(|known| known.to_be_signed() == pack.to_be_signed());
+        Ok(is_same.then_some(bytes))
     }
 
     /// Packs of other devices that are released under the labels of these, to be merged with them.

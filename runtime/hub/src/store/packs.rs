@@ -29,7 +29,7 @@ pub struct PackRecord {
     pub bundle_digest: ObjectDigest,
     /// Name of that bundle.
     pub bundle_name: String,
-    /// The device that pushed it first.
+    /// The device that pushed it first; once that one is out of the fleet, the next that pushes it.
     pub device: DeviceId,
     /// Name of the device; once it is out of the fleet, the name that it had when it pushed the pack.
     pub device_name: String,
@@ -134,7 +134,8 @@ impl HubStore {
         Ok(pictures)
     }
 
-    /// Which of these packs the hub has no record of, or no bytes.
+    /// Which of these packs the hub has no record of, or no bytes, or from a device that is out of the fleet: whoever
+    /// pushes such a one again goes on with it.
     ///
     /// # Errors
     /// [`HubError::Database`] if that cannot be read.
@@ -143,9 +144,12 @@ impl HubStore {
         connection: &Connection,
         packs: &[ObjectDigest],
     ) -> Result<Vec<ObjectDigest>, HubError> {
+        let query = "SELECT EXISTS (SELECT 1 FROM pack JOIN device ON device.id = pack.device WHERE pack.digest = ?1)";
+        let mut query = connection.prepare_cached(query)?;
         let mut lost = Vec::new();
         for pack in packs {
-            if !has_record(connection, pack)? || !self.objects().holds(pack) {
+            let is_known: bool = query.query_row([pack], |row| row.get(0))?;
+            if !is_known || !self.objects().holds(pack) {
                 lost.push(*pack);
             }
         }
@@ -249,6 +253,7 @@ fn insert(
     now: UnixSeconds,
 ) -> Result<(), HubError> {
     let OpenedPack { digest, pack, size } = opened;
+    take_over(transaction, device, opened)?;
     transaction.execute(
         "INSERT OR IGNORE INTO pack (digest, label, bundle, bundle_name, device, device_name, shots, size, received)
          VALUES (?1, ?2, ?3, ?4, ?5, (SELECT name FROM device WHERE id = ?5), ?6, ?7, ?8)",
@@ -263,5 +268,21 @@ fn insert(
             now
         ],
     )?;
+    Ok(())
+}
+
+/// Has a device that pushes the pack of one that is out of the fleet go on with that one's packs of the label, as after
+/// its key was replaced: they would count as another device's.
+fn take_over(transaction: &Transaction<'_>, device: DeviceId, opened: &OpenedPack) -> Result<(), HubError> {
+    let query = "SELECT device FROM pack
+                 WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM device WHERE device.id = pack.device)";
+    let former = transaction.query_row(query, [opened.digest], |row| row.get::<_, DeviceId>(0)).optional()?;
+    if let Some(former) = former {
+        transaction.execute(
+            "UPDATE pack SET device = ?3, device_name = (SELECT name FROM device WHERE id = ?3)
+             WHERE device = ?1 AND label = ?2",
+            params![former, opened.pack.label, device],
+        )?;
+    }
     Ok(())
 }

@@ -275,6 +275,32 @@ fn what_is_refused_takes_no_room() {
     Caller::enrolled(&hub, "door 7").push(&hub, "cup", 3.0);
 }
 
+/// As after its key was replaced, or where it takes the place of a broken one.
+#[test]
+fn a_device_that_pushes_a_pack_of_a_removed_one_goes_on_with_the_class() {
+    let (_folder, hub) = hub();
+    let mut old = Caller::enrolled(&hub, "door 3");
+    let packs = [old.push(&hub, "mug", 3.0), old.push(&hub, "mug", 3.5)];
+    let cup = old.push(&hub, "cup", 4.0);
+    release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
+    let lost = || hub.lost_packs(&hub.connection(), &packs).unwrap();
+    let share = |device: &mut Caller| {
+        let bytes = picture(3);
+        let head = device.head(PACKS_PATH, &bytes);
+        hub.receive_picture(&head, &packs[1], &bytes, NOW).unwrap().unwrap().status
+    };
+    let mut new = Caller::enrolled(&hub, "gate 3");
+    new.push(&hub, "mug", 3.5);
+    assert_eq!((share(&mut new), lost().len()), (404, 0), "it is the other device's, which is in the fleet");
+    hub.remove_device(&old.id()).unwrap();
+    assert_eq!(lost(), packs, "devices that know them are asked to push them again");
+    new.push(&hub, "mug", 3.5);
+    assert_eq!((share(&mut new), lost().len()), (200, 0));
+    release(&hub, &packs[1..], SameLabel::Refuse).unwrap();
+    let device_of = |pack| hub.pack(pack).unwrap().device_name;
+    assert_eq!((device_of(&packs[0]), device_of(&cup)), ("gate 3".into(), "door 3".into()));
+}
+
 /// Else the trainer would get the same picture as two things.
 #[test]
 fn a_shared_picture_has_the_label_by_which_its_device_knows_it_now() {

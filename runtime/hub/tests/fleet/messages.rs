@@ -302,8 +302,12 @@ fn a_device_with_a_new_key_goes_on_with_what_it_knows() {
         std::fs::remove_file(device.fleet().path().join("identity.json")).unwrap();
         device.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
         let done = device.sync(&mut fleet.network());
-        assert!(done.imported.is_empty() && done.pushed.is_empty() && refusal(&done, 0).is_empty(), "{done:?}");
+        assert!(done.imported.is_empty() && refusal(&done, 0).is_empty(), "{done:?}");
+        // What the other device pushed becomes its own.
+        assert_eq!(done.pushed, if device.name == giver.name { vec!["mug"] } else { Vec::new() });
+        assert!(device.sync(&mut fleet.network()).pushed.is_empty());
     }
+    assert_eq!(store.packs().unwrap()[0].device, store.devices().unwrap()[0].id);
     store.withdraw(store.releases().unwrap()[0].id).unwrap();
     assert_eq!(taker.sync(&mut fleet.network()).forgotten, ["mug"]);
     giver.sync(&mut fleet.network());

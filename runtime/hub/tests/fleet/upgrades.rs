@@ -156,6 +156,11 @@ fn devices_go_over_or_stay_with_their_own() {
     assert_eq!(exported.pictures, fs::read_dir(folders.join("duck")).unwrap().count());
     let bytes = fs::read(fs::read_dir(folders.join("duck")).unwrap().next().unwrap().unwrap().path()).unwrap();
     orco_runtime::image::decode(&bytes).unwrap();
+    // One that the hub lost keeps no other back.
+    let lost = store.shared_pictures().unwrap().remove(0).digest;
+    fs::remove_file(store.objects().path(&lost)).unwrap();
+    let rest = export::export(&store, &fleet.folder.path().join("rest")).unwrap();
+    assert_eq!((rest.pictures, rest.unreadable.len()), (exported.pictures - 1, 1), "{rest:?}");
 }
 
 /// A hub that was restored from a backup gives a number again, to another bundle.

@@ -2,6 +2,7 @@
 
 use orco_runtime::bundle::OpenError;
 use orco_runtime::manifest::{BENCHMARK, MANIFEST};
+use orco_runtime::signature::SecretKey;
 
 use super::*;
 
@@ -77,6 +78,22 @@ fn a_release_whose_place_newer_ones_took_for_all_devices_is_replaced() {
     assert_eq!(replaced(), [first[0], merged[0]], "its class has other labels now");
     hub.withdraw(apart[0]).unwrap();
     assert_eq!(replaced(), first, "what was merged comes back");
+}
+
+/// As by somebody without the key, or over HTTP, to widen it: devices that have the public key refuse what is unsigned.
+#[test]
+fn a_pack_that_is_released_once_more_without_the_key_stays_signed() {
+    let (_folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    let packs = [device.push(&hub, "mug", 3.0)];
+    let key = SecretKey::generate().unwrap().secret;
+    let (channel, same_label) = (DEFAULT_CHANNEL, SameLabel::Refuse);
+    let signed = PackRelease { packs: &packs, channel, stage: RolloutStage::First, same_label, key: Some(&key) };
+    let first = hub.release_packs(&signed, NOW).unwrap();
+    assert_eq!(release(&hub, &packs, same_label).unwrap(), first);
+    assert_eq!(hub.releases().unwrap()[0].stage, RolloutStage::All);
+    let newer = device.push(&hub, "mug", 3.5);
+    assert_ne!(release(&hub, &[newer], same_label).unwrap(), first, "another pack needs a signature of its own");
 }
 
 /// What covers a release may itself lose its place.
