@@ -5,6 +5,7 @@
 mod colours;
 mod decoded_picture;
 mod decoding_cost;
+mod exif;
 mod jpeg;
 mod look;
 mod png;
@@ -277,12 +278,6 @@ pub fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
 fn swaps_sides(orientation: Orientation) -> bool {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
     matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
-}
-
-/// How EXIF data say that a picture is to be turned. Outside of JPEG some programs begin them as JPEG's segment begins.
-fn exif_orientation(exif: &[u8]) -> Orientation {
-    let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
-    Orientation::from_exif_chunk(exif).unwrap_or(Orientation::NoTransforms)
 }
 
 /// Turns a picture upright.
