@@ -56,9 +56,9 @@ impl<R: Read> Multipart<R> {
         Self { stream: BufReader::with_capacity(64 << 10, stream), boundaries, at_head: false }
     }
 
-    /// Whether the stream begins as a part does. None of it is passed over.
-    pub(crate) fn begins_with_dashes(&mut self) -> io::Result<bool> {
-        Ok(self.stream.fill_buf()?.trim_ascii_start().starts_with(b"--"))
+    /// What the stream begins with, blanks left out, as far as it has come. None of it is passed over.
+    pub(crate) fn start(&mut self) -> io::Result<&[u8]> {
+        Ok(self.stream.fill_buf()?.trim_ascii_start())
     }
 
     /// All that has not been read as parts.
