@@ -5,6 +5,7 @@
 mod colours;
 mod decoded_picture;
 mod decoding_cost;
+mod exif;
 mod jpeg;
 mod look;
 mod png;
@@ -141,7 +142,12 @@ fn read_with_size(path: &Path) -> Result<DecodedPicture, ImageError> {
     if Format::of(file.fill_buf().map_err(ImageError::Read)?) == Some(Format::Png) {
         return png::decode(file);
     }
-    decode_with_size(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
+    let decoded = decode_with_size(&files::read(path, MAX_FILE).map_err(ImageError::Read)?);
+    decoded.map_err(|reason| match (reason, UnsupportedFormat::of_name(path)) {
+        // Not every format has first bytes that tell.
+        (ImageError::Format, Some(format)) => ImageError::Unsupported(format),
+        (reason, _) => reason,
+    })
 }
 
 /// As [`open`], from the bytes of a file.
@@ -279,12 +285,6 @@ fn swaps_sides(orientation: Orientation) -> bool {
     matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
 }
 
-/// How EXIF data say that a picture is to be turned. Outside of JPEG some programs begin them as JPEG's segment begins.
-fn exif_orientation(exif: &[u8]) -> Orientation {
-    let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
-    Orientation::from_exif_chunk(exif).unwrap_or(Orientation::NoTransforms)
-}
-
 /// Turns a picture upright.
 fn upright(mut picture: DynamicImage, orientation: Orientation) -> DynamicImage {
     picture.apply_orientation(orientation);
@@ -366,6 +366,8 @@ mod tests {
         let avif = said(b"\0\0\0\x24ftypavif");
         assert_eq!(avif, "is an AVIF file, which cannot be read: save it as JPEG or PNG");
         assert!(said(b"BM").starts_with("is a BMP file"));
+        let jpeg_ls = said(b"\xff\xd8\xff\xf7\0\x02");
+        assert!(jpeg_ls.ends_with("save it as usual JPEG"), "{jpeg_ls}");
         assert!(["a.JFIF", "a.jpe", "a.mpo", "a.webp"].iter().all(|name| has_extension(Path::new(name))));
         let bytes = png(&RgbImage::new(40, 40));
         assert!(matches!(decode(&bytes[..bytes.len() / 2]), Err(ImageError::Damaged(_))));
@@ -404,6 +406,10 @@ mod tests {
         let missing = folder.path().join("1.jpg");
         let said = open(&missing).unwrap_err().to_string();
         assert!(said.starts_with(&format!("{} cannot be read: ", missing.display())), "{said}");
+        let scan = folder.path().join("scan.PPM");
+        std::fs::write(&scan, b"P6 1 1 255 rgb").unwrap();
+        let said = open(&scan).unwrap_err().reason.to_string();
+        assert_eq!(said, "is a PNM file, which cannot be read: save it as JPEG or PNG");
     }
 
     #[test]

@@ -20,6 +20,8 @@ const BOUNDARY: &str = "orco";
 const START_TIME: Duration = Duration::from_secs(20);
 /// Elements that give JPEG, beside encoders, whose names end in `jpegenc` (`vajpegenc`, `nvjpegenc`).
 const JPEG_ELEMENTS: [&str; 4] = ["jpegparse", "rtpjpegdepay", "multipartdemux", "avenc_mjpeg"];
+/// Elements that pass on what they get.
+const PASSING_ELEMENTS: [&str; 3] = ["queue", "identity", "videorate"];
 /// Most of a line of GStreamer's that is held, in bytes.
 const MAX_MESSAGE: u64 = 512;
 
@@ -42,10 +44,11 @@ pub(crate) fn parse_pipeline(pipeline: &str) -> Result<Vec<String>, CameraError>
 
 /// A pipeline with what makes a stream of JPEG pictures of it. Where it is slower than the camera, frames are left out.
 fn complete_pipeline(mut words: Vec<String>) -> Vec<String> {
-    let last = words.iter().rposition(|word| word == "!").map_or(0, |at| at + 1);
+    let mut elements = words.rsplit(|word| word == "!").map(|element| element.first().map_or("", String::as_str));
+    let last = elements.find(|element| !PASSING_ELEMENTS.contains(element));
     let gives_jpeg =
         |word: &str| word.ends_with("jpegenc") || JPEG_ELEMENTS.contains(&word) || word.starts_with("image/jpeg");
-    let is_jpeg = words.get(last).is_some_and(|word| gives_jpeg(word));
+    let is_jpeg = last.is_some_and(gives_jpeg);
     let latest = "! queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
     let encoded = if is_jpeg { "" } else { "! videoconvert ! jpegenc quality=90" };
     let end = format!("{latest} {encoded} ! multipartmux boundary={BOUNDARY} ! fdsink fd=1");
@@ -92,7 +95,18 @@ impl GstreamerSource {
         // The thread that listens may need a moment for the last line.
         thread::sleep(Duration::from_millis(50));
         let message = self.message.lock().expect("nothing panics while it holds the line").clone();
-        CameraError::Pipeline(if message.is_empty() { "GStreamer does not say why".into() } else { message })
+        CameraError::Pipeline(explained(message))
+    }
+}
+
+/// What GStreamer said, with what to do where it names elements that [`complete_pipeline`] added.
+fn explained(message: String) -> String {
+    if message.is_empty() {
+        "GStreamer does not say why".into()
+    } else if message.contains("could not link queue") && message.contains(" to videoconvert") {
+        format!("its last element must give raw video or JPEG, as a decoder or jpegparse does ({message})")
+    } else {
+        message
     }
 }
 
@@ -178,10 +192,14 @@ mod tests {
             "v4l2src ! jpegparse",
             "rtspsrc location=rtsp://door/1 ! rtpjpegdepay",
             "souphttpsrc location=http://door/stream ! multipartdemux",
+            "videotestsrc ! jpegenc ! queue leaky=downstream ! identity sleep-time=9",
+            "v4l2src ! image/jpeg ! videorate max-rate=5",
         ] {
             assert!(!line(jpeg).contains("videoconvert") && line(jpeg).ends_with(&end), "{jpeg}");
         }
-        for raw in ["v4l2src ! jpegparse ! jpegdec", "jpegenc ! videoconvert", "videotestsrc name=jpegenc"] {
+        for raw in
+            ["v4l2src ! jpegparse ! jpegdec ! queue", "queue", "jpegenc ! videoconvert", "videotestsrc name=jpegenc"]
+        {
             assert!(line(raw).contains("! videoconvert ! jpegenc quality=90"), "{raw}");
         }
         assert!(parse_pipeline("videotestsrc ! 'open").is_err());
@@ -200,6 +218,15 @@ mod tests {
         let message = Mutex::default();
         listen(&b"WARNING: erroneous pipeline: no element \"x\"\nmore\nERROR: no preroll\n"[..], &message);
         assert_eq!(message.into_inner().unwrap(), "WARNING: erroneous pipeline: no element \"x\"");
+    }
+
+    #[test]
+    fn a_pipeline_that_ends_in_no_pictures_is_told_so() {
+        let told = |message: &str| explained(message.into());
+        let unlinked = "WARNING: erroneous pipeline: could not link queue0 to videoconvert1";
+        assert!(told(unlinked).starts_with("its last element must give raw video or JPEG, as"), "{}", told(unlinked));
+        assert!(told(unlinked).contains(unlinked));
+        assert_eq!(told("ERROR: no preroll"), "ERROR: no preroll");
     }
 
     #[cfg(unix)]

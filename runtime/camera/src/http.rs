@@ -137,16 +137,25 @@ fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody,
                 None => Multipart::with_any_boundary(body),
             }))
         }
-        // Cameras send pictures under many names, and under none.
-        kind if kind.is_empty() || kind.starts_with("image/") || kind == "application/octet-stream" => {
+        kind => {
             let mut body = Multipart::with_any_boundary(body);
-            if body.begins_with_dashes().map_err(read_error)? {
+            let start = body.start().map_err(read_error)?;
+            if start.starts_with(b"--") {
                 return Ok(HttpBody::Stream(body));
             }
-            single_picture(body.into_stream(), &essence)
+            // Cameras send pictures under many names, and under none. A film is not read to its end.
+            let may_be_picture = kind.is_empty() || kind.starts_with("image/") || kind == "application/octet-stream";
+            if !may_be_picture && !begins_as_picture(start) {
+                return Err(CameraError::ContentType(kind.into()));
+            }
+            single_picture(body.into_stream(), kind)
         }
-        other => Err(CameraError::ContentType(other.into())),
     }
+}
+
+/// Whether bytes may be those of a picture in a format that is read.
+fn begins_as_picture(bytes: &[u8]) -> bool {
+    !matches!(image::size(bytes), Err(ImageError::Format | ImageError::Empty | ImageError::Unsupported(_)))
 }
 
 /// A body that is said to be a picture of a kind that is read, or is one by its first bytes.
@@ -157,9 +166,7 @@ fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraErro
         return Err(StreamError::TooLarge.into());
     }
     // What else is wrong with a picture is told when it is decoded.
-    if !image::MEDIA_TYPES.contains(&essence)
-        && let Err(ImageError::Format | ImageError::Empty | ImageError::Unsupported(_)) = image::size(&picture)
-    {
+    if !image::MEDIA_TYPES.contains(&essence) && !begins_as_picture(picture.trim_ascii_start()) {
         let named = if essence.is_empty() { "nothing that it names" } else { essence };
         return Err(CameraError::ContentType(named.into()));
     }

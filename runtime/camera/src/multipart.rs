@@ -56,9 +56,9 @@ impl<R: Read> Multipart<R> {
         Self { stream: BufReader::with_capacity(64 << 10, stream), boundaries, at_head: false }
     }
 
-    /// Whether the stream begins as a part does. None of it is passed over.
-    pub(crate) fn begins_with_dashes(&mut self) -> io::Result<bool> {
-        Ok(self.stream.fill_buf()?.trim_ascii_start().starts_with(b"--"))
+    /// What the stream begins with, blanks left out, as far as it has come. None of it is passed over.
+    pub(crate) fn start(&mut self) -> io::Result<&[u8]> {
+        Ok(self.stream.fill_buf()?.trim_ascii_start())
     }
 
     /// All that has not been read as parts.
@@ -72,7 +72,7 @@ impl<R: Read> Multipart<R> {
     }
 
     /// The content of the next part, by its length where that is said, else up to the next boundary. What stands before
-    /// its boundary is passed over, and so are parts that say that they are text or sound, and are.
+    /// its boundary is passed over, and so are parts that say that they are text or sound, and are, and empty ones.
     ///
     /// # Errors
     /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE_BYTES`], or a part with
@@ -86,7 +86,7 @@ impl<R: Read> Multipart<R> {
             }
             let head = self.head()?;
             let part = self.content(head.length)?;
-            if !head.is_other || part.starts_with(b"\xff\xd8") {
+            if part.starts_with(b"\xff\xd8") || !head.is_other && !part.is_empty() {
                 return Ok(part);
             }
         }
@@ -167,7 +167,8 @@ impl<R: Read> Multipart<R> {
     fn up_to_boundary(&mut self) -> Result<Vec<u8>, StreamError> {
         let end = [b"\n", &self.boundaries[0][..]].concat();
         let finder = memmem::Finder::new(&end);
-        let mut part: Vec<u8> = Vec::new();
+        // The line end before the boundary of an empty part is that of its head.
+        let mut part = b"\n".to_vec();
         loop {
             let more = match self.stream.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -191,11 +192,8 @@ impl<R: Read> Multipart<R> {
             let mut rest = Vec::new();
             self.line(&mut rest)?;
             self.at_head = !rest.starts_with(b"--");
-            part.truncate(at);
-            if part.ends_with(b"\r") {
-                part.pop();
-            }
-            return Ok(part);
+            let content = part.get(1..at).unwrap_or_default();
+            return Ok(content.strip_suffix(b"\r").unwrap_or(content).to_vec());
         }
     }
 }
@@ -267,6 +265,19 @@ mod tests {
         let mut parts = Multipart::new(&stream[..], "b");
         assert_eq!((parts.next().unwrap(), parts.next().unwrap()), (b"one".to_vec(), b"\xff\xd8".to_vec()));
         assert!(matches!(parts.next(), Err(StreamError::Ended)));
+    }
+
+    #[test]
+    fn empty_parts_are_passed_over() {
+        for empty in ["\r\n", "\r\n\r\n", "Content-Type: image/jpeg\r\n\r\n", "Content-Length: 0\r\n\r\n\r\n"] {
+            let stream = format!("--b\r\n{empty}--b\r\n\r\none\r\n--b\r\n{empty}--b\r\n\r\ntwo\r\n--b--\r\n");
+            for drip in [1, 3, 1000] {
+                let mut parts = Multipart::new(Dripping(stream.as_bytes(), drip), "b");
+                let both = (parts.next().unwrap(), parts.next().unwrap());
+                assert_eq!(both, (b"one".to_vec(), b"two".to_vec()), "{empty:?} {drip}");
+                assert!(matches!(parts.next(), Err(StreamError::Ended)), "{empty:?} {drip}");
+            }
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn pictures_of_a_pipeline_arrive_and_what_is_wrong_with_one_is_told() {
     let told =
         || matches!(camera.status().phase, CameraPhase::Away { reason, .. } if reason.contains("no-such-element"));
     until("the element is named", told);
-    let camera = open("videotestsrc num-buffers=3 ! jpegenc");
+    let camera = open("videotestsrc num-buffers=3 ! jpegenc ! queue");
     let ended = || matches!(camera.status().phase, CameraPhase::Away { .. }) && camera.status().frames >= 3;
     until("a pipeline that ends is begun anew", || ended() && camera.status().opened >= 1);
 }

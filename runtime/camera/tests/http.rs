@@ -164,7 +164,9 @@ fn the_first_bytes_decide_where_the_content_type_does_not() {
     let fake = FakeCamera::start(photographs(), EVERY);
     for mode in [Mode::Single, Mode::Good] {
         fake.set(mode);
-        for kind in ["", "application/octet-stream", "image/pjpeg", "multipart/x-mixed-replace"] {
+        for kind in
+            ["", "application/octet-stream", "image/pjpeg", "text/plain", "video/x-mjpeg", "multipart/x-mixed-replace"]
+        {
             if mode == Mode::Single && kind.starts_with("multipart") {
                 continue;
             }

@@ -10,9 +10,7 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{
-    DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, blend, check_size, exif_orientation, swaps_sides, upright,
-};
+use super::{DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, blend, check_size, exif, swaps_sides, upright};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -49,10 +47,10 @@ pub(super) fn size<R: BufRead + Seek>(mut file: R) -> Result<((u32, u32), Orient
 /// How the picture is to be turned, by the first chunk that says so: it may stand behind the pixels (PNG, third edition,
 /// section 5.6), and is wanted before them. Leaves the file at its start.
 fn orientation<R: BufRead + Seek>(file: &mut R) -> Result<Orientation, ImageError> {
-    let exif = find_exif(file);
+    let found = find_exif(file);
     file.rewind().map_err(ImageError::Read)?;
     // A file that ends too early is refused when it is decoded.
-    Ok(exif_orientation(&exif.unwrap_or_default()))
+    Ok(found.ok().and_then(|found| exif::orientation(&found)).unwrap_or(Orientation::NoTransforms))
 }
 
 /// The start of the first chunk of EXIF data.

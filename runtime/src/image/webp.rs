@@ -12,8 +12,8 @@ use image_webp::{DecodingError, WebPDecoder};
 use self::lossless::CodeGroups;
 use super::colours::{self, Conversion, ProfileKind};
 use super::{
-    DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, UnsupportedFormat, blend, check_size, exif_orientation,
-    swaps_sides, upright,
+    DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, UnsupportedFormat, blend, check_size, exif, swaps_sides,
+    upright,
 };
 
 /// Bytes of the container's head: `RIFF`, the number of bytes that follow, `WEBP`.
@@ -65,8 +65,8 @@ impl<'a> WebpFile<'a> {
             return Err(ImageError::Damaged("it has no pixels".into()));
         }
         decoder.set_memory_limit(colours::MAX_PROFILE);
-        let exif = decoder.exif_metadata().ok().flatten();
-        let orientation = exif_orientation(&exif.unwrap_or_default());
+        let found = decoder.exif_metadata().ok().flatten();
+        let orientation = found.and_then(|found| exif::orientation(&found)).unwrap_or(Orientation::NoTransforms);
         let icc = decoder.icc_profile().ok().flatten();
         let conversion = icc.and_then(|icc| Conversion::of_profile(&icc, ProfileKind::Rgb));
         let is_lossy = decoder.is_lossy();

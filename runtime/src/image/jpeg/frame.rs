@@ -3,6 +3,7 @@
 use ::image::metadata::Orientation;
 
 use super::bits::Damage;
+use crate::image::exif;
 
 /// End of image.
 pub(super) const EOI: u8 = 0xd9;
@@ -133,16 +134,15 @@ impl JpegFrame {
             match segments.next()? {
                 (0xc0..=0xc2, _) if frame.is_some() => return Err("it holds more than one picture in one"),
                 (marker @ 0xc0..=0xc2, content) => frame = Some(Self::parse(content, marker == 0xc2)?),
-                (0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf, _) => {
+                // The last is that of JPEG-LS.
+                (0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf | 0xf7, _) => {
                     return Err(
                         "it is of a kind (lossless, arithmetic or hierarchical) that is not read; save it as usual \
                          JPEG",
                     );
                 }
-                (0xe1, content) => {
-                    if let Some(exif) = content.strip_prefix(b"Exif\0\0") {
-                        orientation = orientation.or(Orientation::from_exif_chunk(exif));
-                    }
+                (0xe1, content) if content.starts_with(b"Exif\0\0") => {
+                    orientation = orientation.or_else(|| exif::orientation(content));
                 }
                 // As libjpeg reads it: a shorter segment is no header of JFIF's.
                 (APP0, content) if content.len() >= 14 && content.starts_with(b"JFIF\0") => is_jfif = true,
