@@ -45,18 +45,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::broken_off())?;
-        let Ok(text) = std::str::from_utf8(without_mark(&bytes)) else {
-            return Err(Refusal::bad_request(
-                "the request is not in UTF-8: Windows PowerShell needs the content type \"application/json; \
-                 charset=utf-8\" for that",
-            ));
-        };
-        // The decoder would name a type of ours.
-        if !text.trim_ascii_start().starts_with('{') {
-            return Err(Refusal::bad_request("the request must be a JSON object: {...}"));
-        }
-        serde_json::from_str(text).map(Self).map_err(|error| Refusal::not_understood("the request", &error))
+        object(&bytes).map(Self)
     }
+}
+
+/// The object that a body holds.
+///
+/// # Errors
+/// [`Refusal`] if it holds none, or one that is not understood.
+fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    let Ok(text) = std::str::from_utf8(without_mark(body)) else {
+        return Err(Refusal::bad_request(
+            "the request is not in UTF-8: Windows PowerShell needs the content type \"application/json; \
+             charset=utf-8\" for that",
+        ));
+    };
+    // The decoder would take a list for an object, or name a type of ours.
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Refusal::bad_request("the request must be a JSON object: {...}"));
+    }
+    serde_json::from_str(text).map_err(|error| Refusal::not_understood("the request", &error))
+}
+
+/// A value, or its default where it is null, as clients write fields that they leave empty.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// What stands after the `?`; a field that is not known is refused in a sentence, like all that is not understood.

@@ -15,7 +15,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Query, UNBUFFERED, blocking, shots, usable_label};
+use super::{Json, Query, UNBUFFERED, blocking, or_default, shots, usable_label};
 use crate::admission::{Admitted, processing_bytes};
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::pending_shots::Acceptance;
@@ -129,7 +129,7 @@ pub async fn stream(
 #[serde(deny_unknown_fields)]
 pub struct CameraShotRequest {
     label: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     anyway: bool,
     #[serde(default)]
     frame: Option<u64>,
@@ -150,6 +150,7 @@ pub async fn shoot(
     Json(CameraShotRequest { label, anyway, frame, at, region }): Json<CameraShotRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable_label(&label)?;
+    at.map_or(Ok(()), check_place)?;
     let regions = shot_regions(&service, region.as_deref())?;
     let frame = live(&service)?.frame_for_shot(frame)?;
     let number = frame.number;
@@ -167,6 +168,16 @@ pub async fn shoot(
     live(&service)?.keep_refused_shot((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);
     Ok(axum::Json(taken))
+}
+
+/// Checks a place in a frame: were one in pixels taken for shares, each would be the lower right corner.
+fn check_place([x, y]: [f32; 2]) -> Result<(), Refusal> {
+    if [x, y].iter().all(|share| (0.0..=1.0).contains(share)) {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "[{x}, {y}] is no place in the frame: expected \"at\" as [X, Y], shares of its sides, such as [0.5, 0.5]"
+    )))
 }
 
 /// The regions of which a shot may be taken: all, or the one of that name.

@@ -179,7 +179,9 @@ fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     assert_eq!(service.json("POST", "/api/v1/camera/shot", &anyway).status, 404);
     let good = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "mug" })).ok();
     assert_eq!((&good["accepted"], &good["shots"], &good["frame"]), (&json!(true), &json!(2), &json!(2)), "{good}");
-    for wrong in [json!({}), json!({ "label": "a=b" }), json!({ "label": "mug", "other": 1 })] {
+    // Pixels are no shares of the frame's sides.
+    let in_pixels = json!({ "label": "mug", "at": [320, 240] });
+    for wrong in [json!({}), json!({ "label": "a=b" }), json!({ "label": "mug", "other": 1 }), in_pixels] {
         assert_eq!(service.json("POST", "/api/v1/camera/shot", &wrong).status, 400, "{wrong}");
     }
 }

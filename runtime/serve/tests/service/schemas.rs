@@ -148,13 +148,30 @@ fn what_a_request_may_hold_is_described() {
     let refused = service.json("POST", "/api/v1/regions", &outside);
     assert_eq!((refused.status, refused.error().contains("in pixels")), (400, false), "{}", refused.text());
     assert_eq!((&regions["items"]["properties"]["name"], set("a=b", [0.0, 0.0, 1.0, 0.5])), (&label(), 400));
-    for (path, name) in [("/api/v1/undo", "entry"), ("/api/v1/undo", "last"), ("/api/v1/redo", "last")] {
+    let (bare, labelled) = (json!({}), json!({ "label": "mug" }));
+    // There is nothing to undo, redo or learn, and no camera.
+    let optional = [
+        ("/api/v1/undo", &bare, "entry", 409),
+        ("/api/v1/undo", &bare, "last", 409),
+        ("/api/v1/redo", &bare, "last", 409),
+        ("/api/v1/learn", &labelled, "base", 409),
+        ("/api/v1/camera/shot", &labelled, "anyway", 404),
+        ("/api/v1/camera/shot", &labelled, "frame", 404),
+        ("/api/v1/camera/shot", &labelled, "region", 404),
+        ("/api/v1/camera/shot", &labelled, "at", 404),
+        ("/v2/repository/index", &bare, "ready", 200),
+    ];
+    for (path, body, name, status) in optional {
         let schema = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
         let choices = schema["properties"][name]["oneOf"].as_array().unwrap();
         assert!(choices.contains(&json!({ "type": "null" })), "{path} {name}");
-        let answer = service.json("POST", path, &json!({ name: null }));
-        assert_eq!(answer.status, 409, "there is nothing to {path}: {}", answer.text());
+        let mut body = body.clone();
+        body[name] = Value::Null;
+        let answer = service.json("POST", path, &body);
+        assert_eq!(answer.status, status, "{path} {name}: {}", answer.text());
     }
+    let list = service.json("POST", "/v2/repository/index", &json!([true]));
+    assert_eq!(list.status, 400, "a list is no object: {}", list.text());
 }
 
 fn label() -> Value {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tensor::OUTPUTS;
-use crate::api::{Path, without_mark};
+use crate::api::{Path, object, or_default, without_mark};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
@@ -169,7 +169,7 @@ pub async fn all_statistics(State(service): State<Arc<Service>>) -> Json<Value> 
 /// Which models the index lists.
 #[derive(Default, Deserialize)]
 pub struct IndexRequest {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     ready: bool,
 }
 
@@ -178,10 +178,8 @@ pub struct IndexRequest {
 /// # Errors
 /// [`Refusal`] if the body is neither empty nor understood.
 pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<Json<Value>, Refusal> {
-    let request: IndexRequest = match without_mark(&body).trim_ascii() {
-        b"" => IndexRequest::default(),
-        text => serde_json::from_slice(text).map_err(|error| Refusal::not_understood("the request", &error))?,
-    };
+    let is_empty = without_mark(&body).trim_ascii().is_empty();
+    let request: IndexRequest = if is_empty { IndexRequest::default() } else { object(&body)? };
     let problem = check_ready(&service).await.err().map(|refusal| refusal.sentence);
     if request.ready && problem.is_some() {
         return Ok(Json(json!([])));

@@ -17,7 +17,7 @@ use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use self::elements::{ElementSink, read_list};
-use crate::api::without_mark;
+use crate::api::{or_default, without_mark};
 use crate::refusal::Refusal;
 
 /// Most pictures of a request.
@@ -128,11 +128,6 @@ impl OutputParameters {
         let sentence = "this service has no shared memory extension: take the data from the answer";
         self.shared_memory_region.is_some().then_some(sentence)
     }
-}
-
-/// A value, or its default where it is null, as clients write fields that they leave empty.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl<'de> Deserialize<'de> for OutputList {

@@ -96,10 +96,15 @@ impl Webhook {
             }
             match request.send(&body[..]) {
                 Ok(response) if response.status().is_success() => return Ok(()),
-                Ok(response) => failure = format!("it answered {}", response.status()),
+                // Another call would be answered alike, here and below.
+                Ok(response) => {
+                    let status = response.status();
+                    return Err(format!(
+                        "it answered {status}, but redirects are not followed: name the address that it leads to"
+                    ));
+                }
                 Err(error) => {
                     failure = failure_of(&error);
-                    // Another call would be answered alike.
                     if matches!(error, ureq::Error::StatusCode(status @ 400..500) if status != 429) {
                         return Err(failure);
                     }
@@ -121,6 +126,7 @@ fn failure_of(error: &ureq::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::time::Instant;
 
@@ -149,6 +155,29 @@ mod tests {
             assert!(why.ends_with("it was called 1 time"), "{why}");
         });
         assert!(started.elapsed() < ACTION_TIMEOUT, "it was waited for");
+    }
+
+    /// All other actions would wait for its further calls.
+    #[test]
+    fn a_web_address_that_redirects_is_called_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let webhook = Webhook::new(format!("http://{}/seen", listener.local_addr().unwrap()), None, false);
+        let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
+        let why = std::thread::scope(|scope| {
+            let call = scope.spawn(|| webhook.call(&occurrence, &|| false));
+            let (mut caller, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"}") {
+                let mut part = [0; 1024];
+                let read = caller.read(&mut part).unwrap();
+                assert_ne!(read, 0, "the request is cut off");
+                request.extend_from_slice(&part[..read]);
+            }
+            let answer = "HTTP/1.1 308 Permanent Redirect\r\nLocation: /seen/\r\nContent-Length: 0\r\n\r\n";
+            caller.write_all(answer.as_bytes()).unwrap();
+            call.join().unwrap().unwrap_err()
+        });
+        assert!(why.contains("308") && why.contains("redirects are not followed"), "{why}");
     }
 
     #[test]
