@@ -307,16 +307,21 @@ pub struct FileStamp {
     bytes: u64,
     modified: Option<SystemTime>,
     number: u64,
+    /// Seconds and nanoseconds of its last change of any kind, that of its mode among them.
+    changed: (i64, i64),
 }
 
 impl FileStamp {
     /// That of a file of which the system says this.
     pub(crate) fn of(facts: &Metadata) -> Self {
         #[cfg(unix)]
-        let number = std::os::unix::fs::MetadataExt::ino(facts);
+        let (number, changed) = {
+            use std::os::unix::fs::MetadataExt as _;
+            (facts.ino(), (facts.ctime(), facts.ctime_nsec()))
+        };
         #[cfg(not(unix))]
-        let number = 0;
-        Self { bytes: facts.len(), modified: facts.modified().ok(), number }
+        let (number, changed) = (0, (0, 0));
+        Self { bytes: facts.len(), modified: facts.modified().ok(), number, changed }
     }
 }
 

@@ -98,6 +98,8 @@ pub(crate) struct NewestState {
     pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
+    /// Whether the next save finds nothing to refuse or to set aside, as long as the files are the same.
+    is_undisturbed: bool,
 }
 
 /// The newest state in a folder, with warnings for people.
@@ -234,6 +236,7 @@ impl Store {
             return Ok(Self::without_slots(base_model, digest, vec![self.missing_warning()]));
         }
         let has_other = loaded.saved.is_some();
+        let is_undisturbed = loaded.newest_undisturbed().is_some();
         let mut warnings: Vec<String> = loaded
             .faults
             .iter()
@@ -253,7 +256,7 @@ impl Store {
         }
         match loaded.saved {
             Some(saved) => {
-                let newest = NewestState { revision, generation: loaded.generation, slot: loaded.slot };
+                let newest = NewestState { revision, generation: loaded.generation, slot: loaded.slot, is_undisturbed };
                 Ok(StoreSnapshot { saved, warnings, newest })
             }
             None => Ok(Self::without_slots(base_model, digest, warnings)),
@@ -362,9 +365,18 @@ impl LockedStore {
         self.newest.get().generation
     }
 
-    /// Notes which state is the newest.
-    fn note(&self, generation: u64, slot: Option<Slot>) {
-        self.newest.set(NewestState { revision: self.store.revision(), generation, slot });
+    /// Notes what was saved.
+    fn note(&self, NewestSlot { generation, slot }: NewestSlot) {
+        let revision = self.store.revision();
+        self.newest.set(NewestState { revision, generation, slot: Some(slot), is_undisturbed: true });
+    }
+
+    /// The slot that holds the state that was loaded or saved last, if nobody has changed the files since and a save
+    /// need not read them.
+    fn undisturbed(&self) -> Option<NewestSlot> {
+        let NewestState { revision, generation, slot, is_undisturbed } = self.newest.get();
+        let slot = slot.filter(|_| is_undisturbed && self.store.revision() == revision)?;
+        Some(NewestSlot { generation, slot })
     }
 
     /// The state that was loaded or saved last.
@@ -373,7 +385,7 @@ impl LockedStore {
     }
 
     /// Goes on from a state that was loaded or saved under an earlier lock, if its files are the same still; returns
-    /// whether they are. A save reads them in any case.
+    /// whether they are.
     pub(crate) fn resume(&self, known: NewestState) -> bool {
         let is_same = !known.revision.is_empty() && self.store.revision() == known.revision;
         if is_same {
@@ -416,8 +428,11 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`].
     pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
-        let newest = self.write(|files, from| slots::save(files, base_model, saved, from))?;
-        self.note(newest.generation, Some(newest.slot));
+        let newest = self.write(|files, from| match self.undisturbed() {
+            Some(newest) => slots::save_next(files, base_model, saved, newest),
+            None => slots::save(files, base_model, saved, from),
+        })?;
+        self.note(newest);
         Ok(())
     }
 
@@ -428,7 +443,7 @@ impl LockedStore {
     /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
         let newest = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
-        self.note(newest.generation, Some(newest.slot));
+        self.note(newest);
         Ok(())
     }
 

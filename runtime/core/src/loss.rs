@@ -52,7 +52,7 @@ pub struct GradientAccumulator<'a> {
 on_vector_units! {
     /// Replaces a row by its exponentials relative to the row's maximum and returns (log of their sum with the maximum
     /// put back, sum relative to the maximum). Safe for any finite entries and for minus infinity.
-    fn exponentiate(row: &mut [f32]) -> (f32, f32) {
+    pub fn exponentiate(row: &mut [f32]) -> (f32, f32) {
         let highest = highest(row);
         row.iter_mut().for_each(|value| *value = exp(*value - highest));
         let sum = sum(row);

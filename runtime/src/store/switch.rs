@@ -62,7 +62,8 @@ impl LockedStore {
     /// [`StoreError`] as for [`LockedStore::load`], except that of another bundle.
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
-        self.note(loaded.generation, loaded.slot);
+        let (revision, generation, slot) = (self.store.revision(), loaded.generation, loaded.slot);
+        self.newest.set(NewestState { revision, generation, slot, is_undisturbed: false });
         Ok(loaded.saved)
     }
 
@@ -135,7 +136,7 @@ impl LockedStore {
         }
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
         let newest = self.write(|files, from| slots::switch(files, owner, to, from))?;
-        self.note(newest.generation, Some(newest.slot));
+        self.note(newest);
         let stays = if keeps_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
         let others = kept_pictures::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {

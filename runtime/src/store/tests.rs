@@ -10,8 +10,11 @@ mod simulated;
 mod unreadable;
 mod wear;
 
+use std::fs;
 use std::io::Write as _;
+use std::time::Duration;
 
+use crate::store::Store;
 use crate::store::slot_files::SlotFiles;
 use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
@@ -19,7 +22,7 @@ use orco_core::projection::HeadShape;
 use orco_state::bank::Bank;
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
-use orco_state::slots::{self, Medium, SaveError};
+use orco_state::slots::{self, Medium, SaveError, Slot};
 use orco_state::state::{BaseModel, Class};
 use simulated::{Image, SimulatedDisk};
 
@@ -67,16 +70,40 @@ fn label(number: u32) -> String {
     ["class", &number.to_string()].join(" ")
 }
 
-/// Loads for a change and saves.
+/// Loads for a change and saves as a store does, reading the slots again only where that is needed.
 fn save<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
-    let from = slots::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
-    slots::save(medium, base_model, saved, from).map(|newest| newest.generation)
+    let loaded = slots::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?;
+    let newest = match loaded.newest_undisturbed() {
+        Some(newest) => slots::save_next(medium, base_model, saved, newest),
+        None => slots::save(medium, base_model, saved, loaded.generation),
+    };
+    newest.map(|newest| newest.generation)
 }
 
 /// Loads for a change and purges.
 fn purge<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
     let from = slots::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
     slots::purge(medium, base_model, saved, from).map(|newest| newest.generation)
+}
+
+#[test]
+fn a_save_sees_what_became_of_the_files_since_they_were_read() {
+    let base_model = base_model();
+    let saves = saves(&base_model, 4, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let locked = store.lock(Duration::ZERO).unwrap();
+    locked.load_on(&base_model, DIGEST).unwrap();
+    saves[..3].iter().for_each(|saved| locked.save_on(&base_model, saved).unwrap());
+    // The first save went to both, so the third is in B. A rots.
+    let older = store.path(Slot::A);
+    let mut bytes = fs::read(&older).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&older, &bytes).unwrap();
+    locked.save_on(&base_model, &saves[3]).unwrap();
+    assert_eq!(fs::read(folder.path().join("slot-a.bad-0")).unwrap(), bytes, "it is set aside");
+    let found = store.load_on(&base_model, DIGEST).unwrap();
+    assert_eq!((found.generation(), found.saved), (5, saves[3].clone()));
 }
 
 /// A simulated disk as a medium.

@@ -43,6 +43,16 @@ pub struct MediumSnapshot<E> {
     /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be
     /// read, the state may be an older one, and nothing can be saved.
     pub faults: Vec<FaultySlot<E>>,
+    /// A sound slot, older than the state, of another bundle or a later release. The next save sets it aside.
+    pub not_ours: Option<Slot>,
+}
+
+impl<E> MediumSnapshot<E> {
+    /// The newest slot, if nothing is in the way of a save that [reads no slot again](save_next).
+    pub fn newest_undisturbed(&self) -> Option<NewestSlot> {
+        let slot = self.slot.filter(|_| self.faults.is_empty() && self.not_ours.is_none())?;
+        Some(NewestSlot { generation: self.generation, slot })
+    }
 }
 
 /// Reads the newest sound state that was learned on `base_model`, whose file has the SHA-256 `digest`. Writes nothing.
@@ -83,6 +93,22 @@ pub fn save<M: Medium>(
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     check_sound(base_model, saved)?;
     with_rules(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, &encode(saved)))
+}
+
+/// Saves as [`save`] does, but reads no slot first: for a caller that knows what both hold, since it has
+/// [loaded](MediumSnapshot::newest_undisturbed) or saved them and nobody has changed them since. `newest` holds what
+/// this state was made from.
+///
+/// # Errors
+/// [`SaveError`] if the state would not be read again, or the medium refused.
+pub fn save_next<M: Medium>(
+    medium: &mut M,
+    base_model: &BaseModel,
+    saved: &SavedState,
+    newest: NewestSlot,
+) -> Result<NewestSlot, SaveError<M::Error>> {
+    check_sound(base_model, saved)?;
+    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save_next(medium, newest, &encode(saved)))
 }
 
 /// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
@@ -143,8 +169,8 @@ fn check_sound<E>(base_model: &BaseModel, saved: &SavedState) -> Result<(), Save
 
 /// What was found.
 fn decoded<E>(found: SlotSnapshot<E>) -> MediumSnapshot<E> {
-    let SlotSnapshot { saved, generation, slot, faults, .. } = found;
-    MediumSnapshot { saved, generation, slot, faults }
+    let SlotSnapshot { saved, generation, slot, faults, not_ours } = found;
+    MediumSnapshot { saved, generation, slot, faults, not_ours }
 }
 
 /// Does something by the rules for states of a bundle that is not at hand.

@@ -90,6 +90,22 @@ fn slots_are_written_alternately_and_the_newest_holds() {
 }
 
 #[test]
+fn a_save_reads_no_slot_where_both_are_known() {
+    let saves = saves(&base_model(), 5, 1);
+    let mut medium = medium_with(&saves[..2]);
+    let mut newest = slots::load(&mut medium, &base_model(), DIGEST).unwrap().newest_undisturbed().unwrap();
+    for saved in &saves[2..] {
+        medium.unreadable = [true; 2];
+        newest = slots::save_next(&mut medium, &base_model(), saved, newest).unwrap();
+    }
+    medium.unreadable = [false; 2];
+    assert_eq!((found(&mut medium), newest.generation), (Ok(5), 6));
+    medium.flip(newest.slot.other(), 100);
+    let loaded = slots::load(&mut medium, &base_model(), DIGEST).unwrap();
+    assert_eq!(loaded.newest_undisturbed(), None, "one is to be set aside");
+}
+
+#[test]
 fn a_damaged_slot_is_set_aside_by_the_next_save() {
     let saves = saves(&base_model(), 4, 1);
     let mut medium = medium_with(&saves[..3]);

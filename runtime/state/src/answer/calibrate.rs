@@ -4,7 +4,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use orco_core::border::{self, Border, BorderObjective, BorderSample};
-use orco_core::math::{exp, highest, ln};
+use orco_core::loss::exponentiate;
+use orco_core::math::{exp, highest};
 
 use crate::state::{Balance, Calibration};
 use crate::target::argmax;
@@ -315,11 +316,13 @@ impl<'a> Calibrator<'a> {
 
     /// Cross entropy of the softmax at a temperature.
     fn loss(&self, temperature: f32, shares: &[f32]) -> f32 {
+        let mut divided = Vec::with_capacity(self.count);
         let each = self.temperature_samples.iter().map(|TemperatureSample { sample, scores }| {
-            let highest = highest(scores);
-            let sum: f32 = scores.iter().map(|score| exp((score - highest) / temperature)).sum();
-            let own = scores[self.classes[*sample] as usize];
-            shares[*sample] * (ln(sum) - (own - highest) / temperature)
+            divided.clear();
+            divided.extend(scores.iter().map(|score| score / temperature));
+            let own = divided[self.classes[*sample] as usize];
+            let (log_sum, _) = exponentiate(&mut divided);
+            shares[*sample] * (log_sum - own)
         });
         each.sum()
     }

@@ -146,7 +146,7 @@ pub struct SlotSnapshot<E> {
     /// Slots that could not be used.
     pub faults: Vec<FaultySlot<E>>,
     /// A sound slot, not newer than ours, of another bundle or a later release.
-    not_ours: Option<Slot>,
+    pub not_ours: Option<Slot>,
 }
 
 impl<E> SlotSnapshot<E> {
@@ -279,9 +279,22 @@ impl SlotRules<'_> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
         match found.slot {
-            Some(slot) => self.write(medium, slot.other(), from + 1, body, M::write),
+            Some(slot) => self.save_next(medium, NewestSlot { generation: from, slot }, body),
             None => self.write_both(medium, Slot::A, from, body, M::write_first),
         }
+    }
+
+    /// Saves a body that was made from the newest state into the slot that does not hold that one.
+    ///
+    /// # Errors
+    /// [`SaveError::Medium`]; the old state holds, unless the error says otherwise.
+    pub fn save_next<M: Medium>(
+        &self,
+        medium: &mut M,
+        newest: NewestSlot,
+        body: &[u8],
+    ) -> Result<NewestSlot, SaveError<M::Error>> {
+        self.write(medium, newest.slot.other(), newest.generation + 1, body, M::write)
     }
 
     /// Saves a body as [`save`](Self::save) does, but into both slots, and removes everything else, so that nothing of
