@@ -98,8 +98,9 @@ pub(crate) struct NewestState {
     pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
-    /// Whether the next save finds nothing to refuse or to set aside, as long as the files are the same.
-    is_undisturbed: bool,
+    /// SHA-256 of the learner file of the bundle whose next save finds nothing to refuse or to set aside, as long as the
+    /// files are the same.
+    undisturbed: Option<[u8; 32]>,
 }
 
 /// The newest state in a folder, with warnings for people.
@@ -236,7 +237,7 @@ impl Store {
             return Ok(Self::without_slots(base_model, digest, vec![self.missing_warning()]));
         }
         let has_other = loaded.saved.is_some();
-        let is_undisturbed = loaded.newest_undisturbed().is_some();
+        let undisturbed = loaded.newest_undisturbed().map(|_| digest);
         let mut warnings: Vec<String> = loaded
             .faults
             .iter()
@@ -256,7 +257,7 @@ impl Store {
         }
         match loaded.saved {
             Some(saved) => {
-                let newest = NewestState { revision, generation: loaded.generation, slot: loaded.slot, is_undisturbed };
+                let newest = NewestState { revision, generation: loaded.generation, slot: loaded.slot, undisturbed };
                 Ok(StoreSnapshot { saved, warnings, newest })
             }
             None => Ok(Self::without_slots(base_model, digest, warnings)),
@@ -365,17 +366,11 @@ impl LockedStore {
         self.newest.get().generation
     }
 
-    /// Notes what was saved.
-    fn note(&self, NewestSlot { generation, slot }: NewestSlot) {
-        let revision = self.store.revision();
-        self.newest.set(NewestState { revision, generation, slot: Some(slot), is_undisturbed: true });
-    }
-
-    /// The slot that holds the state that was loaded or saved last, if nobody has changed the files since and a save
-    /// need not read them.
-    fn undisturbed(&self) -> Option<NewestSlot> {
-        let NewestState { revision, generation, slot, is_undisturbed } = self.newest.get();
-        let slot = slot.filter(|_| is_undisturbed && self.store.revision() == revision)?;
+    /// The slot that holds the state of a bundle that was loaded or saved last, if nobody has changed the files since and
+    /// a save need not read them.
+    fn undisturbed(&self, digest: [u8; 32]) -> Option<NewestSlot> {
+        let NewestState { revision, generation, slot, undisturbed } = self.newest.get();
+        let slot = slot.filter(|_| undisturbed == Some(digest) && self.store.revision() == revision)?;
         Some(NewestSlot { generation, slot })
     }
 
@@ -428,12 +423,11 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`].
     pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
-        let newest = self.write(|files, from| match self.undisturbed() {
+        let digest = saved.state.bundle_digest;
+        self.write(digest, |files, from| match self.undisturbed(digest) {
             Some(newest) => slots::save_next(files, base_model, saved, newest),
             None => slots::save(files, base_model, saved, from),
-        })?;
-        self.note(newest);
-        Ok(())
+        })
     }
 
     /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was
@@ -442,9 +436,8 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
-        let newest = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
-        self.note(newest);
-        Ok(())
+        let digest = saved.state.bundle_digest;
+        self.write(digest, |files, from| slots::purge(files, &bundle.base_model, saved, from))
     }
 
     /// The error of a state that would not be read again.
@@ -466,15 +459,17 @@ impl LockedStore {
         Ok(())
     }
 
+    /// Writes a state of the bundle whose learner file has the SHA-256 `digest`, and notes where it lies.
     fn write(
         &self,
+        digest: [u8; 32],
         write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<NewestSlot, SaveError<io::Error>>,
-    ) -> Result<NewestSlot, StoreError> {
+    ) -> Result<(), StoreError> {
         self.store.check_slot_owners()?;
         let NewestState { generation: from, slot, .. } = self.newest.get();
         let _save = self.hold_for_save(slot)?;
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        write(&mut self.store.files(), from).map_err(|error| match error {
+        let NewestSlot { generation, slot } = write(&mut self.store.files(), from).map_err(|error| match error {
             SaveError::Unsound => self.unsound(),
             SaveError::Occupied(error) => self.store.not_loaded(error),
             SaveError::Overtaken { .. } => overtaken(),
@@ -485,7 +480,11 @@ impl LockedStore {
             SaveError::Medium { slot, source, holds: MediumState::New | MediumState::Either } => {
                 StoreError::Uncertain { path: self.store.path(slot), source }
             }
-        })
+        })?;
+        // Under the lock of the save: later, the files may be those of another process's save.
+        let revision = self.store.revision();
+        self.newest.set(NewestState { revision, generation, slot: Some(slot), undisturbed: Some(digest) });
+        Ok(())
     }
 }
 

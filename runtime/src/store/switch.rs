@@ -63,7 +63,7 @@ impl LockedStore {
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
         let (revision, generation, slot) = (self.store.revision(), loaded.generation, loaded.slot);
-        self.newest.set(NewestState { revision, generation, slot, is_undisturbed: false });
+        self.newest.set(NewestState { revision, generation, slot, undisturbed: None });
         Ok(loaded.saved)
     }
 
@@ -135,8 +135,7 @@ impl LockedStore {
             pictures.keep_former_state(&bytes).map_err(|source| failed(&pictures, source))?;
         }
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
-        let newest = self.write(|files, from| slots::switch(files, owner, to, from))?;
-        self.note(newest);
+        self.write(to.state.bundle_digest, |files, from| slots::switch(files, owner, to, from))?;
         let stays = if keeps_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
         let others = kept_pictures::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {

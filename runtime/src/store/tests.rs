@@ -12,10 +12,10 @@ mod wear;
 
 use std::fs;
 use std::io::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::store::Store;
 use crate::store::slot_files::SlotFiles;
+use crate::store::{Store, StoreError};
 use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
@@ -100,10 +100,26 @@ fn a_save_sees_what_became_of_the_files_since_they_were_read() {
     let mut bytes = fs::read(&older).unwrap();
     bytes[100] ^= 1;
     fs::write(&older, &bytes).unwrap();
+    // Where the clock of files is coarse, all of this is one moment.
+    fs::File::options().write(true).open(&older).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     locked.save_on(&base_model, &saves[3]).unwrap();
     assert_eq!(fs::read(folder.path().join("slot-a.bad-0")).unwrap(), bytes, "it is set aside");
     let found = store.load_on(&base_model, DIGEST).unwrap();
     assert_eq!((found.generation(), found.saved), (5, saves[3].clone()));
+}
+
+#[test]
+fn a_state_of_another_bundle_does_not_follow_one_that_was_saved() {
+    let base_model = base_model();
+    let saves = saves(&base_model, 2, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let locked = Store::new(folder.path()).lock(Duration::ZERO).unwrap();
+    locked.load_on(&base_model, DIGEST).unwrap();
+    locked.save_on(&base_model, &saves[0]).unwrap();
+    let mut other = saves[1].clone();
+    other.state.bundle_digest[0] ^= 1;
+    assert!(matches!(locked.save_on(&base_model, &other), Err(StoreError::OtherBundle { .. })));
+    locked.save_on(&base_model, &saves[1]).unwrap();
 }
 
 /// A simulated disk as a medium.
