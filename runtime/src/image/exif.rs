@@ -20,7 +20,8 @@ pub(super) fn orientation(exif: &[u8]) -> Option<Orientation> {
     };
     let (count, entries) = exif.get(number(exif.get(4..8)?) as usize..)?.split_at_checked(2)?;
     let mut entries = entries.chunks_exact(12).take(number(count) as usize);
-    let entry = entries.find(|entry| number(&entry[..2]) == ORIENTATION)?;
+    // More than one would lie elsewhere, with their place here.
+    let entry = entries.find(|entry| number(&entry[..2]) == ORIENTATION && number(&entry[4..8]) == 1)?;
     let value = match number(&entry[2..4]) {
         1 => &entry[8..9],
         3 => &entry[8..10],
@@ -50,9 +51,10 @@ mod tests {
             (0..exif.len()).for_each(|length| assert_eq!(orientation(&exif[..length]), None, "{exif:?} {length}"));
         }
         for none in [
-            // An orientation that is none, a text, and an entry beyond those that are counted.
+            // An orientation that is none, a text, two numbers, and an entry beyond those that are counted.
             &b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x09\0\0"[..],
             b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x02\0\0\0\x01\0\x06\0\0",
+            b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x04\0\0\0\x02\0\0\0\x08",
             b"MM\0*\0\0\0\x08\0\0\x01\x12\0\x03\0\0\0\x01\0\x06\0\0",
             b"MM\0*\xff\xff\xff\xff\0\x01",
         ] {
