@@ -14,8 +14,8 @@ use crate::data::dataset::ChannelStatistics;
 
 /// Images that are tried.
 const IMAGES: usize = 3;
-/// Lowest cosine between an image's features computed alone and in a batch, by one engine.
-const BATCH_COSINE: f64 = 0.999;
+/// Lowest [likeness] of an image's features computed alone and in a batch, by one engine.
+const BATCH_LIKENESS: f64 = 0.999;
 /// Lowest cosine between an image's features of both engines. Int8 is rounded differently by each.
 const ENGINE_COSINE: f64 = 0.99;
 
@@ -71,10 +71,10 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
         }
         row.assign(&features.row(0));
     }
-    let lowest = lowest_cosine(&together, &alone);
-    if lowest < BATCH_COSINE {
+    let lowest = lowest_of_rows(&together, &alone, likeness);
+    if lowest < BATCH_LIKENESS {
         return Err(ProbeError::Features(format!(
-            "an image's features depend on the other images of its batch (cosine {lowest:.3} to those of the image alone); \
+            "an image's features depend on the other images of its batch (likeness {lowest:.3} to the image alone); \
              export it for inference, with nothing computed over the batch"
         )));
     }
@@ -88,7 +88,7 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
             return Err(ProbeError::Features(reason.to_owned()));
         }
         Ok(features) => {
-            let lowest = lowest_cosine(&together, &features);
+            let lowest = lowest_of_rows(&together, &features, cosine);
             if lowest < ENGINE_COSINE {
                 return Err(ProbeError::Features(format!(
                     "rten and ONNX Runtime, the engines of devices, compute other features from it (cosine {lowest:.3}); \
@@ -111,18 +111,27 @@ fn ranges(input: &Preprocessing) -> [(f32, f32); IMAGES] {
     [(lowest, highest), (lowest, middle), (middle, highest)]
 }
 
-/// The lowest cosine between rows; 1 where both are the same, zero or not.
-fn lowest_cosine(expected: &Array2<f32>, actual: &Array2<f32>) -> f64 {
+/// The lowest measure of rows; 1 where both are the same, zero or not.
+fn lowest_of_rows(expected: &Array2<f32>, actual: &Array2<f32>, measure: fn(&[f32], &[f32]) -> f64) -> f64 {
     let rows = expected.rows().into_iter().zip(actual.rows());
     let of = |(one, other): (ArrayView1<'_, f32>, ArrayView1<'_, f32>)| {
-        if one == other { 1.0 } else { cosine(&one.to_vec(), &other.to_vec()) }
+        if one == other { 1.0 } else { measure(&one.to_vec(), &other.to_vec()) }
     };
     rows.map(of).fold(1.0, f64::min)
 }
 
+/// The cosine between two feature vectors of one length; of other lengths it is less. So features are told that a batch
+/// makes longer or shorter, as one that is normalised as a whole does.
+fn likeness(a: &[f32], b: &[f32]) -> f64 {
+    2.0 * dot(a, b) / (dot(a, a) + dot(b, b)).max(f64::MIN_POSITIVE)
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}
+
 /// The cosine between two feature vectors; 0 where one is zero.
 pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f64::MIN_POSITIVE)
 }
 
@@ -186,6 +195,24 @@ mod tests {
         let input = input([0.5; 3], [0.5; 3]);
         assert_eq!(probe(&distances(&[1, 2, 3]), &input).unwrap(), 6);
         let refused = probe(&distances(&[0, 1, 2, 3]), &input).unwrap_err().to_string();
+        assert!(refused.starts_with("an image's features depend on the other images of its batch"), "{refused}");
+    }
+
+    /// All features are as long as the batch makes them; their cosines are 1.
+    #[test]
+    fn a_length_over_the_batch_is_noticed() {
+        let normalised_over = |axes: &[i64]| {
+            let nodes = vec![
+                of("GlobalAveragePool", &["images"], "colours", vec![]),
+                of("Mul", &["colours", "colours"], "squares", vec![]),
+                of("ReduceMean", &["squares"], "mean", vec![ints("axes", axes.to_vec())]),
+                of("Sqrt", &["mean"], "length", vec![]),
+                of("Div", &["colours", "length"], "features", vec![]),
+            ];
+            probe(&model(nodes, 3), &input([0.5; 3], [0.5; 3]))
+        };
+        assert_eq!(normalised_over(&[1, 2, 3]).unwrap(), 3);
+        let refused = normalised_over(&[0, 1, 2, 3]).unwrap_err().to_string();
         assert!(refused.starts_with("an image's features depend on the other images of its batch"), "{refused}");
     }
 

@@ -2,7 +2,7 @@
 //! is computed of the image is followed to where several images would lie in it ([`Place`]); shapes and constants that
 //! count them are changed there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use orco_runtime::encoder::audit::MAX_RANK;
 use orco_runtime::encoder::audit::bounds::sides_of_values;
@@ -164,6 +164,17 @@ struct Step<'a> {
     to: &'a [u64],
 }
 
+/// Whether a node still makes of several images what it makes of one: broadcasting may hide that it mixes them.
+fn mixes_images(own: &NodeProto, followed: Option<Step<'_>>, lists: &Lists) -> bool {
+    let list = |at: usize| own.input.get(at).and_then(|input| lists.get(input));
+    match own.op_type.as_str() {
+        "Reshape" => followed.is_none() && list(1).is_some_and(|sides| sides.first() == Some(&1)),
+        "Resize" if own.named("axes").is_some() => list(3).is_some_and(|sides| sides.first() == Some(&1)),
+        "Resize" => list(3).is_some() && followed.is_none_or(|step| step.to[step.place.axis] != 1),
+        _ => false,
+    }
+}
+
 /// The nodes of a model that takes any number of images, as far as it is made.
 #[derive(Default)]
 struct OpenedGraph {
@@ -274,8 +285,8 @@ impl OpenedGraph {
 impl GraphParts {
     /// Where the input takes exactly one image, lets it take any number: shapes have as many rows as there are images,
     /// and class tokens and masks of windows are repeated for each. Whether it did. Nodes must be in order. Results for
-    /// one image do not change. A layer that still assumes one image has no shapes for two, and the model is refused
-    /// later.
+    /// one image do not change. A layer that still assumes one image has no shapes for two, or mixes them; the model is
+    /// refused for that later.
     pub(super) fn open_batch(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let weights = self.weights()?;
         let inputs = self.input.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
@@ -292,6 +303,8 @@ impl GraphParts {
         let lists = self.lists(&nodes)?;
         // Of what is computed of images.
         let mut places = HashMap::from([(images.name.as_str(), Some(Place { axis: 0, blocks: 1 }))]);
+        // Computed of their sides alone.
+        let mut of_sides = HashSet::<&str>::new();
         let mut opened = OpenedGraph::default();
         for (bytes, own) in self.node.iter().zip(&nodes) {
             let mut parts = NodeParts::decode(bytes.as_slice())?;
@@ -308,16 +321,20 @@ impl GraphParts {
                     parts.input[at] = opened.move_images(&own.input[at], moved, from, &own.output[0]);
                 }
                 opened.open_shape(own, &mut parts, place, to, &lists);
-                let is_constant = |input: &str| !places.contains_key(input);
+                let is_constant = |input: &str| !places.contains_key(input) && !of_sides.contains(input);
                 opened.repeat_constants(own, &mut parts, place, to, is_constant, &sides);
             }
-            if opened.repeated > MOST_REPEATED {
-                return Ok(false);
-            }
-            if own.input.iter().any(|input| places.contains_key(input.as_str())) {
+            let has_images = own.input.iter().any(|input| places.contains_key(input.as_str()));
+            let has_sides = own.input.iter().any(|input| of_sides.contains(input.as_str()));
+            let given = own.output.iter().map(String::as_str).filter(|output| !output.is_empty());
+            if has_images && own.op_type != "Shape" {
+                if opened.repeated > MOST_REPEATED || mixes_images(own, followed, &lists) {
+                    return Ok(false);
+                }
                 let place = followed.map(|step| step.place);
-                let given = own.output.iter().filter(|output| !output.is_empty());
-                places.extend(given.map(|output| (output.as_str(), place)));
+                places.extend(given.map(|output| (output, place)));
+            } else if has_images || has_sides {
+                of_sides.extend(given);
             }
             opened.nodes.push(parts.encode_to_vec());
         }
@@ -617,6 +634,16 @@ mod tests {
             let mut kept = graph(batch, &[of("Reshape", &["x", "row"], "y")]);
             assert!(!kept.open_batch(&model()).unwrap(), "{batch}");
             assert_eq!(kept, graph(batch, &[of("Reshape", &["x", "row"], "y")]));
+        }
+        // The first would shrink all images to one, the second make one long row of them.
+        let resized =
+            node("Resize", ["x", "", "", "sizes"].map(str::to_owned).to_vec(), "y", vec![ints("axes", vec![0])]);
+        let taken = node("Gather", vec!["x".into(), "first".into()], "a", vec![int("axis", 0)]);
+        for nodes in [&[resized][..], &[taken, of("Reshape", &["a", "row"], "y")]] {
+            let mut mixed = graph(1, nodes);
+            mixed.initializer.push(whole_numbers("sizes", vec![1], &[1]).encode_to_vec().into());
+            mixed.initializer.push(whole_numbers("first", vec![], &[0]).encode_to_vec().into());
+            assert!(!mixed.open_batch(&model()).unwrap(), "{nodes:?}");
         }
         // An image may have two rows.
         let mut rows = graph(1, &[of("Reshape", &["x", "rows"], "y")]);
