@@ -98,8 +98,8 @@ pub(crate) struct NewestState {
     pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
-    /// SHA-256 of the learner file of the bundle whose next save finds nothing to refuse or to set aside, as long as the
-    /// files are the same.
+    /// SHA-256 of the learner file of the bundle whose next save finds nothing to refuse or to set aside, as long as
+    /// the files are the same.
     undisturbed: Option<[u8; 32]>,
 }
 
@@ -366,8 +366,8 @@ impl LockedStore {
         self.newest.get().generation
     }
 
-    /// The slot that holds the state of a bundle that was loaded or saved last, if nobody has changed the files since and
-    /// a save need not read them.
+    /// The slot that holds the state of a bundle that was loaded or saved last, if nobody has changed the files since
+    /// and a save need not read them.
     fn undisturbed(&self, digest: [u8; 32]) -> Option<NewestSlot> {
         let NewestState { revision, generation, slot, undisturbed } = self.newest.get();
         let slot = slot.filter(|_| undisturbed == Some(digest) && self.store.revision() == revision)?;
