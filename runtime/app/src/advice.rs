@@ -110,8 +110,13 @@ fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static st
     if let Some(error) = cause.downcast_ref::<orco_hub::HubError>() {
         return on_hub(error);
     }
-    if cause.is::<ShotsError>() {
-        return Some("nothing was changed");
+    if let Some(error) = cause.downcast_ref::<ShotsError>() {
+        return Some(match error {
+            ShotsError::Folder { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "nothing was changed: let this user read it, or copy it to where they may"
+            }
+            _ => "nothing was changed",
+        });
     }
     match cause.downcast_ref() {
         Some(EncodeError::Start(_)) => {

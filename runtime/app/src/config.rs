@@ -4,6 +4,7 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -225,8 +226,13 @@ impl SettingsFile {
 
     fn read(command: &Command, path: &Path) -> Result<Self> {
         let shown = path.display();
-        let bytes =
-            files::read(path, MAX_FILE).map_err(|error| anyhow!("cannot read the settings in {shown}: {error}"))?;
+        let bytes = files::read(path, MAX_FILE).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::PermissionDenied => "; run this as a user who may, or let this one (chgrp, chmod)",
+                _ => "",
+            };
+            anyhow!("cannot read the settings in {shown}: {error}{advice}")
+        })?;
         let text = String::from_utf8(bytes)
             .map_err(|_| anyhow!("the settings in {shown} are no text in UTF-8: save them in that encoding"))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| {

@@ -16,8 +16,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -29,6 +29,8 @@ const BUFFER: usize = 32 << 10;
 /// How long a connection may be kept for its next request, and how long that one's head may take, from the end of the
 /// last answer: longer than programs wait that ask every ten seconds, or every minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long accepting waits for the file of a connection that was ended.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long answers that are under way may take when the server stops.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
@@ -60,7 +62,7 @@ impl ConnectionServer {
         let mut stop = std::pin::pin!(stop);
         let outcome = loop {
             while let Some(ended) = connections.try_join_next_with_id() {
-                places.leave(ended.map_or_else(|error| error.id(), |(id, ())| id));
+                places.leave(id_of(ended));
             }
             let (stream, peer) = tokio::select! {
                 outcome = &mut stop => break outcome,
@@ -71,7 +73,7 @@ impl ConnectionServer {
                         if no_file_is_left(&error) {
                             places.give_way();
                         }
-                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        tokio::time::sleep(PAUSE).await;
                         continue;
                     }
                 },
@@ -84,15 +86,25 @@ impl ConnectionServer {
             let service = ConnectionService { router: router.clone(), busy: busy.clone() };
             let connection =
                 connections.spawn(accept(Box::pin(stream), tls.clone(), service, head_timeout, ended.clone()));
-            places.take(peer, connection, busy);
+            // In a rush of callers, the ended ones' files would all be open yet, and the state's find none left.
+            if places.take(peer, connection, busy)
+                && let Ok(Some(ended)) = timeout(PAUSE, connections.join_next_with_id()).await
+            {
+                places.leave(id_of(ended));
+            }
         };
         drop(listener);
         stopping();
         let _ = ending.send(true);
         let all = async { while connections.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(GRACE, all).await;
+        let _ = timeout(GRACE, all).await;
         outcome
     }
+}
+
+/// Which connection has ended.
+fn id_of(ended: Result<(Id, ()), JoinError>) -> Id {
+    ended.map_or_else(|error| error.id(), |(id, ())| id)
 }
 
 /// Whether the process or the machine has no file left for a connection.

@@ -47,12 +47,14 @@ impl ConnectionTable {
         Self { most, held: Vec::with_capacity(most) }
     }
 
-    /// Takes a place for a connection; another one is ended where there is none left.
-    pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle, busy: Busy) {
-        if self.held.len() >= self.most {
+    /// Takes a place for a connection; another one is ended where there is none left. Returns whether one was.
+    pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle, busy: Busy) -> bool {
+        let is_full = self.held.len() >= self.most;
+        if is_full {
             self.give_way();
         }
         self.held.push(OpenConnection { caller: caller(peer), connection, busy });
+        is_full
     }
 
     /// Ends a connection, if there is one.

@@ -11,6 +11,9 @@ use crate::options::{EngineArgument, Options};
 /// Whether ONNX Runtime is there, which release, and where it lies.
 pub fn onnx_runtime(options: &Options, findings: &mut Findings) {
     const SUBJECT: &str = "ONNX Runtime";
+    if options.engine == EngineArgument::Rten {
+        return findings.note(SUBJECT, "not tried: --engine rten does without it");
+    }
     match (library::locate(), onnx::start()) {
         (_, Ok((version, path))) => findings.good(SUBJECT, format!("{version}, {}", path.display())),
         (None, Err(_)) if options.engine != EngineArgument::OnnxRuntime => findings.note(

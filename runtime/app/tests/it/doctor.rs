@@ -100,9 +100,14 @@ fn what_is_broken_is_named_with_what_to_do() {
 
     let library = device.folder.path().join("libonnxruntime.so");
     fs::write(&library, b"no library").unwrap();
-    let output = device.command(&["doctor", "--json", "-"]).env("ORT_DYLIB_PATH", &library).output().unwrap();
-    let found = (output.status.success(), serde_json::from_slice(&output.stdout).unwrap());
-    assert_finds(&found, "ONNX Runtime", "wrong", "it is no shared library");
+    let doctor = |arguments: &[&str]| {
+        let command = [&["doctor", "--json", "-"], arguments].concat();
+        let output = device.command(&command).env("ORT_DYLIB_PATH", &library).output().unwrap();
+        (output.status.success(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    assert_finds(&doctor(&[]), "ONNX Runtime", "wrong", "it is no shared library");
+    // Advice that was followed is not given again.
+    assert_finds(&doctor(&["--engine", "rten"]), "ONNX Runtime", "note", "does without it");
 }
 
 #[test]

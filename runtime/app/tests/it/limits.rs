@@ -174,6 +174,8 @@ fn with_few_open_files_silent_listeners_keep_nobody_out() {
         assert_eq!(status, 200, "{what}: {}", text(&answer));
         let job = teach(&service);
         assert_eq!(job["state"], "done", "{what}: {job}");
+        let said = text(&fs::read(&tried.log).unwrap());
+        assert!(limit < 40 || !said.contains("cannot accept"), "{what}, of which some are the state's: {said}");
         drop(held);
         tried.stop(&what);
         served += 1;

@@ -185,6 +185,17 @@ fn the_unit_allows_every_device_that_the_guides_name() {
     }
 }
 
+/// `sudo -u orco orco doctor` judges cameras by what that user may open.
+#[test]
+fn the_packages_user_is_in_the_groups_of_the_service() {
+    let postinst = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/debian/postinst")).unwrap();
+    let groups = unit_values("SupplementaryGroups");
+    assert!(!groups.is_empty());
+    for group in groups {
+        assert!(postinst.contains(&format!("adduser --quiet orco {group}\n")), "{group} is missing in {postinst}");
+    }
+}
+
 /// `getifaddrs` asks for addresses through netlink; without it `phone = true` ends the service.
 #[test]
 fn the_unit_lets_the_service_list_the_machines_addresses() {

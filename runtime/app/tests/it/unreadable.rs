@@ -340,5 +340,10 @@ fn who_may_not_look_is_told_so_and_as_whom_to_run() {
             assert!(said.contains("run this as that one (sudo -u root orco ...)"), "{command:?}: {said}");
         }
     }
+    let settings = ["--config", closed.join("orco.toml").to_str().unwrap(), "list"].map(str::to_owned);
+    let pictures = ["learn".to_owned(), argument("duck", &closed.join("duck"))];
+    for (command, advice) in [(&settings[..], "run this as a user who may"), (&pictures, "let this user read it")] {
+        support::assert_refused(&run(&user, &own.join("state"), command), advice);
+    }
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
 }

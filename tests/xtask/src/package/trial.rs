@@ -111,6 +111,8 @@ impl Device {
         expect(self.is_enabled(), "the service does not start with the machine")?;
         let state = fs::metadata(self.root.path("/var/lib/orco"))?;
         expect(state.mode() & 0o777 == 0o700 && state.uid() != 0, "the state's folder is not the service's alone")?;
+        let groups = output(&mut self.command(Some("orco"), &["id", "--name", "--groups"]))?;
+        expect(groups.split_whitespace().any(|group| group == "video"), "the service's user may not open cameras")?;
         for name in ["copyright", "NOTICE", "licences/onnxruntime", "licences/onnxruntime-third-party"] {
             let path = self.root.path("/usr/share/doc/orco").join(name);
             expect(fs::metadata(path)?.len() > 500, format!("the licence {name} is empty"))?;
