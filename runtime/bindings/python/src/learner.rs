@@ -224,7 +224,7 @@ impl PyLearner {
     ) -> PyResult<usize> {
         let (bytes, unsynced) = self.with(py, |learner| {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
-            match pack::write_unsigned(&path, &pack, replace) {
+            match pack::write_unsigned(learner.store(), &path, &pack, replace) {
                 Ok(bytes) => Ok((bytes, None)),
                 Err(WritePackError::Unsynced { size, error }) => Ok((size, Some(error))),
                 Err(WritePackError::File(error)) => {

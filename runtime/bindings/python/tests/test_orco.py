@@ -98,7 +98,16 @@ class Device(unittest.TestCase):
         self.assertEqual([entry.number for entry in learner.history() if entry.present], [1])
         self.assertEqual([entry.change for entry in learner.history()[:3]], ["start", "learn", "balance"])
 
-        file = self.state / "mug.orcopack"
+        slots = sorted(self.state.glob("slot-*"))
+        states = [slot.read_bytes() for slot in slots]
+        for place in slots:
+            with self.assertRaisesRegex(OSError, "it is in the device's state folder"):
+                learner.export("mug", place, replace=True)
+        self.assertEqual([slot.read_bytes() for slot in slots], states)
+
+        other = tempfile.TemporaryDirectory()
+        self.addCleanup(other.cleanup)
+        file = Path(other.name) / "mug.orcopack"
         self.assertEqual(learner.export("mug", file, device="door 3"), file.stat().st_size)
         before = file.read_bytes()
         with self.assertRaisesRegex(FileExistsError, "mug.orcopack"):
