@@ -28,9 +28,10 @@ pub use orco_state::pack::{
     seal,
 };
 
-use crate::files;
+use crate::files::{self, destination};
 use crate::image::{self, ImageError};
 use crate::signature::{PublicKey, SignatureError};
+use crate::store::Store;
 
 /// Longest side of a thumbnail, in pixels.
 pub const MAX_THUMBNAIL_SIDE: u32 = 96;
@@ -96,15 +97,16 @@ pub fn unsigned(pack: &Pack) -> Option<Vec<u8>> {
     pack.is_sound().then(|| seal(&pack.to_be_signed(), ""))
 }
 
-/// Writes a pack without a signature into a file, as a whole or not at all; returns the file's size in bytes. A file
-/// that is there already stays and the call fails, unless it may `replace` it.
+/// Writes a pack of a store's class, without a signature, into a file, as a whole or not at all; returns the file's size
+/// in bytes. A file that is there already stays and the call fails, unless it may `replace` it. The file lies outside
+/// the store's folder, whose own files it could replace; a link is followed.
 ///
 /// # Errors
 /// [`WritePackError`] if no device would take the pack, or the file cannot be written.
-pub fn write_unsigned(path: &Path, pack: &Pack, replace: bool) -> Result<usize, WritePackError> {
+pub fn write_unsigned(store: &Store, path: &Path, pack: &Pack, replace: bool) -> Result<usize, WritePackError> {
     let bytes = unsigned(pack).ok_or(WritePackError::Unsound)?;
     let write = if replace { files::replace } else { files::create };
-    match write(path, &bytes) {
+    match write(&destination::file(path, store.folder(), replace)?, &bytes) {
         Ok(()) => Ok(bytes.len()),
         Err(error) if files::is_unsynced(&error) => Err(WritePackError::Unsynced { size: bytes.len(), error }),
         Err(error) => Err(error.into()),

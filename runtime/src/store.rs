@@ -53,7 +53,7 @@ pub use switch::FormerState;
 use std::cell::Cell;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use self::save_lock::LOCK;
 use self::slot_files::SlotFiles;
@@ -133,12 +133,14 @@ type SlotLoad =
     fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<MediumSnapshot<io::Error>, LoadError<io::Error>>;
 
 impl Store {
-    /// The store in `folder`, which is created on the first save. An empty name is the current folder's, as in paths.
+    /// The store in `folder`, which is created on the first save. A relative path starts at the folder that is current
+    /// now, and stays the same if the program changes to another one. An empty path is the current folder.
     pub fn new(folder: impl AsRef<Path>) -> Self {
         let folder = folder.as_ref();
         // Files in it could be opened by its empty name, but not the folder itself, to be synced.
         let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        Self { folder: named.into() }
+        // The current folder may be gone.
+        Self { folder: path::absolute(named).unwrap_or_else(|_| named.into()) }
     }
 
     /// Its folder.

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
+use axum::{Extension, Router};
 
 use crate::api::inference::{self, model};
 use crate::api::{
@@ -14,6 +14,7 @@ use crate::api::{
 use crate::guard::{self, Guard};
 use crate::page;
 use crate::route::{Body, Route};
+use crate::stream_end::StreamEnd;
 
 /// All routes, those of the page first.
 pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
@@ -86,8 +87,8 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The router behind the guard.
-pub fn router(guard: Guard) -> Router {
+/// The router behind the guard. Streams last until they are ended by `streams`.
+pub fn router(guard: Guard, streams: StreamEnd) -> Router {
     let service = Arc::clone(guard.service());
     let routes = ROUTES.iter();
     routes
@@ -96,6 +97,7 @@ pub fn router(guard: Guard) -> Router {
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
         // The guard has a limit for each route; axum's own would cut pictures off at 2 MB.
         .layer(DefaultBodyLimit::disable())
+        .layer(Extension(streams))
         .with_state(service)
 }
 

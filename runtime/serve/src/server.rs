@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::{Extension, Router};
 use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsAcceptor;
@@ -152,9 +152,7 @@ impl Server {
         let name = host_names.first().cloned();
         let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };
         let streams = StreamEnd::default();
-        let router = with_headers(routes::router(Guard::new(rules)))
-            .layer(Extension(streams.clone()))
-            .layer(CatchPanicLayer::new());
+        let router = with_headers(routes::router(Guard::new(rules), streams.clone())).layer(CatchPanicLayer::new());
         Ok(Self {
             runtime,
             signals: None,

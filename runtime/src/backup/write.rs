@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use orco_state::history::SavedState;
 use tar::{EntryType, Header};
@@ -175,8 +175,7 @@ pub fn write_to(
     options: &BackupOptions<'_>,
 ) -> Result<BackupContents, BackupError> {
     let path = path.as_ref();
-    destination::check(path, store.folder(), "device's state folder")?;
-    let path = resolved(path, options.replace)?;
+    let path = destination::file(path, store.folder(), options.replace)?;
     let mut written = None;
     let replaced = files::replace_with(&path, |file| {
         written = Some(write_signed(bundle, store, settings, file, options)?);
@@ -188,17 +187,6 @@ pub fn write_to(
             Err(BackupError::Unsynced { contents: contents.into(), error })
         }
         (replaced, _) => Err(replaced.err().unwrap_or_else(|| io::Error::other("nothing was written").into())),
-    }
-}
-
-/// The file that a path leads to, or where one is to be made.
-fn resolved(path: &Path, replace: bool) -> io::Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(facts) if !facts.is_file() => Err(io::Error::other("what is there is no regular file")),
-        Ok(_) if !replace => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name")),
-        Ok(_) => fs::canonicalize(path),
-        Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::Error::other("it is a link that leads nowhere")),
-        Err(_) => Ok(path.to_owned()),
     }
 }
 

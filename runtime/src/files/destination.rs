@@ -22,6 +22,22 @@ pub fn check(path: &Path, folder: &Path, folder_name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
 }
 
+/// The file that a path outside a device's state folder leads to, or where one is to be made.
+///
+/// # Errors
+/// With [`io::ErrorKind::InvalidInput`] if it would be in the state's folder, with [`io::ErrorKind::AlreadyExists`] if
+/// there is one that may not be replaced, and if something else lies there, such as a device.
+pub fn file(path: &Path, state: &Path, replace: bool) -> io::Result<PathBuf> {
+    check(path, state, "device's state folder")?;
+    match fs::metadata(path) {
+        Ok(facts) if !facts.is_file() => Err(io::Error::other("what is there is no regular file")),
+        Ok(_) if !replace => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name")),
+        Ok(_) => fs::canonicalize(path),
+        Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::Error::other("it is a link that leads nowhere")),
+        Err(_) => Ok(path.to_owned()),
+    }
+}
+
 /// Whether two paths lead to one plain file, by whatever links or names.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let is_plain = fs::metadata(other).is_ok_and(|facts| facts.is_file());
@@ -117,6 +133,30 @@ mod tests {
         }
         // What takes bytes takes those of both.
         assert!(!is_same_file(Path::new("/dev/null"), Path::new("/dev/null")));
+    }
+
+    #[test]
+    fn nothing_but_a_file_outside_of_the_state_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("state")).unwrap();
+        fs::write(path("mine"), b"mine").unwrap();
+        symlink("mine", path("link")).unwrap();
+        symlink("missing", path("nowhere")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        let file_at =
+            |name: &str, replace: bool| file(&path(name), &path("state"), replace).map_err(|error| error.to_string());
+        for (name, replace, reason) in [
+            ("state/slot-a", true, "it is in the device's state folder"),
+            ("socket", true, "no regular file"),
+            ("nowhere", true, "leads nowhere"),
+            ("mine", false, "there is a file of that name"),
+        ] {
+            let refused = file_at(name, replace).expect_err(name);
+            assert!(refused.contains(reason), "{name}: {refused}");
+        }
+        assert_eq!(file_at("new", false), Ok(path("new")));
+        assert_eq!(file_at("link", true), Ok(fs::canonicalize(path("mine")).unwrap()));
     }
 
     #[test]

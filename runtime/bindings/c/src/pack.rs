@@ -28,9 +28,10 @@ pub unsafe extern "C" fn orco_export(
         let (label, path) = (read_text(label, "label")?, read_text(path, "path")?);
         let device = read_optional_text(device, "device")?.map(str::to_owned);
         let origin = PackOrigin { device, ..PackOrigin::default() };
-        let pack = borrow(learner, "learner")?.lock()?.export(label, origin)?;
+        let mut learner = borrow(learner, "learner")?.lock()?;
+        let pack = learner.export(label, origin)?;
         let failed = |status: OrcoStatus, error: io::Error| StatusError::new(status, format!("{path}: {error}"));
-        let (size, synced) = match pack::write_unsigned(Path::new(path), &pack, replace) {
+        let (size, synced) = match pack::write_unsigned(learner.store(), Path::new(path), &pack, replace) {
             Ok(size) => (size, Ok(())),
             Err(WritePackError::Unsynced { size, error }) => (size, Err(failed(OrcoStatus::Uncertain, error))),
             Err(WritePackError::File(error)) => return Err(failed(OrcoStatus::FileFailed, error)),

@@ -528,7 +528,8 @@ fn changes_are_remembered_with_their_balance() {
 fn a_learned_class_goes_into_a_pack() {
     let device = Device::fresh();
     device.learn("mug", "mug");
-    let file = device.state.path().join("mug.orcopack");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mug.orcopack");
     let path = c(file.to_str().unwrap());
     let mut size = 0;
     let mut export = |label: &str, name: Option<&str>, replace: bool| unsafe {
@@ -536,6 +537,10 @@ fn a_learned_class_goes_into_a_pack() {
         let name = name.as_ref().map_or(null(), |name| name.as_ptr());
         orco_export(device.learner, label.as_ptr(), path.as_ptr(), name, replace, &mut size)
     };
+    let (label, slot) = (c("mug"), c(device.state.path().join("slot-a").to_str().unwrap()));
+    let status = unsafe { orco_export(device.learner, label.as_ptr(), slot.as_ptr(), null(), true, null_mut()) };
+    assert_eq!(status, OrcoStatus::FileFailed, "{}", error());
+    assert!(error().contains("it is in the device's state folder"), "{}", error());
     assert_eq!(export("bear", None, false), OrcoStatus::Refused);
     assert!(error().contains("bear"), "{}", error());
     assert_eq!(export("mug", Some(&"door".repeat(1000)), false), OrcoStatus::Refused);

@@ -1,5 +1,6 @@
 //! All that a device knows in one file, and going over to another bundle: work on folders, with no learner open.
 
+use std::mem;
 use std::path::PathBuf;
 
 use orco_runtime::backup::{self, BackupContents};
@@ -77,11 +78,14 @@ pub fn upgrade(
     give_up_unkept: bool,
 ) -> PyResult<PyUpgrade> {
     let options = PyLearnerOptions::new(py, options)?;
-    let settings = options.settings()?;
-    let upgraded = interrupt::change(py, |observer| {
+    let mut settings = options.settings()?;
+    let wait = mem::take(&mut settings.wait);
+    let bundle = detached(py, || -> Result<_, PendingError> {
         let key = options.public_key()?;
-        let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
-        let options = UpgradeOptions::default().force(force).give_up_unkept(give_up_unkept);
+        Ok(Bundle::open_trusted(&bundle, key.as_ref())?)
+    })?;
+    let options = UpgradeOptions::default().force(force).give_up_unkept(give_up_unkept);
+    let upgraded = interrupt::change(py, wait, |observer| {
         Ok(to_bundle::upgrade(&bundle, &Store::new(&state), &settings, &options, observer)?)
     })?;
     upgraded.warnings.iter().try_for_each(|warning| warn(py, warning))?;

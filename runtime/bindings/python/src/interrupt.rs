@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orco_runtime::learner::{ChangeOutcome, ChangeStep, Observer};
 use orco_runtime::state::sentence::with_causes;
@@ -17,6 +17,8 @@ use crate::learner::warn;
 
 /// How often signals are asked for.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long to pause before a change is tried again while another process is changing the state.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Cancels a change once that was asked for.
 struct StopObserver<'a>(&'a AtomicBool);
@@ -27,8 +29,26 @@ impl Observer for StopObserver<'_> {
     }
 }
 
+/// Tries again while another process is changing the state, until `wait` has passed or that is no longer wanted.
+fn retry_while_busy<T>(
+    wait: Duration,
+    stop: &AtomicBool,
+    mut attempt: impl FnMut() -> Result<T, PendingError>,
+) -> Result<T, PendingError> {
+    let started = Instant::now();
+    loop {
+        match attempt() {
+            Err(PendingError::Busy(_)) if started.elapsed() < wait && !stop.load(Ordering::Relaxed) => {
+                thread::sleep(RETRY_INTERVAL);
+            }
+            made => return made,
+        }
+    }
+}
+
 /// Makes a change without Python's lock, and returns its report. A warning tells of a change that is made, but not as it
-/// should be.
+/// should be. While another process is changing the state, it is tried again for as long as `wait`: the library's own
+/// waiting hears of no signal, so `make` must not wait.
 ///
 /// # Errors
 /// The change's own error, or the exception of a signal that came meanwhile. A signal stops the change, or the alignment
@@ -36,14 +56,15 @@ impl Observer for StopObserver<'_> {
 /// warning where warnings are errors.
 pub fn change<T: Send>(
     py: Python<'_>,
-    make: impl FnOnce(&mut dyn Observer) -> Result<ChangeOutcome<T>, PendingError> + Send,
+    wait: Duration,
+    mut make: impl FnMut(&mut dyn Observer) -> Result<ChangeOutcome<T>, PendingError> + Send,
 ) -> PyResult<T> {
     let stop = AtomicBool::new(false);
     let (made, signal) = detached(py, || {
         thread::scope(|scope| {
             let (caller, stop) = (thread::current(), &stop);
             let worker = scope.spawn(move || {
-                let made = make(&mut StopObserver(stop));
+                let made = retry_while_busy(wait, stop, || make(&mut StopObserver(stop)));
                 caller.unpark();
                 made
             });

@@ -2,7 +2,9 @@
 
 use std::ffi::CString;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3};
@@ -29,7 +31,10 @@ use orco_runtime::state::sentence::with_causes;
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 #[pyclass(module = "orco", name = "Learner", frozen)]
 pub struct PyLearner {
+    /// It does not wait for other processes itself.
     learner: ProcessLock<Learner>,
+    /// How long a change waits for another process.
+    wait: Duration,
     /// Views of a shot, and features of a view.
     shape: [usize; 2],
 }
@@ -59,10 +64,10 @@ impl PyLearner {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(&mut Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, ChangeError> + Send,
+        mut change: impl FnMut(&mut Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, ChangeError> + Send,
     ) -> PyResult<T> {
         let mut found = Vec::new();
-        let made = interrupt::change(py, |observer| {
+        let made = interrupt::change(py, self.wait, |observer| {
             let mut learner = self.learner.lock()?;
             let known = learner.warnings().to_vec();
             let made = change(&mut learner, observer)?;
@@ -95,7 +100,8 @@ impl PyLearner {
     #[pyo3(signature = (bundle, state, options=None))]
     fn new(py: Python<'_>, bundle: PathBuf, state: PathBuf, options: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
         let options = PyLearnerOptions::new(py, options)?;
-        let settings = options.settings()?;
+        let mut settings = options.settings()?;
+        let wait = mem::take(&mut settings.wait);
         let learner = detached(py, || -> Result<_, PendingError> {
             let key = options.public_key()?;
             let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
@@ -103,7 +109,7 @@ impl PyLearner {
         })?;
         learner.warnings().iter().try_for_each(|warning| warn(py, warning))?;
         let shape = [learner.base_model().config.views, learner.base_model().head.inputs];
-        Ok(Self { learner: ProcessLock::new(learner), shape })
+        Ok(Self { learner: ProcessLock::new(learner), wait, shape })
     }
 
     /// Says what pictures show.
@@ -195,7 +201,8 @@ impl PyLearner {
     fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<PyBackup> {
         let (contents, unsynced) = self.with(py, |learner| {
             let options = BackupOptions::default().replace(replace);
-            match backup::write_to(learner.bundle(), learner.store(), learner.settings(), &path, &options) {
+            let settings = learner.settings().clone().wait(self.wait);
+            match backup::write_to(learner.bundle(), learner.store(), &settings, &path, &options) {
                 Err(BackupError::Unsynced { contents, error }) => Ok((*contents, Some(error))),
                 written => Ok((written?, None)),
             }
@@ -217,7 +224,7 @@ impl PyLearner {
     ) -> PyResult<usize> {
         let (bytes, unsynced) = self.with(py, |learner| {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
-            match pack::write_unsigned(&path, &pack, replace) {
+            match pack::write_unsigned(learner.store(), &path, &pack, replace) {
                 Ok(bytes) => Ok((bytes, None)),
                 Err(WritePackError::Unsynced { size, error }) => Ok((size, Some(error))),
                 Err(WritePackError::File(error)) => {

@@ -1,6 +1,7 @@
 """What the package does, asked in Python: `python -m unittest` with the package on the path, in the repository."""
 
 import copy
+import fcntl
 import multiprocessing
 import os
 import pickle
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import warnings
 from collections.abc import Callable, Iterator
@@ -96,7 +98,16 @@ class Device(unittest.TestCase):
         self.assertEqual([entry.number for entry in learner.history() if entry.present], [1])
         self.assertEqual([entry.change for entry in learner.history()[:3]], ["start", "learn", "balance"])
 
-        file = self.state / "mug.orcopack"
+        slots = sorted(self.state.glob("slot-*"))
+        states = [slot.read_bytes() for slot in slots]
+        for place in slots:
+            with self.assertRaisesRegex(OSError, "it is in the device's state folder"):
+                learner.export("mug", place, replace=True)
+        self.assertEqual([slot.read_bytes() for slot in slots], states)
+
+        other = tempfile.TemporaryDirectory()
+        self.addCleanup(other.cleanup)
+        file = Path(other.name) / "mug.orcopack"
         self.assertEqual(learner.export("mug", file, device="door 3"), file.stat().st_size)
         before = file.read_bytes()
         with self.assertRaisesRegex(FileExistsError, "mug.orcopack"):
@@ -163,6 +174,33 @@ class Device(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             later.align()
         self.assertIsNotNone(later.align(), "it is still to be done")
+
+    def test_a_signal_ends_the_wait_for_another_process(self) -> None:
+        self.learner.learn({"mug": pictures("learn", "mug")[:1]})
+        patient = self.opened(wait=60.0)
+        with open(self.state / ".lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            started = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                self.interrupt_once(lambda: time.monotonic() > started + 0.2)
+                patient.forget("mug")
+            self.assertLess(time.monotonic(), started + 30)
+            with self.assertRaises(orco.BusyError):
+                self.opened(wait=0.1).forget("mug")
+        self.assertEqual([known.label for known in patient.classes() if known.learned], ["mug"])
+        patient.forget("mug")
+
+    def test_a_relative_state_stays_the_same_folder(self) -> None:
+        self.addCleanup(os.chdir, os.getcwd())
+        for name in ["here", "there"]:
+            (self.state / name).mkdir()
+        os.chdir(self.state / "here")
+        learner = orco.Learner(BUNDLE, "device")
+        os.chdir(self.state / "there")
+        learner.learn({"mug": pictures("learn", "mug")[:1]})
+        self.assertEqual(list(Path().iterdir()), [])
+        learned = orco.Learner(BUNDLE, self.state / "here/device")
+        self.assertEqual(learned.counts().learned_classes, 1)
 
     def test_a_signal_is_not_lost_where_warnings_are_errors(self) -> None:
         shots = {name: self.learner.shot_features(pictures("learn", name)) for name in CLASSES}

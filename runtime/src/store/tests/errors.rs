@@ -1,7 +1,6 @@
 //! Every operation of a save fails once, or from then on, in every way a disk fails.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
@@ -24,8 +23,10 @@ fn a_state_that_would_not_be_read_again_is_not_written() {
 }
 
 #[test]
-fn an_empty_name_is_the_current_folders_which_can_be_synced() {
-    assert_eq!(Store::new("").folder(), Path::new("."));
+fn a_relative_path_starts_at_the_folder_that_is_current_and_an_empty_one_is_that_folder() {
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(Store::new("").folder(), here);
+    assert_eq!(Store::new("state").folder(), here.join("state"));
 }
 
 #[test]

@@ -113,7 +113,8 @@ class Learner:
         device: the name of this one, for whoever receives the pack.
         replace: whether a file that is there already may be replaced.
 
-        Raises ChangeError if the class was not learned here, OSError if the file is there or cannot be written.
+        Raises ChangeError if the class was not learned here, OSError if the file is there, would be in the state's
+        folder or cannot be written.
         """
 
     def set_balance(self, balance: _Balance) -> Report:
