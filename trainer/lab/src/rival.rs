@@ -265,8 +265,8 @@ fn sgd(parameters: Vec<Parameter>) -> Sgd {
 pub fn check(recipe: &Recipe) -> Result<()> {
     if recipe.backbone.is_imported() || recipe.pretrain.epochs == 0 {
         bail!(
-            "the backbone is given, not trained; rivals need a recipe with [pretrain], and no ONNX file as `--backbone` \
-             or `backbone.onnx`"
+            "the backbone is given, not trained; rivals need a recipe with [pretrain], and no ONNX file as \
+             `--backbone` or `backbone.onnx`"
         );
     }
     Ok(())
