@@ -264,7 +264,10 @@ fn sgd(parameters: Vec<Parameter>) -> Sgd {
 /// If so, with what is needed.
 pub fn check(recipe: &Recipe) -> Result<()> {
     if recipe.backbone.is_imported() || recipe.pretrain.epochs == 0 {
-        bail!("the recipe's backbone is given, not trained; rivals need a recipe with [pretrain]");
+        bail!(
+            "the backbone is given, not trained; rivals need a recipe with [pretrain], and no ONNX file as \
+             `--backbone` or `backbone.onnx`"
+        );
     }
     Ok(())
 }
@@ -403,6 +406,6 @@ mod tests {
         let of_revision = |revision| RivalBackbone { revision, ..BY_CROSS_ENTROPY }.digest(&recipe, recipe.seed);
         assert!(of_revision(1) == digest && ![digest, of_revision(3)].contains(&of_revision(2)));
         let given = Recipe { pretrain: orco_trainer::config::PretrainConfig::default(), ..recipe };
-        assert!(check(&given).unwrap_err().to_string().contains("rivals need a recipe with [pretrain]"));
+        assert!(check(&given).unwrap_err().to_string().contains("with [pretrain], and no ONNX file as `--backbone`"));
     }
 }

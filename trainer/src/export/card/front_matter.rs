@@ -7,6 +7,9 @@ use orco_benchmark::Summary;
 
 use crate::config::Recipe;
 
+/// What the results in `model-index` are of.
+pub(super) const TASK: &str = "name: few-shot class-incremental}";
+
 /// What Hugging Face reads: license, tags, and the results by its `model-index`. Strings are quoted as JSON, which YAML
 /// reads too.
 pub(super) fn front_matter(text: &mut String, recipe: &Recipe, source: &str, ours: &Summary) -> Result<()> {
@@ -18,7 +21,7 @@ pub(super) fn front_matter(text: &mut String, recipe: &Recipe, source: &str, our
         "---\n{license}\nlibrary_name: onnx\npipeline_tag: image-classification\n\
          tags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\ndatasets: [{tag}]\n\
          model-index:\n- name: {name}\n  results:\n  \
-         - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
+         - task: {{type: image-classification, {TASK}\n    \
          dataset: {{type: {tag}, name: {source}}}\n    metrics:"
     )?;
     let last = ours.sessions.last().and_then(|row| row.hm).unwrap_or(0.0);

@@ -7,6 +7,8 @@ use orco_core::config::MethodConfig;
 use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
+use super::front_matter::TASK;
+
 /// How the accuracy that a device estimates of base classes follows from that on the samples set aside.
 fn estimates(statistics: &Statistics) -> String {
     let source = match statistics.base_accuracy_ratio {
@@ -27,6 +29,8 @@ pub(super) const MEASURED: &str = "## Measured\n";
 /// What stands below that heading once the settings are others.
 const WITH_OTHER_SETTINGS: &str =
     "\nThese numbers are of settings that the bundle had before; the command below measures again.\n";
+/// What stands in the place of [`TASK`] then, for those who read `model-index` alone.
+const TASK_WITH_OTHER_SETTINGS: &str = "name: few-shot class-incremental with earlier settings}";
 
 /// A card with what devices do by the settings that the bundle has now. Whether the samples set aside were trained on
 /// is as the card says where it is not given.
@@ -47,6 +51,7 @@ pub(in crate::export) fn with_settings(
     }
     if text != card && !text.contains(WITH_OTHER_SETTINGS) {
         text = text.replacen(MEASURED, &format!("{MEASURED}{WITH_OTHER_SETTINGS}"), 1);
+        text = text.replacen(TASK, TASK_WITH_OTHER_SETTINGS, 1);
     }
     Ok(text)
 }
@@ -132,13 +137,16 @@ mod tests {
         assert!(answers.ends_with("The training had seen these samples."), "{answers}");
         assert_eq!(*estimates, on_device(&card)[2]);
         assert!(other.contains(&format!("{MEASURED}{WITH_OTHER_SETTINGS}")));
+        assert!(card.contains(TASK) && other.contains(TASK_WITH_OTHER_SETTINGS) && !other.contains(TASK), "{other}");
         assert_eq!(with_settings(&other, &base_model, None).unwrap(), other, "said once");
         assert_eq!(other.lines().count(), card.lines().count() + 2);
         let shipped = Bundle::open("../models/cifar100-edge").unwrap().base_model;
         assert_eq!(with_settings(&card, &shipped, None).unwrap(), card, "the same settings change nothing");
         base_model.config.answer = None;
         let without = with_settings(&card, &base_model, None).unwrap();
-        assert_eq!(with_settings(&without, &shipped, None).unwrap().replace(WITH_OTHER_SETTINGS, ""), card, "and back");
+        let back = with_settings(&without, &shipped, None).unwrap();
+        let back = back.replace(WITH_OTHER_SETTINGS, "").replace(TASK_WITH_OTHER_SETTINGS, TASK);
+        assert_eq!(back, card, "and back");
     }
 
     #[test]

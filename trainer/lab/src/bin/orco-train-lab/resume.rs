@@ -8,12 +8,19 @@ use orco_trainer::run::RunRecord;
 
 use crate::arguments::Command;
 
+/// Commands of `orco-train`, whose runs look like ours.
+const OF_THE_TRAINER: [&str; 3] = ["pretrain", "align", "run"];
+
 /// The command that continues the comparison in a folder, which may have been carried anywhere since it was begun.
 ///
 /// # Errors
 /// If the folder holds no comparison, or one that does not say how it was begun.
 pub fn stored(folder: &Path) -> Result<Command> {
-    let mut command = request::decode(RunRecord::read(folder)?.request, folder)?;
+    let stored = RunRecord::read(folder)?.request;
+    if let Some(verb) = OF_THE_TRAINER.iter().find(|verb| stored.get(verb).is_some()) {
+        bail!("{} holds a run of `orco-train {verb}`, which `orco-train resume` continues", folder.display());
+    }
+    let mut command = request::decode(stored, folder)?;
     match &mut command {
         Command::Compare { common, .. } => common.continue_in(folder),
         Command::Ablate { .. } | Command::Rival { .. } => bail!(
@@ -40,6 +47,7 @@ pub fn threads(command: &Command) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use serde_json::json;
 
     use super::*;
     use crate::arguments::Cli;
@@ -68,5 +76,16 @@ mod tests {
         std::fs::write(folder.path().join("run.json"), serde_json::to_string(&record).unwrap()).unwrap();
         let refused = stored(folder.path()).err().unwrap().to_string();
         assert!(refused.contains("the command that began it goes on with it"), "{refused}");
+    }
+
+    #[test]
+    fn a_run_of_orco_train_is_left_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for verb in OF_THE_TRAINER {
+            let record = RunRecord::new(1, tch::Device::Cpu, json!({ verb: {} }));
+            std::fs::write(folder.path().join("run.json"), serde_json::to_string(&record).unwrap()).unwrap();
+            let refused = stored(folder.path()).err().unwrap().to_string();
+            assert!(refused.contains("`orco-train resume` continues"), "{refused}");
+        }
     }
 }
