@@ -66,6 +66,7 @@ function stop(stream) {
 }
 
 async function toggleCamera() {
+  showError();
   setText("camera-error", "");
   const { stream, files, deviceCamera } = store.state;
   if (stream) {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { showError, shownError } from "../dom.js";
 import { filesOf, startSource } from "../source.js";
 import { store } from "../store.js";
 
@@ -31,7 +32,9 @@ test("after files, the camera button leads back to the camera that was shown bef
   assert.equal(store.state.deviceChosen, true);
   chooseFile();
   assert.equal(store.state.deviceChosen, false);
+  showError("This is not a picture.");
   await $("camera").onclick();
+  assert.equal(shownError(), "", "what was wrong with the file");
   assert.deepEqual([store.state.deviceChosen, store.state.files, $("camera-error").textContent], [true, [], ""]);
 
   Object.defineProperty(globalThis, "navigator", { value: {}, configurable: true });
