@@ -35,8 +35,7 @@ export async function listen() {
       isReleased = releaseWhenHidden(reader);
       await receive(reader);
     } catch { /* The next attempt follows. */ }
-    const { shots, waiting, history } = store.state;
-    interrupted ??= { shots, waiting, history };
+    interrupted ??= store.state;
     const wasReleased = isReleased();
     // An old answer would be taken for a new one, and a service that was started anew numbers things from the start.
     store.update({ connected: wasReleased, answer: NO_ANSWER, chosenThing: null });

@@ -29,7 +29,7 @@ function showTexts({ language }) {
 }
 
 function showConnection({ connected }) {
-  if (connected !== null) setText("connection", connected ? message("connected") : message("lostConnection"));
+  if (connected !== null) setText("connection", message(connected ? "connected" : "lostConnection"));
 }
 
 function showStatus({ status }) {

@@ -5,7 +5,7 @@ import { $, DOUBLE_CLICK_MS, element, isFocusLost, isPressKey, onRelease, setTex
 import { knownLabelFor, labelOf } from "./labels.js";
 import { message } from "./language.js";
 import { picture } from "./pictures.js";
-import { api, call } from "./service.js";
+import { api, call, change } from "./service.js";
 import { chooseLabel } from "./shots.js";
 import { store } from "./store.js";
 import { choose } from "./tabs.js";
@@ -224,5 +224,5 @@ function goOn() {
 }
 
 async function clear(count) {
-  if (await ask(message("inboxClearAsk", { count }))) await call("DELETE", api("inbox")).catch(() => {});
+  if (await ask(message("inboxClearAsk", { count }))) await change("DELETE", "inbox");
 }

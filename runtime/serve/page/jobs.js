@@ -16,7 +16,7 @@ export function startJobs() {
   // The classes that a report shows may have other pictures now.
   store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
   store.subscribe(["status", "language"], showAlignment);
-  store.subscribe(["job"], sayFailure);
+  store.subscribe(["job"], sayTrouble);
 }
 
 // A change answers at once, and better as soon as the head is aligned to it.
@@ -40,9 +40,10 @@ function show({ job, label, classes, deviceCamera, deviceChosen, status }) {
   $("report").replaceChildren(...(isShown ? reportElements(told, classes, deviceChosen ? deviceCamera : null) : []));
 }
 
-// Whoever looks at another tab than that of the report is told there that a change failed.
-function sayFailure({ job, tab }) {
-  if (job?.state === "failed" && tab !== "teach") showError(failure(job));
+// Where the report is not seen, in another tab or under the next label, failures and warnings are told.
+export function sayTrouble({ job, tab, label }) {
+  const said = job?.state === "failed" ? failure(job) : job?.warning && problem(job.warning);
+  if (said && (tab !== "teach" || !isOfLabel(job, label))) showError(said);
 }
 
 // Where the thread broke off, nobody may know whether the change was saved.

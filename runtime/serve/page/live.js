@@ -47,17 +47,11 @@ async function watch() {
 
 // Waits for a frame with another number, shows it, and returns its number. Throws if the service does not answer.
 async function showFrameAfter(newest) {
-  const abort = new AbortController();
-  const timer = setTimeout(() => abort.abort(), FRAME_MS);
-  try {
-    const path = `${api("camera.jpg")}?after=${newest}`;
-    const response = await call("GET", path, undefined, { quiet: true, signal: abort.signal });
-    const number = Number(response.headers.get("orco-frame"));
-    if (number !== newest) showFrame(URL.createObjectURL(await response.blob()));
-    return number;
-  } finally {
-    clearTimeout(timer);
-  }
+  const path = `${api("camera.jpg")}?after=${newest}`;
+  const response = await call("GET", path, undefined, { quiet: true, signal: AbortSignal.timeout(FRAME_MS) });
+  const number = Number(response.headers.get("orco-frame"));
+  if (number !== newest) showFrame(URL.createObjectURL(await response.blob()));
+  return number;
 }
 
 function showFrame(url) {

@@ -1,6 +1,6 @@
 // Regions of the service's own camera: drawn on its picture, named, removed.
 import { ask } from "./dialog.js";
-import { $, element, removeOthers, setPlace, setText } from "./dom.js";
+import { $, element, removeOthers, setPlace, setText, showError } from "./dom.js";
 import { nameSides, placeInPicture, placeInView, regionBetween } from "./geometry.js";
 import { labelOf } from "./labels.js";
 import { isolate, message, readable } from "./language.js";
@@ -71,6 +71,7 @@ async function remove(name) {
 }
 
 async function set(regions) {
+  showError();
   const answer = await (await call("POST", api("regions"), { regions })).json();
   store.update({ regions: answer.regions });
 }

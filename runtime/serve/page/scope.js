@@ -3,7 +3,7 @@ import { showChoices } from "./choices.js";
 import { $, setText } from "./dom.js";
 import { message, term } from "./language.js";
 import { learnedClasses } from "./selectors.js";
-import { api, call } from "./service.js";
+import { change } from "./service.js";
 import { store } from "./store.js";
 
 // Whether answers named only what was learned, when that was last told, and whether that has changed while the page is
@@ -20,7 +20,7 @@ function show({ status, classes }) {
   const { answers, answer_choices: scopes, learned_only: isLearnedOnly } = status;
   $("scope").hidden = !scopes;
   const choices = (scopes ?? []).map((value) => ({ value, label: term("scopes", value) }));
-  const choose = (scope) => call("POST", api("answers"), { answers: scope }).catch(() => show(store.state));
+  const choose = (scope) => change("POST", "answers", { answers: scope }).then((isMade) => isMade || show(store.state));
   showChoices($("scope-choices"), "answers", choices, answers, choose);
   const count = learnedClasses({ classes }).length;
   setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");

@@ -9,6 +9,8 @@ const SOURCE_FIELDS = ["stream", "files", "deviceChosen"];
 const { subscribe, update } = store;
 
 let canvas = null, isStarting = false;
+// Whether the service's own camera was shown before the files.
+let wasDevice = false;
 const radio = (value) => document.querySelector(`#sources input[value=${value}]`);
 
 // The browser camera's picture, its longer side at most `side` pixels; null if there is none.
@@ -64,10 +66,14 @@ function stop(stream) {
 }
 
 async function toggleCamera() {
+  showError();
   setText("camera-error", "");
-  if (store.state.stream) {
-    stop(store.state.stream);
+  const { stream, files, deviceCamera } = store.state;
+  if (stream) {
+    stop(stream);
     update({ stream: null });
+  } else if (files.length && wasDevice && deviceCamera) {
+    choose({ deviceChosen: true });
   } else if (!navigator.mediaDevices) {
     setText("camera-error", message("cameraInsecure"));
   } else if (!isStarting) {
@@ -148,6 +154,7 @@ function offerDevice(state) {
 
 function show(state) {
   const { stream, files, deviceChosen } = state;
+  if (!files.length) wasDevice = deviceChosen;
   radio(deviceChosen ? "device" : "browser").checked = true;
   $("camera").hidden = deviceChosen;
   $("camera").textContent = message(stream ? "cameraStop" : "camera");

@@ -356,6 +356,10 @@ impl AnswerThread {
     }
 
     fn imprint(&mut self, label: &str, shots: &Array3<f32>) {
+        // It may have been learned while the call waited.
+        if self.learner.state().find_class(self.learner.base_model(), label).is_some() {
+            return;
+        }
         if let Err(error) = self.learner.imprint(label, shots.view()) {
             log::warn!("{label} does not answer before it is learned: {error}");
         }

@@ -5,7 +5,7 @@ import test, { afterEach } from "node:test";
 import { showError } from "../dom.js";
 import { estimateSentence, expectedSentence } from "../dial.js";
 import { changeSentence } from "../history.js";
-import { alignmentText, answeredPart, reportLines } from "../jobs.js";
+import { alignmentText, answeredPart, reportLines, sayTrouble } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences, takeEach } from "../shots.js";
 import { cameraProblem } from "../source.js";
@@ -279,4 +279,25 @@ test("accuracies are told as far as samples say them", () => {
   assert.match(expectedSentence({ learned: 0.8, learned_range: [0.7, 0.85] }).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned\.$/);
   assert.equal(expectedSentence({ base: 0.9, learned: null, learned_range: null }), "");
   assert.equal(expectedSentence(null), "");
+});
+
+test("a failed change or a warning is told to whoever does not see its report, and to nobody else", () => {
+  const elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "" }) };
+  const told = (job, tab, label) => {
+    showError();
+    sayTrouble({ job, tab, label });
+    return elements.error.textContent;
+  };
+  const failed = { state: "failed", label: "mug", error: "the disk is full" };
+  assert.equal(told(failed, "knows", "mug"), "Nothing was changed: The disk is full.");
+  assert.equal(told(failed, "teach", "cup"), "Nothing was changed: The disk is full.", "the next label was typed already");
+  assert.equal(told(failed, "teach", "mug"), "");
+  const done = { state: "done", label: null, warning: "the class is purged, but something else still names it: why" };
+  assert.match(told(done, "knows", ""), /^The class is purged, but /);
+  assert.equal(told(done, "teach", ""), "");
+  assert.equal(told({ ...done, warning: null }, "knows", ""), "");
+  assert.equal(told({ ...failed, state: "running" }, "knows", "mug"), "");
+  assert.equal(told(null, "knows", ""), "");
+  showError();
 });

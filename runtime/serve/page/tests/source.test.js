@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { filesOf } from "../source.js";
+import { showError, shownError } from "../dom.js";
+import { filesOf, startSource } from "../source.js";
+import { store } from "../store.js";
 
 test("of what is dropped or pasted, files are taken, and no folders and texts", () => {
   const file = (name, entry) => ({ kind: "file", webkitGetAsEntry: () => entry, getAsFile: () => name });
@@ -9,4 +11,36 @@ test("of what is dropped or pasted, files are taken, and no folders and texts", 
     file("1.jpg", { isDirectory: false }), file("holiday", { isDirectory: true }), { kind: "string" }, file("pasted.png", null),
   ];
   assert.deepEqual(filesOf({ items }), ["1.jpg", "pasted.png"]);
+});
+
+// Elements that are made as they are looked up.
+function fakePage() {
+  const elements = {};
+  const element = () => ({ classList: { toggle: () => {} }, removeAttribute: () => {} });
+  const find = (key) => (elements[key] ??= element());
+  globalThis.document = { getElementById: find, querySelector: find, addEventListener: () => {} };
+  return find;
+}
+
+test("after files, the camera button leads back to the camera that was shown before them", async () => {
+  const $ = fakePage(), chooseFile = () => {
+    $("file").files = [new Blob(["picture"])];
+    $("file").onchange();
+  };
+  startSource();
+  store.update({ deviceCamera: { state: "running" } });
+  assert.equal(store.state.deviceChosen, true);
+  chooseFile();
+  assert.equal(store.state.deviceChosen, false);
+  showError("This is not a picture.");
+  await $("camera").onclick();
+  assert.equal(shownError(), "", "what was wrong with the file");
+  assert.deepEqual([store.state.deviceChosen, store.state.files, $("camera-error").textContent], [true, [], ""]);
+
+  Object.defineProperty(globalThis, "navigator", { value: {}, configurable: true });
+  $("#sources input[value=browser]").onchange();
+  chooseFile();
+  await $("camera").onclick();
+  assert.equal(store.state.deviceChosen, false);
+  assert.match($("camera-error").textContent, /^Browsers give the camera only /);
 });
