@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::environment::{Environment, cargo, exit_code, quoted, workspace};
-use crate::nextest::{self, TestThreads};
+use crate::test_runner::{self, TestThreads};
 
 /// One call of Cargo, or another program, that must succeed.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl Step {
     /// Runs it in the workspace's folder.
     fn run(&self, environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
         if let Some(threads) = self.tests {
-            return Ok(exit_code(nextest::run(self.arguments, threads, self.variables, environment)?));
+            return Ok(exit_code(test_runner::run(self.arguments, threads, self.variables, environment)?));
         }
         let mut command = if self.program == "cargo" { cargo() } else { Command::new(self.program) };
         command.args(self.arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
@@ -44,10 +44,21 @@ impl Step {
 }
 
 const FORMAT: Step = Step::new("fmt --all --check");
-/// The tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place checks
-/// the workspace's crates while it compiles them, so neither they nor the crates below them are gone through twice.
-const TESTS: Step =
-    Step { variables: &LINTED, tests: Some(TestThreads::Shared), ..Step::new("nextest run --release --workspace") };
+/// The unit tests, in one process for each crate: libtorch takes a third of a second to load, which three hundred of
+/// them would pay each.
+const UNIT_TESTS: Step = Step {
+    variables: &LINTED,
+    tests: Some(TestThreads::Shared),
+    ..Step::new("test --release --workspace --lib --no-fail-fast -- --quiet")
+};
+/// All other tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place
+/// checks the workspace's crates while it compiles them, so neither they nor the crates below them are gone through
+/// twice.
+const TESTS: Step = Step {
+    variables: &LINTED,
+    tests: Some(TestThreads::Shared),
+    ..Step::new("nextest run --release --workspace -E !kind(lib)")
+};
 /// The test with Home Assistant's core, by its name; what compiles it is what compiles the others.
 #[cfg(unix)]
 const HOME_ASSISTANT: Step = Step { arguments: "nextest run --release --workspace home_assistant_shows", ..TESTS };
@@ -97,23 +108,23 @@ const OTHER_BUILDS: [Step; 5] = [
 
 /// The checks for between two changes: no trial, no training.
 pub fn quick() -> Vec<Step> {
-    vec![FORMAT, Step { variables: &LINTED, ..Step::new("test --release --workspace --lib") }]
+    vec![FORMAT, UNIT_TESTS]
 }
 
 /// All tests, the long trials shortened.
 pub fn standard() -> Vec<Step> {
-    vec![FORMAT, DEPENDENCIES, WORKFLOWS, BOOK, TESTS, EXAMPLES]
+    vec![FORMAT, DEPENDENCIES, WORKFLOWS, BOOK, UNIT_TESTS, TESTS, EXAMPLES]
 }
 
 /// All checks, the long trials in full.
 pub fn full() -> Vec<Step> {
     // Long trials take what the machine has.
-    let tests = Step {
+    let [unit_tests, tests] = [UNIT_TESTS, TESTS].map(|tests| Step {
         variables: &[("ORCO_HEAVY", "1"), ("NEXTEST_PROFILE", "full"), WRAPPER, DENIED],
         tests: Some(TestThreads::Cores),
-        ..TESTS
-    };
-    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES, FUZZING]].concat()
+        ..tests
+    });
+    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[unit_tests, tests, EXAMPLES, FUZZING]].concat()
 }
 
 /// What changes without a commit.

@@ -16,7 +16,7 @@
 //! - [`book`] generates the book's results and builds it; [`site`] puts it together with rustdoc and reports;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`metadata`] is what Cargo says of the workspace;
-//! - [`nextest`] has cargo-nextest run the tests, and lists what they skipped;
+//! - [`test_runner`] runs the tests, and lists what they skipped;
 //! - [`disk_space`] checks that the disk can hold what is built;
 //! - [`tool`] has Cargo build programs that no wheel has;
 //! - [`package`] builds the Debian package and what lies beside it, and tries it in a clean Debian;
@@ -64,7 +64,6 @@ mod metadata;
 mod micro;
 #[cfg(unix)]
 mod miri;
-mod nextest;
 #[cfg(unix)]
 mod package;
 #[cfg(unix)]
@@ -76,6 +75,7 @@ mod reliability;
 #[cfg(unix)]
 mod site;
 mod test_packages;
+mod test_runner;
 #[cfg(unix)]
 mod tool;
 #[cfg(unix)]

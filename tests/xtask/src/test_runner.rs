@@ -1,5 +1,5 @@
-//! cargo-nextest runs the tests, each in a process of its own; `.config/nextest.toml` says which start first and which
-//! run alone.
+//! Runs tests: unit tests by Cargo's own runner, all others by cargo-nextest, each in a process of its own;
+//! `.config/nextest.toml` says which start first and which run alone.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -25,13 +25,18 @@ pub enum TestThreads {
 const FEW: usize = 8;
 
 impl TestThreads {
-    /// What nextest and OpenMP are told of it.
+    /// What the runners and OpenMP are told of it.
     pub fn variables(self) -> Vec<(&'static str, String)> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         match self {
             Self::Cores => Vec::new(),
             Self::Shared => {
-                vec![("OMP_NUM_THREADS", "1".to_owned()), ("NEXTEST_TEST_THREADS", shared(cores).to_string())]
+                let shared = shared(cores).to_string();
+                vec![
+                    ("OMP_NUM_THREADS", "1".to_owned()),
+                    ("NEXTEST_TEST_THREADS", shared.clone()),
+                    ("RUST_TEST_THREADS", shared),
+                ]
             }
         }
     }
