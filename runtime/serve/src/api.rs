@@ -67,8 +67,9 @@ fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_str(text).map_err(|error| Refusal::not_understood("the request", &error))
 }
 
-/// A value, or its default where it is null, as clients write fields that they leave empty.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+/// A value, or its default where it is `null`, as some clients write fields that they leave empty. A field that may be
+/// left out needs `default` beside it; one of an `Option` takes both by itself.
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
