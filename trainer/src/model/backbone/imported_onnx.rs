@@ -1,6 +1,6 @@
 //! Graphs of ONNX models that the user brings, rewritten until both engines take them. [`super::source`] opens such a
 //! model by all of it. `external_data` brings weights beside a model into it, and `adapt` leads a graph, taken apart by
-//! `parts`, through these passes:
+//! `parts` (`lists` reads its constant shapes and axes), through these passes:
 //!
 //! | file | pass |
 //! |---|---|
@@ -27,6 +27,7 @@ mod defaults;
 mod external_data;
 mod fold;
 mod half_precision;
+mod lists;
 mod order;
 mod padding;
 mod parts;

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use orco_runtime::encoder::audit::bounds::check_declared;
 use prost::{DecodeError, Message};
 
+use super::lists::Lists;
 use super::parts::{GraphParts, ModelParts, TensorHeader, is_onnx_domain, names_of};
 use crate::model::onnx_proto::{
     AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, list_of_whole_numbers, node,
@@ -70,7 +71,7 @@ struct Values {
     /// Weights of three axes and more, the first of which is of length 1: what weight standardisation reshapes to.
     single: HashSet<String>,
     /// Constants that are lists of whole numbers.
-    lists: HashMap<String, Vec<i64>>,
+    lists: Lists,
 }
 
 impl Values {
