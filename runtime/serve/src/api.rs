@@ -73,7 +73,7 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(des
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// What stands after the `?`; a field that is not known is refused in a sentence, like all that is not understood.
+/// The query of an address, after the `?`; a field that is not known is refused in a sentence, like all that is not understood.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -88,7 +88,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A yes or no in a query, in upper or lower case: Python's `requests` writes `True`.
+/// `true` or `false` in a query, in upper or lower case: Python's `requests` writes `True`.
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let text = String::deserialize(deserializer)?;
     let is = |word: &str| text.eq_ignore_ascii_case(word);
@@ -98,7 +98,7 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Err(D::Error::custom(format!("\"{text}\" must be true or false")))
 }
 
-/// The parts of the path that stand for something; one that is not understood is refused in a sentence.
+/// The variable parts of a path, such as a label; one that is not understood is refused in a sentence.
 pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
