@@ -13,7 +13,7 @@
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
 //! | `images` | drops inputs that nothing reads; channels first, fixed image size |
 //! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
-//! | `decompose` again | oversized pooling becomes global |
+//! | `oversized_pooling` | pooling by a window larger than its map becomes global |
 //! | `batch` | a batch of one image becomes one of any size |
 //! | `outputs` | declares outputs |
 //! | `pooling` | tokens or a feature map become one vector |
@@ -32,6 +32,7 @@ mod images;
 mod lists;
 mod order;
 mod outputs;
+mod oversized_pooling;
 mod padding;
 mod parts;
 mod pixels;
