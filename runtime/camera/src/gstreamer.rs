@@ -102,8 +102,8 @@ impl GstreamerSource {
     }
 }
 
-/// What GStreamer said. Where it names elements that [`complete_pipeline`] added, which nobody would recognise, says what
-/// to do.
+/// What GStreamer said. Where it names elements that [`complete_pipeline`] added, which nobody would recognise, says
+/// what to do.
 fn explained(message: String) -> String {
     if message.is_empty() {
         "GStreamer does not say why".into()

@@ -29,8 +29,8 @@ struct PartHead {
 #[derive(Debug)]
 pub struct Multipart<R> {
     stream: BufReader<R>,
-    /// The line between parts, once it was found. Until then, the two forms that the named boundary may have, or nothing
-    /// where none was named.
+    /// The line between parts, once it was found. Until then, the two forms that the named boundary may have, or
+    /// nothing where none was named.
     boundaries: Vec<Vec<u8>>,
     /// Whether the next part's boundary was read with the last part, so that its head comes next.
     at_head: bool,

@@ -73,7 +73,8 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(des
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// The query of an address, after the `?`; a field that is not known is refused in a sentence, like all that is not understood.
+/// The query of an address, after the `?`; a field that is not known is refused in a sentence, like all that is not
+/// understood.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {

@@ -47,7 +47,8 @@ impl ConnectionTable {
         Self { max_connections, held: Vec::with_capacity(max_connections) }
     }
 
-    /// Takes a place for a connection. Where none is left, ends [another one](Self::evict) first; returns whether it did.
+    /// Takes a place for a connection. Where none is left, ends [another one](Self::evict) first; returns whether it
+    /// did.
     pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle, busy: Busy) -> bool {
         let is_full = self.held.len() >= self.max_connections;
         if is_full {

@@ -38,8 +38,8 @@ impl LockedStore {
         self.newest.get().generation
     }
 
-    /// The slot that holds the state which was loaded or saved last, if a save for this bundle need not read both again:
-    /// they were in order, and nobody has changed their files since.
+    /// The slot that holds the state which was loaded or saved last, if a save for this bundle need not read both
+    /// again: they were in order, and nobody has changed their files since.
     fn undisturbed(&self, digest: [u8; 32]) -> Option<NewestSlot> {
         let NewestState { revision, generation, slot, undisturbed } = self.newest.get();
         let slot = slot.filter(|_| undisturbed == Some(digest) && self.store.revision() == revision)?;
@@ -69,8 +69,8 @@ impl LockedStore {
         self.load_on(&bundle.base_model, bundle.digest)
     }
 
-    /// Reads the state to be changed, given the parts of a bundle that states depend on: the base model, and the SHA-256
-    /// of its file.
+    /// Reads the state to be changed, given the parts of a bundle that states depend on: the base model, and the
+    /// SHA-256 of its file.
     ///
     /// # Errors
     /// As for [`LockedStore::load`].

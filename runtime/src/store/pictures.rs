@@ -1,5 +1,5 @@
-//! The pictures of shots, beside the slots: kept before the state that they belong to is saved, swept away once no state
-//! has their exemplars.
+//! The pictures of shots, beside the slots: kept before the state that they belong to is saved, swept away once no
+//! state has their exemplars.
 
 use std::io;
 

@@ -7,15 +7,15 @@ use crate::protocol::ObjectDigest;
 /// Letters of a label that its folder's name has.
 const MAX_NAME: usize = 60;
 
-/// The name of a class's folder among those of other classes, which `names` collects in lower case: Windows and macOS do
-/// not tell `Mug` from `mug`, so of such labels only the first has its name.
+/// The name of a class's folder among those of other classes, which `names` collects in lower case: Windows and macOS
+/// do not tell `Mug` from `mug`, so of such labels only the first has its name.
 pub(super) fn unique_folder_name(label: &str, names: &mut BTreeSet<String>) -> String {
     let name = folder_name(label);
     if names.insert(name.to_lowercase()) { name } else { with_digest(&name, label) }
 }
 
-/// The name of a class's folder by itself: the label, so that a bundle which is trained on the folder knows the class by
-/// it. Where some system refuses or hides that, a similar name, told from others by a part of the label's digest.
+/// The name of a class's folder by itself: the label, so that a bundle which is trained on the folder knows the class
+/// by it. Where some system refuses or hides that, a similar name, told from others by a part of the label's digest.
 fn folder_name(label: &str) -> String {
     let allowed = |letter: char| !letter.is_control() && !r#"/\:*?"<>|"#.contains(letter);
     let letters = label.trim_matches('.').chars();

@@ -215,8 +215,9 @@ fn newest_pack<'a>(
     newest_packs(releases, *bundle_digest).find(|release| label::same(&release.name, label))
 }
 
-/// The release that a draft would only repeat: of two alike, withdrawing one would change nothing. A release that devices
-/// do not get any more is not repeated but made anew: later ones, of its label or of all its origins, took its place.
+/// The release that a draft would only repeat: of two alike, withdrawing one would change nothing. A release that
+/// devices do not get any more is not repeated but made anew: later ones, of its label or of all its origins, took its
+/// place.
 fn repeated<'a>(
     connection: &Connection,
     present: &'a [ReleaseRecord],

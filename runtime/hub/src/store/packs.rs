@@ -87,8 +87,8 @@ impl HubStore {
         found.ok_or(HubError::NoPack { digest: *digest })
     }
 
-    /// Which of these packs are to be pushed again: the hub has no record of them, or no bytes, or has them from a device
-    /// that is out of the fleet, whose packs the next one that pushes them [takes over](take_over).
+    /// Which of these packs are to be pushed again: the hub has no record of them, or no bytes, or has them from a
+    /// device that is out of the fleet, whose packs the next one that pushes them [takes over](take_over).
     ///
     /// # Errors
     /// [`HubError::Database`] if that cannot be read.

@@ -28,9 +28,9 @@ struct PushedLabel {
 }
 
 impl HubStore {
-    /// All pictures that devices share, by label, each under one label. A device that renamed a class, or moved a shot to
-    /// another one, pushed the picture under both: of those labels the one counts that the device reports now; of several
-    /// such, or if it reports none, the one that was pushed last.
+    /// All pictures that devices share, by label, each under one label. A device that renamed a class, or moved a shot
+    /// to another one, pushed the picture under both: of those labels the one counts that the device reports now; of
+    /// several such, or if it reports none, the one that was pushed last.
     ///
     /// # Errors
     /// [`HubError::Database`] if they cannot be read.

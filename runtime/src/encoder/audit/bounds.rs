@@ -117,8 +117,8 @@ pub fn constant_integers(model: &[u8]) -> Result<HashMap<String, ConstantInteger
     Ok(names.iter().filter_map(constant).collect())
 }
 
-/// Looks through a model whose constants are going to be folded, and infers the shapes of its values for one image of the
-/// shape that it declares. By name.
+/// Looks through a model whose constants are going to be folded, and infers the shapes of its values for one image of
+/// the shape that it declares. By name.
 ///
 /// # Errors
 /// [`AuditError`] names what is refused.

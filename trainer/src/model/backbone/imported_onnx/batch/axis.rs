@@ -44,8 +44,8 @@ impl BatchAxis {
         (to.get(index)? == from.get(self.index)?).then_some(Self { index, ..self })
     }
 
-    /// The axes of a value of this shape for one image along which images may lie as well: this one, and those beside it
-    /// where both have the length 1, since one image is the same either way.
+    /// The axes of a value of this shape for one image along which images may lie as well: this one, and those beside
+    /// it where both have the length 1, since one image is the same either way.
     pub fn candidates(self, shape: &[u64]) -> Vec<Self> {
         let is_one = |index: usize| shape.get(index) == Some(&1);
         let beside = [self.index.checked_sub(1), self.index.checked_add(1)].into_iter().flatten();

@@ -10,8 +10,8 @@ use crate::model::onnx_proto::{self, NodeProto, TensorProto, int, list_of_whole_
 /// Name of the value that is the number of images, and what the names of all added values begin with.
 pub const BATCH: &str = "orco.batch";
 
-/// The nodes of a model that takes any number of images, as far as they are made, and the constants that they need beside
-/// the model's own.
+/// The nodes of a model that takes any number of images, as far as they are made, and the constants that they need
+/// beside the model's own.
 #[derive(Default)]
 pub struct OpenedGraph {
     pub nodes: Vec<Vec<u8>>,
