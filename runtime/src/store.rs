@@ -35,7 +35,9 @@ mod bundle_record;
 mod disk;
 mod error;
 pub mod kept_pictures;
+mod locked_store;
 pub(crate) mod picture_guard;
+mod pictures;
 mod revision;
 mod save_lock;
 mod slot_files;
@@ -47,18 +49,16 @@ pub(crate) use bundle_record::MAX_BUNDLE_FILE;
 pub use bundle_record::{BundleRecord, BundleRecordError};
 pub(crate) use error::uncertainty;
 pub use error::{DamagedCopy, StoreError};
+pub use locked_store::LockedStore;
 pub use revision::Revision;
 pub use switch::FormerState;
 
-use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::{self, Path, PathBuf};
 
-use self::save_lock::LOCK;
 use self::slot_files::SlotFiles;
 use crate::bundle::Bundle;
-use crate::files::lock::Lock;
 use crate::files::{
     FolderOfAnotherUser, SymlinkPolicy, create_folder, folder_of_another_user, probe_other_owner, random_name,
 };
@@ -66,27 +66,13 @@ pub(crate) use disk::MAX_SLOT;
 use disk::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
-use orco_state::slots::{
-    self, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, MediumState, NewestSlot, SaveError, Slot,
-    SlotFault,
-};
+use orco_state::slots::{self, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, Slot, SlotFault};
 use orco_state::state::BaseModel;
 
 /// A folder that holds a device's state.
 #[derive(Clone, Debug)]
 pub struct Store {
     folder: PathBuf,
-}
-
-/// A store that no other process changes: only through this can anything be saved.
-#[derive(Debug)]
-pub struct LockedStore {
-    store: Store,
-    lock: Lock,
-    /// Folders that were made for it, the store's first: they go again if nothing is saved.
-    made: Vec<PathBuf>,
-    /// The state that was loaded or saved last.
-    newest: Cell<NewestState>,
 }
 
 /// Which state of a store is the newest.
@@ -98,8 +84,8 @@ pub(crate) struct NewestState {
     pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
-    /// SHA-256 of the learner file of the bundle whose next save finds nothing to refuse or to set aside, as long as
-    /// the files are the same.
+    /// Set where both slots were read or written, and neither is to be set aside: SHA-256 of the learner file of their
+    /// bundle. As long as the files are the same, its next save need not read them (`STATE.md`, "Which slot holds", 8).
     undisturbed: Option<[u8; 32]>,
 }
 
@@ -355,146 +341,4 @@ fn slot_warning(path: &Path, fault: &SlotFault<io::Error>, has_other: bool) -> S
         }
     };
     format!("{} is left out: {fault}; {instead}", path.display())
-}
-
-impl LockedStore {
-    /// The store.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// Counts saves, those of others until the state was loaded among them; 0 if nothing was saved yet.
-    pub fn generation(&self) -> u64 {
-        self.newest.get().generation
-    }
-
-    /// The slot that holds the state of a bundle that was loaded or saved last, if nobody has changed the files since
-    /// and a save need not read them.
-    fn undisturbed(&self, digest: [u8; 32]) -> Option<NewestSlot> {
-        let NewestState { revision, generation, slot, undisturbed } = self.newest.get();
-        let slot = slot.filter(|_| undisturbed == Some(digest) && self.store.revision() == revision)?;
-        Some(NewestSlot { generation, slot })
-    }
-
-    /// The state that was loaded or saved last.
-    pub(crate) fn newest(&self) -> NewestState {
-        self.newest.get()
-    }
-
-    /// Goes on from a state that was loaded or saved under an earlier lock, if its files are the same still; returns
-    /// whether they are.
-    pub(crate) fn resume(&self, known: NewestState) -> bool {
-        let is_same = !known.revision.is_empty() && self.store.revision() == known.revision;
-        if is_same {
-            self.newest.set(known);
-        }
-        is_same
-    }
-
-    /// Reads the state to be changed. Writes nothing.
-    ///
-    /// # Errors
-    /// As for [`Store::load`], and [`StoreError::UnreadableSlot`] if a slot cannot be read: it may be the newest.
-    pub fn load(&self, bundle: &Bundle) -> Result<StoreSnapshot, StoreError> {
-        self.load_on(&bundle.base_model, bundle.digest)
-    }
-
-    /// Reads the state to be changed, given the parts of a bundle that states depend on: the base model, and the SHA-256
-    /// of its file.
-    ///
-    /// # Errors
-    /// As for [`LockedStore::load`].
-    pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
-        let reading = self.store.read(slots::load_to_change, base_model, digest)?;
-        self.newest.set(reading.newest);
-        Ok(reading)
-    }
-
-    /// Saves a state with its history, made from the one that was loaded. When this returns, it survives a power cut;
-    /// whatever happens until then, the old state or the new one is there.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the system refuses, another process has changed the state meanwhile, or the state makes no
-    /// sense, so that it could not be read again.
-    pub fn save(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
-        self.save_on(&bundle.base_model, saved)
-    }
-
-    /// Saves a state as [`save`](Self::save) does, given the part of a bundle that states depend on.
-    ///
-    /// # Errors
-    /// As for [`LockedStore::save`].
-    pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
-        let digest = saved.state.bundle_digest;
-        self.write(digest, |files, from| match self.undisturbed(digest) {
-            Some(newest) => slots::save_next(files, base_model, saved, newest),
-            None => slots::save(files, base_model, saved, from),
-        })
-    }
-
-    /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was
-    /// there before is left in its files.
-    ///
-    /// # Errors
-    /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
-    pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
-        let digest = saved.state.bundle_digest;
-        self.write(digest, |files, from| slots::purge(files, &bundle.base_model, saved, from))
-    }
-
-    /// The error of a state that would not be read again.
-    pub(crate) fn unsound(&self) -> StoreError {
-        let source = io::Error::new(io::ErrorKind::InvalidData, "its content makes no sense");
-        StoreError::Write { path: self.store.folder.clone(), source }
-    }
-
-    /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.
-    fn leave_nothing(&self) -> io::Result<()> {
-        let folder = &self.store.folder;
-        for kept in kept_pictures::all(folder)? {
-            kept_pictures::discard(&kept)?;
-        }
-        if self.store.files().disk.list()?.iter().all(|name| name == LOCK) {
-            fs::remove_file(folder.join(LOCK))?;
-            self.made.iter().try_for_each(fs::remove_dir)?;
-        }
-        Ok(())
-    }
-
-    /// Writes a state of the bundle whose learner file has the SHA-256 `digest`, and notes where it lies.
-    fn write(
-        &self,
-        digest: [u8; 32],
-        write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<NewestSlot, SaveError<io::Error>>,
-    ) -> Result<(), StoreError> {
-        self.store.check_slot_owners()?;
-        let NewestState { generation: from, slot, .. } = self.newest.get();
-        let _save = self.hold_for_save(slot)?;
-        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        let NewestSlot { generation, slot } = write(&mut self.store.files(), from).map_err(|error| match error {
-            SaveError::Unsound => self.unsound(),
-            SaveError::Occupied(error) => self.store.not_loaded(error),
-            SaveError::Overtaken { .. } => overtaken(),
-            SaveError::Medium { holds: MediumState::Old, .. } if !self.lock.is_in_place() => overtaken(),
-            SaveError::Medium { slot, source, holds: MediumState::Old } => {
-                StoreError::Write { path: self.store.path(slot), source }
-            }
-            SaveError::Medium { slot, source, holds: MediumState::New | MediumState::Either } => {
-                StoreError::Uncertain { path: self.store.path(slot), source }
-            }
-        })?;
-        // Under the lock of the save: later, the files may be those of another process's save.
-        let revision = self.store.revision();
-        self.newest.set(NewestState { revision, generation, slot: Some(slot), undisturbed: Some(digest) });
-        Ok(())
-    }
-}
-
-impl Drop for LockedStore {
-    fn drop(&mut self) {
-        if !self.made.is_empty() && self.store.revision().is_empty() && self.lock.is_in_place() {
-            // What is left does no harm.
-            let _ = self.leave_nothing();
-        }
-    }
 }

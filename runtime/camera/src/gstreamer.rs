@@ -22,14 +22,17 @@ const START_TIME: Duration = Duration::from_secs(20);
 const JPEG_ELEMENTS: [&str; 4] = ["jpegparse", "rtpjpegdepay", "multipartdemux", "avenc_mjpeg"];
 /// Elements that pass on what they get.
 const PASSING_ELEMENTS: [&str; 3] = ["queue", "identity", "videorate"];
-/// Most of a line of GStreamer's that is held, in bytes.
+/// Most bytes of a line of GStreamer's that are held.
 const MAX_MESSAGE: u64 = 512;
 
+/// A pipeline that runs, and the pictures that it gives.
 pub(crate) struct GstreamerSource {
     pictures: Multipart<DeadlineReader<Pipe>>,
     child: Arc<Mutex<Child>>,
+    /// What GStreamer says is wrong, as [`listen`] keeps it.
     message: Arc<Mutex<String>>,
-    time: Duration,
+    /// How long the next picture may take.
+    picture_time: Duration,
 }
 
 /// The words of a pipeline that shows what an address sends.
@@ -86,7 +89,7 @@ impl GstreamerSource {
         // It ends with the child, whose pipe it reads.
         thread::Builder::new().name("gstreamer".into()).spawn(move || listen(errors, &kept))?;
         let pictures = Multipart::new(DeadlineReader::new(Pipe { output, silence: START_TIME }, START_TIME), BOUNDARY);
-        Ok(Self { pictures, child, message, time: START_TIME })
+        Ok(Self { pictures, child, message, picture_time: START_TIME })
     }
 
     /// Ends the pipeline, and says why it gives no more pictures.
@@ -99,7 +102,8 @@ impl GstreamerSource {
     }
 }
 
-/// What GStreamer said, with what to do where it names elements that [`complete_pipeline`] added.
+/// What GStreamer said. Where it names elements that [`complete_pipeline`] added, which nobody would recognise, says
+/// what to do.
 fn explained(message: String) -> String {
     if message.is_empty() {
         "GStreamer does not say why".into()
@@ -110,9 +114,9 @@ fn explained(message: String) -> String {
     }
 }
 
+/// Ends a pipeline, which may have ended by itself.
 fn kill(child: &Mutex<Child>) {
     let mut child = child.lock().expect("nothing panics while it holds the child");
-    // It may have ended by itself.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -123,7 +127,7 @@ impl Drop for GstreamerSource {
     }
 }
 
-/// Keeps the first error, which those after it follow from, or the last line.
+/// Keeps what GStreamer says is wrong: its first error, from which later ones follow, or else its last line.
 fn listen(errors: impl Read, message: &Mutex<String>) {
     let mut lines = BufReader::new(errors);
     let (mut line, mut error_seen) = (Vec::new(), false);
@@ -140,10 +144,10 @@ fn listen(errors: impl Read, message: &Mutex<String>) {
 
 impl OpenSource for GstreamerSource {
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
-        self.pictures.stream_mut().restart(self.time);
+        self.pictures.stream_mut().restart(self.picture_time);
         match self.pictures.next() {
             Ok(picture) => {
-                self.time = PICTURE_TIME;
+                self.picture_time = PICTURE_TIME;
                 self.pictures.stream_mut().reader_mut().silence = SILENCE;
                 Ok(Some(CameraPicture::File(completed(&picture).into_owned())))
             }

@@ -3,18 +3,15 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use orco_runtime::image::{self, ImageError};
-use percent_encoding::percent_decode_str;
-use ureq::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body, BodyReader, Timeout};
-use url::Url;
 
 use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
 use crate::error::{CameraError, StreamError};
 use crate::frame::{CameraPicture, MAX_PICTURE_BYTES};
+use crate::http_address::HttpAddress;
 use crate::motion_jpeg::completed;
 use crate::multipart::Multipart;
 use crate::redirect;
@@ -26,6 +23,7 @@ const FETCH_EVERY: Duration = Duration::from_millis(200);
 /// How often in a row a camera may name another address.
 const MAX_REDIRECTS: u32 = 3;
 
+/// A camera that is asked over HTTP.
 pub(crate) struct HttpSource {
     agent: Agent,
     url: String,
@@ -35,7 +33,7 @@ pub(crate) struct HttpSource {
 
 enum HttpBody {
     Stream(Multipart<DeadlineReader<BodyReader<'static>>>),
-    /// The last picture that was fetched.
+    /// The last picture that was fetched, until it is taken.
     Single(Option<Vec<u8>>),
 }
 
@@ -62,41 +60,6 @@ impl HttpSource {
     }
 }
 
-/// An address, taken apart.
-#[derive(Debug, PartialEq, Eq)]
-struct HttpAddress {
-    /// The address without name and password.
-    url: Url,
-    /// Name and password, as basic authentication sends them (RFC 7617).
-    authorization: Option<String>,
-}
-
-/// The `Authorization` header for the name and password in an address (RFC 7617); none where the address has neither.
-/// In the address they may be percent-encoded, as `@`, `:` and `/` must be.
-pub fn basic_authorization(address: &str) -> Option<String> {
-    authorization_in(&Url::parse(address).ok()?)
-}
-
-fn authorization_in(url: &Url) -> Option<String> {
-    let (name, password) = (url.username(), url.password());
-    (!name.is_empty() || password.is_some()).then(|| {
-        let mut sent: Vec<u8> = percent_decode_str(name).collect();
-        sent.push(b':');
-        sent.extend(percent_decode_str(password.unwrap_or_default()));
-        format!("Basic {}", STANDARD.encode(sent))
-    })
-}
-
-impl HttpAddress {
-    fn of(address: &str) -> Result<Self, CameraError> {
-        let mut url = Url::parse(address).map_err(|error| CameraError::InvalidAddress(error.into()))?;
-        let authorization = authorization_in(&url);
-        // Addresses with a host, as these have, may hold both or neither.
-        let _ = url.set_username("").and_then(|()| url.set_password(None));
-        Ok(Self { url, authorization })
-    }
-}
-
 /// Asks an address and follows redirects, each with the address's name and password: they never leave the camera.
 fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     let mut url = url.to_owned();
@@ -111,32 +74,28 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
         if !response.status().is_redirection() {
             return pictures_of(response, has_password);
         }
-        let location = response.headers().get("location").and_then(|location| location.to_str().ok());
+        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         url = redirect::target(&url, location.ok_or(CameraError::RedirectWithoutAddress)?)?;
     }
     Err(CameraError::TooManyRedirects(MAX_REDIRECTS))
 }
 
-/// The pictures in an answer: a stream of them, or one. `has_password` says whether the request had a name and
+/// The pictures in an answer: a stream of them, or one. `has_password` says whether the request had a name or a
 /// password.
 fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
     if !response.status().is_success() {
         return Err(refusal(&response, has_password));
     }
-    let given = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let given = given.to_owned();
-    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let boundary = boundary_of(content_type).map(str::to_owned);
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let body = response.into_body().into_with_config().limit(u64::MAX).reader();
     let body = DeadlineReader::new(body, PICTURE_TIME);
     match essence.as_str() {
-        kind if kind.starts_with("multipart/") => {
-            let parameters = given.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
-            let boundary = parameters.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
-            Ok(HttpBody::Stream(match boundary {
-                Some((_, boundary)) => Multipart::new(body, boundary),
-                None => Multipart::with_any_boundary(body),
-            }))
-        }
+        kind if kind.starts_with("multipart/") => Ok(HttpBody::Stream(match boundary {
+            Some(boundary) => Multipart::new(body, &boundary),
+            None => Multipart::with_any_boundary(body),
+        })),
         kind => {
             let mut body = Multipart::with_any_boundary(body);
             let start = body.start().map_err(read_error)?;
@@ -153,12 +112,18 @@ fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody,
     }
 }
 
+/// The boundary that a content type of several parts names.
+fn boundary_of(content_type: &str) -> Option<&str> {
+    let mut parameters = content_type.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary")).map(|(_, boundary)| boundary)
+}
+
 /// Whether bytes may be those of a picture in a format that is read.
 fn begins_as_picture(bytes: &[u8]) -> bool {
     !matches!(image::size(bytes), Err(ImageError::Format | ImageError::Empty | ImageError::Unsupported(_)))
 }
 
-/// A body that is said to be a picture of a kind that is read, or is one by its first bytes.
+/// Reads the only picture of a body. Refuses what is neither said to be of a format that is read, nor begins as one.
 fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraError> {
     let mut picture = Vec::new();
     body.take(MAX_PICTURE_BYTES as u64 + 1).read_to_end(&mut picture).map_err(read_error)?;
@@ -242,25 +207,6 @@ impl OpenSource for HttpSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_and_passwords_are_sent_as_they_are_meant() {
-        for (address, url, sent) in [
-            ("http://admin:p%40ss@door3/stream", "http://door3/stream", Some("admin:p@ss")),
-            ("https://a%3Ab:%2f%23%3F%25@door3:8443/?x=1", "https://door3:8443/?x=1", Some("a:b:/#?%")),
-            ("http://me:se@cret@door3/", "http://door3/", Some("me:se@cret")),
-            ("http://me:100%@door3/", "http://door3/", Some("me:100%")),
-            ("http://me@door3/", "http://door3/", Some("me:")),
-            ("http://:secret@door3/", "http://door3/", Some(":secret")),
-            ("http://door3/@stream", "http://door3/@stream", None),
-        ] {
-            let found = HttpAddress::of(address).unwrap();
-            let authorization = sent.map(|sent| format!("Basic {}", STANDARD.encode(sent)));
-            assert_eq!((found.url.as_str(), found.authorization), (url, authorization), "{address}");
-        }
-        let error = HttpAddress::of("http://admin:pass#1@door3/").unwrap_err();
-        assert!(matches!(error, CameraError::InvalidAddress(_)) && !error.to_string().contains("pass"), "{error}");
-    }
 
     #[test]
     fn who_has_a_camera_with_a_certificate_of_its_own_is_told_what_to_do() {

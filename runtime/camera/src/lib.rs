@@ -4,8 +4,8 @@
 //! Modules stand along the way of a picture, each importing only from those above:
 //!
 //! - [`yuyv`]: raw pixels; [`frame`]: a picture as it came, decoded by [`orco_runtime::image`];
-//! - [`error`]: why there are no pictures; `password`: what is masked in addresses and messages; [`source`]: where
-//!   pictures come from, as people write it;
+//! - [`error`]: why there are no pictures; `password`: what is masked in addresses and messages; `http_address`: the
+//!   name and password in an address, as HTTP sends them; [`source`]: where pictures come from, as people write it;
 //! - [`motion_jpeg`]: JPEG without its tables; [`multipart`]: pictures in a stream;
 //! - `stop`, `wait` and `deadline`: how a thread that waits for pictures is stopped, and gives up waiting;
 //! - `redirect`: which redirects of a camera are followed;
@@ -40,6 +40,7 @@ mod folder;
 pub mod frame;
 mod gstreamer;
 mod http;
+mod http_address;
 pub mod motion_jpeg;
 pub mod multipart;
 mod opening;
@@ -56,7 +57,7 @@ pub mod yuyv;
 
 pub use camera::Camera;
 pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE_BYTES};
-pub use http::basic_authorization;
+pub use http_address::basic_authorization;
 pub use multipart::Multipart;
 pub use password::mask_address;
 pub use source::CameraSource;

@@ -21,7 +21,7 @@ const OTHER_TYPES: [&str; 4] = ["text/", "audio/", "application/json", "applicat
 struct PartHead {
     /// Bytes of its content, where it says so.
     length: Option<usize>,
-    /// Whether it says that it is no picture.
+    /// Whether it says that it is no picture, but one of [`OTHER_TYPES`].
     is_other: bool,
 }
 
@@ -29,10 +29,10 @@ struct PartHead {
 #[derive(Debug)]
 pub struct Multipart<R> {
     stream: BufReader<R>,
-    /// The lines that may stand between parts; the one that does once it was found. None where nobody says: the first
-    /// line that begins with two dashes is it.
+    /// The line between parts, once it was found. Until then, the two forms that the named boundary may have, or
+    /// nothing where none was named.
     boundaries: Vec<Vec<u8>>,
-    /// Whether the last part's end was the next one's boundary.
+    /// Whether the next part's boundary was read with the last part, so that its head comes next.
     at_head: bool,
 }
 
@@ -92,6 +92,7 @@ impl<R: Read> Multipart<R> {
         }
     }
 
+    /// The content of the part whose head was read.
     fn content(&mut self, length: Option<usize>) -> Result<Vec<u8>, StreamError> {
         match length {
             Some(length) if length > MAX_PICTURE_BYTES => Err(StreamError::TooLarge),
@@ -104,18 +105,19 @@ impl<R: Read> Multipart<R> {
         }
     }
 
+    /// Passes over all up to the next boundary, and finds out which that is.
     fn skip_to_boundary(&mut self) -> Result<(), StreamError> {
         let mut passed = 0;
         let mut line = Vec::new();
-        // Whether the line before was longer than is held, so that this is no line of its own.
-        let mut inside = false;
-        // Whether the boundary is still unknown, and only blank lines came.
-        let mut is_beginning = self.boundaries.len() > 1;
+        // Whether what comes next is the rest of a line that was longer than is held.
+        let mut is_rest = false;
+        // Whether the stream may still show that it has another boundary than the one that was named: only as its first
+        // line that is not blank.
+        let mut may_be_another = self.boundaries.len() > 1;
         while passed < MAX_PICTURE_BYTES {
             passed += self.line(&mut line)?;
-            let whole = !inside;
-            inside = !line.ends_with(b"\n");
-            if !whole {
+            let was_rest = std::mem::replace(&mut is_rest, !line.ends_with(b"\n"));
+            if was_rest {
                 continue;
             }
             let text = line.trim_ascii_end();
@@ -126,16 +128,16 @@ impl<R: Read> Multipart<R> {
             if self.boundaries.iter().any(|boundary| text.strip_prefix(&boundary[..]) == Some(b"--")) {
                 return Err(StreamError::Ended);
             }
-            let is_any = is_beginning || self.boundaries.is_empty();
-            if is_any && text.len() > 2 && text.starts_with(b"--") {
+            if (may_be_another || self.boundaries.is_empty()) && text.len() > 2 && text.starts_with(b"--") {
                 self.boundaries = vec![text.to_vec()];
                 return Ok(());
             }
-            is_beginning &= text.is_empty();
+            may_be_another &= text.is_empty();
         }
         Err(StreamError::NoBoundary)
     }
 
+    /// Reads a part's head up to the blank line behind it.
     fn head(&mut self) -> Result<PartHead, StreamError> {
         let (mut head, mut line) = (PartHead::default(), Vec::new());
         for _ in 0..MAX_LINES {
@@ -164,6 +166,7 @@ impl<R: Read> Multipart<R> {
         }
     }
 
+    /// All up to the next boundary, without the line's end before it.
     fn up_to_boundary(&mut self) -> Result<Vec<u8>, StreamError> {
         let end = [b"\n", &self.boundaries[0][..]].concat();
         let finder = memmem::Finder::new(&end);

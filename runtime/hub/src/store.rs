@@ -11,6 +11,7 @@ mod enrolment;
 mod objects;
 mod pack_releases;
 mod packs;
+mod pictures;
 mod purge;
 mod releases;
 mod schema;
@@ -32,7 +33,8 @@ pub use devices::DeviceRecord;
 pub use enrolment::MAX_CODE_LIFETIME_HOURS;
 pub use objects::{ObjectFolder, ObjectPart};
 pub use pack_releases::PackRelease;
-pub use packs::{PackRecord, SharedPicture};
+pub use packs::PackRecord;
+pub use pictures::SharedPicture;
 pub use purge::HubPurge;
 pub use releases::{ReleaseKind, ReleaseRecord};
 

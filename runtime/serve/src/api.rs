@@ -67,12 +67,14 @@ fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_str(text).map_err(|error| Refusal::not_understood("the request", &error))
 }
 
-/// A value, or its default where it is null, as clients write fields that they leave empty.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+/// A value, or its default where it is `null`, as some clients write fields that they leave empty. A field that may be
+/// left out needs `default` beside it; one of an `Option` takes both by itself.
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// What stands after the `?`; a field that is not known is refused in a sentence, like all that is not understood.
+/// The query of an address, after the `?`; a field that is not known is refused in a sentence, like all that is not
+/// understood.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -87,7 +89,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A yes or no in a query, in upper or lower case: Python's `requests` writes `True`.
+/// `true` or `false` in a query, in upper or lower case: Python's `requests` writes `True`.
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let text = String::deserialize(deserializer)?;
     let is = |word: &str| text.eq_ignore_ascii_case(word);
@@ -97,7 +99,7 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Err(D::Error::custom(format!("\"{text}\" must be true or false")))
 }
 
-/// The parts of the path that stand for something; one that is not understood is refused in a sentence.
+/// The variable parts of a path, such as a label; one that is not understood is refused in a sentence.
 pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {

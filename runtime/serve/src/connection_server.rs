@@ -29,7 +29,7 @@ const BUFFER: usize = 32 << 10;
 /// How long a connection may be kept for its next request, and how long that one's head may take, from the end of the
 /// last answer: longer than programs wait that ask every ten seconds, or every minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long accepting waits for the file of a connection that was ended.
+/// How long the next connection waits at most for one that is being ended to give up its file.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long answers that are under way may take when the server stops.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
@@ -52,11 +52,11 @@ pub struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    /// Serves until `stop` ends, calls `stopping`, and gives answers that are under way two seconds. Returns what `stop`
+    /// Serves until `stop` ends, calls `stopping`, and gives answers that are under way `GRACE`. Returns what `stop`
     /// returned.
     pub async fn serve<T>(self, stop: impl Future<Output = T>, stopping: impl FnOnce()) -> T {
         let Self { listener, router, tls, max_connections, head_timeout, write_timeout } = self;
-        let (ending, ended) = watch::channel(false);
+        let (stop_sender, stopped) = watch::channel(false);
         let mut places = ConnectionTable::new(max_connections);
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
@@ -70,8 +70,8 @@ impl ConnectionServer {
                     Ok((stream, peer)) => (stream, peer.ip()),
                     Err(error) => {
                         log::warn!("cannot accept a connection: {error}");
-                        if no_file_is_left(&error) {
-                            places.give_way();
+                        if is_out_of_files(&error) {
+                            places.evict();
                         }
                         tokio::time::sleep(PAUSE).await;
                         continue;
@@ -84,9 +84,15 @@ impl ConnectionServer {
             stream.set_write_timeout(Some(write_timeout));
             let busy = Busy::default();
             let service = ConnectionService { router: router.clone(), busy: busy.clone() };
-            let connection =
-                connections.spawn(accept(Box::pin(stream), tls.clone(), service, head_timeout, ended.clone()));
-            // In a rush of callers, the ended ones' files would all be open yet, and the state's find none left.
+            let connection = connections.spawn(serve_connection(
+                Box::pin(stream),
+                tls.clone(),
+                service,
+                head_timeout,
+                stopped.clone(),
+            ));
+            // An ended connection keeps its file until its task has run. In a rush of callers such files would add up,
+            // and leave none for the state.
             if places.take(peer, connection, busy)
                 && let Ok(Some(ended)) = timeout(PAUSE, connections.join_next_with_id()).await
             {
@@ -95,7 +101,7 @@ impl ConnectionServer {
         };
         drop(listener);
         stopping();
-        let _ = ending.send(true);
+        let _ = stop_sender.send(true);
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = timeout(GRACE, all).await;
         outcome
@@ -107,15 +113,15 @@ fn id_of(ended: Result<(Id, ()), JoinError>) -> Id {
     ended.map_or_else(|error| error.id(), |(id, ())| id)
 }
 
-/// Whether the process or the machine has no file left for a connection.
+/// Whether the process or the machine may open no further file, which every connection is.
 #[cfg(unix)]
-fn no_file_is_left(error: &std::io::Error) -> bool {
+fn is_out_of_files(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 #[cfg(not(unix))]
-fn no_file_is_left(_: &std::io::Error) -> bool {
+fn is_out_of_files(_: &std::io::Error) -> bool {
     false
 }
 
@@ -142,28 +148,31 @@ impl hyper::service::Service<hyper::Request<Incoming>> for ConnectionService {
     }
 }
 
-async fn accept(
+/// Serves a connection that was accepted: by TLS where that is set up, else in plain HTTP. A plain request where TLS is
+/// expected is sent to https.
+async fn serve_connection(
     stream: Pin<Box<TimeoutStream<TcpStream>>>,
     tls: Option<TlsAcceptor>,
-    router: ConnectionService,
+    service: ConnectionService,
     head_timeout: Duration,
     stopped: watch::Receiver<bool>,
 ) {
-    let Some(tls) = tls else { return converse(stream, router, head_timeout, stopped).await };
+    let Some(tls) = tls else { return answer_requests(stream, service, head_timeout, stopped).await };
     let deadline = Instant::now() + head_timeout;
     let mut first = [0];
     let peeked = timeout_at(deadline, stream.get_ref().peek(&mut first)).await;
     if matches!(peeked, Ok(Ok(1))) && !plain_http::is_tls(first[0]) {
-        return converse(stream, HttpsRedirect, head_timeout, stopped).await;
+        return answer_requests(stream, HttpsRedirect, head_timeout, stopped).await;
     }
     match timeout_at(deadline, tls.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, router, head_timeout, stopped).await,
+        Ok(Ok(stream)) => answer_requests(stream, service, head_timeout, stopped).await,
         Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
         Err(_) => log::debug!("a handshake took too long"),
     }
 }
 
-async fn converse<S>(
+/// Answers one request after another, until the caller goes, takes too long, or the server stops.
+async fn answer_requests<S>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     service: S,
     head_timeout: Duration,

@@ -10,7 +10,7 @@ use tokio::task::{AbortHandle, Id};
 
 /// Who holds a connection, oldest first.
 pub(crate) struct ConnectionTable {
-    most: usize,
+    max_connections: usize,
     held: Vec<OpenConnection>,
 }
 
@@ -43,22 +43,24 @@ fn caller(peer: IpAddr) -> Caller {
 }
 
 impl ConnectionTable {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, held: Vec::with_capacity(most) }
+    pub(crate) fn new(max_connections: usize) -> Self {
+        Self { max_connections, held: Vec::with_capacity(max_connections) }
     }
 
-    /// Takes a place for a connection; another one is ended where there is none left. Returns whether one was.
+    /// Takes a place for a connection. Where none is left, ends [another one](Self::evict) first; returns whether it
+    /// did.
     pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle, busy: Busy) -> bool {
-        let is_full = self.held.len() >= self.most;
+        let is_full = self.held.len() >= self.max_connections;
         if is_full {
-            self.give_way();
+            self.evict();
         }
         self.held.push(OpenConnection { caller: caller(peer), connection, busy });
         is_full
     }
 
-    /// Ends a connection, if there is one.
-    pub(crate) fn give_way(&mut self) {
+    /// Ends the oldest connection of the caller who holds most, an idle one if there is one. Its file stays open until
+    /// its task has ended.
+    pub(crate) fn evict(&mut self) {
         let mut holds = BTreeMap::<Caller, usize>::new();
         self.held.iter().for_each(|held| *holds.entry(held.caller).or_default() += 1);
         let most = holds.values().max();
@@ -119,7 +121,7 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!((asking.is_finished(), silent.is_finished()), (false, true));
         // As when the system has no file left for another one.
-        places.give_way();
+        places.evict();
         tokio::task::yield_now().await;
         assert_eq!((asking.is_finished(), next.is_finished()), (true, false));
     }

@@ -1,17 +1,16 @@
-//! Operations of a store around its slots: the pictures of shots, and going over to another bundle.
+//! Going over to another bundle, or to a backup: another state takes the place of the one in the slots.
 //!
 //! Going over is a save: the new state goes into both slots, the older one first. Until the first is whole, the old
 //! state is the newest; from then on the new one is. Before that, the old state's slot is copied into the folder of its
 //! pictures, from where it can be brought back; what is kept for the new state is on the disk by then, too.
-
-use std::io;
 
 use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, Slot};
 
 use super::bundle_record::BundleRecord;
 use super::disk::Disk;
-use super::kept_pictures::{self, KeptPictures, MAX_PICTURES};
+use super::kept_pictures;
+use super::pictures::failed;
 use super::save_lock::OTHER_SAVE;
 use super::slot_files::AsideSlot;
 use super::{LockedStore, NewestState, Store, StoreError};
@@ -26,11 +25,6 @@ pub enum FormerState {
 }
 
 impl Store {
-    /// The pictures that are kept for the bundle whose learner file has that SHA-256.
-    pub fn pictures(&self, digest: &[u8; 32]) -> KeptPictures {
-        KeptPictures::new(&self.folder, *digest)
-    }
-
     /// The bundle that was in use before, whose state is kept aside; `None` if there is none, or it cannot be read.
     /// `present` is the SHA-256 of the learner file of the bundle in use.
     pub fn former_bundle(&self, present: &[u8; 32]) -> Option<BundleRecord> {
@@ -46,12 +40,6 @@ impl Store {
         let Some(slot) = newest.slot else { return Ok(None) };
         let bytes = self.files().read(slot);
         bytes.map_err(|source| StoreError::UnreadableSlot { path: self.path(slot), source })
-    }
-
-    /// Number of pictures that are kept for the bundle that the newest state belongs to.
-    pub(super) fn kept_for_owner(&self) -> usize {
-        let owner = slots::owner(&mut self.files());
-        owner.and_then(|owner| self.pictures(&owner).exemplars().ok()).map_or(0, |exemplars| exemplars.len())
     }
 }
 
@@ -150,72 +138,4 @@ impl LockedStore {
         }
         Ok(())
     }
-
-    /// Makes ready to keep pictures for a bundle; returns how many are kept.
-    ///
-    /// # Errors
-    /// [`StoreError::Write`] if the folder cannot be made or written.
-    pub fn begin_keeping(&self, digest: &[u8; 32], with: &BundleRecord) -> Result<usize, StoreError> {
-        let pictures = self.store.pictures(digest);
-        pictures.begin(with).map_err(|source| failed(&pictures, source))?;
-        Ok(pictures.exemplars().map_err(|source| failed(&pictures, source))?.len())
-    }
-
-    /// Keeps the picture of an exemplar that is to be saved; says whether it was not there before.
-    ///
-    /// # Errors
-    /// [`StoreError::Write`] if it cannot be written.
-    pub fn keep_picture(&self, digest: &[u8; 32], exemplar: &[u8; 32], bytes: &[u8]) -> Result<bool, StoreError> {
-        let pictures = self.store.pictures(digest);
-        let path = pictures.path(exemplar);
-        pictures.keep(exemplar, bytes).map_err(|source| StoreError::Write { path, source })
-    }
-
-    /// Refuses so many pictures, if they are too many.
-    ///
-    /// # Errors
-    /// [`StoreError::TooManyPictures`] if they are.
-    pub fn check_room(&self, pictures: usize) -> Result<(), StoreError> {
-        if pictures > MAX_PICTURES { Err(StoreError::TooManyPictures { pictures }) } else { Ok(()) }
-    }
-
-    /// Removes the pictures of which neither the state, which is the one in the slots, nor its history has the
-    /// exemplar, and folders of other bundles that no change can come back to.
-    ///
-    /// # Errors
-    /// [`StoreError::Uncertain`] if one cannot be removed.
-    pub fn sweep(&self, saved: &SavedState) -> Result<(), StoreError> {
-        // Before anything was saved, nothing says what belongs to what.
-        if self.newest.get().generation == 0 {
-            return Ok(());
-        }
-        let digest = saved.state.bundle_digest;
-        let pictures = self.store.pictures(&digest);
-        let left = |source| StoreError::Uncertain { path: pictures.folder().to_owned(), source };
-        pictures.sweep(&saved.exemplar_digests()).map_err(left)?;
-        for folder in kept_pictures::others(&self.store.folder, &digest).map_err(left)? {
-            if !kept_pictures::has_former_state(&folder).map_err(left)? {
-                kept_pictures::discard(&folder).map_err(left)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes what was kept aside of other bundles; returns whether there was anything of ours.
-    ///
-    /// # Errors
-    /// [`StoreError::Uncertain`] if some of it cannot be removed.
-    pub fn discard_others(&self, digest: &[u8; 32]) -> Result<bool, StoreError> {
-        let left = |source| StoreError::Uncertain { path: self.store.folder.clone(), source };
-        let others = kept_pictures::others(&self.store.folder, digest).map_err(left)?;
-        let mut any = false;
-        for folder in &others {
-            any |= kept_pictures::discard(folder).map_err(left)?;
-        }
-        Ok(any)
-    }
-}
-
-fn failed(pictures: &KeptPictures, source: io::Error) -> StoreError {
-    StoreError::Write { path: pictures.folder().to_owned(), source }
 }

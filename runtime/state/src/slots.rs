@@ -17,11 +17,11 @@ mod rules;
 
 pub use frame::{HEADER, SlotFrame};
 pub use medium::{Medium, Slot};
-pub use rules::{DamagedSlot, FaultySlot, LoadError, MediumState, NewestSlot, SaveError, SlotFault};
+pub use rules::{DamagedSlot, FaultySlot, LoadError, MediumSnapshot, MediumState, NewestSlot, SaveError, SlotFault};
 
 use alloc::vec::Vec;
 
-use rules::{SlotRules, SlotSnapshot};
+use rules::SlotRules;
 
 use crate::codec::{FileKind, from_postcard, to_postcard};
 use crate::history::SavedState;
@@ -29,31 +29,6 @@ use crate::state::BaseModel;
 
 /// Version of the bodies that this release writes, the highest that it reads.
 pub const VERSION: u16 = FileKind::Slot.version();
-
-/// The newest state on a medium, decoded.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct MediumSnapshot<E> {
-    /// The newest sound state with its history; `None` if nothing was saved yet.
-    pub saved: Option<SavedState>,
-    /// Counts saves; 0 if there was none yet. A save of what is made from this state names it.
-    pub generation: u64,
-    /// The slot that holds it; `None` if nothing was saved yet.
-    pub slot: Option<Slot>,
-    /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be
-    /// read, the state may be an older one, and nothing can be saved.
-    pub faults: Vec<FaultySlot<E>>,
-    /// A sound slot, older than the state, of another bundle or a later release. The next save sets it aside.
-    pub not_ours: Option<Slot>,
-}
-
-impl<E> MediumSnapshot<E> {
-    /// The newest slot, if nothing is in the way of a save that [reads no slot again](save_next).
-    pub fn newest_undisturbed(&self) -> Option<NewestSlot> {
-        let slot = self.slot.filter(|_| self.faults.is_empty() && self.not_ours.is_none())?;
-        Some(NewestSlot { generation: self.generation, slot })
-    }
-}
 
 /// Reads the newest sound state that was learned on `base_model`, whose file has the SHA-256 `digest`. Writes nothing.
 ///
@@ -64,7 +39,7 @@ pub fn load<M: Medium>(
     base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
-    with_rules(base_model, digest, |rules| rules.load(medium)).map(decoded)
+    with_rules(base_model, digest, |rules| rules.load(medium))
 }
 
 /// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
@@ -76,7 +51,7 @@ pub fn load_to_change<M: Medium>(
     base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
-    with_rules(base_model, digest, |rules| rules.load(medium))?.refuse_unreadable().map(decoded)
+    with_rules(base_model, digest, |rules| rules.load(medium))?.refuse_unreadable()
 }
 
 /// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power
@@ -137,7 +112,7 @@ pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
 /// # Errors
 /// As for [`load_to_change`].
 pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
-    with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable().map(decoded)
+    without_base_model(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable()
 }
 
 /// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot.
@@ -152,7 +127,7 @@ pub fn switch<M: Medium>(
     saved: &SavedState,
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
-    with_whole(owner, |rules| rules.switch(medium, saved.state.bundle_digest, from, &encode(saved)))
+    without_base_model(owner, |rules| rules.switch(medium, saved.state.bundle_digest, from, &encode(saved)))
 }
 
 /// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no
@@ -167,14 +142,8 @@ fn check_sound<E>(base_model: &BaseModel, saved: &SavedState) -> Result<(), Save
     if saved.is_sound(base_model) { Ok(()) } else { Err(SaveError::Unsound) }
 }
 
-/// What was found.
-fn decoded<E>(found: SlotSnapshot<E>) -> MediumSnapshot<E> {
-    let SlotSnapshot { saved, generation, slot, faults, not_ours } = found;
-    MediumSnapshot { saved, generation, slot, faults, not_ours }
-}
-
-/// Does something by the rules for states of a bundle that is not at hand.
-fn with_whole<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
+/// Does something by the rules for states of a bundle that is not at hand: whether they fit its base model is not told.
+fn without_base_model<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
     let decode = |version, body: &[u8]| {
         decode(version, body).filter(|saved| saved.is_consistent() && saved.state.bundle_digest == owner)
     };

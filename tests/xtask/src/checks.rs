@@ -17,17 +17,17 @@ pub struct Step {
     /// Variables that this step alone needs.
     variables: &'static [(&'static str, &'static str)],
     /// How many tests run at a time, where it runs tests.
-    tests: Option<TestThreads>,
+    test_threads: Option<TestThreads>,
 }
 
 impl Step {
     const fn new(arguments: &'static str) -> Self {
-        Self { program: "cargo", arguments, variables: &[], tests: None }
+        Self { program: "cargo", arguments, variables: &[], test_threads: None }
     }
 
     /// Runs it in the workspace's folder.
     fn run(&self, environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
-        if let Some(threads) = self.tests {
+        if let Some(threads) = self.test_threads {
             return Ok(exit_code(test_runner::run(self.arguments, threads, self.variables, environment)?));
         }
         let mut command = if self.program == "cargo" { cargo() } else { Command::new(self.program) };
@@ -44,31 +44,31 @@ impl Step {
 }
 
 const FORMAT: Step = Step::new("fmt --all --check");
-/// The unit tests, in one process for each crate: libtorch takes a third of a second to load, which three hundred of
-/// them would pay each.
+/// The unit tests, in one process for each crate: loading libtorch takes a third of a second, which each of three
+/// hundred processes would pay.
 const UNIT_TESTS: Step = Step {
     variables: &LINTED,
-    tests: Some(TestThreads::Shared),
+    test_threads: Some(TestThreads::Shared),
     ..Step::new("test --release --workspace --lib --no-fail-fast -- --quiet")
 };
-/// All other tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place
-/// checks the workspace's crates while it compiles them, so neither they nor the crates below them are gone through
-/// twice.
+/// All other tests.
 const TESTS: Step = Step {
     variables: &LINTED,
-    tests: Some(TestThreads::Shared),
+    test_threads: Some(TestThreads::Shared),
     ..Step::new("nextest run --release --workspace -E !kind(lib)")
 };
-/// The test with Home Assistant's core, by its name; what compiles it is what compiles the others.
+/// The test with Home Assistant's core, by its name. It is built as [`TESTS`] are, so that both share one build.
 #[cfg(unix)]
 const HOME_ASSISTANT: Step = Step { arguments: "nextest run --release --workspace home_assistant_shows", ..TESTS };
 /// The documentation's examples, which nextest does not run.
 const EXAMPLES: Step = Step { variables: &LINTED, ..Step::new("test --release --workspace --doc") };
 /// The book; a test compares its results with those of the bundles' reports.
 const BOOK: Step = Step { program: "mdbook", ..Step::new("build docs") };
-/// Has Cargo lint what it compiles of the workspace.
+/// Has Cargo lint the workspace's crates while it compiles them for tests: clippy stands in the compiler's place, as
+/// `cargo clippy` puts it there, and a separate run of that would compile everything a second time.
 pub const LINTED: [(&str, &str); 2] = [WRAPPER, DENIED];
 const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+/// `-D warnings`, as `cargo clippy` hands it on.
 const DENIED: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings");
 /// Licences, crates that are not wanted, and where crates come from, by `deny.toml`. Advisories are left out: their
 /// database lies on GitHub.
@@ -106,7 +106,7 @@ const OTHER_BUILDS: [Step; 5] = [
     },
 ];
 
-/// The checks for between two changes: no trial, no training.
+/// What is quick enough to run between two changes: no trial, no training.
 pub fn quick() -> Vec<Step> {
     vec![FORMAT, UNIT_TESTS]
 }
@@ -121,13 +121,13 @@ pub fn full() -> Vec<Step> {
     // Long trials take what the machine has.
     let [unit_tests, tests] = [UNIT_TESTS, TESTS].map(|tests| Step {
         variables: &[("ORCO_HEAVY", "1"), ("NEXTEST_PROFILE", "full"), WRAPPER, DENIED],
-        tests: Some(TestThreads::Cores),
+        test_threads: Some(TestThreads::Cores),
         ..tests
     });
     [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[unit_tests, tests, EXAMPLES, FUZZING]].concat()
 }
 
-/// What changes without a commit.
+/// Checks whose outcome changes without a commit.
 pub fn advisories() -> Vec<Step> {
     vec![ADVISORIES]
 }
@@ -206,10 +206,10 @@ fn table(rows: &[Row], last: &str) -> String {
     lines.join("\n")
 }
 
-/// The step as a line for a shell, with the variables that it ran with.
+/// A line for a shell that repeats a step, with the variables that it ran with.
 fn repeat(step: &Step, environment: &Environment) -> String {
     let exports: String = environment.assignments().map(|assignment| format!("export {assignment}; ")).collect();
-    let of_tests = step.tests.map(TestThreads::variables).unwrap_or_default();
+    let of_tests = step.test_threads.map(TestThreads::variables).unwrap_or_default();
     let own = step.variables.iter().map(|(name, value)| (*name, (*value).to_owned()));
     let variables: String =
         of_tests.into_iter().chain(own).map(|(name, value)| format!("{name}={} ", quoted(&value))).collect();

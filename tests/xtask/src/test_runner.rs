@@ -16,38 +16,41 @@ pub enum TestThreads {
     /// As many as there are cores; each takes the threads that it likes. For long trials, which take what the machine
     /// has.
     Cores,
-    /// Three times as many where there are few cores, for tests wait for much of their time; OpenMP's threads would
-    /// wait for each other's cores at every barrier, so that there is one for each test.
+    /// More than there are cores, where these are few: a test waits for much of its time. Each test has one OpenMP
+    /// thread, since several would wait at every barrier for cores that other tests use.
     Shared,
 }
 
-/// Most tests at a time on a machine with fewer cores than this.
-const FEW: usize = 8;
+/// How many tests share a core, up to [`MAX_SHARED`] in all.
+const TESTS_PER_CORE: usize = 3;
+/// Most tests at a time where they are more than the cores: each test that trains holds libtorch, and memory does not
+/// grow with cores.
+const MAX_SHARED: usize = 8;
 
 impl TestThreads {
-    /// What the runners and OpenMP are told of it.
+    /// The variables that tell the runners and OpenMP.
     pub fn variables(self) -> Vec<(&'static str, String)> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         match self {
             Self::Cores => Vec::new(),
             Self::Shared => {
-                let shared = shared(cores).to_string();
+                let tests = tests_at_a_time(cores).to_string();
                 vec![
                     ("OMP_NUM_THREADS", "1".to_owned()),
-                    ("NEXTEST_TEST_THREADS", shared.clone()),
-                    ("RUST_TEST_THREADS", shared),
+                    ("NEXTEST_TEST_THREADS", tests.clone()),
+                    ("RUST_TEST_THREADS", tests),
                 ]
             }
         }
     }
 }
 
-/// Tests that share so many cores. Memory does not grow with cores, and each test that trains holds libtorch.
-fn shared(cores: usize) -> usize {
-    (cores * 3).min(FEW.max(cores))
+/// How many tests share so many cores.
+fn tests_at_a_time(cores: usize) -> usize {
+    (cores * TESTS_PER_CORE).min(MAX_SHARED.max(cores))
 }
 
-/// Runs Cargo with tests in it, then lists what they skipped.
+/// Runs Cargo with arguments that run tests, then lists what these skipped.
 ///
 /// # Errors
 /// If Cargo does not start, or the tests' notes cannot be kept.
@@ -64,12 +67,12 @@ pub fn run(
     command.envs(threads.variables());
     command.envs(variables.iter().copied()).env(orco_trials::SKIPPED, notes.path());
     let status = command.status().map_err(|error| format!("cargo could not be started: {error}"))?;
-    skipped(notes.path())?.iter().for_each(|line| println!("{line}"));
+    skipped_lines(notes.path())?.iter().for_each(|line| println!("{line}"));
     Ok(status)
 }
 
-/// Each line once, in order.
-fn skipped(notes: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
+/// The lines in which tests said what they skipped, each once, in order.
+fn skipped_lines(notes: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
     Ok(fs::read_to_string(notes)?.lines().map(str::to_owned).collect())
 }
 
@@ -79,14 +82,14 @@ mod tests {
 
     #[test]
     fn few_cores_are_shared_by_more_tests() {
-        assert_eq!([1, 2, 4, 8, 16].map(shared), [3, 6, 8, 8, 16]);
+        assert_eq!([1, 2, 4, 8, 16].map(tests_at_a_time), [3, 6, 8, 8, 16]);
     }
 
     #[test]
     fn what_several_tests_skip_is_listed_once() {
         let notes = tempfile::NamedTempFile::new().unwrap();
         fs::write(notes.path(), "skipped: MQTT\nskipped: a GPU\nskipped: MQTT\n").unwrap();
-        let lines: Vec<String> = skipped(notes.path()).unwrap().into_iter().collect();
+        let lines: Vec<String> = skipped_lines(notes.path()).unwrap().into_iter().collect();
         assert_eq!(lines, ["skipped: MQTT", "skipped: a GPU"]);
     }
 }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
 
-/// Pushed versions of a class that are remembered.
-const MAX_PUSHED: usize = 16;
-/// Packs that are remembered though the channel replaced them or took them back.
+/// Pushed versions of one label that are remembered.
+const MAX_PUSHED_PER_LABEL: usize = 16;
+/// Packs that are remembered after the channel replaced them or took them back.
 const MAX_FORMER: usize = 256;
 
 /// A pack that the device learned because its channel holds it.
@@ -22,7 +22,7 @@ pub(super) struct LearnedPack {
     pub bundle_digest: ObjectDigest,
     /// The class's label; empty where the class was purged.
     pub label: String,
-    /// The class's shots as they were learned ([`super::shots_digest::shots_digest`]).
+    /// Digest of the class's shots as they were learned ([`super::shots_digest::shots_digest`]).
     pub content: ObjectDigest,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct LearnedPack {
 pub(super) struct PushedClass {
     /// The class's label; empty where the class was purged.
     pub label: String,
-    /// Its shots as they were pushed.
+    /// Digest of its shots as they were pushed.
     pub content: ObjectDigest,
     /// The pack.
     pub pack: ObjectDigest,
@@ -43,8 +43,8 @@ pub(super) struct PushedClass {
 }
 
 impl PushedClass {
-    /// Whether it is that class with these shots.
-    pub fn is(&self, label: &str, content: ObjectDigest) -> bool {
+    /// Whether it is a version of that class with these shots.
+    pub fn has_shots(&self, label: &str, content: ObjectDigest) -> bool {
         self.content == content && label::same(&self.label, label)
     }
 }
@@ -69,7 +69,7 @@ pub(super) struct SyncProgress {
     /// Packs that were learned and that the channel replaced or took back since: a backup may bring their classes back.
     #[serde(default)]
     pub former: Vec<LearnedPack>,
-    /// Whether a backup was restored since the last round.
+    /// Whether a backup was restored since the last round, so that this one looks for classes of former packs.
     #[serde(default)]
     pub is_restored: bool,
     /// The pack that is about to be learned: after a power cut, the state tells whether it was.
@@ -92,22 +92,22 @@ impl SyncProgress {
         self.refused.iter().find(is_meant).map(|refused| refused.reason.as_str())
     }
 
-    /// Remembers a class that was pushed. Of each label the newest few count: an undone change brings back an earlier
-    /// one. One that the hub lost is pushed again, and counts once; so does one that was purged, taught and shared
-    /// again.
+    /// Remembers a class that was pushed, beside the newest few versions of its label: undo may bring an earlier one
+    /// back. A version that is pushed once more takes the place of its record: the hub had lost it, or it was purged,
+    /// taught and shared again.
     pub fn remember_pushed(&mut self, class: PushedClass) {
-        self.pushed.retain(|pushed| pushed.pack != class.pack && !pushed.is(&class.label, class.content));
+        self.pushed.retain(|pushed| pushed.pack != class.pack && !pushed.has_shots(&class.label, class.content));
         let same: Vec<usize> =
             (0..self.pushed.len()).filter(|&index| label::same(&self.pushed[index].label, &class.label)).collect();
-        if let Some(oldest) = same.first().filter(|_| same.len() >= MAX_PUSHED) {
+        if let Some(oldest) = same.first().filter(|_| same.len() >= MAX_PUSHED_PER_LABEL) {
             self.pushed.remove(*oldest);
         }
         self.pushed.push(class);
     }
 
-    /// A class with these shots, if it was pushed.
+    /// The record of a class with these shots, if it was pushed.
     pub fn pushed(&self, label: &str, content: ObjectDigest) -> Option<&PushedClass> {
-        self.pushed.iter().find(|pushed| pushed.is(label, content))
+        self.pushed.iter().find(|pushed| pushed.has_shots(label, content))
     }
 
     /// Whether this device pushed a pack.
@@ -120,16 +120,16 @@ impl SyncProgress {
         self.pushed.iter().any(|pushed| pushed.pack == *pack && pushed.label.is_empty())
     }
 
-    /// Forgets what was pushed of classes that the device does not have any more, though nobody meant them to go: their
-    /// channel may bring them back. Returns whether anything changed.
+    /// Forgets what was pushed of classes that are gone though nobody forgot them, so that the channel may bring them
+    /// back. Returns whether anything changed.
     pub fn forget_pushed(&mut self, is_gone: impl Fn(&PushedClass) -> bool) -> bool {
         let before = self.pushed.len();
         self.pushed.retain(|pushed| pushed.label.is_empty() || !is_gone(pushed));
         self.pushed.len() < before
     }
 
-    /// Forgets what was learned and pushed of classes that a state which was put into the place of the device's does
-    /// not have; returns whether anything changed. The next round compares the classes that it has.
+    /// Forgets what was learned and pushed of classes that a restored backup does not have; returns whether anything
+    /// changed. The next round compares the former packs with the classes that it has.
     pub fn retain_labels(&mut self, labels: &BTreeSet<String>) -> bool {
         let before = self.clone();
         let is_gone = |label: &str| !labels.iter().any(|kept| label::same(kept, label));
@@ -147,7 +147,7 @@ impl SyncProgress {
         self.learning = None;
     }
 
-    /// Has packs that were learned count as former ones, of which the newest are remembered.
+    /// Makes packs that were learned former ones, of which the newest are remembered.
     pub fn retire(&mut self, is_meant: impl Fn(&LearnedPack) -> bool) {
         let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.learned).into_iter().partition(is_meant);
         self.learned = kept;
@@ -155,7 +155,7 @@ impl SyncProgress {
         self.former.drain(..self.former.len().saturating_sub(MAX_FORMER));
     }
 
-    /// Whether one of these labels is mentioned.
+    /// Whether one of these labels stands in it, as a label or in a sentence.
     pub fn mentions(&self, labels: &BTreeSet<String>) -> bool {
         let learned = self.learned.iter().chain(&self.former).chain(&self.learning).map(|learned| &learned.label);
         let mut known = learned.chain(self.pushed.iter().map(|pushed| &pushed.label));
@@ -192,7 +192,7 @@ impl SyncProgress {
         *self != before
     }
 
-    /// The record of a pack.
+    /// The record of a pack that was learned.
     pub fn learned(&self, pack: &ObjectDigest) -> Option<&LearnedPack> {
         self.learned.iter().find(|learned| learned.pack == *pack)
     }

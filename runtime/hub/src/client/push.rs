@@ -74,7 +74,7 @@ impl Round<'_, '_> {
             };
             if self.device.settings.share_pictures && !class.pictures {
                 self.push_pictures(learner, label, &class)?;
-                if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| pushed.is(label, content)) {
+                if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| pushed.has_shots(label, content)) {
                     pushed.pictures = true;
                 }
                 self.keep_progress()?;

@@ -27,7 +27,7 @@ pub struct DeviceRecord {
     pub report: Option<DeviceReport>,
 }
 
-const COLUMNS: &str = "SELECT id, key, name, channel, enrolled, seen, report FROM device";
+const SELECT_DEVICE: &str = "SELECT id, key, name, channel, enrolled, seen, report FROM device";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<DeviceRecord> {
     let report: Option<String> = row.get(6)?;
@@ -49,7 +49,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError::Database`] if it cannot be read.
     pub fn device(&self, id: &DeviceId) -> Result<Option<DeviceRecord>, HubError> {
-        let query = format!("{COLUMNS} WHERE id = ?1");
+        let query = format!("{SELECT_DEVICE} WHERE id = ?1");
         Ok(self.connection().prepare_cached(&query)?.query_row([id], record).optional()?)
     }
 
@@ -66,7 +66,7 @@ impl HubStore {
     /// [`HubError::Database`] if they cannot be read.
     pub fn devices(&self) -> Result<Vec<DeviceRecord>, HubError> {
         let connection = self.connection();
-        let mut query = connection.prepare_cached(&format!("{COLUMNS} ORDER BY name, id"))?;
+        let mut query = connection.prepare_cached(&format!("{SELECT_DEVICE} ORDER BY name, id"))?;
         let devices = query.query_map([], record)?.collect::<Result<_, _>>()?;
         Ok(devices)
     }

@@ -48,19 +48,19 @@ impl HubStore {
         check_channel(release.channel)?;
         loop {
             let before = self.active_ids(release.channel)?;
-            let new = match self.combined(release) {
+            let drafts = match self.drafts(release) {
                 // Somebody else has released meanwhile.
                 Err(_) if self.active_ids(release.channel)? != before => continue,
-                combined => combined?,
+                drafts => drafts?,
             };
-            if let Some(ids) = self.insert_if_unchanged(&new, release.channel, &before, now)? {
+            if let Some(ids) = self.insert_if_unchanged(&drafts, release.channel, &before, now)? {
                 return Ok(ids);
             }
         }
     }
 
-    /// Releases of packs, combined with what the channel has.
-    fn combined<'a>(&self, release: &PackRelease<'a>) -> Result<Vec<ReleaseDraft<'a>>, HubError> {
+    /// Drafts of what is released: the packs, combined with what the channel has.
+    fn drafts<'a>(&self, release: &PackRelease<'a>) -> Result<Vec<ReleaseDraft<'a>>, HubError> {
         let PackRelease { packs, channel, stage, same_label, key } = *release;
         // Each once, however often it was named.
         let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
@@ -72,13 +72,13 @@ impl HubStore {
         }
         let opened = chosen.iter().map(|record| self.opened(record)).collect::<Result<Vec<_>, _>>()?;
         let combined = merge::combine(opened, same_label)?;
-        let mut new = Vec::with_capacity(combined.len());
+        let mut drafts = Vec::with_capacity(combined.len());
         for CombinedPack { origins, pack } in combined {
             self.refuse_silent_replacement(&pack, &origins, channel)?;
-            let kept = if key.is_none() { self.released_bytes(&pack, channel)? } else { None };
-            let bytes = kept.map_or_else(|| sealed(&pack, key), Ok)?;
+            let released = if key.is_none() { self.released_bytes(&pack, channel)? } else { None };
+            let bytes = released.map_or_else(|| sealed(&pack, key), Ok)?;
             let (digest, size) = (self.objects().put(&bytes)?, bytes.len() as u64);
-            new.push(ReleaseDraft {
+            drafts.push(ReleaseDraft {
                 channel,
                 kind: ReleaseKind::Pack,
                 name: pack.label,
@@ -91,7 +91,7 @@ impl HubStore {
                 origins,
             });
         }
-        Ok(new)
+        Ok(drafts)
     }
 
     /// Releases of a channel that were not taken back, newest first.
@@ -99,6 +99,7 @@ impl HubStore {
         Ok(active(&self.connection(), channel)?.iter().map(|release| release.id).collect())
     }
 
+    /// Reads a pushed pack's bytes and opens them.
     fn opened(&self, record: &PackRecord) -> Result<PushedPack<ObjectDigest>, HubError> {
         let digest = record.digest;
         let bytes = self.objects().read(&digest)?;
@@ -110,10 +111,10 @@ impl HubStore {
     fn active_pack_release(
         &self,
         channel: &str,
-        name: &str,
+        label: &str,
         bundle_digest: &ObjectDigest,
     ) -> Result<Option<ReleaseRecord>, HubError> {
-        Ok(newest_pack(&active(&self.connection(), channel)?, name, bundle_digest).cloned())
+        Ok(newest_pack(&active(&self.connection(), channel)?, label, bundle_digest).cloned())
     }
 
     /// The bytes of a channel's newest release of a label, if they hold this very pack: released once more without the
@@ -148,13 +149,13 @@ impl HubStore {
     }
 
     /// Refuses a pack that would silently take the place of another device's.
-    fn refuse_silent_replacement(&self, pack: &Pack, made_of: &[ObjectDigest], channel: &str) -> Result<(), HubError> {
+    fn refuse_silent_replacement(&self, pack: &Pack, origins: &[ObjectDigest], channel: &str) -> Result<(), HubError> {
         let bundle = ObjectDigest::new(pack.bundle_digest);
         let Some(release) = self.active_pack_release(channel, &pack.label, &bundle)? else { return Ok(()) };
         let devices = |packs: &[ObjectDigest]| -> Result<BTreeSet<DeviceId>, HubError> {
             packs.iter().map(|pack| Ok(self.pack(pack)?.device)).collect()
         };
-        let (before, after) = (devices(&self.origins(release.id)?)?, devices(made_of)?);
+        let (before, after) = (devices(&self.origins(release.id)?)?, devices(origins)?);
         if before.is_subset(&after) {
             return Ok(());
         }
@@ -165,7 +166,7 @@ impl HubStore {
     /// Inserts releases that were combined with what a channel had; `None` if it has others meanwhile.
     fn insert_if_unchanged(
         &self,
-        new: &[ReleaseDraft<'_>],
+        drafts: &[ReleaseDraft<'_>],
         channel: &str,
         before: &[ReleaseId],
         now: UnixSeconds,
@@ -175,20 +176,20 @@ impl HubStore {
             if !present.iter().map(|release| release.id).eq(before.iter().copied()) {
                 return Ok(None);
             }
-            self.check_origins(transaction, new)?;
-            let release = |new: &ReleaseDraft<'_>| match repeated(transaction, &present, new)? {
-                Some(known) => widen(transaction, known, new.stage),
-                None => insert(transaction, new, now),
+            self.check_origins(transaction, drafts)?;
+            let release = |draft: &ReleaseDraft<'_>| match repeated(transaction, &present, draft)? {
+                Some(known) => widen(transaction, known, draft.stage),
+                None => insert(transaction, draft, now),
             };
-            new.iter().map(release).collect::<Result<_, _>>().map(Some)
+            drafts.iter().map(release).collect::<Result<_, _>>().map(Some)
         })
     }
 
     /// Refuses releases of packs that somebody purged meanwhile, and removes what was written of them.
-    fn check_origins(&self, transaction: &Transaction<'_>, new: &[ReleaseDraft<'_>]) -> Result<(), HubError> {
-        for digest in new.iter().flat_map(|new| &new.origins) {
+    fn check_origins(&self, transaction: &Transaction<'_>, drafts: &[ReleaseDraft<'_>]) -> Result<(), HubError> {
+        for digest in drafts.iter().flat_map(|draft| &draft.origins) {
             if !has_record(transaction, digest)? {
-                for draft in new {
+                for draft in drafts {
                     self.remove_unneeded(transaction, &draft.identity)?;
                 }
                 return Err(HubError::NoPack { digest: *digest });
@@ -208,23 +209,24 @@ fn sealed(pack: &Pack, key: Option<&SecretKey>) -> Result<Vec<u8>, HubError> {
 /// Of releases, newest first, that of a pack that devices have for a label on a bundle.
 fn newest_pack<'a>(
     releases: &'a [ReleaseRecord],
-    name: &str,
+    label: &str,
     bundle_digest: &ObjectDigest,
 ) -> Option<&'a ReleaseRecord> {
-    newest_packs(releases, *bundle_digest).find(|release| label::same(&release.name, name))
+    newest_packs(releases, *bundle_digest).find(|release| label::same(&release.name, label))
 }
 
-/// The release that a new one of a pack would only repeat: withdrawing one of two alike would change nothing. One does
-/// not count whose place later releases took, of its label or of all that it was made of: devices do not get it.
+/// The release that a draft would only repeat: of two alike, withdrawing one would change nothing. A release that
+/// devices do not get any more is not repeated but made anew: later ones, of its label or of all its origins, took its
+/// place.
 fn repeated<'a>(
     connection: &Connection,
     present: &'a [ReleaseRecord],
-    new: &ReleaseDraft<'_>,
+    draft: &ReleaseDraft<'_>,
 ) -> Result<Option<&'a ReleaseRecord>, HubError> {
-    let newest = newest_pack(present, &new.name, &new.bundle_digest);
-    let Some(newest) = newest.filter(|newest| newest.identity == new.identity) else { return Ok(None) };
+    let newest = newest_pack(present, &draft.name, &draft.bundle_digest);
+    let Some(newest) = newest.filter(|newest| newest.identity == draft.identity) else { return Ok(None) };
     let known: BTreeSet<ObjectDigest> = origins(connection, newest.id)?.into_iter().collect();
-    let is_same = known == new.origins.iter().copied().collect();
+    let is_same = known == draft.origins.iter().copied().collect();
     Ok((is_same && !is_covered(connection, present, newest)?).then_some(newest))
 }
 
@@ -237,7 +239,7 @@ fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &Rele
     Ok(is_superseded(&sources(connection, release.id)?, &covered))
 }
 
-/// Gives a release to as many devices as a repeated one names, if those are more.
+/// Gives a release to the devices of a further stage, if it has not reached that yet; returns its number.
 fn widen(transaction: &Transaction<'_>, known: &ReleaseRecord, stage: RolloutStage) -> Result<ReleaseId, HubError> {
     if stage > known.stage {
         update_stage(transaction, known.id, stage)?;

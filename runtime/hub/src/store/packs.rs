@@ -1,14 +1,10 @@
-//! Packs and pictures that devices push.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Packs that devices push.
 
 use orco_runtime::pack::{self, Pack};
-use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
-use orco_runtime::store::kept_pictures;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{DeviceRecord, HubStore, StoredAnswer, UnixSeconds};
+use super::{HubStore, StoredAnswer, UnixSeconds};
 use crate::error::HubError;
 use crate::protocol::{DeviceId, ObjectDigest, PushAnswer, RefusalKind, RequestHead};
 
@@ -43,15 +39,6 @@ pub struct PackRecord {
     pub pictures: u32,
 }
 
-/// A picture of a shot that a device shares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedPicture {
-    /// Label of its class, in its normal form.
-    pub label: String,
-    /// Its digest.
-    pub digest: ObjectDigest,
-}
-
 /// A pushed pack that was opened.
 struct OpenedPack {
     digest: ObjectDigest,
@@ -59,7 +46,7 @@ struct OpenedPack {
     size: usize,
 }
 
-const COLUMNS: &str = "SELECT digest, label, bundle, bundle_name, device,
+const SELECT_PACK: &str = "SELECT digest, label, bundle, bundle_name, device,
     ifnull((SELECT name FROM device WHERE device.id = pack.device), device_name), shots, size, received,
     (SELECT count(*) FROM picture WHERE picture.pack = pack.digest) FROM pack";
 
@@ -85,7 +72,7 @@ impl HubStore {
     /// [`HubError::Database`] if they cannot be read.
     pub fn packs(&self) -> Result<Vec<PackRecord>, HubError> {
         let connection = self.connection();
-        let mut query = connection.prepare_cached(&format!("{COLUMNS} ORDER BY label, received, digest"))?;
+        let mut query = connection.prepare_cached(&format!("{SELECT_PACK} ORDER BY label, received, digest"))?;
         let packs = query.query_map([], record)?.collect::<Result<_, _>>()?;
         Ok(packs)
     }
@@ -95,47 +82,13 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if there is none, or it cannot be read.
     pub fn pack(&self, digest: &ObjectDigest) -> Result<PackRecord, HubError> {
-        let query = format!("{COLUMNS} WHERE digest = ?1");
+        let query = format!("{SELECT_PACK} WHERE digest = ?1");
         let found = self.connection().query_row(&query, [digest], record).optional()?;
         found.ok_or(HubError::NoPack { digest: *digest })
     }
 
-    /// All pictures that devices share, by label, each under one: a device that renamed a class, or moved a shot to
-    /// another one, pushed it under both. That counts by which the device knows a class now, of several the newest.
-    ///
-    /// # Errors
-    /// [`HubError::Database`] if they cannot be read.
-    pub fn shared_pictures(&self) -> Result<Vec<SharedPicture>, HubError> {
-        let mut present: BTreeSet<(DeviceId, String)> = BTreeSet::new();
-        for DeviceRecord { id, report, .. } in self.devices()? {
-            let classes = report.into_iter().flat_map(|report| report.classes);
-            present.extend(classes.map(|class| (id, label::normal(&class.label))));
-        }
-        let connection = self.connection();
-        let mut query = connection.prepare_cached(
-            "SELECT picture.digest, pack.device, pack.label FROM picture JOIN pack ON pack.digest = picture.pack
-             ORDER BY pack.rowid",
-        )?;
-        let pushed = query.query_map([], |row| {
-            Ok((row.get::<_, ObjectDigest>(0)?, row.get::<_, DeviceId>(1)?, row.get::<_, String>(2)?))
-        })?;
-        let mut labels: BTreeMap<ObjectDigest, (bool, String)> = BTreeMap::new();
-        for row in pushed {
-            let (digest, device, label) = row?;
-            let class = (device, label::normal(&label));
-            let is_present = present.contains(&class);
-            if labels.get(&digest).is_none_or(|(known_is_present, _)| is_present >= *known_is_present) {
-                labels.insert(digest, (is_present, class.1));
-            }
-        }
-        let pictures = labels.into_iter().map(|(digest, (_, label))| SharedPicture { label, digest });
-        let mut pictures: Vec<SharedPicture> = pictures.collect();
-        pictures.sort_by(|one, other| (&one.label, one.digest).cmp(&(&other.label, other.digest)));
-        Ok(pictures)
-    }
-
-    /// Which of these packs the hub has no record of, or no bytes, or from a device that is out of the fleet: whoever
-    /// pushes such a one again goes on with it.
+    /// Which of these packs are to be pushed again: the hub has no record of them, or no bytes, or has them from a
+    /// device that is out of the fleet, whose packs the next one that pushes them [takes over](take_over).
     ///
     /// # Errors
     /// [`HubError::Database`] if that cannot be read.
@@ -184,48 +137,9 @@ impl HubStore {
             }
             // Not before it is known that there is room: nothing would ever remove it.
             let opened = OpenedPack { digest: self.objects().put(body)?, pack, size: body.len() };
+            take_over(transaction, head.device, &opened)?;
             insert(transaction, head.device, &opened, now)?;
             Ok(StoredAnswer::json(&PushAnswer { digest: opened.digest }))
-        })
-    }
-
-    /// Keeps the picture of a shot of a pack that the same device pushed.
-    ///
-    /// # Errors
-    /// [`HubError`] if it cannot be kept. What is no picture, or belongs to no pack of the device, is refused in the
-    /// answer.
-    pub fn receive_picture(
-        &self,
-        head: &RequestHead,
-        pack: &ObjectDigest,
-        body: &[u8],
-        now: UnixSeconds,
-    ) -> Result<Option<StoredAnswer>, HubError> {
-        if let Err(error) = kept_pictures::decoded(body) {
-            let refusal = StoredAnswer::refusal(RefusalKind::Invalid, format!("the picture {error}"));
-            return self.answer_once(head, now, |_| Ok(refusal));
-        }
-        let digest = ObjectDigest::of(body);
-        self.answer_once(head, now, |transaction| {
-            let query = "SELECT shots, (SELECT count(*) FROM picture WHERE pack = ?1) FROM pack
-                         WHERE digest = ?1 AND device = ?2";
-            let room = transaction
-                .query_row(query, params![pack, head.device], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
-            let Some((shots, pictures)) = room.optional()? else {
-                return Ok(StoredAnswer::refusal(RefusalKind::Missing, "this device pushed no such pack"));
-            };
-            let known = "SELECT count(*) FROM picture WHERE pack = ?1 AND digest = ?2";
-            let is_known = transaction.query_row(known, params![pack, digest], |row| row.get::<_, i64>(0))? > 0;
-            if !is_known && pictures >= shots {
-                return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "the pack has a picture for every shot"));
-            }
-            if !is_known && let Some(reason) = no_room(transaction, &head.device, body.len())? {
-                return Ok(StoredAnswer::refusal(RefusalKind::Invalid, reason));
-            }
-            self.objects().put(body)?;
-            let insert = "INSERT OR IGNORE INTO picture (pack, digest, size) VALUES (?1, ?2, ?3)";
-            transaction.execute(insert, params![pack, digest, i64::try_from(body.len()).unwrap_or(i64::MAX)])?;
-            Ok(StoredAnswer::json(&PushAnswer { digest }))
         })
     }
 }
@@ -237,7 +151,11 @@ pub(super) fn has_record(connection: &Connection, pack: &ObjectDigest) -> Result
 }
 
 /// Why the hub takes no more of a device, if it does not: no device may fill the hub's disk.
-fn no_room(transaction: &Transaction<'_>, device: &DeviceId, more: usize) -> Result<Option<String>, HubError> {
+pub(super) fn no_room(
+    transaction: &Transaction<'_>,
+    device: &DeviceId,
+    more: usize,
+) -> Result<Option<String>, HubError> {
     let query = "SELECT count(*), ifnull(sum(size + ifnull((SELECT sum(picture.size) FROM picture
                  WHERE picture.pack = pack.digest), 0)), 0) FROM pack WHERE device = ?1";
     let (packs, bytes): (i64, i64) =
@@ -246,6 +164,7 @@ fn no_room(transaction: &Transaction<'_>, device: &DeviceId, more: usize) -> Res
     Ok(is_full.then(|| format!("the hub has {packs} packs and {} MB of this device and takes no more", bytes >> 20)))
 }
 
+/// Adds the record of a pack, unless there is one.
 fn insert(
     transaction: &Transaction<'_>,
     device: DeviceId,
@@ -253,7 +172,6 @@ fn insert(
     now: UnixSeconds,
 ) -> Result<(), HubError> {
     let OpenedPack { digest, pack, size } = opened;
-    take_over(transaction, device, opened)?;
     transaction.execute(
         "INSERT OR IGNORE INTO pack (digest, label, bundle, bundle_name, device, device_name, shots, size, received)
          VALUES (?1, ?2, ?3, ?4, ?5, (SELECT name FROM device WHERE id = ?5), ?6, ?7, ?8)",
@@ -271,8 +189,8 @@ fn insert(
     Ok(())
 }
 
-/// Has a device that pushes the pack of one that is out of the fleet go on with that one's packs of the label, as after
-/// its key was replaced: they would count as another device's.
+/// Gives a device the packs of another one that is out of the fleet, those of a label, if it pushes one of them: it is
+/// that device under a new key, or its replacement, and its packs must not count as those of another device.
 fn take_over(transaction: &Transaction<'_>, device: DeviceId, opened: &OpenedPack) -> Result<(), HubError> {
     let query = "SELECT device FROM pack
                  WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM device WHERE device.id = pack.device)";

@@ -15,7 +15,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Query, UNBUFFERED, blocking, or_default, shots, usable_label};
+use super::{Json, Query, UNBUFFERED, blocking, null_as_default, shots, usable_label};
 use crate::admission::{Admitted, processing_bytes};
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::pending_shots::Acceptance;
@@ -28,8 +28,8 @@ pub(super) const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// After so long without a newer frame a stream shows the last one again: browsers show a picture when the next one
 /// begins, and proxies end a connection on which nothing comes.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Says a picture's frame.
-const FRAME: HeaderName = HeaderName::from_static("orco-frame");
+/// The header with the number of the frame that a picture shows.
+const FRAME_NUMBER: HeaderName = HeaderName::from_static("orco-frame");
 
 /// The service's own camera.
 ///
@@ -49,9 +49,9 @@ pub(super) async fn with_camera<T: Send + 'static>(
     blocking(move || work(&service, live(&service)?)).await?
 }
 
-/// Makes the picture to be shown.
-async fn view(seen: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
-    blocking(move || seen.view()).await
+/// The picture of a frame that is shown to people, as JPEG.
+async fn view(frame: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
+    blocking(move || frame.view()).await
 }
 
 /// `GET /api/v1/live`
@@ -86,7 +86,7 @@ pub async fn newest(
         () = streams.reached() => camera.latest_frame(),
     }?;
     let number = seen.frame.number;
-    let numbered = [(FRAME, number.to_string())];
+    let numbered = [(FRAME_NUMBER, number.to_string())];
     // A lower number comes from a service that was started anew.
     if number == after {
         return Ok((StatusCode::NO_CONTENT, numbered).into_response());
@@ -124,20 +124,17 @@ pub async fn stream(
     Ok(([UNBUFFERED, (header::CONTENT_TYPE, kind)], Body::from_stream(parts.take_until(streams.reached()))))
 }
 
-/// What a frame is a shot of.
+/// A frame that is to be taken as a shot, and what it shows.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CameraShotRequest {
     label: String,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "null_as_default")]
     anyway: bool,
-    #[serde(default)]
     frame: Option<u64>,
     /// The place of the thing in the frame, as shares of its sides; its middle by default.
-    #[serde(default)]
     at: Option<[f32; 2]>,
     /// The region in which it is; by default the one that holds the place, or else the first.
-    #[serde(default)]
     region: Option<String>,
 }
 

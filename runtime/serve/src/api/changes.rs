@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
-use super::{Json, NewLabel, Path, Query, blocking, flag, or_default, usable_label};
+use super::{Json, NewLabel, Path, Query, blocking, flag, null_as_default, usable_label};
 use crate::changes::{BaseClassChoice, ChangeRequest};
 use crate::id::Id;
 use crate::job::Job;
@@ -31,7 +31,7 @@ pub(crate) fn queued(job: &Job) -> Response {
 #[serde(deny_unknown_fields)]
 pub struct LearnRequest {
     label: String,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "null_as_default")]
     base: BaseClassChoice,
 }
 

@@ -35,11 +35,11 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
 /// # Errors
 /// [`Refusal`] if there is no such frame.
 pub async fn frame(State(service): State<Arc<Service>>, Path(id): Path<Id>) -> Result<impl IntoResponse, Refusal> {
-    let frame = service.inbox.frame(id).ok_or_else(|| none(id))?;
+    let frame = service.inbox.frame(id).ok_or_else(|| unknown_frame(id))?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], frame.jpeg.to_vec()))
 }
 
-/// Which frames show what.
+/// Frames that show things of one class.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabelFrames {
@@ -64,7 +64,7 @@ pub async fn label(
         )));
     }
     if let Some(id) = ids.iter().find(|id| service.inbox.frame(**id).is_none()) {
-        return Err(none(*id));
+        return Err(unknown_frame(*id));
     }
     let mut taken = 0;
     for id in ids {
@@ -79,7 +79,7 @@ pub async fn label(
     Ok(axum::Json(json!({ "label": label, "taken": taken, "shots": held })))
 }
 
-/// Which frames go.
+/// Frames that are to be removed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DismissFrames {
@@ -101,6 +101,6 @@ pub async fn clear(State(service): State<Arc<Service>>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-fn none(id: Id) -> Refusal {
+fn unknown_frame(id: Id) -> Refusal {
     Refusal::new(ErrorCode::UnknownInboxPicture, format!("the inbox has no frame {id}")).with("frame", id.to_string())
 }

@@ -21,7 +21,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> axum::Json<Value> {
     axum::Json(service.scene.status().json())
 }
 
-/// Nothing that could be chosen.
+/// The empty body of a request that leaves nothing to choose.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SceneRequest {}

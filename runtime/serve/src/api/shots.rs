@@ -120,7 +120,7 @@ pub async fn thumbnail(
     Path((label, id)): Path<(String, Id)>,
 ) -> Result<impl IntoResponse, Refusal> {
     let shots = service.pending_shots.of(&usable_label(&label)?);
-    let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| none(&label, id))?;
+    let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| unknown_shot(&label, id))?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], shot.thumbnail.to_vec()))
 }
 
@@ -134,9 +134,10 @@ pub async fn remove(
 ) -> Result<StatusCode, Refusal> {
     let label = usable_label(&label)?;
     if service.pending_shots.remove(&label, |shot| shot == id) == 0 {
-        return Err(none(&label, id));
+        return Err(unknown_shot(&label, id));
     }
-    tell_and_end(&service, &label)
+    send_shot_count(&service, &label);
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `DELETE /api/v1/shots/{label}`
@@ -148,7 +149,8 @@ pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String
     if service.pending_shots.remove(&label, |_| true) == 0 {
         return Err(Refusal::no_shots(&label));
     }
-    tell_and_end(&service, &label)
+    send_shot_count(&service, &label);
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `PATCH /api/v1/shots/{label}`: all shots get another label, as where it was mistyped.
@@ -165,17 +167,18 @@ pub async fn relabel(
     if service.pending_shots.relabel(&from, &to) == 0 {
         return Err(Refusal::no_shots(&from));
     }
-    tell_and_end(&service, &from)?;
-    tell_and_end(&service, &to)
+    send_shot_count(&service, &from);
+    send_shot_count(&service, &to);
+    Ok(StatusCode::NO_CONTENT)
 }
 
-fn none(label: &str, id: Id) -> Refusal {
+fn unknown_shot(label: &str, id: Id) -> Refusal {
     let refusal = Refusal::new(ErrorCode::UnknownPendingShot, format!("\"{label}\" has no shot {id}"));
     refusal.with("label", label).with("shot", id.to_string())
 }
 
-fn tell_and_end(service: &Service, label: &str) -> Result<StatusCode, Refusal> {
+/// Tells pages how many shots a label has now.
+fn send_shot_count(service: &Service, label: &str) {
     let shots = service.pending_shots.of(label).len();
     service.events.send(Event::Shots { label: label.to_owned(), shots });
-    Ok(StatusCode::NO_CONTENT)
 }

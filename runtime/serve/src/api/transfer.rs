@@ -25,8 +25,8 @@ use crate::transfer::WrittenBackup;
 const CHUNK: usize = 64 << 10;
 /// Most characters of a label in the plain name of a file.
 const MAX_PLAIN_LABEL: usize = 200;
-/// What clients are told a file of ours is.
-const OURS: &str = "application/octet-stream";
+/// The content type of backups and packs, which have none of their own.
+const CONTENT_TYPE: &str = "application/octet-stream";
 
 /// `GET /api/v1/backup`: all that the device knows in one file, as `orco backup` writes it.
 ///
@@ -37,7 +37,7 @@ pub async fn backup(State(service): State<Arc<Service>>) -> Result<Response, Ref
     let WrittenBackup { file, bytes, name, place } = blocking(move || transfer.backup()).await??;
     let attached = format!("attachment; filename=\"{name}\"");
     let headers = [
-        (header::CONTENT_TYPE, OURS.to_owned()),
+        (header::CONTENT_TYPE, CONTENT_TYPE.to_owned()),
         (header::CONTENT_LENGTH, bytes.to_string()),
         (header::CONTENT_DISPOSITION, attached),
     ];
@@ -66,7 +66,8 @@ pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>
     let mut room = service.admission.body();
     // It waits until the client reads it.
     room.grow_to(bytes.len())?;
-    let headers = [(header::CONTENT_TYPE, OURS.to_owned()), (header::CONTENT_DISPOSITION, attached_pack(&label))];
+    let headers =
+        [(header::CONTENT_TYPE, CONTENT_TYPE.to_owned()), (header::CONTENT_DISPOSITION, attached_pack(&label))];
     Ok((headers, room.holding(bytes)).into_response())
 }
 

@@ -117,21 +117,21 @@ pub fn constant_integers(model: &[u8]) -> Result<HashMap<String, ConstantInteger
     Ok(names.iter().filter_map(constant).collect())
 }
 
-/// Looks through a model whose constants are going to be folded, and infers the sides of its values for one image of the
-/// shape that it declares. By name.
+/// Looks through a model whose constants are going to be folded, and infers the shapes of its values for one image of
+/// the shape that it declares. By name.
 ///
 /// # Errors
 /// [`AuditError`] names what is refused.
 #[cfg(feature = "onnx")]
-pub fn sides_of_values(model: &[u8]) -> Result<HashMap<String, Vec<u64>>, AuditError> {
+pub fn shapes_of_values(model: &[u8]) -> Result<HashMap<String, Vec<u64>>, AuditError> {
     super::audit_unfolded(model)?;
     let (graph, names) = Graph::read_with_names(model)?;
     let tensors = infer_types_before_folding(&graph, &declared_shape(&graph)?)?;
-    let sides = |(name, index): (&[u8], u32)| {
+    let shape = |(name, index): (&[u8], u32)| {
         let tensor = tensors[index as usize].as_ref()?;
         Some((str::from_utf8(name).ok()?.to_owned(), tensor.shape.clone()))
     };
-    Ok(names.iter().filter_map(sides).collect())
+    Ok(names.iter().filter_map(shape).collect())
 }
 
 /// Looks through a model as [`audit_layers`] does, and infers what it costs for one image of the shape that it declares.

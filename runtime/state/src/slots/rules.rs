@@ -135,26 +135,36 @@ enum Owner {
     OtherBundle,
 }
 
-/// The newest sound slot of a medium.
-pub struct SlotSnapshot<E> {
-    /// The newest sound slot; `None` if nothing was saved yet.
-    pub slot: Option<Slot>,
-    /// Its body.
+/// The newest state on a medium, decoded.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MediumSnapshot<E> {
+    /// The newest sound state with its history; `None` if nothing was saved yet.
     pub saved: Option<SavedState>,
-    /// Its generation; 0 if nothing was saved yet.
+    /// Counts saves; 0 if there was none yet. A save of what is made from this state names it.
     pub generation: u64,
-    /// Slots that could not be used.
+    /// The slot that holds it; `None` if nothing was saved yet.
+    pub slot: Option<Slot>,
+    /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be
+    /// read, the state may be an older one, and nothing can be saved.
     pub faults: Vec<FaultySlot<E>>,
-    /// A sound slot, not newer than ours, of another bundle or a later release.
+    /// A sound slot, older than the state, of another bundle or a later release. The next save sets it aside.
     pub not_ours: Option<Slot>,
 }
 
-impl<E> SlotSnapshot<E> {
+impl<E> MediumSnapshot<E> {
+    /// The newest slot, if both were read and neither is to be set aside: a save may then [read none
+    /// again](super::save_next) (`STATE.md`, "Which slot holds", 8).
+    pub fn newest_undisturbed(&self) -> Option<NewestSlot> {
+        let slot = self.slot.filter(|_| self.faults.is_empty() && self.not_ours.is_none())?;
+        Some(NewestSlot { generation: self.generation, slot })
+    }
+
     /// Refuses to go on without a slot that cannot be read.
     ///
     /// # Errors
     /// [`LoadError::Unreadable`] if there is one.
-    pub fn refuse_unreadable(mut self) -> Result<Self, LoadError<E>> {
+    pub(super) fn refuse_unreadable(mut self) -> Result<Self, LoadError<E>> {
         let unreadable = |faulty: &FaultySlot<E>| matches!(faulty.fault, SlotFault::Unreadable(_));
         match self.faults.iter().position(unreadable).map(|index| self.faults.swap_remove(index)) {
             Some(FaultySlot { slot, fault: SlotFault::Unreadable(source) }) => {
@@ -165,12 +175,12 @@ impl<E> SlotSnapshot<E> {
     }
 }
 
-/// The slot that holds what was just saved.
+/// Which slot holds the newest state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewestSlot {
-    /// Counts saves, this one among them.
+    /// The number of the save that wrote it.
     pub generation: u64,
-    /// Which one.
+    /// The slot.
     pub slot: Slot,
 }
 
@@ -217,8 +227,8 @@ impl SlotRules<'_> {
     ///
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
-    pub fn load<M: Medium>(&self, medium: &mut M) -> Result<SlotSnapshot<M::Error>, LoadError<M::Error>> {
-        let mut found = SlotSnapshot { slot: None, saved: None, generation: 0, faults: Vec::new(), not_ours: None };
+    pub fn load<M: Medium>(&self, medium: &mut M) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
+        let mut found = MediumSnapshot { slot: None, saved: None, generation: 0, faults: Vec::new(), not_ours: None };
         let mut newest = None;
         let mut empty = 0;
         for slot in Slot::BOTH {
@@ -251,7 +261,7 @@ impl SlotRules<'_> {
             return if lost.is_empty() { Ok(found) } else { Err(LoadError::Lost(lost)) };
         };
         match owner {
-            Owner::Ours(saved) => Ok(SlotSnapshot { saved: Some(*saved), ..found }),
+            Owner::Ours(saved) => Ok(MediumSnapshot { saved: Some(*saved), ..found }),
             Owner::OtherBundle => Err(LoadError::OtherBundle { slot }),
             Owner::LaterRelease => Err(LoadError::Version { slot, expected: self.version, actual }),
         }
@@ -262,8 +272,8 @@ impl SlotRules<'_> {
         &self,
         medium: &mut M,
         from: u64,
-    ) -> Result<SlotSnapshot<M::Error>, SaveError<M::Error>> {
-        let found = self.load(medium).and_then(SlotSnapshot::refuse_unreadable).map_err(SaveError::Occupied)?;
+    ) -> Result<MediumSnapshot<M::Error>, SaveError<M::Error>> {
+        let found = self.load(medium).and_then(MediumSnapshot::refuse_unreadable).map_err(SaveError::Occupied)?;
         if found.generation != from {
             return Err(SaveError::Overtaken { expected: from, actual: found.generation });
         }
@@ -376,7 +386,7 @@ impl SlotRules<'_> {
 }
 
 /// Sets aside what is damaged or not ours, and would be written over.
-fn set_aside<M: Medium>(medium: &mut M, found: &SlotSnapshot<M::Error>) -> Result<(), SaveError<M::Error>> {
+fn set_aside<M: Medium>(medium: &mut M, found: &MediumSnapshot<M::Error>) -> Result<(), SaveError<M::Error>> {
     let faulty = found.faults.iter().map(|faulty| faulty.slot);
     faulty.chain(found.not_ours).try_for_each(|slot| {
         medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: MediumState::Old })

@@ -1,6 +1,6 @@
 //! Graphs of ONNX models that the user brings, rewritten until both engines take them. [`super::source`] opens such a
-//! model by all of it. `external_data` brings weights beside a model into it, and `adapt` leads a graph, taken apart by
-//! `parts`, through these passes:
+//! model by all of it. `external_data` brings weights beside a model into it. `adapt` leads a graph, taken apart by
+//! `parts` (`lists` reads its constant shapes and axes), through these passes:
 //!
 //! | file | pass |
 //! |---|---|
@@ -11,11 +11,12 @@
 //! | `quantised` | int8 that several nodes read is dequantised |
 //! | `decompose` | operators that one engine lacks become several that both have |
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
-//! | `adapt` itself | channels first, fixed image size |
+//! | `images` | drops inputs that nothing reads; channels first, fixed image size |
 //! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
-//! | `decompose` again | oversized pooling becomes global |
+//! | `oversized_pooling` | pooling by a window larger than its map becomes global |
 //! | `batch` | a batch of one image becomes one of any size |
-//! | `adapt` itself | declared outputs, pooling |
+//! | `outputs` | declares outputs |
+//! | `pooling` | tokens or a feature map become one vector |
 //! | `fold` | constants are folded, after all of these |
 //!
 //! Which operators a model may then have is decided by the audit, [`orco_runtime::encoder::audit`], not here.
@@ -27,14 +28,20 @@ mod defaults;
 mod external_data;
 mod fold;
 mod half_precision;
+mod images;
+mod lists;
 mod order;
+mod outputs;
+mod oversized_pooling;
 mod padding;
 mod parts;
 mod pixels;
+mod pooling;
 mod quantised;
 mod truncate;
 
-pub(super) use adapt::{Adaptation, AdaptedModel, adapt, names};
+pub(super) use adapt::{Adaptation, AdaptedModel, adapt};
 pub(super) use external_data::with_external_data;
 pub(super) use fold::without_constant_nodes;
+pub(super) use outputs::names;
 pub(super) use pixels::{BYTE_CHANNELS, are_byte_channels};

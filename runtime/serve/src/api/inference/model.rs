@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tensor::OUTPUTS;
-use crate::api::{Path, object, or_default, without_mark};
+use crate::api::{Path, null_as_default, object, without_mark};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
@@ -169,7 +169,7 @@ pub async fn all_statistics(State(service): State<Arc<Service>>) -> Json<Value> 
 /// Which models the index lists.
 #[derive(Default, Deserialize)]
 pub struct IndexRequest {
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "null_as_default")]
     ready: bool,
 }
 

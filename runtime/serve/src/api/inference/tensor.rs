@@ -17,7 +17,7 @@ use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use self::elements::{ElementSink, read_list};
-use crate::api::{or_default, without_mark};
+use crate::api::{null_as_default, without_mark};
 use crate::refusal::Refusal;
 
 /// Most pictures of a request.
@@ -75,9 +75,8 @@ struct Request<'a> {
     id: Option<String>,
     #[serde(borrow, deserialize_with = "only_one")]
     inputs: InputTensor<'a>,
-    #[serde(default)]
     outputs: Option<OutputList>,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "null_as_default")]
     parameters: RequestParameters,
 }
 
@@ -105,7 +104,7 @@ enum OutputRequest {
 struct RequestedOutput<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "null_as_default")]
     parameters: OutputParameters,
 }
 
@@ -180,7 +179,7 @@ struct InputTensor<'a> {
     #[serde(borrow)]
     datatype: Cow<'a, str>,
     shape: Shape,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "null_as_default")]
     parameters: Parameters,
     #[serde(borrow)]
     data: Option<&'a RawValue>,

@@ -1,20 +1,17 @@
 //! Writes operators that an engine lacks, or computes in another way, as several that both have: `Attention` and
-//! `RMSNormalization` of opset 23, weight standardisation (Qiao et al., 2019), functions such as `Celu`, and windows of
-//! pooling that are larger than their map. tf2onnx leaves some of TensorFlow's own, such as the `Erfc` of GELU. A
-//! further one is a function here and an arm of [`rule_of`].
+//! `RMSNormalization` of opset 23, weight standardisation (Qiao et al., 2019), and functions such as `Celu`. tf2onnx
+//! leaves some of TensorFlow's own, such as the `Erfc` of GELU. A further one is a function here and an arm of
+//! [`rule_of`].
 
 use std::collections::{HashMap, HashSet};
 
-use orco_runtime::encoder::audit::bounds::check_declared;
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, ModelParts, TensorHeader, is_onnx_domain, names_of};
+use super::lists::Lists;
+use super::parts::{GraphParts, TensorHeader, is_onnx_domain};
 use crate::model::onnx_proto::{
-    AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, list_of_whole_numbers, node,
+    AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, int, ints, list_of_whole_numbers, node,
 };
-
-/// Most windows that are tried; each needs the shape of its map, for which the model before it is gone through.
-const MOST_WINDOWS: usize = 8;
 
 /// What takes a node's place.
 #[derive(Default)]
@@ -70,7 +67,7 @@ struct Values {
     /// Weights of three axes and more, the first of which is of length 1: what weight standardisation reshapes to.
     single: HashSet<String>,
     /// Constants that are lists of whole numbers.
-    lists: HashMap<String, Vec<i64>>,
+    lists: Lists,
 }
 
 impl Values {
@@ -120,8 +117,8 @@ impl GraphParts {
         let mut values = None;
         let mut is_decomposed = false;
         for bytes in std::mem::take(&mut self.node) {
-            let own = NodeProto::decode(bytes.as_slice())?;
-            let Some(rule) = rule_of(&own) else {
+            let node = NodeProto::decode(bytes.as_slice())?;
+            let Some(rule) = rule_of(&node) else {
                 self.node.push(bytes);
                 continue;
             };
@@ -129,7 +126,7 @@ impl GraphParts {
                 Some(values) => values,
                 None => values.insert(Values::of(self)?),
             };
-            match rule(&own, values) {
+            match rule(&node, values) {
                 Some(pieces) => {
                     self.append(&pieces.nodes, &pieces.constants);
                     is_decomposed = true;
@@ -139,127 +136,31 @@ impl GraphParts {
         }
         Ok(is_decomposed)
     }
-
-    /// Writes pooling whose one window covers all of its map and more as pooling over the map. rten goes through every
-    /// place of such a window, and Hugging Face's EfficientNet has one as wide as it has features. Whether there was
-    /// one.
-    pub(super) fn pool_whole_maps(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
-        let mut seen = 0;
-        let mut is_changed = false;
-        for at in 0..self.node.len() {
-            let pooling = NodeProto::decode(self.node[at].as_slice())?;
-            let Some(window) = Window::of(&pooling) else { continue };
-            seen += 1;
-            if seen > MOST_WINDOWS {
-                break;
-            }
-            let (Some(map), Some(pooled)) = (pooling.input.first(), pooling.output.first()) else { continue };
-            if self.map_before(model, at, map).is_some_and(|sides| window.exceeds(sides)) {
-                self.node[at] = node(window.over_all, vec![map.clone()], pooled, vec![]).encode_to_vec();
-                is_changed = true;
-            }
-        }
-        Ok(is_changed)
-    }
-
-    /// Height and width of a map, from the nodes before the one that pools it.
-    fn map_before(&self, model: &ModelParts, at: usize, map: &str) -> Option<[u64; 2]> {
-        let output = ValueInfoProto { name: map.to_owned(), r#type: None }.encode_to_vec();
-        let before = Self { node: self.node[..at].to_vec(), output: vec![output], ..Self::default() };
-        let before = self.with_what_is_read(before).ok()?;
-        let model = ModelParts { graph: Some(before), ..model.clone() };
-        match check_declared(&model.encode_to_vec()).ok()?.outputs.first()?.as_slice() {
-            [_, _, height, width] => Some([*height, *width]),
-            _ => None,
-        }
-    }
-
-    /// Some nodes and outputs with the inputs of this graph, and with those of its weights that they read: copies of
-    /// the others would take as much memory as the model, for each window.
-    pub(super) fn with_what_is_read(&self, nodes: Self) -> Result<Self, DecodeError> {
-        let inputs = nodes.nodes()?.into_iter().flat_map(|node| node.input);
-        let read: HashSet<String> = inputs.chain(names_of(&nodes.output)?).collect();
-        let (mut initializer, mut unread) = (Vec::new(), HashSet::new());
-        for bytes in &self.initializer {
-            let TensorHeader { name, .. } = TensorHeader::decode(&bytes[..])?;
-            if read.contains(&name) {
-                initializer.push(bytes.clone());
-            } else {
-                unread.insert(name);
-            }
-        }
-        // Old models list their weights among the inputs.
-        let inputs = self.input.iter().zip(names_of(&self.input)?);
-        let input = inputs.filter(|(_, name)| !unread.contains(name)).map(|(bytes, _)| bytes.clone()).collect();
-        Ok(Self { initializer, input, ..nodes })
-    }
-}
-
-/// A window of pooling that may stand out beyond its map.
-#[derive(Debug, PartialEq)]
-struct Window {
-    sides: [u64; 2],
-    strides: [u64; 2],
-    /// The operator that pools over all of a map.
-    over_all: &'static str,
-}
-
-impl Window {
-    /// The window of a node that pools with its number of places rounded up, and pads nothing.
-    fn of(node: &NodeProto) -> Option<Self> {
-        let over_all = match node.op_type.as_str() {
-            "AveragePool" => "GlobalAveragePool",
-            "MaxPool" if node.output.len() == 1 => "GlobalMaxPool",
-            _ => return None,
-        };
-        let pads_itself = node.named("auto_pad").is_some_and(|own| !matches!(own.s.as_deref(), Some(b"NOTSET")));
-        let list = |name: &str| node.named(name).map(|own| &own.ints[..]);
-        let sides = |name: &str, default: [u64; 2]| match list(name) {
-            None => Some(default),
-            Some(&[height, width]) => Some([u64::try_from(height).ok()?, u64::try_from(width).ok()?]),
-            Some(_) => None,
-        };
-        let is_plain = list("pads").is_none_or(|pads| pads.iter().all(|&pad| pad == 0))
-            && list("dilations").is_none_or(|dilations| dilations.iter().all(|&dilation| dilation == 1));
-        let rounds_up = number(node, "ceil_mode") == 1;
-        let (window, strides) = (sides("kernel_shape", [0; 2])?, sides("strides", [1; 2])?);
-        let is_wanted = is_onnx_domain(&node.domain) && is_plain && rounds_up && !pads_itself;
-        is_wanted.then_some(Self { sides: window, strides, over_all })
-    }
-
-    /// Whether it has one place on a map, covers all of it, and stands out on a side.
-    fn exceeds(&self, map: [u64; 2]) -> bool {
-        let fits = |axis: usize| {
-            let beyond = self.sides[axis].checked_sub(map[axis]);
-            beyond.is_some_and(|beyond| beyond < self.strides[axis])
-        };
-        fits(0) && fits(1) && self.sides != map
-    }
 }
 
 /// A whole number among a node's attributes, 0 where there is none.
 fn number(node: &NodeProto, name: &str) -> i64 {
-    node.named(name).and_then(|own| own.i).unwrap_or(0)
+    node.named(name).and_then(|attribute| attribute.i).unwrap_or(0)
 }
 
 fn float(node: &NodeProto, name: &str) -> Option<f32> {
-    node.named(name).and_then(|own| own.f)
+    node.named(name).and_then(|attribute| attribute.f)
 }
 
 /// `Attention`: softmax(Q K^T scale + mask) V for each head (Vaswani et al., 2017). Heads may lie one after the other
 /// in a token, `[batch, tokens, heads * size]`, or apart, `[batch, heads, tokens, size]`. None where it has a cache of
 /// keys and values, a causal mask, a soft cap, key heads that queries share, or more outputs.
-fn attention(own: &NodeProto, values: &Values) -> Option<Pieces> {
-    let given = |at: usize| own.input.get(at).filter(|name| !name.is_empty());
+fn attention(node: &NodeProto, values: &Values) -> Option<Pieces> {
+    let given = |at: usize| node.input.get(at).filter(|name| !name.is_empty());
     let (query, key, value) = (given(0)?, given(1)?, given(2)?);
-    let has_cache = (4..own.input.len()).any(|at| given(at).is_some());
-    let gives_more = own.output.iter().skip(1).any(|name| !name.is_empty());
-    let is_causal_or_capped = number(own, "is_causal") != 0 || float(own, "softcap").unwrap_or(0.0) != 0.0;
-    let heads = number(own, "q_num_heads");
-    if has_cache || gives_more || is_causal_or_capped || heads != number(own, "kv_num_heads") {
+    let has_cache = (4..node.input.len()).any(|at| given(at).is_some());
+    let gives_more = node.output.iter().skip(1).any(|name| !name.is_empty());
+    let is_causal_or_capped = number(node, "is_causal") != 0 || float(node, "softcap").unwrap_or(0.0) != 0.0;
+    let heads = number(node, "q_num_heads");
+    if has_cache || gives_more || is_causal_or_capped || heads != number(node, "kv_num_heads") {
         return None;
     }
-    let output = own.output.first().filter(|name| !name.is_empty())?;
+    let output = node.output.first().filter(|name| !name.is_empty())?;
     let mut pieces = Pieces::of(output);
     let is_apart = match values.ranks.get(query) {
         Some(4) => true,
@@ -269,7 +170,7 @@ fn attention(own: &NodeProto, values: &Values) -> Option<Pieces> {
     };
     let [query, key, value] =
         [query, key, value].map(|name| if is_apart { name.clone() } else { heads_apart(&mut pieces, name, heads) });
-    let scaled = scaled(&mut pieces, &query, float(own, "scale"));
+    let scaled = scaled(&mut pieces, &query, float(node, "scale"));
     let turned = pieces.node("Transpose", &[&key], vec![ints("perm", vec![0, 1, 3, 2])]);
     let mut scores = pieces.node("MatMul", &[&scaled, &turned], vec![]);
     if let Some(mask) = given(3) {
@@ -315,25 +216,25 @@ fn scaled(pieces: &mut Pieces, query: &str, scale: Option<f32>) -> String {
 /// `BatchNormalization` in training mode, of a weight: so PyTorch's older exporter writes weight standardisation, which
 /// BiT and NFNets have. The statistics of a batch of one are those of its only instance. None where it norms anything
 /// else.
-fn standardised_weight(own: &NodeProto, values: &Values) -> Option<Pieces> {
-    let [weight, scale, shift, ..] = &own.input[..] else { return None };
-    let is_as_in_training = number(own, "training_mode") != 0 || own.output.len() > 1;
+fn standardised_weight(node: &NodeProto, values: &Values) -> Option<Pieces> {
+    let [weight, scale, shift, ..] = &node.input[..] else { return None };
+    let is_as_in_training = number(node, "training_mode") != 0 || node.output.len() > 1;
     if !is_as_in_training || !values.single.contains(weight) {
         return None;
     }
-    let output = own.output.first()?;
+    let output = node.output.first()?;
     let mut pieces = Pieces::of(output);
-    let epsilon = own.named("epsilon").cloned();
+    let epsilon = node.named("epsilon").cloned();
     pieces.node("InstanceNormalization", &[weight, scale, shift], epsilon.into_iter().collect());
     Some(pieces.giving(output))
 }
 
 /// `RMSNormalization`: x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the last axes. None where nothing says
 /// which these are.
-fn rms_normalization(own: &NodeProto, values: &Values) -> Option<Pieces> {
+fn rms_normalization(node: &NodeProto, values: &Values) -> Option<Pieces> {
     const EPSILON: f32 = 1e-5;
-    let (x, scale, output) = (own.input.first()?, own.input.get(1)?, own.output.first()?);
-    let axis = own.named("axis").and_then(|own| own.i).unwrap_or(-1);
+    let (x, scale, output) = (node.input.first()?, node.input.get(1)?, node.output.first()?);
+    let axis = node.named("axis").and_then(|attribute| attribute.i).unwrap_or(-1);
     let first = if axis < 0 { axis } else { axis - i64::try_from(*values.ranks.get(x)?).ok()? };
     // As many as a tensor may have.
     if !(-8..0).contains(&first) {
@@ -341,7 +242,7 @@ fn rms_normalization(own: &NodeProto, values: &Values) -> Option<Pieces> {
     }
     let mut pieces = Pieces::of(output);
     let axes = pieces.list(&(first..0).collect::<Vec<i64>>());
-    let epsilon = pieces.number(float(own, "epsilon").unwrap_or(EPSILON));
+    let epsilon = pieces.number(float(node, "epsilon").unwrap_or(EPSILON));
     let square = pieces.node("Mul", &[x, x], vec![]);
     let mean = pieces.node("ReduceMean", &[&square, &axes], vec![int("keepdims", 1)]);
     let above_zero = pieces.node("Add", &[&mean, &epsilon], vec![]);
@@ -352,26 +253,26 @@ fn rms_normalization(own: &NodeProto, values: &Values) -> Option<Pieces> {
 }
 
 /// `CastLike`: a cast to the type of its second input. None where nothing says which that is.
-fn cast_like(own: &NodeProto, values: &Values) -> Option<Pieces> {
-    let (x, output) = (own.input.first()?, own.output.first()?);
-    let to = *values.types.get(own.input.get(1)?)?;
+fn cast_like(node: &NodeProto, values: &Values) -> Option<Pieces> {
+    let (x, output) = (node.input.first()?, node.output.first()?);
+    let to = *values.types.get(node.input.get(1)?)?;
     let mut pieces = Pieces::of(output);
     pieces.node("Cast", &[x], vec![int("to", to.into())]);
     Some(pieces.giving(output))
 }
 
 /// The pieces of a function of one input, the last of which gives its output.
-fn of_one_input(own: &NodeProto, write: impl FnOnce(&mut Pieces, &str)) -> Option<Pieces> {
-    let (x, output) = (own.input.first()?, own.output.first()?);
+fn of_one_input(node: &NodeProto, write: impl FnOnce(&mut Pieces, &str)) -> Option<Pieces> {
+    let (x, output) = (node.input.first()?, node.output.first()?);
     let mut pieces = Pieces::of(output);
     write(&mut pieces, x);
     Some(pieces.giving(output))
 }
 
 /// `Celu`: alpha elu(x / alpha).
-fn celu(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    of_one_input(own, |pieces, x| {
-        let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
+fn celu(node: &NodeProto, _: &Values) -> Option<Pieces> {
+    of_one_input(node, |pieces, x| {
+        let alpha = pieces.number(float(node, "alpha").unwrap_or(1.0));
         let divided = pieces.node("Div", &[x, &alpha], vec![]);
         let bent = pieces.node("Elu", &[&divided], vec![]);
         pieces.node("Mul", &[&bent, &alpha], vec![]);
@@ -379,26 +280,26 @@ fn celu(own: &NodeProto, _: &Values) -> Option<Pieces> {
 }
 
 /// `Erfc`: 1 - erf(x).
-fn erfc(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    of_one_input(own, |pieces, x| {
+fn erfc(node: &NodeProto, _: &Values) -> Option<Pieces> {
+    of_one_input(node, |pieces, x| {
         let (one, erf) = (pieces.number(1.0), pieces.node("Erf", &[x], vec![]));
         pieces.node("Sub", &[&one, &erf], vec![]);
     })
 }
 
 /// `Expm1`: exp(x) - 1.
-fn expm1(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    of_one_input(own, |pieces, x| {
+fn expm1(node: &NodeProto, _: &Values) -> Option<Pieces> {
+    of_one_input(node, |pieces, x| {
         let (one, exponential) = (pieces.number(1.0), pieces.node("Exp", &[x], vec![]));
         pieces.node("Sub", &[&exponential, &one], vec![]);
     })
 }
 
 /// `Mean` of its inputs, element by element.
-fn mean(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    let output = own.output.first()?;
+fn mean(node: &NodeProto, _: &Values) -> Option<Pieces> {
+    let output = node.output.first()?;
     let mut pieces = Pieces::of(output);
-    let inputs: Vec<&str> = own.input.iter().map(String::as_str).collect();
+    let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
     let (count, sum) = (pieces.number(inputs.len() as f32), pieces.node("Sum", &inputs, vec![]));
     pieces.node("Div", &[&sum, &count], vec![]);
     Some(pieces.giving(output))
@@ -406,15 +307,16 @@ fn mean(own: &NodeProto, _: &Values) -> Option<Pieces> {
 
 /// `Col2Im` of blocks that lie side by side, by which Hugging Face's MobileViTv2 makes a map of patches. None where they
 /// overlap, have space between them or around them, or nothing says beforehand how large they are.
-fn blocks_side_by_side(own: &NodeProto, values: &Values) -> Option<Pieces> {
-    let ([blocks, image, block], [output]) = (&own.input[..], &own.output[..]) else { return None };
+fn blocks_side_by_side(node: &NodeProto, values: &Values) -> Option<Pieces> {
+    let ([blocks, image, block], [output]) = (&node.input[..], &node.output[..]) else { return None };
     let (&[height, width], &[rows, columns]) = (&values.lists.get(image)?[..], &values.lists.get(block)?[..]) else {
         return None;
     };
-    let is_all =
-        |name: &str, number: i64| own.named(name).is_none_or(|own| own.ints.iter().all(|&other| other == number));
+    let is_all = |name: &str, number: i64| {
+        node.named(name).is_none_or(|attribute| attribute.ints.iter().all(|&other| other == number))
+    };
     let fits = rows > 0 && columns > 0 && height % rows == 0 && width % columns == 0;
-    let strides = own.named("strides").map_or(&[1i64, 1][..], |own| &own.ints[..]);
+    let strides = node.named("strides").map_or(&[1i64, 1][..], |attribute| &attribute.ints[..]);
     if !fits || strides != [rows, columns] || !is_all("pads", 0) || !is_all("dilations", 1) {
         return None;
     }
@@ -428,17 +330,17 @@ fn blocks_side_by_side(own: &NodeProto, values: &Values) -> Option<Pieces> {
 }
 
 /// `Tan`: sin(x) / cos(x).
-fn tan(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    of_one_input(own, |pieces, x| {
+fn tan(node: &NodeProto, _: &Values) -> Option<Pieces> {
+    of_one_input(node, |pieces, x| {
         let (sine, cosine) = (pieces.node("Sin", &[x], vec![]), pieces.node("Cos", &[x], vec![]));
         pieces.node("Div", &[&sine, &cosine], vec![]);
     })
 }
 
 /// `ThresholdedRelu`: x where it is greater than alpha, else 0.
-fn thresholded_relu(own: &NodeProto, _: &Values) -> Option<Pieces> {
-    of_one_input(own, |pieces, x| {
-        let alpha = pieces.number(float(own, "alpha").unwrap_or(1.0));
+fn thresholded_relu(node: &NodeProto, _: &Values) -> Option<Pieces> {
+    of_one_input(node, |pieces, x| {
+        let alpha = pieces.number(float(node, "alpha").unwrap_or(1.0));
         let above = pieces.node("Sub", &[x, &alpha], vec![]);
         let sign = pieces.node("Sign", &[&above], vec![]);
         let gate = pieces.node("Relu", &[&sign], vec![]);
@@ -454,10 +356,10 @@ mod tests {
     fn functions_are_written_as_others() {
         let operators = |operator: &str, inputs: &[&str], domain: &str| {
             let weight = TensorProto { dims: vec![], data_type: BOOL, name: "w".into(), raw_data: vec![1] };
-            let mut own = node(operator, inputs.iter().map(|&name| name.into()).collect(), "y", vec![]);
-            own.domain = domain.into();
+            let mut node = node(operator, inputs.iter().map(|&name| name.into()).collect(), "y", vec![]);
+            node.domain = domain.into();
             let mut graph = GraphParts {
-                node: vec![own.encode_to_vec()],
+                node: vec![node.encode_to_vec()],
                 initializer: vec![weight.encode_to_vec().into()],
                 ..GraphParts::default()
             };

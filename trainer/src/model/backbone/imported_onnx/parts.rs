@@ -84,6 +84,29 @@ impl GraphParts {
         all.map(|bytes| ValueInfoProto::decode(bytes.as_slice())).collect()
     }
 
+    /// Some nodes and outputs with the inputs of this graph, and with those of its weights that they read: copies of
+    /// the others would take as much memory as the model, each time that shapes are inferred.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn with_what_is_read(&self, nodes: Self) -> Result<Self, DecodeError> {
+        let inputs = nodes.nodes()?.into_iter().flat_map(|node| node.input);
+        let read: HashSet<String> = inputs.chain(names_of(&nodes.output)?).collect();
+        let (mut initializer, mut unread) = (Vec::new(), HashSet::new());
+        for bytes in &self.initializer {
+            let TensorHeader { name, .. } = TensorHeader::decode(&bytes[..])?;
+            if read.contains(&name) {
+                initializer.push(bytes.clone());
+            } else {
+                unread.insert(name);
+            }
+        }
+        // Old models list their weights among the inputs.
+        let inputs = self.input.iter().zip(names_of(&self.input)?);
+        let input = inputs.filter(|(_, name)| !unread.contains(name)).map(|(bytes, _)| bytes.clone()).collect();
+        Ok(Self { initializer, input, ..nodes })
+    }
+
     /// Adds nodes behind all others, and constants that they read.
     pub fn append(&mut self, nodes: &[NodeProto], constants: &[TensorProto]) {
         self.node.extend(nodes.iter().map(Message::encode_to_vec));

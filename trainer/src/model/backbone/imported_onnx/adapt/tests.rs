@@ -1,13 +1,19 @@
 use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::encoder::audit::bounds::Bounds;
+use orco_runtime::encoder::audit::bounds::{Bounds, check_declared};
 use orco_runtime::image::{Look, Preprocessing};
 
-use super::super::parts::NodeParts;
+use super::super::images::CHANNELS_FIRST;
+use super::super::outputs::{declared, is_open};
+use super::super::parts::{GraphParts, NodeParts};
+use super::super::pooling::{AXES_AS_INPUT, PoolingNodes, has_features_last};
 use super::*;
 use crate::model::onnx_proto::attribute_type::GRAPH;
-use crate::model::onnx_proto::{AttributeProto, FLOAT16, OperatorSetProto, text};
+use crate::model::onnx_proto::{
+    AttributeProto, DimensionProto, FLOAT, FLOAT16, NodeProto, OperatorSetProto, ShapeProto, TensorProto,
+    TensorTypeProto, TypeProto, int, ints, node, text, whole_numbers,
+};
 
 /// A graph of one input of floats with these sides, open where they are 0.
 fn graph(sides: [i64; 4]) -> GraphParts {
