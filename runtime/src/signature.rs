@@ -112,6 +112,11 @@ pub enum SignatureError {
     },
 }
 
+/// Whether a text has the form of minisign's signatures, whoever made it, and over whatever.
+pub fn is_signature(text: &str) -> bool {
+    minisign_verify::Signature::decode(text).is_ok()
+}
+
 impl PublicKey {
     /// Reads a public key from minisign's file.
     ///

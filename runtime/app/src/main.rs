@@ -24,6 +24,7 @@ mod scene_options;
 mod serve_options;
 mod session_report;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcomma
 use config::SettingsFile;
 use options::Options;
 use orco_runtime::encoder::telemetry;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::threads;
 use output::Output;
 use restart::restart_with_variable;
@@ -159,7 +161,13 @@ fn start_log() {
     if std::env::var_os(env_logger::DEFAULT_FILTER_ENV).is_some_and(|set| set.is_empty()) {
         log.parse_filters(LEVELS);
     }
-    log.format_target(false).format_timestamp(None).init();
+    // Names of files and texts of other machines may hold what a terminal obeys, or further lines.
+    log.format(|buffer, record| {
+        let (level, text) = (record.level(), record.args().to_string());
+        let style = buffer.default_level_style(level);
+        writeln!(buffer, "[{style}{level:<5}{style:#}] {}", EscapedText(&text))
+    });
+    log.init();
 }
 
 /// What the command line and the environment say; ends the program where that is wrong.

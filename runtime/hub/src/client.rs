@@ -145,6 +145,10 @@ impl<'a> FleetDevice<'a> {
             }
             // None, or one for a hub that did not take its code: it may have been the wrong one.
             _ => {
+                // A new key counts anew: a former hub may have said that it had seen the highest number there is.
+                if self.folder.sequence()? > 0 {
+                    self.folder.keep_sequence(0, observer)?;
+                }
                 // Before the hub hears of it: a key that it knows must not get lost.
                 let new = DeviceIdentity::new(&SigningKey::generate().ok_or(SyncError::Random)?, code.fingerprint);
                 self.folder.keep_identity(&new, observer)?;

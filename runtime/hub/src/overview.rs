@@ -157,9 +157,11 @@ fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRec
         .iter()
         .filter(|device| device.channel == release.channel && release.stage.includes(&device.id, &release.identity))
         .collect();
-    let outcomes = meant.iter().filter_map(|device| device.report.as_ref()).flat_map(|report| &report.outcomes);
+    let reports = meant.iter().filter_map(|device| device.report.as_ref());
+    // One of each device, however many it lists.
+    let outcomes = reports.filter_map(|report| report.outcomes.iter().find(|outcome| outcome.release == release.id));
     let (mut held, mut refused) = (0, 0);
-    for outcome in outcomes.filter(|outcome| outcome.release == release.id) {
+    for outcome in outcomes {
         *(if outcome.refused.is_none() { &mut held } else { &mut refused }) += 1;
     }
     ReleaseOverview {
@@ -173,5 +175,37 @@ fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRec
         devices: meant.len(),
         held,
         refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{ReleaseOutcome, SigningKey};
+
+    #[test]
+    fn a_device_counts_once_however_often_it_reports_a_release() {
+        let key = SigningKey::generate().unwrap().verifying_key();
+        let outcome = ReleaseOutcome { release: ReleaseId(1), refused: None };
+        let report = DeviceReport { outcomes: vec![outcome; 3], ..DeviceReport::default() };
+        let (id, name, channel) = (key.device(), "door 3".to_owned(), "stable".to_owned());
+        let device =
+            DeviceRecord { id, key, name, channel: channel.clone(), enrolled: 0, seen: 0, report: Some(report) };
+        let digest = ObjectDigest::of(b"mug");
+        let release = ReleaseRecord {
+            id: ReleaseId(1),
+            channel,
+            kind: ReleaseKind::Pack,
+            name: "mug".into(),
+            bundle_digest: digest,
+            identity: digest,
+            stage: RolloutStage::All,
+            force: false,
+            give_up_unkept: false,
+            withdrawn: false,
+            created: 0,
+        };
+        let shown = release_overview(release, false, &[device]);
+        assert_eq!((shown.held, shown.refused, shown.devices), (1, 0, 1));
     }
 }

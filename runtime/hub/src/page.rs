@@ -1,5 +1,6 @@
 //! One page of plain HTML that shows the fleet. It has no script, and loads nothing.
 
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 
 use crate::overview::{DeviceOverview, FleetOverview, PackOverview, ReleaseOverview, ago};
@@ -126,7 +127,7 @@ fn table(page: &mut String, title: &str, columns: &[&str], rows: impl Iterator<I
 /// A text as HTML shows it: devices choose their names and labels.
 fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
+    for letter in EscapedText(text).to_string().chars() {
         match letter {
             '&' => shown += "&amp;",
             '<' => shown += "&lt;",
@@ -151,14 +152,14 @@ mod tests {
     #[test]
     fn what_devices_say_of_themselves_is_text() {
         let report = DeviceReport {
-            classes: vec![ClassReport { label: "<script>'\"&".into(), shots: 5 }],
+            classes: vec![ClassReport { label: "<script>'\"&\u{202e}".into(), shots: 5 }],
             ..DeviceReport::default()
         };
         let id = SigningKey::generate().unwrap().verifying_key().device();
         let (name, channel) = ("<b>door".to_owned(), "stable".to_owned());
         let device = DeviceOverview { id, name, channel, seen: 0, report: Some(report) };
         let page = html(&FleetOverview { devices: vec![device], packs: Vec::new(), releases: Vec::new() }, 7_300);
-        assert!(page.contains("&lt;script&gt;&#39;&quot;&amp;") && page.contains("&lt;b&gt;door"), "{page}");
+        assert!(page.contains("&lt;script&gt;&#39;&quot;&amp;\\u{202e}") && page.contains("&lt;b&gt;door"), "{page}");
         assert!(!page.contains("<script") && page.contains("2 hours ago"), "{page}");
         assert_eq!((ago(-60), ago(-120)), ("now".into(), "not known: the hub's clock was changed".into()));
     }

@@ -85,8 +85,9 @@ pub fn encoded(picture: &RgbImage) -> io::Result<Vec<u8>> {
 /// # Errors
 /// [`ImageError`] if it is damaged, no picture, or larger than one that is kept.
 pub fn decoded(bytes: &[u8]) -> Result<RgbImage, ImageError> {
-    let picture = image::decode(bytes)?;
-    if picture.width().max(picture.height()) > MAX_CANVAS { Err(ImageError::TooLarge) } else { Ok(picture) }
+    // By its header: a hub decodes pictures of all its devices at a time.
+    let (width, height) = image::size(bytes)?;
+    if width.max(height) > MAX_CANVAS { Err(ImageError::TooLarge) } else { image::decode(bytes) }
 }
 
 impl KeptPictures {
@@ -358,6 +359,20 @@ mod tests {
         }
         assert!(encoded(&RgbImage::new(MAX_CANVAS + 1, 1)).is_err());
         assert!(most_bytes(MAX_CANVAS, MAX_CANVAS) <= MAX_PICTURE);
+    }
+
+    #[test]
+    fn a_picture_that_is_larger_than_kept_ones_is_not_decoded() {
+        let mut large = Vec::new();
+        let mut encoder = ::png::Encoder::new(&mut large, MAX_CANVAS + 1, 1);
+        encoder.set_color(::png::ColorType::Rgb);
+        encoder.set_depth(::png::BitDepth::Eight);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&[0; 3 * (MAX_CANVAS as usize + 1)]).unwrap();
+        writer.finish().unwrap();
+        // Its pixels are cut off.
+        let refused = decoded(&large[..large.len() - 20]);
+        assert!(matches!(refused, Err(ImageError::TooLarge)), "{refused:?}");
     }
 
     #[test]

@@ -85,17 +85,18 @@ fn the_log_says_that_something_works_again_where_it_said_that_it_broke() {
     said("the state can be used again");
 }
 
-/// As where a file of containers hands on what nobody has set.
+/// As where a file of containers hands on what nobody has set. What cannot be seen is written out, as in the names of
+/// files that a camera puts into its folder.
 #[test]
 fn the_log_says_what_breaks_where_its_level_is_set_to_nothing() {
     let folder = TempDir::new().unwrap();
-    let [state, camera, log] = ["state", "camera", "log"].map(|name| folder.path().join(name));
+    let [state, camera, log] = ["state", "camera\u{202e}", "log"].map(|name| folder.path().join(name));
     let source = format!("folder:{}", camera.display());
     let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", &source];
     let mut command = orco(&shipped(), &state, &arguments);
     command.env("RUST_LOG", "").stderr(File::create(&log).unwrap());
     let _service = Service::of(command);
-    until("it says so", || fs::read_to_string(&log).unwrap().contains("is not there, trying again"));
+    until("it says so", || fs::read_to_string(&log).unwrap().contains("camera\\u{202e} is not there, trying again"));
 }
 
 /// A pipeline whose camera is silent writes nothing, so that it never notices that nobody reads it any more.

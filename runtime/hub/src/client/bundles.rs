@@ -23,6 +23,7 @@ use orco_runtime::store::StoreError;
 use super::Round;
 use super::download::{self, WantedObject};
 use super::error::SyncError;
+use super::folder::DeviceFolder;
 use super::observer::{SyncStep, proceed};
 use super::progress::RefusedRelease;
 use crate::protocol::{
@@ -418,13 +419,15 @@ impl Round<'_, '_> {
     }
 
     /// Removes objects that were fetched, except packs that the channel still names. A bundle's files stay: they are
-    /// linked into its folder.
+    /// linked into its folder. So do files of others.
     pub(super) fn clear_objects(&self, packs: &[PackTarget]) {
         let Ok(entries) = fs::read_dir(self.device.folder.objects()) else { return };
         let wanted: BTreeSet<ObjectDigest> = packs.iter().map(|pack| pack.digest).collect();
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            let digest = path.file_name().and_then(|name| ObjectDigest::parse(name.to_str()?));
-            if !digest.is_some_and(|digest| wanted.contains(&digest))
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let is_wanted = ObjectDigest::parse(name).is_some_and(|digest| wanted.contains(&digest));
+            if DeviceFolder::is_object(name)
+                && !is_wanted
                 && let Err(error) = fs::remove_file(&path)
             {
                 log::warn!("{} is left: {error}", path.display());

@@ -15,7 +15,7 @@ use super::error::SyncError;
 use super::observer::{SyncObserver, SyncStep, proceed};
 use super::progress::SyncProgress;
 use super::{IDENTITY, PROGRESS};
-use crate::protocol::{Fingerprint, SigningKey, VerifyingKey};
+use crate::protocol::{Fingerprint, ObjectDigest, SigningKey, VerifyingKey};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
@@ -83,6 +83,12 @@ impl DeviceFolder {
     /// Where objects lie until they are used.
     pub(super) fn objects(&self) -> PathBuf {
         self.0.join("objects")
+    }
+
+    /// Whether a file among the objects has a name as they have, or as one that is still fetched. The folder may hold
+    /// files of others.
+    pub(super) fn is_object(name: &str) -> bool {
+        ObjectDigest::parse(name.strip_suffix(".part").unwrap_or(name)).is_some()
     }
 
     /// Where bundles lie.

@@ -56,6 +56,11 @@ impl Round<'_, '_> {
         if self.action(learner, target) == PackAction::Hold {
             return Ok(FollowOutcome::Held);
         }
+        // It is read into memory as a whole.
+        if target.size > pack::MAX_FILE {
+            let reason = format!("the pack has {} bytes, but may have {}", target.size, pack::MAX_FILE);
+            return Ok(FollowOutcome::Refused(reason));
+        }
         let wanted = WantedObject { digest: target.digest, size: target.size };
         let path = download::fetch(&mut self.connection, wanted, self.observer)?;
         let bytes = download::read(&path, target.digest)?;

@@ -50,7 +50,7 @@ impl LockedDeviceFolder {
     pub fn forget_labels(&self, labels: &BTreeSet<String>) -> Result<(), SyncError> {
         let (folder, objects) = (self.folder.path(), self.folder.objects());
         remove_files(folder, files::is_temporary).map_err(SyncError::file(folder))?;
-        remove_files(&objects, |_| true).map_err(SyncError::file(&objects))?;
+        remove_files(&objects, DeviceFolder::is_object).map_err(SyncError::file(&objects))?;
         // The last one: while it names a label, the purge can be repeated.
         let mut progress = self.folder.progress()?;
         if progress.forget_labels(labels) { self.folder.keep_progress(&progress, &mut ()) } else { Ok(()) }
@@ -129,11 +129,12 @@ mod tests {
             replays: 0,
         };
         folder.keep_progress(&progress, &mut ()).unwrap();
-        let leftovers = [folder.path().join(".orco-0123456789abcdef"), folder.objects().join("pack.part")];
+        let part = format!("{}.part", digest("pack"));
+        let leftovers = [folder.path().join(".orco-0123456789abcdef"), folder.objects().join(part)];
         fs::create_dir(folder.objects()).unwrap();
         leftovers.iter().for_each(|path| fs::write(path, "anna").unwrap());
-        let theirs = folder.path().join("note");
-        fs::write(&theirs, "a user's").unwrap();
+        let theirs = [folder.path().join("note"), folder.objects().join("teapot.obj")];
+        theirs.iter().for_each(|path| fs::write(path, "a user's").unwrap());
 
         let locked = folder.lock_out_rounds(Duration::ZERO).unwrap().unwrap();
         assert!(matches!(folder.lock_out_rounds(Duration::ZERO), Err(SyncError::Busy { .. })));
@@ -146,7 +147,7 @@ mod tests {
         assert!(!locked.mentions(&purged).unwrap());
         let after = folder.progress().unwrap();
         assert!(!serde_json::to_string(&after).unwrap().contains("anna"), "{after:?}");
-        assert!(leftovers.iter().all(|path| !path.exists()) && theirs.exists());
+        assert!(!leftovers.iter().any(|path| path.exists()) && theirs.iter().all(|path| path.exists()));
         // What the channel holds was learned, and what was refused stays so.
         assert!(after.learned(&digest("later")).is_some() && after.learning.is_none());
         assert!(after.refusal(ReleaseId(1), digest("manifest")).is_some());

@@ -29,7 +29,7 @@ impl Round<'_, '_> {
         DeviceReport {
             version: self.device.settings.version.clone(),
             bundle: learner.map(|learner| ReportedBundle {
-                name: learner.bundle().manifest.name.clone(),
+                name: bounded(&learner.bundle().manifest.name),
                 release: learner.bundle().manifest.release,
                 bundle_digest: ObjectDigest::new(learner.bundle().digest),
             }),

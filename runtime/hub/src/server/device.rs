@@ -220,6 +220,7 @@ fn is_bounded(report: &DeviceReport) -> bool {
         && report.outcomes.len() <= 2 * MAX_RELEASES
         && health.warnings.len() <= MAX_WARNINGS
         && health.warnings.iter().chain([&report.version]).all(short)
+        && report.bundle.iter().all(|bundle| short(&bundle.name))
         && report.outcomes.iter().all(|outcome| outcome.refused.iter().all(short))
         && report.classes.iter().all(|class| class.label.len() <= MAX_LABEL)
 }
@@ -238,4 +239,20 @@ fn signed(hub: &HubService, head: &RequestHead, answer: StoredAnswer, counted: O
         .header(SIGNATURE_HEADER, signature.to_string())
         .body(Body::from(body));
     built.unwrap_or_else(|_| not_found())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ReportedBundle;
+
+    #[test]
+    fn a_bundle_of_a_report_has_a_short_name() {
+        let report = |length: usize| {
+            let (name, bundle_digest) = ("x".repeat(length), ObjectDigest::of(b""));
+            let bundle = ReportedBundle { name, release: 1, bundle_digest };
+            DeviceReport { bundle: Some(bundle), ..DeviceReport::default() }
+        };
+        assert!(is_bounded(&report(MAX_TEXT)) && !is_bounded(&report(MAX_TEXT + 1)));
+    }
 }

@@ -84,7 +84,12 @@ fn checked_files(bundle: &Bundle) -> Result<Vec<ReleasedFile>, HubError> {
     let mut files = Vec::new();
     for name in names() {
         let limit = if name == SIGNATURE { signature::MAX_FILE } else { MAX_OBJECT };
-        let (_, file) = read_file(folder, name, limit)?;
+        let (bytes, file) = read_file(folder, name, limit)?;
+        // No digest says what is in it: a link in its place could give any small file of the hub away to devices.
+        if name == SIGNATURE && !std::str::from_utf8(&bytes).is_ok_and(signature::is_signature) {
+            let reason = format!("its {SIGNATURE} is no signature of minisign");
+            return Err(HubError::BundleFiles { folder: folder.clone(), reason });
+        }
         if listed.get(name).is_some_and(|digest| *digest != file.digest.to_string()) {
             return Err(OpenError::Digest { path: folder.join(name) }.into());
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use orco_hub::client::{HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
-use orco_hub::protocol::{EnrolmentCode, PACKS_PATH, SIGNATURE_HEADER, SigningKey};
+use orco_hub::protocol::{EnrolmentCode, ObjectDigest, PACKS_PATH, SIGNATURE_HEADER, SigningKey};
 use orco_hub::rollout::DEFAULT_CHANNEL;
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::HubStore;
@@ -312,6 +312,33 @@ fn a_device_with_a_new_key_goes_on_with_what_it_knows() {
     assert_eq!(taker.sync(&mut fleet.network()).forgotten, ["mug"]);
     giver.sync(&mut fleet.network());
     assert_eq!(giver.labels(), ["mug"]);
+}
+
+/// As where `--fleet` names a folder of other things.
+#[test]
+fn a_round_removes_no_file_of_others() {
+    let fleet = Fleet::new();
+    let device = fleet.device("door 3");
+    device.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
+    let objects = device.fleet().path().join("objects");
+    std::fs::create_dir(&objects).unwrap();
+    let part = format!("{}.part", ObjectDigest::of(b"pack"));
+    let [theirs, ours] = ["teapot.obj", &part].map(|name| objects.join(name));
+    [&theirs, &ours].into_iter().for_each(|path| std::fs::write(path, "x").unwrap());
+    device.sync(&mut fleet.network());
+    assert!(theirs.exists() && !ours.exists());
+}
+
+/// A hub that lies could make a device read far more into its memory than a pack ever has.
+#[test]
+fn a_pack_that_is_larger_than_packs_may_be_is_not_fetched() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    release_mug(&fleet, &giver, [&taker]);
+    let database = rusqlite::Connection::open(fleet.hub.folder.join("hub.sqlite")).unwrap();
+    database.execute("UPDATE release_file SET size = ?1", [(64_i64 << 20) + 1]).unwrap();
+    let done = taker.sync(&mut fleet.network());
+    assert!(refusal(&done, 0).contains("67108865 bytes"), "{done:?}");
 }
 
 #[test]

@@ -449,6 +449,8 @@ fn a_device_that_enrols_with_another_hub_goes_on_with_its_bundle() {
         .collect();
     assert_eq!(named.len(), 2, "{advice}");
     named.iter().for_each(|path| fs::remove_file(path).unwrap());
+    // The other hub may have lied about the numbers that it had seen.
+    fs::write(device.fleet().path().join("sequence.json"), u64::MAX.to_string()).unwrap();
     device.device().enrol(&mut other.network(), &code, "door 3", &mut ()).unwrap();
     assert_eq!(device.sync(&mut other.network()).pushed, ["duck"]);
     assert_eq!(*device.learner().saved(), known);

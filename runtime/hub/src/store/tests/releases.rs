@@ -1,7 +1,7 @@
 //! Releases: packs that are merged or kept apart, stages, bundles.
 
 use orco_runtime::bundle::OpenError;
-use orco_runtime::manifest::{BENCHMARK, MANIFEST};
+use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE};
 use orco_runtime::signature::SecretKey;
 
 use super::*;
@@ -250,6 +250,18 @@ fn a_bundle_that_no_device_would_take_is_not_released() {
         std::fs::write(bundle.join("further.onnx"), b"whole").unwrap();
         assert_eq!(hub.release_bundle(&release, NOW).is_ok(), line == truncated);
     }
+}
+
+/// As where a stranger's bundle has a link to the hub's key there.
+#[test]
+fn a_bundle_gives_no_secret_away_in_the_place_of_its_signature() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    std::fs::copy(hub.folder().join("key"), bundle.join(SIGNATURE)).unwrap();
+    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
+    let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
+    let refused = hub.release_bundle(&release, NOW).unwrap_err();
+    assert!(matches!(refused, HubError::BundleFiles { .. }) && !hub.objects().is_used(), "{refused}");
 }
 
 /// As the Debian package leaves it out: the manifest lists it.
