@@ -173,6 +173,9 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
             "nothing was changed: `orco learn --add-to-base` gives that class these shots, `orco learn --replace` answers \
              yours in its place on this device, or choose another label"
         }
+        ChangeError::Learn(LearnError::NoFreeTargets { free: 0, .. }) => {
+            "nothing was changed: forget others first with `orco forget`"
+        }
         ChangeError::Learn(LearnError::NoFreeTargets { .. }) => {
             "nothing was changed: learn fewer at once, or forget others first with `orco forget`"
         }
@@ -321,4 +324,16 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Uncertain { .. } => "check the disk and the room on it, and list what is known now",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_target_is_left_something_is_to_be_forgotten() {
+        let refused = |free| sentence(&ChangeError::Learn(LearnError::NoFreeTargets { wanted: 2, free }).into());
+        assert!(refused(0).ends_with("nothing was changed: forget others first with `orco forget`"));
+        assert!(refused(1).contains("learn fewer at once"));
+    }
 }

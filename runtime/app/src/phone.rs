@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use mdns_sd::{ServiceDaemon, ServiceInfo};
+use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 use orco_runtime::clock::seconds_if_set;
 use orco_runtime::files;
 use orco_serve::token::Token;
@@ -64,6 +64,7 @@ pub struct PhoneAccess {
     token: Token,
     /// The machine's name on the network, such as `door3.local`.
     pub name: String,
+    listen: IpAddr,
     addresses: OwnAddresses,
     folder: PathBuf,
 }
@@ -82,7 +83,7 @@ impl PhoneAccess {
         let token_file = given.token.unwrap_or_else(|| token_in(folder));
         let token = Token::read_or_make(&token_file)?;
         let tls = given.tls.map_or_else(|| own_certificate(folder, &name, &addresses), Ok)?;
-        Ok(Self { tls, token_file, token, name, addresses, folder: folder.to_owned() })
+        Ok(Self { tls, token_file, token, name, listen, addresses, folder: folder.to_owned() })
     }
 
     /// What the service is to use.
@@ -150,12 +151,23 @@ impl PhoneAccess {
     /// # Errors
     /// If the network cannot be told; addresses work without.
     pub fn announce(&self, port: u16) -> Result<Announcement> {
-        let daemon = ServiceDaemon::new()?;
+        let (daemon, service) = (ServiceDaemon::new()?, self.service(port)?);
+        if service.is_addr_auto() {
+            // Nothing listens there.
+            daemon.disable_interface(vec![IfKind::IPv6, IfKind::LoopbackV4])?;
+        }
+        daemon.register(service)?;
+        Ok(Announcement(daemon))
+    }
+
+    /// What the network is told. Where the service listens on all addresses of IPv4, that follows them: a router may
+    /// give the machine another one while the service runs.
+    fn service(&self, port: u16) -> Result<ServiceInfo> {
         let host = format!("{}.", self.name);
         let instance = format!("OrCo on {}", self.name.trim_end_matches(".local"));
         let service = ServiceInfo::new("_https._tcp.local.", &instance, &host, &self.addresses.all[..], port, None)?;
-        daemon.register(service)?;
-        Ok(Announcement(daemon))
+        let follows = self.listen == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Ok(if follows { service.enable_addr_auto() } else { service })
     }
 }
 
@@ -300,21 +312,32 @@ mod tests {
         assert_ne!(number_with(&["192.168.1.8", "172.17.0.1"]), first);
     }
 
+    fn access(folder: &Path, listen: &str, all: &[&str]) -> PhoneAccess {
+        let token_file = token_in(folder);
+        PhoneAccess {
+            tls: tls_in(folder),
+            token: Token::read_or_make(&token_file).unwrap(),
+            token_file,
+            name: "door3.local".to_owned(),
+            listen: listen.parse().unwrap(),
+            addresses: OwnAddresses::of(parsed(all), &[]),
+            folder: folder.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_name_follows_the_addresses_of_a_service_that_listens_on_all() {
+        let folder = tempfile::tempdir().unwrap();
+        for (listen, follows) in [("0.0.0.0", true), ("192.168.1.7", false), ("::", false)] {
+            let service = access(folder.path(), listen, &["192.168.1.7"]).service(8443).unwrap();
+            assert_eq!(service.is_addr_auto(), follows, "{listen}");
+        }
+    }
+
     #[test]
     fn directions_name_every_address() {
         let folder = tempfile::tempdir().unwrap();
-        let with = |all: &[&str]| {
-            let token_file = token_in(folder.path());
-            let access = PhoneAccess {
-                tls: tls_in(folder.path()),
-                token: Token::read_or_make(&token_file).unwrap(),
-                token_file,
-                name: "door3.local".to_owned(),
-                addresses: OwnAddresses::of(parsed(all), &[]),
-                folder: folder.path().to_owned(),
-            };
-            access.directions(8443)
-        };
+        let with = |all: &[&str]| access(folder.path(), "::", all).directions(8443);
         let directions = with(&["192.168.1.7", "fd00::7"]);
         for host in ["192.168.1.7", "[fd00::7]", "door3.local"] {
             assert_eq!(directions.matches(&format!("https://{host}:8443/#token=")).count(), 1, "{directions}");

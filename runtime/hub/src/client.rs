@@ -258,7 +258,12 @@ impl Round<'_, '_> {
             }
         }
         if self.learner.is_none() {
-            return Err(SyncError::NoBundle);
+            // A state of another bundle than those at hand is a person's to settle.
+            let opened = self.device.current_folder().map(|folder| self.device.open_learner(&folder));
+            return Err(match opened {
+                Some(Err(error @ SyncError::Learner(_))) => error,
+                _ => SyncError::NoBundle,
+            });
         }
         let followed = self.follow_packs(&target.packs)?;
         self.outcome.outcomes.extend(followed);

@@ -158,7 +158,7 @@ impl HubServer {
         let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
         let (head_timeout, write_timeout) = (HEAD_TIMEOUT, WRITE_TIMEOUT);
         let connections = ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout };
-        connections.serve(stop, || ()).await;
+        connections.serve(stop, |&()| ()).await;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
@@ -51,8 +51,12 @@ pub struct Answers {
     calls: SyncSender<Call>,
     knowledge: SharedKnowledge,
     scope: ChosenScope,
+    new_bundle: NewBundleCheck,
     handled: Arc<AtomicU64>,
 }
+
+/// Whether a new start would run with the bundle that the state went over to, where somebody can tell.
+type NewBundleCheck = Arc<OnceLock<Box<dyn Fn() -> bool + Send + Sync>>>;
 
 /// Which classes are to be answered, where that was chosen since the service was started.
 type ChosenScope = Arc<Mutex<Option<AnswerScope>>>;
@@ -85,11 +89,16 @@ impl Answers {
     ) -> Result<Self, ServeError> {
         let (calls, receiver) = mpsc::sync_channel(MAX_WAITING);
         let (knowledge, handled) = (SharedKnowledge::default(), Arc::<AtomicU64>::default());
-        let scope = ChosenScope::default();
-        let answers =
-            Self { calls, knowledge: knowledge.clone(), scope: Arc::clone(&scope), handled: Arc::clone(&handled) };
+        let (scope, new_bundle) = (ChosenScope::default(), NewBundleCheck::default());
+        let answers = Self {
+            calls,
+            knowledge: knowledge.clone(),
+            scope: Arc::clone(&scope),
+            new_bundle: Arc::clone(&new_bundle),
+            handled: Arc::clone(&handled),
+        };
         let health = telemetry.health.clone();
-        let context = Context { inbox, knowledge, scope, handled, telemetry };
+        let context = Context { inbox, knowledge, scope, new_bundle, handled, telemetry };
         let worker = AnswerWorker { open: Box::new(open), store, calls: receiver, context };
         worker::start(worker, &health)?;
         Ok(answers)
@@ -180,6 +189,11 @@ impl Answers {
         done.await.map_err(|_| Refusal::answer_lost())
     }
 
+    /// Ends the service once the state belongs to another bundle and `is_there` says that a new start would run with it.
+    pub(crate) fn end_on_new_bundle(&self, is_there: Box<dyn Fn() -> bool + Send + Sync>) {
+        let _ = self.new_bundle.set(is_there);
+    }
+
     /// Returns once the thread has come to this request: it runs, and does not hang.
     ///
     /// # Errors
@@ -256,7 +270,7 @@ impl Answers {
     pub(crate) fn stuck() -> (Self, impl Sized) {
         let (calls, receiver) = mpsc::sync_channel(1);
         let (knowledge, scope) = (SharedKnowledge::default(), ChosenScope::default());
-        (Self { calls, knowledge, scope, handled: Arc::default() }, receiver)
+        (Self { calls, knowledge, scope, new_bundle: Arc::default(), handled: Arc::default() }, receiver)
     }
 }
 
@@ -266,6 +280,7 @@ struct Context {
     inbox: Inbox,
     knowledge: SharedKnowledge,
     scope: ChosenScope,
+    new_bundle: NewBundleCheck,
     handled: Arc<AtomicU64>,
     telemetry: Telemetry,
 }

@@ -52,9 +52,9 @@ pub struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    /// Serves until `stop` ends, calls `stopping`, and gives answers that are under way `GRACE`. Returns what `stop`
-    /// returned.
-    pub async fn serve<T>(self, stop: impl Future<Output = T>, stopping: impl FnOnce()) -> T {
+    /// Serves until `stop` ends, calls `stopping` with what that returned, and gives answers that are under way `GRACE`.
+    /// Returns what `stop` returned.
+    pub async fn serve<T>(self, stop: impl Future<Output = T>, stopping: impl FnOnce(&T)) -> T {
         let Self { listener, router, tls, max_connections, head_timeout, write_timeout } = self;
         let (stop_sender, stopped) = watch::channel(false);
         let mut places = ConnectionTable::new(max_connections);
@@ -100,7 +100,7 @@ impl ConnectionServer {
             }
         };
         drop(listener);
-        stopping();
+        stopping(&outcome);
         let _ = stop_sender.send(true);
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = timeout(GRACE, all).await;

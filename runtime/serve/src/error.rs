@@ -48,6 +48,9 @@ pub enum ServeError {
     /// A thread broke off again and again; the service has ended.
     #[error("the service ends: {0}; start it anew")]
     Broken(String),
+    /// Another program has moved the state to a bundle with which a new start would run; the service has ended.
+    #[error("the service ends, since its state went over to another bundle; start it anew")]
+    NewBundle,
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}")]
     Listen {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
+use crate::error::ServeError;
 use crate::event::{Event, Events};
 use crate::refusal::{ErrorCode, Refusal};
 
@@ -26,12 +27,21 @@ struct SharedHealth {
     events: Events,
     /// Threads that are down, with the reason.
     down: Mutex<BTreeMap<&'static str, String>>,
-    /// Why a thread is down for good.
-    broken: watch::Sender<Option<String>>,
+    /// Why the service ends by itself.
+    ending: watch::Sender<Option<Ending>>,
     disk: Mutex<DiskCheck>,
     /// How often threads are to break off at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+/// Why the service ends by itself.
+#[derive(Clone)]
+enum Ending {
+    /// A thread is down for good.
+    Broken(String),
+    /// A new start would run with the bundle that the state went over to.
+    NewBundle,
 }
 
 /// What the checks of the state's disk found.
@@ -52,7 +62,7 @@ impl Health {
             folder: folder.into(),
             events,
             down: Mutex::default(),
-            broken: watch::Sender::new(None),
+            ending: watch::Sender::new(None),
             disk: Mutex::default(),
             #[cfg(test)]
             faults: Mutex::default(),
@@ -80,15 +90,25 @@ impl Health {
     /// A thread is down for good: only a new process can help.
     pub(crate) fn give_up(&self, thread: &'static str, why: String) {
         self.down(thread, why.clone());
-        self.0.broken.send_replace(Some(format!("the thread \"{thread}\" cannot be kept up: {why}")));
+        let why = format!("the thread \"{thread}\" cannot be kept up: {why}");
+        self.0.ending.send_replace(Some(Ending::Broken(why)));
     }
 
-    /// Waits until a thread is down for good; returns why.
-    pub(crate) async fn broken(&self) -> String {
-        let mut broken = self.0.broken.subscribe();
+    /// Ends the service: a new start would run with the bundle that the state went over to.
+    pub(crate) fn end_for_new_bundle(&self) {
+        self.0.ending.send_replace(Some(Ending::NewBundle));
+    }
+
+    /// Waits until the service has to end by itself; returns why.
+    pub(crate) async fn ended(&self) -> ServeError {
+        let mut ending = self.0.ending.subscribe();
         // The sender lives as long as `self`.
-        let why = broken.wait_for(Option::is_some).await.map(|why| why.clone());
-        why.ok().flatten().unwrap_or_default()
+        let why = ending.wait_for(Option::is_some).await.map(|why| why.clone());
+        match why.ok().flatten() {
+            Some(Ending::NewBundle) => ServeError::NewBundle,
+            Some(Ending::Broken(why)) => ServeError::Broken(why),
+            None => ServeError::Broken(String::new()),
+        }
     }
 
     /// Why a thread is down, if it is.

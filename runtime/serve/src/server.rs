@@ -215,7 +215,7 @@ impl Server {
     /// Serves until Ctrl-C, SIGTERM or SIGHUP.
     ///
     /// # Errors
-    /// [`ServeError`] if a thread of the service broke off again and again.
+    /// [`ServeError`] if a thread of the service broke off again and again, or as [`Service::end_on_new_bundle`] says.
     /// # Panics
     /// In asynchronous code of tokio: it waits for a runtime of its own. Call it on a thread, as by `spawn_blocking`.
     pub fn run(mut self) -> Result<(), ServeError> {
@@ -270,12 +270,15 @@ impl ListeningServer {
             }
             tokio::select! {
                 () = stop => Ok(()),
-                why = health.broken() => Err(ServeError::Broken(why)),
+                why = health.ended() => Err(why),
             }
         };
-        let stopping = || {
+        let stopping = |outcome: &Result<(), ServeError>| {
             streams.end();
-            service_watchdog::stopping(watchdog);
+            // Whoever starts anew in the same process does not stop.
+            if !matches!(outcome, Err(ServeError::NewBundle)) {
+                service_watchdog::stopping(watchdog);
+            }
         };
         connections.serve(ended, stopping).await
     }

@@ -252,6 +252,13 @@ impl Service {
         self.purge_hook.set(Box::new(forget));
     }
 
+    /// Ends the server with [`ServeError::NewBundle`] once another program has moved the state to another bundle and
+    /// `is_there` says that a new start would run with that one. Until then it is asked every second. A second one is
+    /// not taken.
+    pub fn end_on_new_bundle(&self, is_there: impl Fn() -> bool + Send + Sync + 'static) {
+        self.answers.end_on_new_bundle(Box::new(is_there));
+    }
+
     /// The camera of its own, if it has one.
     pub fn live(&self) -> Option<&LiveCamera> {
         self.live.get()

@@ -1,6 +1,7 @@
 //! `orco serve`.
 
 use std::env;
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{AlignmentTime, LearnerSettings};
+use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings};
+use orco_runtime::manifest::MANIFEST;
 #[cfg(feature = "hub")]
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::{Store, StoreError};
@@ -16,13 +18,14 @@ use orco_runtime::store::{Store, StoreError};
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
 use orco_serve::sighting_recorder::SightingRecorder;
-use orco_serve::{RetentionOptions, Server, ServerOptions, Service, admission, allocator, live};
+use orco_serve::{RetentionOptions, ServeError, Server, ServerOptions, Service, admission, allocator, live};
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
 use crate::phone::{self, Announcement, Credentials, PhoneAccess};
+use crate::restart;
 use crate::serve_options::ServeOptions;
 
 /// How long a change waits, at least, for another program that is changing the same state.
@@ -45,13 +48,26 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Serves until it is told to stop.
+/// Serves until it is told to stop. Where another program moves the state to another bundle, and the options lead to
+/// that one, the program starts anew in its own process: whoever supervises it need do nothing.
 pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Result<Value> {
+    let served = serve(options, output, arguments);
+    if let Err(error) = &served
+        && let Some(ServeError::NewBundle) = error.downcast_ref()
+    {
+        log::warn!("the service starts anew with the bundle that its state went over to");
+        restart::restart(None);
+    }
+    served
+}
+
+fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result<Value> {
     let given = Credentials { tls: arguments.tls()?, token: arguments.token_file.clone() };
     #[cfg(feature = "mqtt")]
     let device = arguments.mqtt.device()?;
     let rules = arguments.rules.as_deref().map(Rules::read).transpose()?;
     check_destinations(options, arguments)?;
+    let manifest = manifest(options);
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     if arguments.phone && arguments.listen().ip().is_loopback() {
         output.warn("no phone reaches this machine's own address: leave --listen out, or give 0.0.0.0:8443");
@@ -70,6 +86,9 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let state = store.folder().to_owned();
     let service = Service::open_with(bundle, store, settings, keeping)?;
     purge_in_fleet(&service, &state);
+    if cfg!(unix) {
+        end_on_new_bundle(&service, options, state, manifest);
+    }
     if let Some(key) = key {
         service.transfer.require_signatures(key);
     }
@@ -129,6 +148,24 @@ fn purge_in_fleet(service: &Service, state: &Path) {
 
 #[cfg(not(feature = "hub"))]
 fn purge_in_fleet(_: &Service, _: &Path) {}
+
+/// The manifest of the bundle to which the options lead now.
+fn manifest(options: &Options) -> Option<Vec<u8>> {
+    fs::read(options.bundle.join(MANIFEST)).ok()
+}
+
+/// Has the service end once its state went over to another bundle, and the options lead to that one: by a link that a
+/// round with a fleet's hub switched, say. `before` is the manifest of the bundle that it runs with.
+fn end_on_new_bundle(service: &Service, options: &Options, state: PathBuf, before: Option<Vec<u8>>) {
+    let options = options.clone();
+    service.end_on_new_bundle(move || {
+        // The rest takes a while, and is asked for again and again.
+        manifest(&options) != before
+            && device::parts(&options, usize::MAX).is_ok_and(|(bundle, store, settings)| {
+                store.folder() == state && Learner::new(bundle, store, settings).is_ok()
+            })
+    });
+}
 
 /// Has the bundle's release count as used. Warns if the state cannot be written: the person who starts the service
 /// reads that; the one who teaches it first may be far away.

@@ -4,20 +4,24 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use orco_runtime::encoder::library;
 use orco_trials::skipped;
+use serde_json::Value;
 
-use crate::support::{Device, argument, shots, text};
+use crate::support::service::Service;
+use crate::support::{Device, argument, shipped, shots, text};
 
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/orco.service");
 /// Most that `systemd-analyze security` may give: 0 is shut in, 10 is wide open.
@@ -120,11 +124,50 @@ fn a_terminal_that_is_closed_ends_the_service_in_order_unless_it_shall_outlive_i
 
     let mut service = systemd.serve(&device, &["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
     service.signal(Signal::SIGHUP);
-    std::thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(500));
     assert!(service.0.try_wait().unwrap().is_none(), "it was to outlive its terminal");
     service.signal(Signal::SIGTERM);
     systemd.hears("STOPPING=1");
     assert!(service.0.wait().unwrap().success());
+}
+
+/// As a round with a fleet's hub does: the state goes over first, then the link to its bundle.
+#[test]
+fn the_service_goes_on_with_the_bundle_that_its_state_went_over_to() {
+    let mut device = Device::with_earlier_bundle();
+    device.json(&["learn", "--align", "never", &argument("mug", &shots("learn", "mug"))]);
+    let (earlier, link) = (device.bundle.clone(), device.folder.path().join("current"));
+    symlink(&earlier, &link).unwrap();
+    device.bundle.clone_from(&link);
+    let systemd = Systemd::of(&device);
+    let mut command = device.command(&SERVE);
+    command.env("NOTIFY_SOCKET", &systemd.path).stdout(Stdio::piped());
+    let mut running = Running(command.spawn().unwrap());
+    let mut said = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    let mut service = || {
+        let line = said.next().unwrap().unwrap();
+        Service::at(line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned())
+    };
+    let status = |service: &Service| service.json("GET", "/api/v1/status", &Value::Null);
+    systemd.hears("READY=1");
+    let before = service();
+    assert_eq!(status(&before)["bundle"], "earlier");
+
+    device.bundle = shipped();
+    device.json(&["upgrade", "--give-up-unkept"]);
+    while status(&before)["problem"].is_null() {
+        thread::sleep(Duration::from_millis(50));
+    }
+    fs::remove_file(&link).unwrap();
+    symlink(shipped(), &link).unwrap();
+    let heard = systemd.hears("READY=1");
+    assert!(!heard.iter().any(|line| line == "STOPPING=1"), "systemd would end what does not stop: {heard:?}");
+    let after = service();
+    assert_eq!((&status(&after)["bundle"], &status(&after)["problem"]), (&"cifar100-edge".into(), &Value::Null));
+    assert!(running.0.try_wait().unwrap().is_none(), "it is another process");
+    running.signal(Signal::SIGTERM);
+    systemd.hears("STOPPING=1");
+    assert!(running.0.wait().unwrap().success());
 }
 
 /// A signal ends the service in order, which is no failure: a camera must not stay dark for it.

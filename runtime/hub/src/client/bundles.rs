@@ -79,7 +79,7 @@ impl Round<'_, '_> {
             Err(SyncError::Learner(
                 error @ (OpenLearnerError::Store(StoreError::OtherBundle { .. })
                 | OpenLearnerError::Release(ReleaseError::Older { .. })),
-            )) => Some(self.finish_switch(&folder, error)?),
+            )) => self.finish_switch(&folder, error)?,
             Err(SyncError::Bundle(error)) if self.is_damaged(&folder, &error) => {
                 self.warn(format!("the bundle that this device runs with cannot be used: {}", with_causes(&error)));
                 None
@@ -102,25 +102,29 @@ impl Round<'_, '_> {
     /// check fails.
     ///
     /// Or a person went back to the bundle that the device was set up with: then the link goes, and what the channel
-    /// says comes next.
-    fn finish_switch(&mut self, old: &Path, error: OpenLearnerError) -> Result<Learner, SyncError> {
+    /// says comes next. So it does where there never was a link: a backup that was made on the channel's bundle was
+    /// restored on another device.
+    fn finish_switch(&mut self, old: &Path, error: OpenLearnerError) -> Result<Option<Learner>, SyncError> {
         for folder in self.fetched_bundles()? {
             let Ok(learner) = self.device.open_learner(&folder) else { continue };
             if (self.device.settings.check)(learner.bundle()).is_ok() {
                 self.run_with(learner.bundle(), &folder)?;
                 self.outcome.bundle = Some(learner.bundle().manifest.name.clone());
-                return Ok(learner);
+                return Ok(Some(learner));
             }
             self.go_back(old)?;
-            return self.device.open_learner(old);
+            return self.device.open_learner(old).map(Some);
+        }
+        let link = self.device.folder.current_bundle();
+        if !link.is_symlink() && matches!(error, OpenLearnerError::Store(_)) {
+            return Ok(None);
         }
         if let Some(first) = self.device.settings.bundle.as_ref().filter(|first| first.as_path() != old)
             && let Ok(learner) = self.device.open_learner(first)
         {
             proceed(self.observer, SyncStep::SwitchBundle)?;
-            let link = self.device.folder.current_bundle();
             files::remove_if_there(&link).map_err(SyncError::file(&link))?;
-            return Ok(learner);
+            return Ok(Some(learner));
         }
         Err(error.into())
     }

@@ -307,6 +307,28 @@ fn settings_may_name_the_link_before_the_first_bundle_comes() {
     assert!(device.sync(&mut network).bundle.is_none());
 }
 
+/// As where a broken device's backup is restored on another one, which never had the channel's bundle.
+#[test]
+fn a_replacement_fetches_the_bundle_of_the_state_that_was_restored_on_it() {
+    let fleet = Fleet::new();
+    let (store, mut network, broken) = taught_device(&fleet);
+    store.release_bundle(&release_of(&other_bundle(fleet.folder.path())), now()).unwrap();
+    broken.sync(&mut network);
+    let replacement = fleet.device("replacement");
+    fs::create_dir_all(replacement.state()).unwrap();
+    for slot in ["slot-a", "slot-b"] {
+        fs::copy(broken.state().join(slot), replacement.state().join(slot)).unwrap();
+    }
+    replacement.enrol(&mut network, &store, "empty");
+    let without = replacement.device().sync(&mut network, &mut ()).unwrap_err();
+    let is_said = matches!(without, SyncError::Learner(OpenLearnerError::Store(StoreError::OtherBundle { .. })));
+    assert!(is_said, "{without}");
+    replacement.enrol(&mut network, &store, "next");
+    assert_eq!(replacement.sync(&mut network).outcomes[0].refused, None);
+    assert!(replacement.fleet().current_bundle().is_symlink());
+    assert_eq!(replacement.learner().saved(), broken.learner().saved());
+}
+
 /// The power fails when the state has gone over to the new bundle, but the link still leads to the old one.
 #[test]
 fn a_power_cut_between_the_state_and_the_link_is_made_good() {

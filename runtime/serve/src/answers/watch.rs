@@ -32,7 +32,13 @@ impl AnswerThread {
     pub(super) fn read(&mut self) -> bool {
         self.revision = self.learner.store().revision();
         let before = self.problem();
-        let problem = self.learner.refresh().err().map(|error| problem(&error));
+        let error = self.learner.refresh().err();
+        if matches!(error, Some(OpenLearnerError::Store(StoreError::OtherBundle { .. })))
+            && self.context.new_bundle.get().is_some_and(|is_there| is_there())
+        {
+            self.context.telemetry.health.end_for_new_bundle();
+        }
+        let problem = error.map(|error| problem(&error));
         let is_other = problem != before;
         match &problem {
             Some(problem) if is_other => log::error!("{problem}"),
