@@ -116,5 +116,5 @@ pub use machine::host_name;
 pub use orco_camera::CameraSource;
 pub use server::{Server, ServerOptions};
 pub use service::{RetentionOptions, Service};
-pub use shutdown_signal::{ShutdownSignal, shutdown_signal};
+pub use shutdown_signal::{ShutdownSignal, is_signalled, shutdown_signal};
 pub use tls::Tls;

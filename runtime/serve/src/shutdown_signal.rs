@@ -2,7 +2,9 @@
 
 use std::io;
 #[cfg(unix)]
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(unix)]
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 
 #[cfg(unix)]
@@ -33,7 +35,7 @@ impl ShutdownSignal {
         let signals: Vec<Signal> = registered().into_iter().filter_map(|one| one.inspect_err(warn).ok()).collect();
         #[cfg(unix)]
         if !signals.is_empty() {
-            exit_on_second_signal();
+            LazyLock::force(&IS_SIGNALLED);
         }
         Self { signals }
     }
@@ -73,13 +75,29 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|ignored| (ignored >> (signal_hook::consts::SIGHUP - 1)) & 1 == 1)
 }
 
-/// A second signal does not wait for what hangs.
+/// Set by the first Ctrl-C or SIGTERM, once somebody listened for them.
 #[cfg(unix)]
-fn exit_on_second_signal() {
+static IS_SIGNALLED: LazyLock<Arc<AtomicBool>> = LazyLock::new(exit_on_second_signal);
+
+/// Whether Ctrl-C or SIGTERM came since [`ShutdownSignal::listen`]: ask before you start a server anew that ended for
+/// another reason, since nobody sends the signal again.
+#[cfg(unix)]
+pub fn is_signalled() -> bool {
+    IS_SIGNALLED.load(Ordering::Relaxed)
+}
+
+/// Other systems start no server anew in the same process.
+#[cfg(not(unix))]
+pub fn is_signalled() -> bool {
+    false
+}
+
+/// A second signal does not wait for what hangs. Returns what the first one sets.
+#[cfg(unix)]
+fn exit_on_second_signal() -> Arc<AtomicBool> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
-    use std::sync::atomic::AtomicBool;
-    let is_signalled = Arc::new(AtomicBool::new(false));
+    let is_signalled = Arc::<AtomicBool>::default();
     for signal in [SIGTERM, SIGINT] {
         // In this order: the first signal only sets the flag.
         let ends = flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_signalled));
@@ -87,4 +105,5 @@ fn exit_on_second_signal() {
             log::warn!("a second signal will not end the service at once: {error}");
         }
     }
+    is_signalled
 }

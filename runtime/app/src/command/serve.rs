@@ -18,7 +18,9 @@ use orco_runtime::store::{Store, StoreError};
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
 use orco_serve::sighting_recorder::SightingRecorder;
-use orco_serve::{RetentionOptions, ServeError, Server, ServerOptions, Service, admission, allocator, live};
+use orco_serve::{
+    RetentionOptions, ServeError, Server, ServerOptions, Service, admission, allocator, is_signalled, live,
+};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -49,12 +51,16 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
 }
 
 /// Serves until it is told to stop. Where another program moves the state to another bundle, and the options lead to
-/// that one, the program starts anew in its own process: whoever supervises it need do nothing.
+/// that one, the program starts anew in its own process: whoever supervises it need do nothing. It does not if it was
+/// told to stop meanwhile.
 pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Result<Value> {
     let served = serve(options, output, arguments);
     if let Err(error) = &served
         && let Some(ServeError::NewBundle) = error.downcast_ref()
     {
+        if is_signalled() {
+            return Ok(json!({}));
+        }
         log::warn!("the service starts anew with the bundle that its state went over to");
         restart::restart(None);
     }

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -131,43 +131,90 @@ fn a_terminal_that_is_closed_ends_the_service_in_order_unless_it_shall_outlive_i
     assert!(service.0.wait().unwrap().success());
 }
 
-/// As a round with a fleet's hub does: the state goes over first, then the link to its bundle.
+/// A service whose state went over to another bundle than the one that its link leads to: in a round with a fleet's hub
+/// the link comes last.
+struct MovedService {
+    running: Running,
+    said: Lines<BufReader<ChildStdout>>,
+    before: Service,
+    systemd: Systemd,
+    device: Device,
+}
+
+impl MovedService {
+    fn new() -> Self {
+        let mut device = Device::with_earlier_bundle();
+        device.json(&["learn", "--align", "never", &argument("mug", &shots("learn", "mug"))]);
+        let link = device.folder.path().join("current");
+        symlink(&device.bundle, &link).unwrap();
+        device.bundle = link;
+        let systemd = Systemd::of(&device);
+        let mut command = device.command(&SERVE);
+        command.env("NOTIFY_SOCKET", &systemd.path).stdout(Stdio::piped());
+        let mut running = Running(command.spawn().unwrap());
+        let mut said = BufReader::new(running.0.stdout.take().unwrap()).lines();
+        let before = said_service(&mut said);
+        systemd.hears("READY=1");
+        assert_eq!(status(&before)["bundle"], "earlier");
+
+        device.bundle = shipped();
+        device.json(&["upgrade", "--give-up-unkept"]);
+        while status(&before)["problem"].is_null() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        Self { running, said, before, systemd, device }
+    }
+
+    fn switch_link(&self) {
+        let link = self.device.folder.path().join("current");
+        fs::remove_file(&link).unwrap();
+        symlink(shipped(), &link).unwrap();
+    }
+}
+
+/// The service that says next where it listens.
+fn said_service(said: &mut Lines<BufReader<ChildStdout>>) -> Service {
+    let line = said.next().unwrap().unwrap();
+    Service::at(line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned())
+}
+
+fn status(service: &Service) -> Value {
+    service.json("GET", "/api/v1/status", &Value::Null)
+}
+
 #[test]
 fn the_service_goes_on_with_the_bundle_that_its_state_went_over_to() {
-    let mut device = Device::with_earlier_bundle();
-    device.json(&["learn", "--align", "never", &argument("mug", &shots("learn", "mug"))]);
-    let (earlier, link) = (device.bundle.clone(), device.folder.path().join("current"));
-    symlink(&earlier, &link).unwrap();
-    device.bundle.clone_from(&link);
-    let systemd = Systemd::of(&device);
-    let mut command = device.command(&SERVE);
-    command.env("NOTIFY_SOCKET", &systemd.path).stdout(Stdio::piped());
-    let mut running = Running(command.spawn().unwrap());
-    let mut said = BufReader::new(running.0.stdout.take().unwrap()).lines();
-    let mut service = || {
-        let line = said.next().unwrap().unwrap();
-        Service::at(line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned())
-    };
-    let status = |service: &Service| service.json("GET", "/api/v1/status", &Value::Null);
-    systemd.hears("READY=1");
-    let before = service();
-    assert_eq!(status(&before)["bundle"], "earlier");
-
-    device.bundle = shipped();
-    device.json(&["upgrade", "--give-up-unkept"]);
-    while status(&before)["problem"].is_null() {
-        thread::sleep(Duration::from_millis(50));
-    }
-    fs::remove_file(&link).unwrap();
-    symlink(shipped(), &link).unwrap();
-    let heard = systemd.hears("READY=1");
+    let mut moved = MovedService::new();
+    moved.switch_link();
+    let heard = moved.systemd.hears("READY=1");
     assert!(!heard.iter().any(|line| line == "STOPPING=1"), "systemd would end what does not stop: {heard:?}");
-    let after = service();
-    assert_eq!((&status(&after)["bundle"], &status(&after)["problem"]), (&"cifar100-edge".into(), &Value::Null));
-    assert!(running.0.try_wait().unwrap().is_none(), "it is another process");
-    running.signal(Signal::SIGTERM);
-    systemd.hears("STOPPING=1");
-    assert!(running.0.wait().unwrap().success());
+    let after = status(&said_service(&mut moved.said));
+    assert_eq!((&after["bundle"], &after["problem"]), (&"cifar100-edge".into(), &Value::Null));
+    assert!(moved.running.0.try_wait().unwrap().is_none(), "it is another process");
+    moved.running.signal(Signal::SIGTERM);
+    moved.systemd.hears("STOPPING=1");
+    assert!(moved.running.0.wait().unwrap().success());
+}
+
+/// As `systemctl stop` at that moment: systemd does not send the signal again, but kills after a minute and a half.
+#[test]
+fn a_service_that_is_told_to_stop_does_not_go_on_with_another_bundle() {
+    let mut moved = MovedService::new();
+    // A request that is under way is given two seconds.
+    let mut slow = moved.before.connect();
+    let head = "POST /api/v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\nContent-Length: 9\r\n\
+                Expect: 100-continue\r\n\r\n";
+    slow.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 13];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(text(&answer), "HTTP/1.1 100 ");
+    moved.switch_link();
+    while TcpStream::connect(slow.peer_addr().unwrap()).is_ok() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    moved.running.signal(Signal::SIGTERM);
+    assert!(moved.said.next().is_none(), "it serves anew");
+    assert!(moved.running.0.wait().unwrap().success());
 }
 
 /// A signal ends the service in order, which is no failure: a camera must not stay dark for it.
