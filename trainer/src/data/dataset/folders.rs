@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use orco_core::random::Random;
 use orco_runtime::image::{UnsupportedFormat, has_extension};
+use orco_runtime::learner::is_made_by_systems;
 use orco_state::escape::EscapedText;
 use orco_state::label;
 use orco_state::sentence::join_first;
@@ -124,7 +125,7 @@ impl FolderReader<'_> {
         Ok(names)
     }
 
-    /// Visible children with their names, sorted by name.
+    /// Visible children with their names, sorted by name, but for folders that systems make beside pictures.
     fn children(&mut self, folder: &Path) -> Result<Vec<(PathBuf, String)>, DataError> {
         let failed = |source| DataError::read(folder, LAYOUT)(source);
         let mut children = Vec::new();
@@ -132,7 +133,7 @@ impl FolderReader<'_> {
             let child = child.map_err(failed)?;
             let path = child.path();
             match child.file_name().into_string() {
-                Ok(name) if name.starts_with('.') => {}
+                Ok(name) if name.starts_with('.') || is_made_by_systems(&path) => {}
                 Ok(name) => children.push((path, name)),
                 Err(name) if name.as_encoded_bytes().starts_with(b".") => {}
                 Err(_) if !path.is_dir() && !has_extension(&path) => {}
@@ -210,7 +211,7 @@ mod tests {
             &["train/dog/2.JPG", "train/dog/1.png", "train/cat/1.jpeg", "train/cat/notes.txt", "train/.git/x.png"],
         );
         touch(root, &["train/dog/3.WebP", "train/dog/4.heic", "train/dog/more/5.jpg"]);
-        // What a Mac and Windows leave beside pictures.
+        // What a Mac, Windows and a network drive leave beside pictures.
         touch(
             root,
             &[
@@ -219,6 +220,9 @@ mod tests {
                 "train/dog/Thumbs.db",
                 "train/.AppleDouble/1.png",
                 "train/.DS_Store",
+                "train/__MACOSX/dog/._1.png",
+                "train/@eaDir/dog/1.png",
+                "train/dog/@eaDir/1.png/THUMB.jpg",
             ],
         );
         let missing = list(root, None, 1).unwrap_err().to_string();
