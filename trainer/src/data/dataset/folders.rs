@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use orco_core::random::Random;
 use orco_runtime::image::{UnsupportedFormat, has_extension};
 use orco_runtime::learner::is_made_by_systems;
+use orco_runtime::manifest::MANIFEST;
 use orco_state::escape::EscapedText;
 use orco_state::label;
 use orco_state::sentence::join_first;
 
 use super::DataError;
 use super::image_files::{ListedImage, Listing};
+use crate::run::RECIPE;
 
 /// What is said beside a folder that is missing.
 const LAYOUT: &str =
@@ -114,9 +116,11 @@ impl FolderReader<'_> {
         Ok(!children.is_empty() && !children.iter().any(|(path, _)| path.is_dir()))
     }
 
-    /// Names of the folders in a folder, sorted.
+    /// Names of the folders in a folder, sorted. A run and a bundle beside the classes are none: a training that wrote
+    /// them there can be continued.
     fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
-        let names = self.children(folder)?.into_iter().filter(|(path, _)| path.is_dir()).map(|(_, name)| name);
+        let is_class = |path: &Path| path.is_dir() && ![RECIPE, MANIFEST].iter().any(|own| path.join(own).is_file());
+        let names = self.children(folder)?.into_iter().filter(|(path, _)| is_class(path)).map(|(_, name)| name);
         let names: Vec<String> = names.collect();
         if names.is_empty() {
             let path = folder.into();
@@ -283,6 +287,8 @@ mod tests {
         assert!(listing.test.iter().all(|entry| !listing.train.contains(entry)));
         assert_eq!(list(folder.path(), Some(0.3), 1).unwrap().test, listing.test);
         assert_ne!(list(folder.path(), Some(0.3), 2).unwrap().test, listing.test);
+        touch(folder.path(), &["bundle/manifest.toml", "run/recipe.toml", "run/metrics.jsonl"]);
+        assert_eq!(list(folder.path(), Some(0.3), 1).unwrap().class_names, ["a", "b"]);
         fs::create_dir(folder.path().join("c")).unwrap();
         let empty = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(empty.contains("c holds 0 JPEG, PNG or WebP files"), "{empty}");
