@@ -6,6 +6,7 @@ pub mod request;
 
 use anyhow::{Context, Result};
 use orco_runtime::image::Preprocessing;
+use orco_state::sentence::counted;
 
 pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
@@ -53,7 +54,7 @@ fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -
         log::warn!("left out: {skipped}");
     }
     if !data.skipped.is_empty() {
-        log::warn!("{} broken images were left out", data.skipped.len());
+        log::warn!("left out: {} in all", counted(data.skipped.len(), "broken image"));
     }
     Ok((recipe, data))
 }

@@ -157,8 +157,10 @@ pub struct PictureFolder {
     pub folders: Vec<PathBuf>,
 }
 
-/// Folders that a network drive and a Mac's archives hold beside pictures.
-const FOLDERS_OF_SYSTEMS: [&str; 2] = ["@eaDir", "__MACOSX"];
+/// Whether systems make folders of this name beside pictures: a network drive, and a Mac in its archives.
+pub fn is_made_by_systems(folder: &Path) -> bool {
+    ["@eaDir", "__MACOSX"].iter().any(|name| folder.ends_with(name))
+}
 
 impl PictureFolder {
     /// Lists a folder.
@@ -170,7 +172,7 @@ impl PictureFolder {
         let mut entries = entries_of(folder)?;
         entries.sort();
         let (mut folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.into_iter().partition(|path| path.is_dir());
-        folders.retain(|path| !FOLDERS_OF_SYSTEMS.iter().any(|name| path.ends_with(name)));
+        folders.retain(|path| !is_made_by_systems(path));
         let (pictures, others): (_, Vec<_>) = files.into_iter().partition(|path| image::has_extension(path));
         let unsupported =
             |path: PathBuf| Some(UnsupportedFile { format: UnsupportedFormat::of_other_file(&path)?, path });

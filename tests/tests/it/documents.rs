@@ -229,6 +229,22 @@ fn every_page_is_in_the_summary() {
     }
 }
 
+/// Thumbnails that a network drive lays beside pictures are the same pictures once more: what is learned would be asked.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_script_for_own_pictures_passes_over_what_systems_add() {
+    let pictures = tempfile::tempdir().unwrap();
+    let thing = pictures.path().join("mug");
+    for folder in ["@eaDir/0.jpg", "__MACOSX", ".thumbnails"] {
+        fs::create_dir_all(thing.join(folder)).unwrap();
+        fs::write(thing.join(folder).join("small.jpg"), b"").unwrap();
+    }
+    (0..6).for_each(|number| fs::write(thing.join(format!("{number}.jpg")), b"").unwrap());
+    let script = workspace().join("examples/own-pictures.sh");
+    let tried = std::process::Command::new("sh").arg(script).arg(pictures.path()).env("ORCO", "echo").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&tried.stdout), "0 of 1 pictures right, 0 %\n");
+}
+
 /// Examples that list a folder themselves find every picture that `orco learn` finds there.
 #[test]
 fn examples_know_every_ending_of_a_picture() {

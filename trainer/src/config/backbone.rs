@@ -152,7 +152,8 @@ impl BackboneConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let width = self.width;
         let made = self.is_imported() || !self.architecture.has_width() || (1..=1024).contains(&width);
-        let expected = "from 1 to 1024, unless backbone.onnx or --backbone names a model";
+        let expected = "from 1 to 1024 for backbone.architecture, which is resnet18 where none is named, unless \
+                        backbone.onnx or --backbone names a model";
         demand("backbone.width", width, made, expected)?;
         let fits = self.stem == Stem::Small || self.architecture == Architecture::Resnet18;
         demand("backbone.stem", "imagenet", fits, "left out unless backbone.architecture is \"resnet18\"")?;

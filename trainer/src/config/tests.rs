@@ -222,9 +222,11 @@ fn a_recipe_may_leave_its_network_to_the_command_line() {
     // The model takes the place of a network that is named beside what is said of the model.
     let beside = [sides, "pool = \"mean\"\n"].map(|own| format!("{network}{own}"));
     let alone = format!("[backbone]\n{sides}");
+    let width = "from 1 to 1024 for backbone.architecture, which is resnet18 where none is named, unless backbone.onnx \
+                 or --backbone names a model";
     for (backbone, expected) in [
-        ("", "from 1 to 1024, unless backbone.onnx or --backbone names a model"),
-        (alone.as_str(), "from 1 to 1024, unless backbone.onnx or --backbone names a model"),
+        ("", width),
+        (alone.as_str(), width),
         (beside[0].as_str(), "left out, deviation too, unless backbone.onnx or --backbone names a model"),
         (beside[1].as_str(), "left out, pool too, unless backbone.onnx or --backbone names a model"),
     ] {

@@ -210,6 +210,11 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     demand_room(train.len() + test.len(), data.canvas(), 1)?;
     let train = image_files::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
     let test = image_files::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
+    if data.kind == DataKind::Folders
+        && let Some(sentence) = image_files::in_two_classes([&train, &test])
+    {
+        log::warn!("{sentence}");
+    }
     skipped.extend([train.skipped, test.skipped].concat());
     let names = ListNames::Paths { prefix, names: train.names };
     Ok(UnsplitData { train: train.images, test: test.images, test_seed, class_names, names, skipped })

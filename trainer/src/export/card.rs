@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::{median, two_decimals};
-use orco_benchmark::{Metric, Summary, percent_or_dash, summarise};
+use orco_benchmark::{Metric, SessionAccuracy, Summary, percent_or_dash, summarise};
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
@@ -75,7 +75,16 @@ pub(super) fn write(
         writeln!(text, "\nOn the field's fixed draw alone, device: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
     }
     sessions(&mut text, ours)?;
+    if let Some(last) = ours.sessions.last() {
+        log::info!("{}", outcome(&benchmark.source, benchmark.shots, last));
+    }
     Ok(text)
+}
+
+/// What the last session came to, for people.
+fn outcome(source: &str, shots: u32, last: &SessionAccuracy) -> String {
+    let learned = last.inc.map_or_else(String::new, |inc| format!(", {inc:.1} % of new classes of {shots} shots each"));
+    format!("recognised of {source}: {:.1} % of base classes{learned}", last.base)
 }
 
 /// What a card is about.
@@ -392,6 +401,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_bundle_came_to_is_told_in_a_sentence() {
+        let last =
+            SessionAccuracy { session: 1, base: 96.67, inc: Some(86.66), hm: Some(91.4), top1: 93.5, area: None };
+        let said = outcome("own images test images", 5, &last);
+        assert_eq!(
+            said,
+            "recognised of own images test images: 96.7 % of base classes, 86.7 % of new classes of 5 shots each"
+        );
+        let unmeasured = outcome("test images", 5, &SessionAccuracy { inc: None, hm: None, ..last });
+        assert_eq!(unmeasured, "recognised of test images: 96.7 % of base classes");
+    }
 
     #[test]
     fn a_card_names_weights_without_their_folder() {

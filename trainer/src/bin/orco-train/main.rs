@@ -100,6 +100,7 @@ fn train_and_export(
     let exported = write_bundle(&job.model, &targets, &job.recipe, &job.data, &job.run, &made)?;
     seal(made.staged(), release, key.as_ref())?;
     made.finish()?;
-    log::info!("wrote the bundle {}", exported.folder.display());
+    let folder = exported.folder.display();
+    log::info!("wrote the bundle {folder}; its card is {folder}/README.md");
     Ok(())
 }

@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use orco_core::random::Random;
 use orco_runtime::image::{UnsupportedFormat, has_extension};
+use orco_runtime::learner::is_made_by_systems;
+use orco_runtime::manifest::MANIFEST;
 use orco_state::escape::EscapedText;
 use orco_state::label;
 use orco_state::sentence::join_first;
 
 use super::DataError;
 use super::image_files::{ListedImage, Listing};
+use crate::run::RECIPE;
 
 /// What is said beside a folder that is missing.
 const LAYOUT: &str =
@@ -113,9 +116,11 @@ impl FolderReader<'_> {
         Ok(!children.is_empty() && !children.iter().any(|(path, _)| path.is_dir()))
     }
 
-    /// Names of the folders in a folder, sorted.
+    /// Names of the folders in a folder, sorted. A run and a bundle beside the classes are none: a training that wrote
+    /// them there can be continued.
     fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
-        let names = self.children(folder)?.into_iter().filter(|(path, _)| path.is_dir()).map(|(_, name)| name);
+        let is_class = |path: &Path| path.is_dir() && ![RECIPE, MANIFEST].iter().any(|own| path.join(own).is_file());
+        let names = self.children(folder)?.into_iter().filter(|(path, _)| is_class(path)).map(|(_, name)| name);
         let names: Vec<String> = names.collect();
         if names.is_empty() {
             let path = folder.into();
@@ -124,7 +129,7 @@ impl FolderReader<'_> {
         Ok(names)
     }
 
-    /// Visible children with their names, sorted by name.
+    /// Visible children with their names, sorted by name, but for folders that systems make beside pictures.
     fn children(&mut self, folder: &Path) -> Result<Vec<(PathBuf, String)>, DataError> {
         let failed = |source| DataError::read(folder, LAYOUT)(source);
         let mut children = Vec::new();
@@ -132,7 +137,7 @@ impl FolderReader<'_> {
             let child = child.map_err(failed)?;
             let path = child.path();
             match child.file_name().into_string() {
-                Ok(name) if name.starts_with('.') => {}
+                Ok(name) if name.starts_with('.') || is_made_by_systems(&path) => {}
                 Ok(name) => children.push((path, name)),
                 Err(name) if name.as_encoded_bytes().starts_with(b".") => {}
                 Err(_) if !path.is_dir() && !has_extension(&path) => {}
@@ -210,7 +215,7 @@ mod tests {
             &["train/dog/2.JPG", "train/dog/1.png", "train/cat/1.jpeg", "train/cat/notes.txt", "train/.git/x.png"],
         );
         touch(root, &["train/dog/3.WebP", "train/dog/4.heic", "train/dog/more/5.jpg"]);
-        // What a Mac and Windows leave beside pictures.
+        // What a Mac, Windows and a network drive leave beside pictures.
         touch(
             root,
             &[
@@ -219,6 +224,9 @@ mod tests {
                 "train/dog/Thumbs.db",
                 "train/.AppleDouble/1.png",
                 "train/.DS_Store",
+                "train/__MACOSX/dog/._1.png",
+                "train/@eaDir/dog/1.png",
+                "train/dog/@eaDir/1.png/THUMB.jpg",
             ],
         );
         let missing = list(root, None, 1).unwrap_err().to_string();
@@ -279,6 +287,8 @@ mod tests {
         assert!(listing.test.iter().all(|entry| !listing.train.contains(entry)));
         assert_eq!(list(folder.path(), Some(0.3), 1).unwrap().test, listing.test);
         assert_ne!(list(folder.path(), Some(0.3), 2).unwrap().test, listing.test);
+        touch(folder.path(), &["bundle/manifest.toml", "run/recipe.toml", "run/metrics.jsonl"]);
+        assert_eq!(list(folder.path(), Some(0.3), 1).unwrap().class_names, ["a", "b"]);
         fs::create_dir(folder.path().join("c")).unwrap();
         let empty = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(empty.contains("c holds 0 JPEG, PNG or WebP files"), "{empty}");

@@ -1,11 +1,14 @@
 //! Image files with labels, and their way into memory: decoded in parallel, scaled, laid into one tensor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::thread;
 
 use orco_runtime::image::{self, ImageError};
 use orco_runtime::threads::usable_threads;
+use orco_state::escape::EscapedText;
+use orco_state::sentence::join_first;
 use tch::Tensor;
 
 use super::{DataError, Images};
@@ -110,6 +113,24 @@ pub(super) fn decode(
     Ok(DecodedImages { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
 }
 
+/// Says which pictures several classes hold, pixel for pixel, if there are such: one of the classes is wrong.
+pub(super) fn in_two_classes(parts: [&DecodedImages; 2]) -> Option<String> {
+    let (mut first_of, mut pairs) = (HashMap::new(), Vec::new());
+    for DecodedImages { images, names, .. } in parts {
+        for (row, (name, &label)) in names.iter().zip(&images.labels).enumerate() {
+            let pixels = images.pixels.get(row as i64).contiguous().view(-1);
+            let mut hasher = DefaultHasher::new();
+            Vec::<u8>::try_from(pixels).ok()?.hash(&mut hasher);
+            let (class, first) = *first_of.entry(hasher.finish()).or_insert((label, name));
+            if class != label {
+                pairs.push(format!("{} and {}", EscapedText(first), EscapedText(name)));
+            }
+        }
+    }
+    let shown = join_first(pairs.iter(), 3, ", ");
+    (!pairs.is_empty()).then(|| format!("the same picture lies in two classes: {shown}; remove it where it is wrong"))
+}
+
 /// Decodes some files on all cores into `rows`, `[n, 3, side, side]`; what went wrong with each.
 fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Vec<Option<ImageError>> {
     let image = 3 * (data.canvas() * data.canvas()) as usize;
@@ -190,6 +211,25 @@ mod tests {
         assert_eq!((some.names[3].as_str(), some.images.labels[3], at(&some, 3, 0)), ("a/4.png", 4, 4));
         assert_eq!(at(&some, BLOCK as i64 - 1, 0), 1, "rows after a gap move up");
         assert!(some.skipped[1].contains(&format!("{BLOCK}.png cannot be read")), "{}", some.skipped[1]);
+    }
+
+    #[test]
+    fn a_picture_in_two_classes_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let listed = |name: &str, label: u16, red: u8| {
+            let path = folder.path().join(name);
+            write_picture(&path, 8, 8, [red, 7, 200]);
+            ListedImage { path, name: name.into(), label }
+        };
+        let data: DataConfig = toml::from_str("kind = \"folders\"\nimage_size = 8").unwrap();
+        let decoded = |entries: &[ListedImage]| decode(entries, &data, false, "test", &RankGroup::alone()).unwrap();
+        let train = decoded(&[listed("a/1.png", 0, 10), listed("a/2.png", 0, 10), listed("b/1.png", 1, 90)]);
+        let test = decoded(&[listed("a/3.png", 0, 50), listed("b/2.png", 1, 10)]);
+        assert_eq!(in_two_classes([&train, &train]), None, "twice in one class is no contradiction");
+        assert_eq!(
+            in_two_classes([&train, &test]).as_deref(),
+            Some("the same picture lies in two classes: a/1.png and b/2.png; remove it where it is wrong")
+        );
     }
 
     #[test]
