@@ -255,6 +255,8 @@ impl Round<'_, '_> {
 }
 
 fn taught_another(label: &str) -> FollowOutcome {
+    // As a purge has it.
+    let label = label::normal(label);
     let reason = format!("this device was taught another \"{label}\"; merge both, or keep them apart");
     FollowOutcome::Refused(reason)
 }

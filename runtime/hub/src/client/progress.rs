@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use orco_runtime::state::label;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
+use crate::protocol::{MAX_TEXT, ObjectDigest, ReleaseId, ReleaseOutcome};
 
 /// Pushed versions of one label that are remembered.
 const MAX_PUSHED_PER_LABEL: usize = 16;
@@ -155,15 +155,14 @@ impl SyncProgress {
         self.former.drain(..self.former.len().saturating_sub(MAX_FORMER));
     }
 
-    /// Whether one of these labels stands in it, as a label or in a sentence.
+    /// Whether one of these labels stands in it, as a label or, in a sentence, in quotes: a bare word may be no label.
     pub fn mentions(&self, labels: &BTreeSet<String>) -> bool {
         let learned = self.learned.iter().chain(&self.former).chain(&self.learning).map(|learned| &learned.label);
         let mut known = learned.chain(self.pushed.iter().map(|pushed| &pushed.label));
         let refused = self.refused.iter().map(|refused| &refused.reason);
         let mut reasons = refused.chain(self.outcomes.iter().filter_map(|outcome| outcome.refused.as_ref()));
-        // Among words of a sentence, a label is in quotes.
         known.any(|known| labels.iter().any(|label| label::same(label, known)))
-            || reasons.any(|reason| labels.iter().any(|label| reason.contains(&format!("\"{label}\""))))
+            || reasons.any(|reason| labels.iter().any(|label| is_quoted(label, reason)))
     }
 
     /// Forgets labels of a purged class; returns whether anything changed. The digests of packs that were learned or
@@ -186,7 +185,9 @@ impl SyncProgress {
         }
         let refused = self.refused.iter_mut().map(|refused| &mut refused.reason);
         let reasons = refused.chain(self.outcomes.iter_mut().filter_map(|outcome| outcome.refused.as_mut()));
-        reasons.filter(|reason| labels.iter().any(|label| label::is_mentioned(label, reason))).for_each(|reason| {
+        // Rather one sentence too many than a label that stays.
+        let tells_of = |label: &String, reason: &str| label::is_mentioned(label, reason) || is_quoted(label, reason);
+        reasons.filter(|reason| labels.iter().any(|label| tells_of(label, reason))).for_each(|reason| {
             *reason = label::PURGED.into();
         });
         *self != before
@@ -198,9 +199,40 @@ impl SyncProgress {
     }
 }
 
+/// Whether a reason has a label in quotes, or ends in the middle of it because it was [cut](crate::protocol::bounded).
+fn is_quoted(label: &str, reason: &str) -> bool {
+    let quoted = format!("\"{label}\"");
+    let mut beginnings = quoted.char_indices().skip(2).map(|(end, _)| &quoted[..end]);
+    // One more letter, of four bytes at most, would have been too many.
+    let is_cut = reason.len() + 4 > MAX_TEXT;
+    reason.contains(&quoted) || (is_cut && beginnings.any(|beginning| reason.ends_with(beginning)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::bounded;
+
+    #[test]
+    fn a_label_in_which_a_reason_was_cut_is_purged_from_it() {
+        let labels = |label: &str| BTreeSet::from([label.to_owned()]);
+        let (purged, other) = (labels("rubber d\u{fc}ck"), labels("d\u{fc}ck"));
+        let progress = |left: usize| {
+            let reason = format!("{}\"rubber d\u{fc}ck\" 20 % of 5 shots", "x".repeat(MAX_TEXT - left));
+            let refused = RefusedRelease { release: ReleaseId(7), manifest: None, reason: bounded(&reason) };
+            SyncProgress { refused: vec![refused], ..SyncProgress::default() }
+        };
+        assert!(!progress(1).mentions(&purged), "only the mark before a label is left");
+        for left in 2..=14 {
+            let mut progress = progress(left);
+            assert!(!progress.mentions(&other), "{left}");
+            assert!(progress.mentions(&purged) && progress.forget_labels(&purged), "{left}");
+            assert_eq!(progress.refused[0].reason, label::PURGED);
+        }
+        let mut short = progress(14);
+        short.refused[0].reason = "the bundle \"r".into();
+        assert!(!short.mentions(&purged), "it was not cut");
+    }
 
     #[test]
     fn a_refusal_stands_for_one_manifest() {

@@ -85,7 +85,7 @@ impl BatchAxis {
 }
 
 /// The setting `axis` of a node.
-fn axis_of(node: &NodeProto) -> Option<i64> {
+pub fn axis_of(node: &NodeProto) -> Option<i64> {
     node.named("axis").and_then(|attribute| attribute.i)
 }
 

@@ -4,7 +4,7 @@
 use prost::Message;
 
 use super::super::parts::NodeParts;
-use super::axis::BatchAxis;
+use super::axis::{BatchAxis, axis_of};
 use super::opened_graph::{BATCH, OpenedGraph};
 use super::values::{BatchStep, Values};
 use crate::model::onnx_proto::{self, NodeProto};
@@ -65,7 +65,7 @@ impl OpenedGraph {
 fn pairs_constants(node: &NodeProto, axis: BatchAxis, rank: usize) -> bool {
     let is_batch = |named: i64| usize::try_from(named.rem_euclid(rank.max(1) as i64)) == Ok(axis.index);
     match node.op_type.as_str() {
-        "Concat" => node.named("axis").and_then(|attribute| attribute.i).is_some_and(|named| !is_batch(named)),
+        "Concat" => axis_of(node).is_some_and(|named| !is_batch(named)),
         "MatMul" => axis.index + 2 < rank,
         operator => ELEMENTWISE.binary_search(&operator).is_ok(),
     }

@@ -14,13 +14,13 @@ pub type Shapes = HashMap<String, Vec<u64>>;
 pub struct BatchStep<'a> {
     /// Index of the input that has them.
     pub input: usize,
-    /// The shape of that, for one image.
+    /// The input's shape for one image.
     pub from: &'a [u64],
-    /// The axis along which the node has to find them in it, if they lie along another one.
+    /// The axis along which the node has to find them in the input, if they lie along another one.
     pub moved: Option<BatchAxis>,
     /// The axis along which they lie in the node's output.
     pub axis: BatchAxis,
-    /// The shape of that, for one image.
+    /// The output's shape for one image.
     pub to: &'a [u64],
 }
 
@@ -28,9 +28,9 @@ pub struct BatchStep<'a> {
 pub struct Values<'a> {
     shapes: &'a Shapes,
     lists: &'a Lists,
-    /// Of what is computed of images; none where it cannot be told how they lie in it.
+    /// Along which axis images lie in each value that is computed of them; none where that cannot be told.
     axes: HashMap<&'a str, Option<BatchAxis>>,
-    /// Computed of the shapes of such values alone.
+    /// Values that are computed of the shapes of such values alone.
     of_shapes: HashSet<&'a str>,
 }
 
