@@ -84,9 +84,9 @@ pub(crate) struct NewestState {
     pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
-    /// Set where both slots were read or written, and neither is to be set aside: SHA-256 of the learner file of their
-    /// bundle. As long as the files are the same, its next save need not read them (`STATE.md`, "Which slot holds", 8).
-    undisturbed: Option<[u8; 32]>,
+    /// SHA-256 of the learner file of the bundle for which both slots are known and neither is to be set aside. While the
+    /// files stay the same, a save for that bundle need not read them (`STATE.md`, "Which slot holds", 8).
+    undisturbed_for: Option<[u8; 32]>,
 }
 
 /// The newest state in a folder, with warnings for people.
@@ -225,7 +225,7 @@ impl Store {
             return Ok(Self::without_slots(base_model, digest, vec![self.missing_warning()]));
         }
         let has_other = loaded.saved.is_some();
-        let undisturbed = loaded.newest_undisturbed().map(|_| digest);
+        let undisturbed_for = loaded.newest_undisturbed().map(|_| digest);
         let mut warnings: Vec<String> = loaded
             .faults
             .iter()
@@ -245,7 +245,8 @@ impl Store {
         }
         match loaded.saved {
             Some(saved) => {
-                let newest = NewestState { revision, generation: loaded.generation, slot: loaded.slot, undisturbed };
+                let newest =
+                    NewestState { revision, generation: loaded.generation, slot: loaded.slot, undisturbed_for };
                 Ok(StoreSnapshot { saved, warnings, newest })
             }
             None => Ok(Self::without_slots(base_model, digest, warnings)),

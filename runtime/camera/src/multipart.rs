@@ -195,8 +195,13 @@ impl<R: Read> Multipart<R> {
             let mut rest = Vec::new();
             self.line(&mut rest)?;
             self.at_head = !rest.starts_with(b"--");
-            let content = part.get(1..at).unwrap_or_default();
-            return Ok(content.strip_suffix(b"\r").unwrap_or(content).to_vec());
+            part.truncate(at);
+            if part.ends_with(b"\r") {
+                part.pop();
+            }
+            // The line end that stands for the head's; an empty part has none left.
+            part.drain(..part.len().min(1));
+            return Ok(part);
         }
     }
 }

@@ -20,7 +20,7 @@ function show({ status, classes }) {
   const { answers, answer_choices: scopes, learned_only: isLearnedOnly } = status;
   $("scope").hidden = !scopes;
   const choices = (scopes ?? []).map((value) => ({ value, label: term("scopes", value) }));
-  const choose = (scope) => change("POST", "answers", { answers: scope }).then((isMade) => isMade || show(store.state));
+  const choose = async (scope) => { if (!await change("POST", "answers", { answers: scope })) show(store.state); };
   showChoices($("scope-choices"), "answers", choices, answers, choose);
   const count = learnedClasses({ classes }).length;
   setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");

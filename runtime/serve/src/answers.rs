@@ -189,9 +189,9 @@ impl Answers {
         done.await.map_err(|_| Refusal::answer_lost())
     }
 
-    /// Ends the service once the state belongs to another bundle and `is_there` says that a new start would run with it.
-    pub(crate) fn end_on_new_bundle(&self, is_there: Box<dyn Fn() -> bool + Send + Sync>) {
-        let _ = self.new_bundle.set(is_there);
+    /// Ends the service once the state belongs to another bundle and `can_restart` says that a new start would run with it.
+    pub(crate) fn end_on_new_bundle(&self, can_restart: Box<dyn Fn() -> bool + Send + Sync>) {
+        let _ = self.new_bundle.set(can_restart);
     }
 
     /// Returns once the thread has come to this request: it runs, and does not hang.

@@ -29,8 +29,8 @@ const BUFFER: usize = 32 << 10;
 /// How long a connection may be kept for its next request, and how long that one's head may take, from the end of the
 /// last answer: longer than programs wait that ask every ten seconds, or every minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long the next connection waits at most for one that is being ended to give up its file.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long to wait for an evicted connection to close its file, and before accepting again after a failure.
+const EVICTION_TIME: Duration = Duration::from_millis(20);
 /// How long answers that are under way may take when the server stops.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
@@ -73,7 +73,7 @@ impl ConnectionServer {
                         if is_out_of_files(&error) {
                             places.evict();
                         }
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(EVICTION_TIME).await;
                         continue;
                     }
                 },
@@ -94,7 +94,7 @@ impl ConnectionServer {
             // An ended connection keeps its file until its task has run. In a rush of callers such files would add up,
             // and leave none for the state.
             if places.take(peer, connection, busy)
-                && let Ok(Some(ended)) = timeout(PAUSE, connections.join_next_with_id()).await
+                && let Ok(Some(ended)) = timeout(EVICTION_TIME, connections.join_next_with_id()).await
             {
                 places.leave(id_of(ended));
             }

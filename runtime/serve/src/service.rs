@@ -253,10 +253,10 @@ impl Service {
     }
 
     /// Ends the server with [`ServeError::NewBundle`] once another program has moved the state to another bundle and
-    /// `is_there` says that a new start would run with that one. Until then it is asked every second. A second one is
-    /// not taken.
-    pub fn end_on_new_bundle(&self, is_there: impl Fn() -> bool + Send + Sync + 'static) {
-        self.answers.end_on_new_bundle(Box::new(is_there));
+    /// `can_restart` says that a new start would run with that one. From the move on, it is asked every second. Only
+    /// the first call of this method counts.
+    pub fn end_on_new_bundle(&self, can_restart: impl Fn() -> bool + Send + Sync + 'static) {
+        self.answers.end_on_new_bundle(Box::new(can_restart));
     }
 
     /// The camera of its own, if it has one.

@@ -41,8 +41,8 @@ impl LockedStore {
     /// The slot that holds the state which was loaded or saved last, if a save for this bundle need not read both
     /// again: they were in order, and nobody has changed their files since.
     fn undisturbed(&self, digest: [u8; 32]) -> Option<NewestSlot> {
-        let NewestState { revision, generation, slot, undisturbed } = self.newest.get();
-        let slot = slot.filter(|_| undisturbed == Some(digest) && self.store.revision() == revision)?;
+        let NewestState { revision, generation, slot, undisturbed_for } = self.newest.get();
+        let slot = slot.filter(|_| undisturbed_for == Some(digest) && self.store.revision() == revision)?;
         Some(NewestSlot { generation, slot })
     }
 
@@ -155,7 +155,7 @@ impl LockedStore {
         })?;
         // Under the lock of the save: later, the files may be those of another process's save.
         let revision = self.store.revision();
-        self.newest.set(NewestState { revision, generation, slot: Some(slot), undisturbed: Some(digest) });
+        self.newest.set(NewestState { revision, generation, slot: Some(slot), undisturbed_for: Some(digest) });
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ impl LockedStore {
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
         let (revision, generation, slot) = (self.store.revision(), loaded.generation, loaded.slot);
-        self.newest.set(NewestState { revision, generation, slot, undisturbed: None });
+        self.newest.set(NewestState { revision, generation, slot, undisturbed_for: None });
         Ok(loaded.saved)
     }
 

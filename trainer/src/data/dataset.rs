@@ -210,7 +210,9 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     demand_room(train.len() + test.len(), data.canvas(), 1)?;
     let train = image_files::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
     let test = image_files::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
+    // All ranks have the same pictures.
     if data.kind == DataKind::Folders
+        && origin.group.is_first()
         && let Some(sentence) = image_files::in_two_classes([&train, &test])
     {
         log::warn!("{sentence}");

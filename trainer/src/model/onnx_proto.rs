@@ -82,6 +82,11 @@ impl NodeProto {
     pub fn named(&self, name: &str) -> Option<&AttributeProto> {
         self.attribute.iter().find(|attribute| attribute.name == name)
     }
+
+    /// The whole number of the attribute of this name.
+    pub fn whole_number(&self, name: &str) -> Option<i64> {
+        self.named(name).and_then(|attribute| attribute.i)
+    }
 }
 
 /// `onnx.AttributeProto`.

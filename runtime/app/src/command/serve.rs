@@ -73,7 +73,8 @@ fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result
     let device = arguments.mqtt.device()?;
     let rules = arguments.rules.as_deref().map(Rules::read).transpose()?;
     check_destinations(options, arguments)?;
-    let manifest = manifest(options);
+    // Before the bundle is opened: a link that is switched in between must count as a change.
+    let manifest = read_manifest(options);
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     if arguments.phone && arguments.listen().ip().is_loopback() {
         output.warn("no phone reaches this machine's own address: leave --listen out, or give 0.0.0.0:8443");
@@ -156,7 +157,7 @@ fn purge_in_fleet(service: &Service, state: &Path) {
 fn purge_in_fleet(_: &Service, _: &Path) {}
 
 /// The manifest of the bundle to which the options lead now.
-fn manifest(options: &Options) -> Option<Vec<u8>> {
+fn read_manifest(options: &Options) -> Option<Vec<u8>> {
     fs::read(options.bundle.join(MANIFEST)).ok()
 }
 
@@ -166,7 +167,7 @@ fn end_on_new_bundle(service: &Service, options: &Options, state: PathBuf, befor
     let options = options.clone();
     service.end_on_new_bundle(move || {
         // The rest takes a while, and is asked for again and again.
-        manifest(&options) != before
+        read_manifest(&options) != before
             && device::parts(&options, usize::MAX).is_ok_and(|(bundle, store, settings)| {
                 store.folder() == state && Learner::new(bundle, store, settings).is_ok()
             })

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::connection::{HubCall, HubConnection};
 use super::error::SyncError;
+use super::folder::PARTIAL;
 use super::observer::{SyncObserver, SyncStep, proceed};
 use super::report::free_bytes;
 use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, OBJECTS_PATH, ObjectDigest};
@@ -78,7 +79,7 @@ pub(super) fn fetch(
         }
         files::remove_if_there(&path).map_err(SyncError::file(&path))?;
     }
-    let partial = folder.join(format!("{digest}.part"));
+    let partial = folder.join(format!("{digest}{PARTIAL}"));
     let fetched = fetch_parts(connection, wanted, &partial, observer);
     if fetched.as_ref().is_err_and(SyncError::is_disk_full) {
         // The device needs the room more than this object.

@@ -19,6 +19,8 @@ use crate::protocol::{Fingerprint, ObjectDigest, SigningKey, VerifyingKey};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
+/// What the name of an object that is still fetched ends with.
+pub(super) const PARTIAL: &str = ".part";
 
 /// The folder of a device's part in a fleet.
 #[derive(Clone, Debug)]
@@ -88,7 +90,7 @@ impl DeviceFolder {
     /// Whether a file among the objects has a name as they have, or as one that is still fetched. The folder may hold
     /// files of others.
     pub(super) fn is_object(name: &str) -> bool {
-        ObjectDigest::parse(name.strip_suffix(".part").unwrap_or(name)).is_some()
+        ObjectDigest::parse(name.strip_suffix(PARTIAL).unwrap_or(name)).is_some()
     }
 
     /// Where bundles lie.

@@ -101,8 +101,8 @@ impl HubStore {
         let mut query = connection.prepare_cached(query)?;
         let mut lost = Vec::new();
         for pack in packs {
-            let is_known: bool = query.query_row([pack], |row| row.get(0))?;
-            if !is_known || !self.objects().holds(pack) {
+            let is_of_fleet: bool = query.query_row([pack], |row| row.get(0))?;
+            if !is_of_fleet || !self.objects().holds(pack) {
                 lost.push(*pack);
             }
         }

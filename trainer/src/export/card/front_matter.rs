@@ -7,7 +7,8 @@ use orco_benchmark::Summary;
 
 use crate::config::Recipe;
 
-/// What the results in `model-index` are of.
+/// The end of the `task` mapping in `model-index`. Its brace keeps it from matching elsewhere in a card, where
+/// `with_settings` replaces it.
 pub(super) const TASK: &str = "name: few-shot class-incremental}";
 
 /// What Hugging Face reads: license, tags, and the results by its `model-index`. Strings are quoted as JSON, which YAML

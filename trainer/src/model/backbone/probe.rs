@@ -111,7 +111,7 @@ fn ranges(input: &Preprocessing) -> [(f32, f32); IMAGES] {
     [(lowest, highest), (lowest, middle), (middle, highest)]
 }
 
-/// The lowest measure of rows; 1 where both are the same, zero or not.
+/// The lowest `measure` between rows of the same index; 1 for equal rows, also where both are zero.
 fn lowest_of_rows(expected: &Array2<f32>, actual: &Array2<f32>, measure: fn(&[f32], &[f32]) -> f64) -> f64 {
     let rows = expected.rows().into_iter().zip(actual.rows());
     let of = |(one, other): (ArrayView1<'_, f32>, ArrayView1<'_, f32>)| {
@@ -120,8 +120,8 @@ fn lowest_of_rows(expected: &Array2<f32>, actual: &Array2<f32>, measure: fn(&[f3
     rows.map(of).fold(1.0, f64::min)
 }
 
-/// The cosine between two feature vectors of one length; of other lengths it is less. So features are told that a batch
-/// makes longer or shorter, as one that is normalised as a whole does.
+/// 2ab / (aa + bb): the cosine where both vectors have the same norm, closer to 0 where the norms differ. A cosine would
+/// miss a batch that rescales its features, as a norm over the whole batch does.
 fn likeness(a: &[f32], b: &[f32]) -> f64 {
     2.0 * dot(a, b) / (dot(a, a) + dot(b, b)).max(f64::MIN_POSITIVE)
 }

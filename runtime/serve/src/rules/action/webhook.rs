@@ -96,15 +96,16 @@ impl Webhook {
             }
             match request.send(&body[..]) {
                 Ok(response) if response.status().is_success() => return Ok(()),
-                // Another call would be answered alike, here and below.
+                // A redirect: another call would be answered alike.
                 Ok(response) => {
-                    let status = response.status();
                     return Err(format!(
-                        "it answered {status}, but redirects are not followed: name the address that it leads to"
+                        "it answered {}, but redirects are not followed: name the address that it leads to",
+                        response.status()
                     ));
                 }
                 Err(error) => {
                     failure = failure_of(&error);
+                    // Another call would be answered alike.
                     if matches!(error, ureq::Error::StatusCode(status @ 400..500) if status != 429) {
                         return Err(failure);
                     }

@@ -140,7 +140,7 @@ impl GraphParts {
 
 /// A whole number among a node's attributes, 0 where there is none.
 fn number(node: &NodeProto, name: &str) -> i64 {
-    node.named(name).and_then(|attribute| attribute.i).unwrap_or(0)
+    node.whole_number(name).unwrap_or(0)
 }
 
 fn float(node: &NodeProto, name: &str) -> Option<f32> {
@@ -234,7 +234,7 @@ fn standardised_weight(node: &NodeProto, values: &Values) -> Option<Pieces> {
 fn rms_normalization(node: &NodeProto, values: &Values) -> Option<Pieces> {
     const EPSILON: f32 = 1e-5;
     let (x, scale, output) = (node.input.first()?, node.input.get(1)?, node.output.first()?);
-    let axis = node.named("axis").and_then(|attribute| attribute.i).unwrap_or(-1);
+    let axis = node.whole_number("axis").unwrap_or(-1);
     let first = if axis < 0 { axis } else { axis - i64::try_from(*values.ranks.get(x)?).ok()? };
     // As many as a tensor may have.
     if !(-8..0).contains(&first) {

@@ -72,7 +72,7 @@ impl Window {
         };
         let is_plain = list("pads").is_none_or(|pads| pads.iter().all(|&pad| pad == 0))
             && list("dilations").is_none_or(|dilations| dilations.iter().all(|&dilation| dilation == 1));
-        let rounds_up = node.named("ceil_mode").and_then(|attribute| attribute.i) == Some(1);
+        let rounds_up = node.whole_number("ceil_mode") == Some(1);
         let (window, strides) = (sides("kernel_shape", [0; 2])?, sides("strides", [1; 2])?);
         let is_wanted = is_onnx_domain(&node.domain) && is_plain && rounds_up && !pads_itself;
         is_wanted.then_some(Self { sides: window, strides, over_all })

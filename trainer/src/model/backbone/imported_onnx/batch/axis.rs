@@ -86,7 +86,7 @@ impl BatchAxis {
 
 /// The setting `axis` of a node.
 pub fn axis_of(node: &NodeProto) -> Option<i64> {
-    node.named("axis").and_then(|attribute| attribute.i)
+    node.whole_number("axis")
 }
 
 /// The axes of a value of this rank that a node does not name, by a setting or by its second input.
