@@ -189,7 +189,8 @@ impl Answers {
         done.await.map_err(|_| Refusal::answer_lost())
     }
 
-    /// Ends the service once the state belongs to another bundle and `can_restart` says that a new start would run with it.
+    /// Ends the service once the state belongs to another bundle and `can_restart` says that a new start would run with
+    /// it.
     pub(crate) fn end_on_new_bundle(&self, can_restart: Box<dyn Fn() -> bool + Send + Sync>) {
         let _ = self.new_bundle.set(can_restart);
     }

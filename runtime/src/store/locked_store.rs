@@ -33,13 +33,13 @@ impl LockedStore {
         &self.store
     }
 
-    /// Counts saves, those of others until the state was loaded among them; 0 if nothing was saved yet.
+    /// The number of the save that wrote the state which was loaded or saved last; 0 if nothing was saved yet.
     pub fn generation(&self) -> u64 {
         self.newest.get().generation
     }
 
     /// The slot that holds the state which was loaded or saved last, if a save for this bundle need not read both
-    /// again: they were in order, and nobody has changed their files since.
+    /// again: they were in order, and nobody has changed their files since (`STATE.md`, "Which slot holds", 8).
     fn undisturbed(&self, digest: [u8; 32]) -> Option<NewestSlot> {
         let NewestState { revision, generation, slot, undisturbed_for } = self.newest.get();
         let slot = slot.filter(|_| undisturbed_for == Some(digest) && self.store.revision() == revision)?;
@@ -85,7 +85,7 @@ impl LockedStore {
     ///
     /// # Errors
     /// [`StoreError`] if the system refuses, another process has changed the state meanwhile, or the state makes no
-    /// sense, so that it could not be read again.
+    /// sense, so that no load would accept it.
     pub fn save(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
         self.save_on(&bundle.base_model, saved)
     }
@@ -112,7 +112,7 @@ impl LockedStore {
         self.write(digest, |files, from| slots::purge(files, &bundle.base_model, saved, from))
     }
 
-    /// The error of a state that would not be read again.
+    /// The error of a state that no load would accept.
     pub(crate) fn unsound(&self) -> StoreError {
         let source = io::Error::new(io::ErrorKind::InvalidData, "its content makes no sense");
         StoreError::Write { path: self.store.folder.clone(), source }

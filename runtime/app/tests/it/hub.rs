@@ -55,6 +55,18 @@ fn sync(folder: &Path, device: &str, hub: &RunningHub, more: &[&str]) -> Value {
     json(orco(&shipped(), &folder.join(device), &arguments))
 }
 
+/// A code with which a device enrols.
+fn new_code(folder: &Path) -> String {
+    json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned()
+}
+
+/// Enrols devices under the names of their folders.
+fn enrol(folder: &Path, devices: &[&str], hub: &RunningHub) {
+    for device in devices {
+        sync(folder, device, hub, &["--code", &new_code(folder), "--name", device]);
+    }
+}
+
 #[test]
 fn a_code_counts_for_an_hour_to_a_year() {
     let folder = TempDir::new().unwrap();
@@ -71,7 +83,7 @@ fn a_socks_proxy_is_passed_over_without_words_for_programmers() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let running = RunningHub::start(folder);
-    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let code = new_code(folder);
     let mut command = orco(&shipped(), &folder.join("door"), &["sync", "--hub", &running.url, "--code", &code]);
     let output = command.env("ALL_PROXY", "socks5://127.0.0.1:1").output().unwrap();
     let said = text(&output.stderr);
@@ -83,7 +95,7 @@ fn a_label_with_a_comma_is_one_label() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let running = RunningHub::start(folder);
-    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let code = new_code(folder);
     sync(folder, "giver", &running, &["--code", &code]);
     let classes =
         [("mug", "mug"), ("mug, blue", "cactus")].map(|(label, class)| argument(label, &shots("learn", class)));
@@ -105,7 +117,7 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let running = RunningHub::start(folder);
-    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let code = new_code(folder);
     sync(folder, "door", &running, &["--code", &code]);
     let warnings = |done: Value| done["warnings"].as_array().map_or(0, Vec::len);
     let bundle = shipped();
@@ -135,10 +147,7 @@ fn a_device_that_is_restored_learns_again_what_its_channel_holds() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let running = RunningHub::start(folder);
-    for device in ["giver", "taker"] {
-        let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
-        sync(folder, device, &running, &["--code", &code, "--name", device]);
-    }
+    enrol(folder, &["giver", "taker"], &running);
     json(orco(&shipped(), &folder.join("taker"), &["learn", &argument("cactus", &shots("learn", "cactus"))]));
     let backup = folder.join("taker.orcobackup");
     json(orco(&shipped(), &folder.join("taker"), &["backup", backup.to_str().unwrap()]));
@@ -159,10 +168,7 @@ fn what_a_backup_brings_back_of_the_channel_is_the_channels() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let running = RunningHub::start(folder);
-    for device in ["giver", "taker"] {
-        let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
-        sync(folder, device, &running, &["--code", &code, "--name", device]);
-    }
+    enrol(folder, &["giver", "taker"], &running);
     let release = || {
         sync(folder, "giver", &running, &["--share", "*"]);
         let packs = json(hub(folder, &["list"]))["packs"].as_array().unwrap().clone();
@@ -197,7 +203,7 @@ fn a_round_with_another_bundle_than_the_states_is_told_which_to_name() {
     let running = RunningHub::start(folder);
     let state = folder.join("door");
     json(orco(&shipped(), &state, &["learn", &argument("mug", &shots("learn", "mug"))]));
-    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let code = new_code(folder);
     sync(folder, "door", &running, &["--code", &code]);
     let everyday = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday");
     let refused = orco(&everyday, &state, &["sync", "--hub", &running.url]).output().unwrap();
@@ -211,7 +217,7 @@ fn a_device_that_is_restored_knows_what_it_pushed_on_another_bundle() {
     let folder = folder.path();
     let running = RunningHub::start(folder);
     let state = folder.join("giver");
-    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let code = new_code(folder);
     sync(folder, "giver", &running, &["--code", &code]);
     for label in ["mug", "cactus"] {
         json(orco(&shipped(), &state, &["learn", &argument(label, &shots("learn", label))]));
@@ -244,7 +250,7 @@ fn silent_callers_leave_the_hub_files_for_what_it_keeps() {
     // SAFETY: setrlimit(2) is safe between fork and exec, and nothing else is called.
     unsafe { command.pre_exec(set) };
     let running = RunningHub::of(command);
-    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let code = new_code(folder);
     let address = running.url.trim_start_matches("http://");
     let held: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(address).unwrap()).collect();
     sync(folder, "giver", &running, &["--code", &code]);
@@ -271,10 +277,7 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     assert_refused(&hub(folder, &["list"]).output().unwrap(), "there is no hub in");
     std::fs::remove_dir(folder.join("hub")).unwrap();
     let running = RunningHub::start(folder);
-    for device in ["giver", "taker"] {
-        let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
-        sync(folder, device, &running, &["--code", &code, "--name", device]);
-    }
+    enrol(folder, &["giver", "taker"], &running);
     let mug = argument("mug", &shots("learn", "mug"));
     json(orco(&shipped(), &folder.join("giver"), &["learn", "--keep-shots", &mug]));
     assert_eq!(sync(folder, "giver", &running, &[])["pushed"], serde_json::json!([]), "nothing leaves by itself");

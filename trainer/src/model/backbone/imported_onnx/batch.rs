@@ -27,7 +27,7 @@ use super::lists::Lists;
 use super::parts::{GraphParts, ModelParts, NodeParts, Replacement, replace};
 use crate::model::onnx_proto::{DimensionProto, NodeProto, ValueInfoProto};
 
-/// Most constants that are repeated for each image.
+/// At most so many constants are repeated for each image.
 const MOST_REPEATED: usize = 64;
 
 impl GraphParts {
