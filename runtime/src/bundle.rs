@@ -262,7 +262,10 @@ fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Resu
     if manifest.files.contains_key(STATISTICS) {
         let bytes = read_checked(folder, manifest, STATISTICS)?;
         let decode = |source| OpenError::Decode { path: folder.join(STATISTICS), source };
-        base_model.statistics = Some(base_model.decode_statistics(&bytes).map_err(decode)?);
+        let mut statistics = base_model.decode_statistics(&bytes).map_err(decode)?;
+        // Every change asks for them.
+        statistics.set_aside.keep_digests();
+        base_model.statistics = Some(statistics);
     } else if manifest.learn.answer.is_some() {
         let reason = format!("its [learn.answer] needs {STATISTICS}, which it does not list");
         return unfit(folder, MANIFEST, reason);

@@ -215,7 +215,7 @@ impl Learner {
         settings.check_release(&bundle, &store)?;
         let StoreSnapshot { mut saved, warnings, newest } = store.load(&bundle)?;
         saved.keep_digests();
-        let (encoders, memory) = (StartedEncoders::default(), SessionMemory::with_kept_sums());
+        let (encoders, memory) = (StartedEncoders::default(), SessionMemory::with_cache());
         Ok(Self {
             bundle,
             store,

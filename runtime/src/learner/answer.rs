@@ -64,8 +64,8 @@ pub(super) struct StateClassifier {
 
 impl StateClassifier {
     fn of(base_model: &BaseModel, state: &State, memory: &mut SessionMemory, threads: &Threads) -> Self {
-        let (config, sums) = (&base_model.config, memory.sums());
-        let (classifier, known_scores) = Classifier::with_known_scores(base_model, state, config, sums, threads);
+        let (config, cache) = (&base_model.config, memory.cache());
+        let (classifier, known_scores) = Classifier::with_known_scores(base_model, state, config, cache, threads);
         Self { classifier, known_scores, replaced: state.replaced(base_model) }
     }
 }

@@ -225,7 +225,7 @@ impl Learner {
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
         let before = self.adopt_saved(saved).state;
-        self.memory.drop_sums();
+        self.memory.clear_cache();
         let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
         let made = ChangeOutcome { report, uncertain, unaligned: None };
         let ChangeOutcome { report, uncertain, unaligned } = self.align_after(&locked, &before, made, observer);

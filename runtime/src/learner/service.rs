@@ -54,7 +54,7 @@ impl Learner {
     pub fn balance_outlook(&mut self) -> BalanceOutlook {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let threads: &Threads = self.threads.get_or_insert_with(Threads::usable);
-        let estimates = answer::balance_estimates(base_model, state, &base_model.config, self.memory.sums(), threads);
+        let estimates = answer::balance_estimates(base_model, state, &base_model.config, self.memory.cache(), threads);
         let expected = ExpectedByScope::of(base_model, state, estimates.left_out);
         BalanceOutlook { choices: estimates.choices, expected }
     }

@@ -19,7 +19,6 @@
 
 mod balance_estimate;
 mod calibrate;
-mod class_sums;
 mod embed;
 mod left_out;
 mod low_rank;
@@ -27,6 +26,7 @@ mod model;
 mod sampling;
 mod scatter;
 mod score;
+mod scoring_cache;
 #[cfg(test)]
 mod tests;
 mod validation;
@@ -41,13 +41,13 @@ pub use self::balance_estimate::{BalanceEstimate, BalanceEstimates, balance_esti
 use self::calibrate::shift;
 pub(crate) use self::calibrate::softmax;
 pub use self::calibrate::{Calibrator, LeftOutAccuracy};
-pub use self::class_sums::ClassSums;
 pub(crate) use self::embed::EMBED_BATCH;
 use self::embed::Embedder;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
 pub(crate) use self::scatter::MAX_SCATTERED;
 use self::score::{ClassRow, ClassRowBuilder, ScoreRows};
+pub use self::scoring_cache::ScoringCache;
 pub(crate) use self::validation::{
     JudgeableSamples, MAX_SHOT_SAMPLES, Validation, ValidationSamples, judgeable_samples,
 };
@@ -62,8 +62,8 @@ const MAX_FIRST_SHOTS: usize = 250;
 
 /// What scoring a state's classes and samples works with.
 pub(crate) struct ScoringWork<'a> {
-    /// Sums of earlier scorings, where they are kept.
-    pub(crate) sums: Option<&'a mut ClassSums>,
+    /// What earlier scorings left, where it is kept.
+    pub(crate) cache: Option<&'a mut ScoringCache>,
     /// The threads that work.
     pub(crate) workers: &'a dyn Workers,
 }
@@ -105,7 +105,7 @@ pub(crate) struct Predictor {
 impl ScoringWork<'_> {
     /// On the caller's thread, from what is stored alone.
     pub(crate) fn alone() -> Self {
-        Self { sums: None, workers: &Serial }
+        Self { cache: None, workers: &Serial }
     }
 }
 

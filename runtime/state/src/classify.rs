@@ -22,7 +22,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::answer::{ClassSums, KnownSamples, Predictor, ScoringWork, familiarity};
+use crate::answer::{KnownSamples, Predictor, ScoringCache, ScoringWork, familiarity};
 use crate::head::Projector;
 use crate::prediction_set::{ProbabilityScale, SetThresholds};
 use crate::state::{BaseModel, State};
@@ -124,18 +124,18 @@ impl Classifier {
     }
 
     /// A classifier, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
-    /// bundle's statistics. With the sums of earlier states it is there sooner.
+    /// bundle's statistics. With what earlier states left it is there sooner.
     pub fn with_known_scores(
         base_model: &BaseModel,
         state: &State,
         config: &MethodConfig,
-        sums: Option<&mut ClassSums>,
+        cache: Option<&mut ScoringCache>,
         workers: &dyn Workers,
     ) -> (Self, Option<KnownScores>) {
         let Some(scoring) = base_model.scoring(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let work = &mut ScoringWork { sums, workers };
+        let work = &mut ScoringWork { cache, workers };
         let (predictor, samples) = Predictor::with_samples(base_model, state, scoring, work);
         let KnownSamples { evenly, learned } = samples;
         let scale = ProbabilityScale {

@@ -91,7 +91,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use self::check::check_classes;
-use crate::answer::{ClassSums, ScoringWork};
+use crate::answer::{ScoringCache, ScoringWork};
 use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, State};
@@ -115,29 +115,29 @@ pub struct NewClass {
 pub struct SessionMemory {
     numbers: Vec<f32>,
     indices: Vec<u32>,
-    sums: Option<ClassSums>,
+    cache: Option<ScoringCache>,
 }
 
 impl SessionMemory {
     /// As much as is needed.
     pub fn new(needs: WorkspaceSize) -> Self {
-        Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices], sums: None }
+        Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices], cache: None }
     }
 
-    /// Memory that keeps what shots add up to from one session to the next, so that a change does not cost the more
+    /// Memory that keeps what scoring computes of shots from one session to the next, so that a change does not cost the more
     /// the more classes are known. It serves the states of one bundle.
-    pub fn with_kept_sums() -> Self {
-        Self { sums: Some(ClassSums::default()), ..Self::default() }
+    pub fn with_cache() -> Self {
+        Self { cache: Some(ScoringCache::default()), ..Self::default() }
     }
 
-    /// The sums, where they are kept.
-    pub fn sums(&mut self) -> Option<&mut ClassSums> {
-        self.sums.as_mut()
+    /// What earlier scorings left, where it is kept.
+    pub fn cache(&mut self) -> Option<&mut ScoringCache> {
+        self.cache.as_mut()
     }
 
-    /// Drops the sums that are there, such as those of a class that was purged.
-    pub fn drop_sums(&mut self) {
-        self.sums = self.sums.take().map(|_| ClassSums::default());
+    /// Drops what earlier scorings left, such as what was computed of a class that was purged.
+    pub fn clear_cache(&mut self) {
+        self.cache = self.cache.take().map(|_| ScoringCache::default());
     }
 
     /// Grows to as much as is needed, if it is smaller.
@@ -342,7 +342,7 @@ impl Session<'_> {
         mut next: State,
         losses: Vec<LossTerms>,
     ) -> (State, ChangeReport) {
-        let work = &mut ScoringWork { sums: self.memory.sums(), workers: self.workers };
+        let work = &mut ScoringWork { cache: self.memory.cache(), workers: self.workers };
         let report = evaluation::calibrate_and_report(self.base_model, self.config, state, &mut next, losses, work);
         (next, report)
     }

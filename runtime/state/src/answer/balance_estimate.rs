@@ -10,7 +10,7 @@ use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
 
 use super::calibrate::{Calibrator, LeftOutAccuracy};
-use super::class_sums::ClassSums;
+use super::scoring_cache::ScoringCache;
 use super::{ScoringWork, ValidationSamples};
 use crate::state::{Balance, BaseModel, State};
 
@@ -41,18 +41,18 @@ pub struct BalanceEstimates {
     pub left_out: Option<LeftOutAccuracy>,
 }
 
-/// Estimates for every balance. `sums` saves time and changes no result.
+/// Estimates for every balance. `cache` saves time and changes no result.
 pub fn balance_estimates(
     base_model: &BaseModel,
     state: &State,
     config: &MethodConfig,
-    sums: Option<&mut ClassSums>,
+    cache: Option<&mut ScoringCache>,
     workers: &dyn Workers,
 ) -> BalanceEstimates {
     let Some(scoring) = base_model.scoring(config).filter(|_| !state.classes.is_empty()) else {
         return BalanceEstimates::default();
     };
-    let work = &mut ScoringWork { sums, workers };
+    let work = &mut ScoringWork { cache, workers };
     let samples = ValidationSamples::of(base_model, state, scoring);
     let floor = samples.nearest_mean_accuracy(work);
     let classes = samples.sample_classes();

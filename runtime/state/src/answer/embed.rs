@@ -7,8 +7,8 @@ use core::ops::Range;
 use orco_core::config::AnswerWeights;
 use orco_core::discriminant::{direction, signed_sqrt};
 use orco_core::math::add_scaled;
-use orco_core::workers::Workers;
 
+use super::ScoringWork;
 use crate::bank::Bank;
 use crate::head::Projector;
 use crate::parallel::for_each_result;
@@ -201,17 +201,36 @@ impl Embedder {
         means_of_views(self.embed(shots), views, self.length())
     }
 
-    /// Projections of some of a bank's exemplars, whose numbers rise.
-    pub(super) fn projections(&self, bank: &Bank, exemplars: &[usize], workers: &dyn Workers) -> Projections {
-        let mut projections =
-            Projections { views: bank.views(), projections_len: self.projections_len, ..Projections::default() };
-        if self.projections_len == 0 {
-            return projections;
+    /// Projections of some of a bank's exemplars, whose numbers rise; those that earlier scorings left are taken.
+    pub(super) fn projections(&self, bank: &Bank, exemplars: &[usize], work: &mut ScoringWork<'_>) -> Projections {
+        let (views, projections_len) = (bank.views(), self.projections_len);
+        if projections_len == 0 {
+            return Projections { views, ..Projections::default() };
         }
-        projections.exemplars = exemplars.to_vec();
-        projections.rows.reserve_exact(exemplars.len() * bank.views() * self.projections_len);
-        let project = |some: &[usize]| self.project(&views_of(bank, some));
-        for_each_result(workers, exemplars, EMBED_BATCH, project, |rows| projections.rows.extend(rows));
+        let rows = vec![0.0; exemplars.len() * views * projections_len];
+        let mut projections = Projections { views, projections_len, exemplars: exemplars.to_vec(), rows };
+        for (number, head) in self.heads.iter().enumerate() {
+            let mut kept = work.cache.as_deref_mut().map(|cache| &mut cache.of_head(&head.projector).samples);
+            kept.iter_mut().for_each(|kept| kept.begin());
+            let mut missing = Vec::new();
+            for (place, &exemplar) in exemplars.iter().enumerate() {
+                match kept.as_mut().and_then(|kept| kept.get(&bank.digest_of(exemplar))) {
+                    Some(rows) => projections.set(place, number, rows),
+                    None => missing.push((place, exemplar)),
+                }
+            }
+            let project = |some: &[(usize, usize)]| {
+                let exemplars: Vec<usize> = some.iter().map(|(_, exemplar)| *exemplar).collect();
+                head.projector.project(&views_of(bank, &exemplars))
+            };
+            let mut computed = missing.iter();
+            for_each_result(work.workers, &missing, EMBED_BATCH, project, |rows| {
+                for (rows, &(place, exemplar)) in rows.chunks_exact(views * self.dimension).zip(&mut computed) {
+                    projections.set(place, number, rows);
+                    kept.iter_mut().for_each(|kept| kept.insert(bank.digest_of(exemplar), rows));
+                }
+            });
+        }
         projections
     }
 
@@ -257,6 +276,14 @@ pub(super) struct Projections {
 }
 
 impl Projections {
+    /// Sets what the head of this number gives for all views of the exemplar in this place, `[views, dimension]`.
+    fn set(&mut self, place: usize, head: usize, rows: &[f32]) {
+        let (length, dimension) = (self.projections_len, rows.len() / self.views);
+        let own = self.rows[place * self.views * length..].chunks_exact_mut(length);
+        let parts = own.map(|row| &mut row[head * dimension..][..dimension]);
+        parts.zip(rows.chunks_exact(dimension)).for_each(|(to, from)| to.copy_from_slice(from));
+    }
+
     /// Of all views of an exemplar, `[views, projections_len]`.
     fn of(&self, exemplar: usize) -> &[f32] {
         self.find(exemplar).expect("projections of every exemplar that is needed")

@@ -71,7 +71,7 @@ impl<'a> ScoringModel<'a> {
     ) -> Self {
         let embedder = Embedder::new(base_model, state, scoring);
         let row_builder = ClassRowBuilder::new(&embedder, scoring, &state.exemplars);
-        let projections = embedder.projections(&state.exemplars, wanted, work.workers);
+        let projections = embedder.projections(&state.exemplars, wanted, work);
         let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
         let base = base_model.classes.len();
         let count = base + state.classes.len();
@@ -153,7 +153,7 @@ impl<'a> ScoringModel<'a> {
         };
         let shots_of_class = |(class, exemplars): (u32, Vec<usize>)| ShotsOfClass {
             class: class as usize,
-            digest: work.sums.is_some().then(|| digest(&exemplars)),
+            digest: work.cache.is_some().then(|| digest(&exemplars)),
             exemplars,
         };
         let classes: Vec<ShotsOfClass> = bank.by_class().into_iter().map(shots_of_class).collect();
@@ -168,10 +168,10 @@ impl<'a> ScoringModel<'a> {
         let (length, range) = (self.embedder.length(), self.embedder.range_of(part));
         let counts = |class: usize| range.start >= self.added_from(class);
         let counted: Vec<&ShotsOfClass> = classes.iter().filter(|shots| counts(shots.class)).collect();
-        let mut kept = work.sums.as_deref_mut().map(|sums| match part {
-            EmbeddingPart::Projection(head) => sums.projections(&self.embedder.heads[head].projector),
-            EmbeddingPart::Direction => &mut sums.directions,
-            EmbeddingPart::Roots => &mut sums.whitened,
+        let mut kept = work.cache.as_deref_mut().map(|cache| match part {
+            EmbeddingPart::Projection(head) => &mut cache.of_head(&self.embedder.heads[head].projector).sums,
+            EmbeddingPart::Direction => &mut cache.directions,
+            EmbeddingPart::Roots => &mut cache.whitened,
         });
         if let Some(kept) = &mut kept {
             kept.begin();

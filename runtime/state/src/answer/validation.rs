@@ -410,7 +410,7 @@ impl<'a> ValidationSamples<'a> {
         let model = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
         let (border, base) = (self.border_of(state), model.base());
         let needed = self.needed_exemplars(samples, ScoringPurpose::Answers);
-        let projections = &model.embedder.projections(&self.state.exemplars, &needed, work.workers);
+        let projections = &model.embedder.projections(&self.state.exemplars, &needed, work);
         let mut answers = Vec::with_capacity(samples.len());
         self.scores(&model, SampleSource { projections, own, samples }, ScoringPurpose::Answers, work, &mut |sample| {
             answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(border)));

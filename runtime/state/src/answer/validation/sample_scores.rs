@@ -51,6 +51,9 @@ struct ScoringContext<'a> {
     source: SampleSource<'a>,
     /// How often each class of the state has each exemplar.
     stored: BTreeMap<(u32, [u8; 32]), u32>,
+    /// Projections of those of the samples that were set aside, where they are kept for the next scoring. Where they
+    /// are not, all of them together would take memory for nothing.
+    of_set_aside: Option<Projections>,
     /// Exemplars that are no duplicates, by class, where views are wanted.
     different: BTreeMap<u32, Vec<usize>>,
 }
@@ -88,11 +91,20 @@ impl ValidationSamples<'_> {
         note: &mut dyn FnMut(SampleScores),
     ) {
         let different = if purpose == ScoringPurpose::Border { self.different_by_class() } else { BTreeMap::new() };
-        let context = ScoringContext { model, source, stored: self.stored(model.state), different };
+        let (of_set_aside, _) = source.samples.split_at(self.first_exemplar_of(source.samples));
+        let set_aside = &self.scoring.statistics.set_aside;
+        let of_set_aside = work.cache.is_some().then(|| model.embedder.projections(set_aside, of_set_aside, work));
+        let stored = self.stored(model.state);
+        let context = ScoringContext { model, source, stored, of_set_aside, different };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
         for_each_result(work.workers, source.samples, EMBED_BATCH, scores, |scored| {
             scored.into_iter().for_each(&mut *note)
         });
+    }
+
+    /// The place among these samples, whose numbers rise, at which exemplars begin.
+    fn first_exemplar_of(&self, samples: &[usize]) -> usize {
+        samples.partition_point(|&sample| sample < self.set_aside())
     }
 
     /// How often each class of a state has each exemplar.
@@ -113,12 +125,17 @@ impl ValidationSamples<'_> {
         some: &[usize],
         purpose: ScoringPurpose,
     ) -> Vec<SampleScores> {
-        let ScoringContext { model, source: SampleSource { projections, own, .. }, different, .. } = context;
+        let ScoringContext { model, source, of_set_aside, different, .. } = context;
+        let SampleSource { projections, own, .. } = source;
         let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
         // Samples set aside come before exemplars.
-        let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
+        let (first, last) = some.split_at(self.first_exemplar_of(some));
         let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
-        let mut embedded = model.embedder.embed(&self.scoring.statistics.set_aside.clean_of(first));
+        let set_aside = &self.scoring.statistics.set_aside;
+        let mut embedded = match of_set_aside {
+            Some(known) => model.embedder.embed_stored(set_aside, first, known),
+            None => model.embedder.embed(&set_aside.clean_of(first)),
+        };
         embedded.extend(model.embedder.embed_stored(&self.state.exemplars, &last, projections));
         let mut scores = model.rows.scores(&embedded);
         let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();

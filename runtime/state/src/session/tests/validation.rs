@@ -252,7 +252,7 @@ fn a_class_of_one_shot_is_recognised_at_first_once_it_has_more() {
 type Step<'a> = &'a dyn Fn(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>;
 
 #[test]
-fn sums_that_are_kept_and_further_threads_change_no_bit() {
+fn what_is_kept_and_further_threads_change_no_bit() {
     let base_model = combined();
     let fresh = State::fresh(&base_model, [0; 32]);
     let further = NewClass { label: label(3), ..new_class(9, 2) };
@@ -272,16 +272,16 @@ fn sums_that_are_kept_and_further_threads_change_no_bit() {
             states.push(next);
         }
         let scores = states.iter().map(|(state, _)| {
-            let known = Classifier::with_known_scores(base_model, state, config, session.memory.sums(), workers);
+            let known = Classifier::with_known_scores(base_model, state, config, session.memory.cache(), workers);
             known.0.scores(&feature(3, &mut Random::new(9, "picture")))
         });
         let scores: Vec<Vec<f32>> = scores.collect();
         (states, scores)
     };
     let alone = run(&mut SessionMemory::default(), &Serial);
-    let mut memory = SessionMemory::with_kept_sums();
+    let mut memory = SessionMemory::with_cache();
     assert_eq!(run(&mut memory, &Threads(2)), alone);
-    assert_eq!(run(&mut memory, &Threads(2)), alone, "all sums are there already");
+    assert_eq!(run(&mut memory, &Threads(2)), alone, "all is kept already");
 }
 
 /// More shots than every change scores.

@@ -1,0 +1,89 @@
+//! What scoring one state leaves for the next: sums over the shots of each class, and projections of samples. A change
+//! touches few classes; what belongs to all others stays.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::head::Projector;
+
+/// Most heads whose projections are kept: that of phase 2, and those aligned before a change and after it.
+const MAX_HEADS: usize = 3;
+
+/// Rows are dropped when so many states have not asked for them: a change compares fewer.
+const MAX_AGE: u32 = 8;
+
+/// Sums over the shots of classes and projections of samples, for a program that scores one state of a bundle after the
+/// other: answers are the same with them and without, but take less time, and not the longer the more classes are known.
+///
+/// They are found by a digest of the shots, so that no others are ever taken for them. What no state has asked for during
+/// the last eight is dropped. A class takes 4 bytes for each number of its embedding, in which projections count once
+/// for each of three heads; a sample takes 4 bytes for each number of each view's projections.
+#[derive(Clone, Debug, Default)]
+pub struct ScoringCache {
+    pub(super) directions: CachedRows,
+    pub(super) whitened: CachedRows,
+    /// The head that was asked for last comes first.
+    heads: Vec<HeadCache>,
+}
+
+/// What is kept of projections by one head.
+#[derive(Clone, Debug)]
+pub(super) struct HeadCache {
+    head: Projector,
+    /// Sums over classes' shots, `[dimension]`, by the digest of the class's shots.
+    pub(super) sums: CachedRows,
+    /// Of samples, `[views, dimension]`, by the digest of the exemplar.
+    pub(super) samples: CachedRows,
+}
+
+/// Rows of numbers, each found by a digest of what it was computed from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CachedRows {
+    kept: BTreeMap<[u8; 32], CachedRow>,
+    /// Counts the states that asked.
+    states: u32,
+}
+
+#[derive(Clone, Debug)]
+struct CachedRow {
+    values: Vec<f32>,
+    /// The state that asked for it last.
+    state: u32,
+}
+
+impl ScoringCache {
+    /// What is kept of projections by a head.
+    pub(super) fn of_head(&mut self, head: &Projector) -> &mut HeadCache {
+        let found = self.heads.iter().position(|kept| kept.head == *head);
+        let entry = found.map_or_else(|| HeadCache::empty(head), |index| self.heads.remove(index));
+        self.heads.insert(0, entry);
+        self.heads.truncate(MAX_HEADS);
+        &mut self.heads[0]
+    }
+}
+
+impl HeadCache {
+    fn empty(head: &Projector) -> Self {
+        Self { head: head.clone(), sums: CachedRows::default(), samples: CachedRows::default() }
+    }
+}
+
+impl CachedRows {
+    /// To be called before a state asks for its rows: drops those that none has asked for lately.
+    pub(super) fn begin(&mut self) {
+        self.states = self.states.wrapping_add(1);
+        let now = self.states;
+        self.kept.retain(|_, row| now.wrapping_sub(row.state) <= MAX_AGE);
+    }
+
+    /// The row that was computed from what has this digest.
+    pub(super) fn get(&mut self, digest: &[u8; 32]) -> Option<&[f32]> {
+        let row = self.kept.get_mut(digest)?;
+        row.state = self.states;
+        Some(&row.values)
+    }
+
+    pub(super) fn insert(&mut self, digest: [u8; 32], values: &[f32]) {
+        self.kept.insert(digest, CachedRow { values: values.to_vec(), state: self.states });
+    }
+}
