@@ -56,10 +56,10 @@ session list names (`trainer/scripts/mini-imagenet-split.py`); those of base cla
 /// Systems of the overview that stand beside ours, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
 
-/// The systems of the dial's positions.
+/// The systems at the three positions of the dial, `orco balance`.
 const DIAL: [System; 3] = [System::KEEP_BASE, System::DEVICE, System::FAVOUR_NEW];
 
-/// Why tables could not be made.
+/// Why results could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultsPagesError {
@@ -213,31 +213,23 @@ impl ResultsPages {
         text += "\n|---|---|";
         text += &"---|".repeat(RIVALS.len());
         text.push('\n');
-        for MeasuredBundle { manifest, report, .. } in &self.bundles {
-            let _ = write!(text, "| {} |", manifest.name);
-            for name in [System::DEVICE.name()].iter().chain(&RIVALS) {
-                let _ = write!(text, " {} |", cell(report, name, &[Metric::Ahm, Metric::Aacc]));
-            }
-            text.push('\n');
-        }
+        let totals = |report: &BundleReport, system: &str| cell(report, system, &[Metric::Ahm, Metric::Aacc]);
+        let compared = [System::DEVICE.name()].into_iter().chain(RIVALS);
+        text += &self.rows(|report| compared.clone().map(|name| totals(report, name)).collect());
         text += "\nThe dial (`orco balance`) at its three positions, aHM / aACC:\n\n| bundle | keep-base | balanced | favour-new |\n|---|---|---|---|\n";
-        for MeasuredBundle { manifest, report, .. } in &self.bundles {
-            let cells: String = DIAL
-                .iter()
-                .map(|dial| format!(" {} |", cell(report, dial.name(), &[Metric::Ahm, Metric::Aacc])))
-                .collect();
-            let _ = writeln!(text, "| {} |{cells}", manifest.name);
-        }
+        text += &self.rows(|report| DIAL.iter().map(|system| totals(report, system.name())).collect());
         text += "\nWhat a device with default answers estimates after a session, less what is measured, in percentage points:\n\n\
                  | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
-        for MeasuredBundle { manifest, report, .. } in &self.bundles {
-            let cells: String = Metric::ESTIMATE_ERRORS
-                .iter()
-                .map(|metric| format!(" {} |", cell(report, System::DEVICE.name(), &[*metric])))
-                .collect();
-            let _ = writeln!(text, "| {} |{cells}", manifest.name);
-        }
+        let error = |report: &BundleReport, metric: Metric| cell(report, System::DEVICE.name(), &[metric]);
+        text += &self.rows(|report| Metric::ESTIMATE_ERRORS.iter().map(|metric| error(report, *metric)).collect());
         text + &systems()
+    }
+
+    /// A row of a table for each bundle: its name, and what `cells` makes of its report.
+    fn rows(&self, cells: impl Fn(&BundleReport) -> Vec<String>) -> String {
+        let row =
+            |bundle: &MeasuredBundle| format!("| {} | {} |\n", bundle.manifest.name, cells(&bundle.report).join(" | "));
+        self.bundles.iter().map(row).collect()
     }
 
     fn beside_the_paper(&self) -> String {

@@ -136,21 +136,22 @@ impl SeedSummary {
             seconds: summary.seconds,
         };
         let over_seeds = summarise(&each[0].name, &each.iter().map(means).collect::<Vec<_>>());
-        let all = |of: &dyn Fn(&Summary) -> f64| {
+        let root_mean_square = |of: &dyn Fn(&Summary) -> f64| {
             (each.iter().map(|summary| of(summary).powi(2)).sum::<f64>() / each.len() as f64).sqrt()
         };
-        let maybe =
-            |of: &dyn Fn(&Summary) -> Option<f64>| of(&each[0]).map(|_| all(&|summary| of(summary).unwrap_or(0.0)));
+        let if_measured = |of: &dyn Fn(&Summary) -> Option<f64>| {
+            of(&each[0]).map(|_| root_mean_square(&|summary| of(summary).unwrap_or(0.0)))
+        };
         let row = |at: usize| SessionAccuracy {
             session: over_seeds.sessions[at].session,
-            base: all(&|summary| summary.deviations[at].base),
-            inc: maybe(&|summary| summary.deviations[at].inc),
-            hm: maybe(&|summary| summary.deviations[at].hm),
-            top1: all(&|summary| summary.deviations[at].top1),
-            area: maybe(&|summary| summary.deviations[at].area),
+            base: root_mean_square(&|summary| summary.deviations[at].base),
+            inc: if_measured(&|summary| summary.deviations[at].inc),
+            hm: if_measured(&|summary| summary.deviations[at].hm),
+            top1: root_mean_square(&|summary| summary.deviations[at].top1),
+            area: if_measured(&|summary| summary.deviations[at].area),
         };
         let estimate = |of: fn(&AccuracyEstimateError) -> f64| {
-            all(&|summary| summary.estimate_errors.map_or(0.0, |errors| of(&errors.deviation)))
+            root_mean_square(&|summary| summary.estimate_errors.map_or(0.0, |errors| of(&errors.deviation)))
         };
         let of_draws = AccuracyEstimateError {
             base: estimate(|of| of.base),
@@ -174,12 +175,12 @@ impl SeedSummary {
             estimate_errors: means
                 .estimate_errors
                 .map(|errors| AccuracyEstimateErrors { deviation: of_draws, ..errors }),
-            ahm_deviation: all(&|summary| summary.ahm_deviation),
-            last_hm_deviation: maybe(&|summary| summary.last_hm_deviation),
-            aacc_deviation: all(&|summary| summary.aacc_deviation),
-            area_deviation: maybe(&|summary| summary.area_deviation),
-            base_decay_deviation: all(&|summary| summary.base_decay_deviation),
-            performance_decay_deviation: all(&|summary| summary.performance_decay_deviation),
+            ahm_deviation: root_mean_square(&|summary| summary.ahm_deviation),
+            last_hm_deviation: if_measured(&|summary| summary.last_hm_deviation),
+            aacc_deviation: root_mean_square(&|summary| summary.aacc_deviation),
+            area_deviation: if_measured(&|summary| summary.area_deviation),
+            base_decay_deviation: root_mean_square(&|summary| summary.base_decay_deviation),
+            performance_decay_deviation: root_mean_square(&|summary| summary.performance_decay_deviation),
             deviations: (0..over_seeds.sessions.len()).map(row).collect(),
         };
         Self { seeds: each.len(), draws, over_seeds, over_draws }

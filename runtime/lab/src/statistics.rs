@@ -24,7 +24,7 @@ pub const SHRINKAGE: f64 = 0.5;
 const CHUNK: usize = 512;
 /// Images on which the deviation of scores is measured.
 const MEASURED: usize = 2000;
-/// Sessions played with base classes.
+/// Sessions simulated with base classes.
 const ROUNDS: usize = 5;
 /// Shots of a class in them.
 const SHOTS: usize = 5;
@@ -238,15 +238,21 @@ fn base_accuracy(base_model: &BaseModel, statistics: &Statistics, features: Feat
     (!features.classes.is_empty()).then(|| counts.row(0).base)
 }
 
-/// The border that sessions played with base classes choose: in each round a fifth of them are new.
+/// The median border that sessions simulated with base classes choose: in each, a fifth of them are new.
 fn initial_border(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, seed: u64) -> f32 {
     let mut random = Random::new(seed, "sessions played with base classes");
-    let borders = (0..ROUNDS).filter_map(|_| played(base_model, statistics, features, &mut random)).map(f64::from);
+    let borders =
+        (0..ROUNDS).filter_map(|_| simulated_border(base_model, statistics, features, &mut random)).map(f64::from);
     median(borders.collect()).unwrap_or(0.0) as f32
 }
 
-/// One of them; none where there are too few classes or samples.
-fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, random: &mut Random) -> Option<f32> {
+/// The border of one of these sessions; none where there are too few classes or samples.
+fn simulated_border(
+    base_model: &BaseModel,
+    statistics: &Statistics,
+    features: Features<'_>,
+    random: &mut Random,
+) -> Option<f32> {
     let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
     let mut order: Vec<u32> = (0..base as u32).collect();
     random.shuffle(&mut order);
@@ -254,30 +260,9 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
     if new.is_empty() || old.len() < 2 {
         return None;
     }
-    let renumbered = |class: u32| old.iter().position(|of| *of == class).map(|index| index as u32);
-    let only = |bank: &Bank| {
-        let mut kept = bank.empty_like();
-        for class in old {
-            for exemplar in (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] == *class) {
-                kept.push_from(bank, exemplar, renumbered(*class).expect("it is one of them"));
-            }
-        }
-        kept
-    };
     let Exemplars { precision, views, .. } = base_model.exemplars.as_exemplars();
     let config = MethodConfig { precision, views, ..MethodConfig::closed_form() };
-    let reduced = BaseModel {
-        classes: old.iter().map(|class| base_model.classes[*class as usize].clone()).collect(),
-        exemplars: only(&base_model.exemplars),
-        statistics: Some(Statistics {
-            directions: only(&statistics.directions),
-            whitened: only(&statistics.whitened),
-            set_aside: only(&statistics.set_aside),
-            ..statistics.clone()
-        }),
-        config: config.clone(),
-        ..base_model.clone()
-    };
+    let reduced = BaseModel { config: config.clone(), ..with_classes_alone(base_model, statistics, old) };
     let mut shots = |class: u32| -> Vec<Vec<f32>> {
         let mut members: Vec<usize> =
             (0..features.classes.len()).filter(|index| features.classes[*index] == class).collect();
@@ -296,6 +281,30 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
     let mut session = Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
     let (state, _) = session.learn(&State::fresh(&reduced, [0; 32]), &new).ok()?;
     state.calibration.filter(|calibration| calibration.border.learned > 0.0).map(|calibration| calibration.border.shift)
+}
+
+/// The base model that knows these of its classes alone, renumbered in their order.
+fn with_classes_alone(base_model: &BaseModel, statistics: &Statistics, classes: &[u32]) -> BaseModel {
+    let only = |bank: &Bank| {
+        let mut kept = bank.empty_like();
+        for (number, class) in classes.iter().enumerate() {
+            for exemplar in (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] == *class) {
+                kept.push_from(bank, exemplar, number as u32);
+            }
+        }
+        kept
+    };
+    BaseModel {
+        classes: classes.iter().map(|class| base_model.classes[*class as usize].clone()).collect(),
+        exemplars: only(&base_model.exemplars),
+        statistics: Some(Statistics {
+            directions: only(&statistics.directions),
+            whitened: only(&statistics.whitened),
+            set_aside: only(&statistics.set_aside),
+            ..statistics.clone()
+        }),
+        ..base_model.clone()
+    }
 }
 
 #[cfg(test)]

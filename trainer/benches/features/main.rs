@@ -40,12 +40,8 @@ fn main() {
     let count: usize = arguments.get(1).map_or(240, |count| count.parse().expect("a number of pictures"));
     let input = bundle.manifest.preprocessing;
     let features = bundle.base_model.head.inputs;
-    let file = env::temp_dir().join(format!("orco-features-{}.onnx", std::process::id()));
-    std::fs::write(&file, &bundle.backbone).expect("a file");
     let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).expect("a recipe");
-    let imported = OnnxBackbone::open(&file, &recipe.backbone, recipe.data.side(), ChannelStatistics::default())
-        .expect("a backbone");
-    std::fs::remove_file(&file).expect("the file is ours");
+    let imported = imported(&bundle, &recipe);
 
     let pictures = pictures(&input, count);
     let mut whole = Onnx::open(&bundle.backbone, &input).expect("ONNX Runtime");
@@ -98,14 +94,28 @@ fn main() {
         "{:24} {:>10} {:>8}   ({count} pictures of {} x {}, {TURNS} turns)",
         "", "pictures/s", "ratio", input.width, input.height
     );
-    for (name, own) in names.iter().zip(&rates) {
+    print_rates(&names, &rates);
+    if let (Some(before), Some(peak)) = (before, system::memory_peak()) {
+        println!("most memory held: {}, before the first turn {}", system::size(peak), system::size(before));
+    }
+}
+
+/// The bundle's backbone, as phase 2 imports it from a file.
+fn imported(bundle: &Bundle, recipe: &Recipe) -> OnnxBackbone {
+    let file = env::temp_dir().join(format!("orco-features-{}.onnx", std::process::id()));
+    std::fs::write(&file, &bundle.backbone).expect("a file");
+    let imported = OnnxBackbone::open(&file, &recipe.backbone, recipe.data.side(), ChannelStatistics::default());
+    std::fs::remove_file(&file).expect("the file is ours");
+    imported.expect("a backbone")
+}
+
+/// Prints and records the median of each rate, and of its ratios to the first one in the same turns.
+fn print_rates(names: &[&'static str], rates: &[Vec<f64>]) {
+    for (name, own) in names.iter().zip(rates) {
         let ratios = own.iter().zip(&rates[0]).map(|(own, engine)| own / engine).collect();
         let own = median(own.clone());
         println!("{name:24} {own:10.1} {:8.3}", median(ratios));
         record(*name, own, Unit::PerSecond);
-    }
-    if let (Some(before), Some(peak)) = (before, system::memory_peak()) {
-        println!("most memory held: {}, before the first turn {}", system::size(peak), system::size(before));
     }
 }
 

@@ -19,7 +19,7 @@ use orco_state::target::TargetMethod;
 use serde_json::json;
 
 use crate::comparison::{check_trainable, compare, of_head, on_device};
-use crate::measurements::{self, Experiment};
+use crate::measurements::{self, Experiment, ResultsContext};
 use orco_trainer::config::{Architecture, BaseAssignment, Recipe, Stem, TargetConfig};
 use orco_trainer::model::Model;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
@@ -211,7 +211,7 @@ pub fn measure(
 }
 
 /// Writes what was measured for a question, each beside the paper's number, as JSON and CSV under the name of
-/// [`AblationResults::file`]; `test_seed` drew the test images from all, if one did.
+/// [`AblationResults::file`].
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -220,15 +220,14 @@ pub fn write(
     question: Question,
     reading: PaperReading,
     measured: &[Summary],
-    recipe: &Recipe,
-    test_seed: Option<u64>,
-    draws: usize,
+    context: ResultsContext<'_>,
 ) -> Result<()> {
     let beside =
         |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::numbers(question, &summary.name));
-    let mut results = measurements::results_of(recipe, test_seed, draws);
+    let mut results = context.empty_results();
     results.systems = measured.iter().map(beside).collect();
-    measurements::write(folder, &AblationResults::file(question, reading), recipe, None, &results, &csv(measured))
+    let name = AblationResults::file(question, reading);
+    measurements::write(folder, &name, context.recipe, None, &results, &csv(measured))
 }
 
 #[cfg(test)]

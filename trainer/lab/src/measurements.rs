@@ -62,9 +62,22 @@ struct RecipeResults<'a> {
     run: Option<&'a RivalRun>,
 }
 
-/// Results of a recipe that hold nothing yet, on test images that this seed drew from all, if one did.
-pub(crate) fn results_of(recipe: &Recipe, test_seed: Option<u64>, draws: usize) -> Results {
-    Results::new(&recipe.name, recipe.measured_on(test_seed), draws)
+/// What results were measured with, as their files tell it.
+#[derive(Clone, Copy)]
+pub struct ResultsContext<'a> {
+    /// The recipe of the training.
+    pub recipe: &'a Recipe,
+    /// Seed that drew the test images from all, where the data do not set them apart.
+    pub test_seed: Option<u64>,
+    /// Draws of the shots.
+    pub draws: usize,
+}
+
+impl ResultsContext<'_> {
+    /// Results without any system yet.
+    pub(crate) fn empty_results(&self) -> Results {
+        Results::new(&self.recipe.name, self.recipe.measured_on(self.test_seed), self.draws)
+    }
 }
 
 /// Writes what was measured by a recipe as NAME.json, of rivals with their `run`, and `csv` as NAME.csv.
@@ -94,7 +107,7 @@ mod tests {
     fn results_stand_beside_their_recipe_and_are_read_without_it() {
         let folder = tempfile::tempdir().unwrap();
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
-        let results = results_of(&recipe, None, 2);
+        let results = ResultsContext { recipe: &recipe, test_seed: None, draws: 2 }.empty_results();
         for _ in 0..2 {
             write(folder.path(), "rivals", &recipe, None, &results, "").unwrap();
         }
@@ -108,7 +121,8 @@ mod tests {
     #[test]
     fn results_on_test_images_that_other_seeds_drew_are_told_apart() {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
-        let [one, other, all] = [Some(1), Some(2), None].map(|seed| results_of(&recipe, seed, 2));
+        let [one, other, all] = [Some(1), Some(2), None]
+            .map(|test_seed| ResultsContext { recipe: &recipe, test_seed, draws: 2 }.empty_results());
         assert!(one != other && one != all, "{one:?}");
         assert_eq!(one.source, "synthetic objects test images, drawn with seed 1");
     }

@@ -353,7 +353,8 @@ mod tests {
             let lengths = Rival::ALL.into_iter().filter_map(Rival::extra_training).map(str::to_owned).collect();
             let command = "train-lab rival fact".into();
             let run = RivalRun { command, image_size, base_images: 30_000, steps, lengths };
-            write(folder.path(), &measured, &recipe, &run, None, 1).unwrap();
+            let context = measurements::ResultsContext { recipe: &recipe, test_seed: None, draws: 1 };
+            write(folder.path(), &measured, &run, context).unwrap();
             let json = fs::read(folder.path().join("rivals.json")).unwrap();
             let read: RivalResults = serde_json::from_slice(&json).unwrap();
             assert_eq!((read.table(), read.run.as_ref(), steps), (Some(table), Some(&run), 936));

@@ -15,7 +15,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
-use self::checkpoint::{AlignState, UnfinishedAlign, finished};
+use self::checkpoint::{AlignState, AlignTask, UnfinishedAlign, finished};
 use self::early_stopping::EarlyStopping;
 use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::random_view;
@@ -111,11 +111,13 @@ pub fn align_sharing(
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
     }
-    AlignPhase::new(model, tables, base, cache, &targets, &settings, state).run(at)?;
+    let task = AlignTask { targets: &targets, settings: &settings };
+    AlignPhase::new(model, tables, base, cache, task, state).run(at)?;
     Ok(targets)
 }
 
-/// What phase 2 depends on, beside the backbone, whose recipe cannot change within a run: bytes for the checkpoint.
+/// What phase 2 depends on, as [`AlignTask::settings`] holds it. A backbone of the recipe's own is left out: its recipe
+/// cannot change within a run.
 fn settings(model: &Model, tables: AlignTables<'_>) -> Result<Tensor> {
     let (targets, align) = (tables.targets, tables.align);
     let text = match &model.onnx {
@@ -162,12 +164,10 @@ struct AlignPhase<'a> {
     tables: AlignTables<'a>,
     base: &'a BaseSession<'a>,
     cache: &'a FeatureCache,
-    targets: &'a Targets,
+    task: AlignTask<'a>,
     objective: Objective,
     /// Numbers of the base images among the training images, i64 on the device.
     indices: Tensor,
-    /// What the checkpoint says it was made with.
-    settings: &'a Tensor,
     state: AlignState,
     /// Order of the base images in this epoch, i64 on the device.
     order: Option<Tensor>,
@@ -181,14 +181,13 @@ impl<'a> AlignPhase<'a> {
         tables: AlignTables<'a>,
         base: &'a BaseSession<'a>,
         cache: &'a FeatureCache,
-        targets: &'a Targets,
-        settings: &'a Tensor,
+        task: AlignTask<'a>,
         state: AlignState,
     ) -> Self {
-        let objective = Objective::of_base(targets, ObjectiveConfig::from(tables.align));
+        let objective = Objective::of_base(task.targets, ObjectiveConfig::from(tables.align));
         let indices: Vec<i64> = base.split.base.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices).to_device(model.device());
-        Self { model, tables, base, cache, targets, objective, indices, settings, state, order: None, rates: [0.0; 2] }
+        Self { model, tables, base, cache, task, objective, indices, state, order: None, rates: [0.0; 2] }
     }
 
     /// Trains from `at` to the end.
@@ -324,9 +323,9 @@ impl TrainingPhase for AlignPhase<'_> {
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
         let steps = at.global_step(self.steps());
         if at.epoch < self.tables.align.epochs && !self.should_stop_early(at.epoch) {
-            return self.state.save(at, steps, self.targets, self.settings, run);
+            return self.state.save(at, steps, self.task, run);
         }
-        self.state.save_finished(at, self.steps(), self.model, self.targets, self.settings, run)
+        self.state.save_finished(at, self.steps(), self.model, self.task, run)
     }
 }
 

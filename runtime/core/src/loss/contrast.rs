@@ -26,7 +26,7 @@ pub enum ContrastForm {
 pub struct ContrastSettings {
     /// tau: what inner products are divided by.
     pub temperature: f32,
-    /// Which rows stand below the fraction, and where the mean over the positives is taken.
+    /// Which rows the denominator holds, and whether the mean over the positives is inside or outside the logarithm.
     pub form: ContrastForm,
 }
 
@@ -80,9 +80,7 @@ pub fn loss(
                 row[i] = f32::NEG_INFINITY;
                 inside(row, i, labels)
             }
-            ContrastForm::Outside | ContrastForm::Negatives => {
-                outside(row, i, labels, 1.0 / positives as f32, form == ContrastForm::Negatives)
-            }
+            ContrastForm::Outside | ContrastForm::Negatives => outside(row, i, labels, 1.0 / positives as f32, form),
         }
     });
     (total / anchors as f64) as f32
@@ -96,13 +94,13 @@ on_vector_units! {
 }
 
 on_vector_units! {
-    /// [`ContrastForm::Outside`] for the row of anchor i, or [`ContrastForm::Negatives`]: without the positives below
-    /// the fraction.
-    fn outside(row: &mut [f32], i: usize, labels: &[u32], share: f32, negatives: bool) -> f32 {
+    /// The loss of anchor i, whose row becomes its gradient, by [`ContrastForm::Outside`] or
+    /// [`ContrastForm::Negatives`], which keeps positives out of the denominator. `share` is 1 / number of positives.
+    fn outside(row: &mut [f32], i: usize, labels: &[u32], share: f32, form: ContrastForm) -> f32 {
         let own = labels[i];
         let hits = sum_of_label(row, labels, own) - row[i];
         row[i] = f32::NEG_INFINITY;
-        if negatives {
+        if form == ContrastForm::Negatives {
             row.iter_mut().zip(labels).for_each(|(s, label)| *s = if *label == own { f32::NEG_INFINITY } else { *s });
         }
         let (log_sum, sum) = exponentiate(row);
@@ -115,8 +113,8 @@ on_vector_units! {
     }
 }
 
-/// [`ContrastForm::Inside`] for the row of anchor i, whose own entry is minus infinity: both softmaxes are taken from
-/// their logarithms, so that positives far away keep their gradient.
+/// The loss of anchor i, whose row becomes its gradient, by [`ContrastForm::Inside`]; its own entry is minus infinity.
+/// Both softmaxes are taken from their logarithms, so that positives far away keep their gradient.
 fn inside(row: &mut [f32], i: usize, labels: &[u32]) -> f32 {
     let log_sum = |row: &[f32], chosen: &dyn Fn(u32) -> bool| {
         let entries = || row.iter().zip(labels).filter(|(_, label)| chosen(**label)).map(|(value, _)| *value);

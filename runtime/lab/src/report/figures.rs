@@ -180,15 +180,16 @@ fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2
         Some(PlaneClass { label: states[1].class(base_model, *class)?.label.clone(), is_base: *class < base })
     };
     let named: Vec<PlaneClass> = shown.classes.iter().map(named).collect::<Option<_>>()?;
-    let of_targets = 0..shown.classes.len();
-    let halves = states.map(|state| [state.head(base_model).project(&shown.rows), targets.clone()].concat());
-    let of: Vec<usize> = shown.of.iter().copied().chain(of_targets.clone()).collect();
-    let together = FeaturePlane::of(&halves.concat(), dimension, &[&*of, &*of].concat(), named.clone());
-    let half = of.len();
-    let pictures = shown.of.len();
+    // Of each state the projections of all pictures, then the target of each class: `[pictures + classes, dimension]`.
+    let rows_of_states = states.map(|state| [state.head(base_model).project(&shown.rows), targets.clone()].concat());
+    let class_of_row: Vec<usize> = shown.of.iter().copied().chain(0..shown.classes.len()).collect();
+    let classes_of_both = [&*class_of_row, &*class_of_row].concat();
+    let together = FeaturePlane::of(&rows_of_states.concat(), dimension, &classes_of_both, named.clone());
+    let (rows, pictures) = (class_of_row.len(), shown.of.len());
     let plane = |number: usize| {
-        let (points, targets) = together.points[number * half..][..half].split_at(pictures);
-        let own = FeaturePlane::of(&halves[number][..pictures * dimension], dimension, &shown.of, named.clone());
+        let (points, targets) = together.points[number * rows..][..rows].split_at(pictures);
+        let projections = &rows_of_states[number][..pictures * dimension];
+        let own = FeaturePlane::of(projections, dimension, &shown.of, named.clone());
         let (points, targets) = (points.to_vec(), targets.to_vec());
         FeaturePlane { points, targets, explained: together.explained, ..own }
     };

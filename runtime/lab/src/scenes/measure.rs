@@ -43,10 +43,10 @@ pub struct ScenePlan<'a> {
     pub objects: &'a [PhotographedObject],
     /// Photographs of places, of which each draw takes as many.
     pub places: &'a [PathBuf],
-    /// Things of a draw.
-    pub taken: usize,
-    /// Pictures of each thing that are asked, in both places.
-    pub asked: usize,
+    /// Things of a draw, and places.
+    pub things_per_draw: usize,
+    /// Pictures of each thing, beside its shots, that are asked in both places.
+    pub queries_per_thing: usize,
     /// Seed of the draw.
     pub seed: u64,
 }
@@ -212,7 +212,7 @@ fn shuffled_indices(count: usize, random: &mut Random) -> Vec<usize> {
 fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, SceneError> {
     let mut places = Vec::new();
     for index in shuffled_indices(plan.places.len(), random) {
-        if places.len() == plan.taken {
+        if places.len() == plan.things_per_draw {
             break;
         }
         let path = &plan.places[index];
@@ -223,20 +223,25 @@ fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, 
             .extend(Background::learn(&views).ok().map(|background| Place { empty, background: Arc::new(background) }));
     }
     let needed = "each can be learned as an empty place";
-    let too_few = SceneError::Few { what: "places", wanted: plan.taken, needed, have: places.len() };
-    if places.len() == plan.taken { Ok(places) } else { Err(too_few) }
+    let too_few = SceneError::Few { what: "places", wanted: plan.things_per_draw, needed, have: places.len() };
+    if places.len() == plan.things_per_draw { Ok(places) } else { Err(too_few) }
 }
 
 fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> Result<Vec<ObjectSample>, SceneError> {
-    let enough = SHOTS + plan.asked;
+    let enough = SHOTS + plan.queries_per_thing;
     let usable: Vec<&PhotographedObject> =
         plan.objects.iter().filter(|object| object.pictures.len() >= enough).collect();
-    if usable.len() < plan.taken || plan.taken < 2 {
+    if usable.len() < plan.things_per_draw || plan.things_per_draw < 2 {
         let needed = "each has pictures for its shots and to ask";
-        return Err(SceneError::Few { what: "things", wanted: plan.taken.max(2), needed, have: usable.len() });
+        return Err(SceneError::Few {
+            what: "things",
+            wanted: plan.things_per_draw.max(2),
+            needed,
+            have: usable.len(),
+        });
     }
     let mut taken = Vec::new();
-    for (own, index) in shuffled_indices(usable.len(), random).into_iter().take(plan.taken).enumerate() {
+    for (own, index) in shuffled_indices(usable.len(), random).into_iter().take(plan.things_per_draw).enumerate() {
         let pictures = &usable[index].pictures;
         let order = shuffled_indices(pictures.len(), random);
         let opened = order[..enough]
@@ -244,7 +249,7 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
             .map(|&picture| MaskedPicture::open(&pictures[picture]))
             .collect::<Result<Vec<_>, _>>()?;
         let (shots, asked) = opened.split_at(SHOTS);
-        let other = (own + 1 + random.below(plan.taken - 1)) % plan.taken;
+        let other = (own + 1 + random.below(plan.things_per_draw - 1)) % plan.things_per_draw;
         let mut show = |things: &[MaskedPicture], place: usize| -> Vec<StagedFrame> {
             things.iter().map(|thing| shown(thing, &places[place].empty, place, random)).collect()
         };

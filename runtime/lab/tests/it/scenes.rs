@@ -44,16 +44,24 @@ fn with_an_empty_view_things_are_known_in_other_places_and_empty_ones_are_empty(
     let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday")).unwrap();
     let (objects, places) = (objects_in(&objects).unwrap(), pictures_in(&places).unwrap());
     let inputs = &[SceneInput::EmptyView];
-    let plan = ScenePlan { bundle: &bundle, inputs, objects: &objects, places: &places, taken: 6, asked: 2, seed: 1 };
+    let plan = ScenePlan {
+        bundle: &bundle,
+        inputs,
+        objects: &objects,
+        places: &places,
+        things_per_draw: 6,
+        queries_per_thing: 2,
+        seed: 1,
+    };
     let results = measure(&plan).unwrap();
     let empty_view = results.inputs[0];
     assert!(empty_view.other_place >= 0.9 && empty_view.own_place >= 0.95, "{results:?}");
     assert!(results.empty >= 0.99 && results.missed <= 0.02, "{results:?}");
     assert!(results.two_things >= 0.8, "{results:?}");
-    let few = ScenePlan { taken: 2, ..plan };
+    let few = ScenePlan { things_per_draw: 2, ..plan };
     let more = measure(&ScenePlan { places: &places[..1], ..few }).unwrap_err().to_string();
     assert!(more.starts_with("2 places are wanted"), "{more}");
-    let more = measure(&ScenePlan { asked: 3, ..few }).unwrap_err().to_string();
+    let more = measure(&ScenePlan { queries_per_thing: 3, ..few }).unwrap_err().to_string();
     assert!(more.starts_with("2 things are wanted"), "{more}");
 }
 

@@ -76,16 +76,17 @@ fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut S
     let indices: Vec<Option<usize>> = learned.map(|class| before.index_of(base_model, after, class)).collect();
     after.first_recognitions.extend_to(after.classes.len());
     for (index, recognition) in after.first_recognitions.unknown_mut() {
-        let class = base_model.classes.len() + index;
+        let class = base + index;
         let shots = answers.base..answers.classes.len();
-        let was = indices[index].filter(|_| {
-            let mut before =
+        // The class's index before the change, if all of its shots had an answer then.
+        let index_before = indices[index].filter(|_| {
+            let mut earlier =
                 answers.of_class(class, shots.clone()).map(|sample| answers.earlier.get(sample).copied().flatten());
-            before.all(|answer| answer.is_some())
+            earlier.all(|answer| answer.is_some())
         });
         for sample in answers.of_class(class, shots) {
-            let right = match was {
-                Some(was) => answers.earlier[sample] == Some(was),
+            let right = match index_before {
+                Some(before) => answers.earlier[sample] == Some(before),
                 None => answers.later[sample] == class,
             };
             recognition.shots += 1;

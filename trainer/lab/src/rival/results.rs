@@ -9,11 +9,11 @@ use orco_lab::format;
 use orco_lab::published::PaperTable;
 use orco_lab::results::MeasuredSystem;
 use orco_lab::rival_results::RivalRun;
-use orco_lab::seeds::{self, SeedSummary};
+use orco_lab::seeds::{SeedSummary, csv as csv_of_seeds};
 use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
 
 use super::Rival;
-use crate::measurements;
+use crate::measurements::{self, ResultsContext};
 
 /// Columns of a rival's name.
 const WIDTH: usize = 10;
@@ -47,53 +47,47 @@ pub struct MeasuredRival<T> {
     pub measured: T,
 }
 
-/// Writes all that was measured as rivals.json and rivals.csv; `run` says how it came about, `test_seed` drew the test
-/// images from all, if one did.
+/// Writes all that was measured as rivals.json and rivals.csv; `run` says how it came about.
 ///
 /// # Errors
 /// If a file cannot be written.
 pub fn write(
     folder: &Path,
     measured: &[MeasuredRival<Summary>],
-    recipe: &Recipe,
     run: &RivalRun,
-    test_seed: Option<u64>,
-    draws: usize,
+    context: ResultsContext<'_>,
 ) -> Result<()> {
+    let recipe = context.recipe;
     let beside = |of: &MeasuredRival<Summary>| {
         MeasuredSystem::from(of.measured.clone()).beside(of.rival.published_numbers(recipe).into_iter().flatten())
     };
-    let mut results = measurements::results_of(recipe, test_seed, draws);
+    let mut results = context.empty_results();
     results.systems = measured.iter().map(beside).collect();
     let csv = csv(results.summaries());
     measurements::write(folder, "rivals", recipe, Some(run), &results, &csv)
 }
 
-/// Writes what was measured of each rival by every one of these recipes, which differ in their seeds alone, as
-/// rivals-seeds.json and rivals-seeds.csv; returns each rival taken together.
+/// Writes what was measured of each rival with every one of these seeds, the recipe's first, as rivals-seeds.json and
+/// rivals-seeds.csv; returns each rival taken together.
 ///
 /// # Errors
 /// If a file cannot be written.
-///
-/// # Panics
-/// If there is no recipe.
 pub fn write_over_seeds(
     folder: &Path,
     measured: &[MeasuredRival<Vec<Summary>>],
-    recipes: &[Recipe],
+    seeds: &[u64],
     run: &RivalRun,
-    test_seed: Option<u64>,
-    draws: usize,
+    context: ResultsContext<'_>,
 ) -> Result<Vec<SeedSummary>> {
-    let recipe = &recipes[0];
+    let recipe = context.recipe;
     let over: Vec<SeedSummary> = measured.iter().map(|of| SeedSummary::of(&of.measured)).collect();
     let beside = |(over, of): (&SeedSummary, &MeasuredRival<Vec<Summary>>)| {
         let published = of.rival.published_numbers(recipe).into_iter().flatten();
         MeasuredSystem::of_trainings(over, of.measured.clone()).beside(published)
     };
-    let mut results = measurements::results_of(recipe, test_seed, draws);
-    results.training_seeds = recipes.iter().map(|recipe| recipe.seed).collect();
+    let mut results = context.empty_results();
+    results.training_seeds = seeds.to_vec();
     results.systems = over.iter().zip(measured).map(beside).collect();
-    measurements::write(folder, "rivals-seeds", recipe, Some(run), &results, &seeds::csv(&over))?;
+    measurements::write(folder, "rivals-seeds", recipe, Some(run), &results, &csv_of_seeds(&over))?;
     Ok(over)
 }

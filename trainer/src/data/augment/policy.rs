@@ -154,8 +154,8 @@ fn perform(images: &Tensor, steps: &[PolicyStep]) -> Tensor {
 /// Applies operations of one family to a group of images.
 ///
 /// Factors of brightness, colour, contrast and sharpness go 0.9 to either side of 1, posterising leaves 8 bits at
-/// strength 0 and 4 at 1, solarising starts at 256 and 0 of 255. So in the program of OrCo and, but for a solarising
-/// from 255, in torchvision.
+/// strength 0 and 4 at 1, solarising inverts values from 256 (none) on at strength 0 and from 0 (all) on at 1. The
+/// program of OrCo does the same; torchvision solarises from 255 on at strength 0.
 fn operate(images: &Tensor, operation: Operation, members: &[PolicyStep]) -> Tensor {
     let each = |value: &dyn Fn(f32) -> f32| {
         let values: Vec<f32> = members.iter().map(|&(_, strength)| value(strength)).collect();

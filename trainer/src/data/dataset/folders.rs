@@ -45,30 +45,22 @@ pub(super) fn list(
     }
     if trained.is_dir() && tested.is_dir() {
         ignored(folder, test_share)?.iter().for_each(|warning| log::warn!("{warning}"));
-        let (class_names, test_names) = (reader.subfolders(&trained)?, reader.subfolders(&tested)?);
-        // Two systems may spell one name in two ways.
-        let labels = class_names.iter().enumerate().map(|(index, name)| (label::normal(name), index as u16));
-        let labels: HashMap<String, u16> = labels.collect();
-        let label_of = |class: &String| {
-            labels.get(&label::normal(class)).copied().ok_or_else(|| {
-                let path = trained.join(class);
-                DataError::Count { path, what: "training images", expected: "1 or more".into(), actual: 0 }
-            })
-        };
-        let test_labels = test_names.iter().map(label_of).collect::<Result<Vec<_>, _>>()?;
-        let train = reader.entries(&trained, &class_names)?;
-        let mut test = reader.entries(&tested, &test_names)?;
-        test.iter_mut().for_each(|entry| entry.label = test_labels[usize::from(entry.label)]);
-        return Ok(Listing { train, test, test_seed: None, class_names, prefix: "train/" });
+        return reader.list_both(&trained, &tested);
     }
     let class_names = reader.subfolders(folder)?;
+    let all = reader.entries(folder, &class_names)?;
+    let (train, test) = draw_test_images(&all, test_share.unwrap_or(TEST_SHARE), seed);
+    Ok(Listing { train, test, test_seed: Some(seed), class_names, prefix: "" })
+}
+
+/// Divides images, listed class by class, into training and test images: this share of each class, drawn with the
+/// seed, but at least one image stays on each side.
+fn draw_test_images(all: &[ListedImage], share: f64, seed: u64) -> (Vec<ListedImage>, Vec<ListedImage>) {
     let mut random = Random::new(seed, "test share");
     let (mut train, mut test) = (Vec::new(), Vec::new());
-    let all = reader.entries(folder, &class_names)?;
     for class in all.chunk_by(|one, next| one.label == next.label) {
-        // At least one image stays on each side.
         let most = class.len().saturating_sub(1);
-        let count = ((class.len() as f64 * test_share.unwrap_or(TEST_SHARE)).round() as usize).clamp(most.min(1), most);
+        let count = ((class.len() as f64 * share).round() as usize).clamp(most.min(1), most);
         let mut order: Vec<usize> = (0..class.len()).collect();
         random.shuffle(&mut order);
         let mut held_out = vec![false; class.len()];
@@ -78,7 +70,7 @@ pub(super) fn list(
             part.push(entry.clone());
         }
     }
-    Ok(Listing { train, test, test_seed: Some(seed), class_names, prefix: "" })
+    (train, test)
 }
 
 /// What is passed over beside `train` and `test`, a sentence each: other folders, and a share of test images.
@@ -110,6 +102,25 @@ struct FolderReader<'a> {
 }
 
 impl FolderReader<'_> {
+    /// Lists training and test images that the folders `train` and `test` set apart.
+    fn list_both(&mut self, train: &Path, test: &Path) -> Result<Listing, DataError> {
+        let (class_names, test_names) = (self.subfolders(train)?, self.subfolders(test)?);
+        // Two systems may spell one name in two ways.
+        let labels = class_names.iter().enumerate().map(|(index, name)| (label::normal(name), index as u16));
+        let labels: HashMap<String, u16> = labels.collect();
+        let label_of = |class: &String| {
+            labels.get(&label::normal(class)).copied().ok_or_else(|| {
+                let path = train.join(class);
+                DataError::Count { path, what: "training images", expected: "1 or more".into(), actual: 0 }
+            })
+        };
+        let test_labels = test_names.iter().map(label_of).collect::<Result<Vec<_>, _>>()?;
+        let trained = self.entries(train, &class_names)?;
+        let mut tested = self.entries(test, &test_names)?;
+        tested.iter_mut().for_each(|entry| entry.label = test_labels[usize::from(entry.label)]);
+        Ok(Listing { train: trained, test: tested, test_seed: None, class_names, prefix: "train/" })
+    }
+
     /// Whether a folder holds files alone: then it is a class, such as the trains of CIFAR-100.
     fn is_class(&mut self, folder: &Path) -> Result<bool, DataError> {
         let children = self.children(folder)?;

@@ -58,6 +58,13 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
         );
         return Err(ProbeError::Features(reason));
     }
+    compare_alone(&mut onnx, &images, &together)?;
+    compare_rten(model, input, &images, &together)?;
+    Ok(together.ncols())
+}
+
+/// Refuses a model whose features of an image depend on the rest of its batch.
+fn compare_alone(onnx: &mut Onnx, images: &Array4<f32>, together: &Array2<f32>) -> Result<(), ProbeError> {
     let mut alone = Array2::zeros(together.dim());
     for (image, mut row) in images.axis_iter(Axis(0)).zip(alone.rows_mut()) {
         let features = onnx.encode(image.insert_axis(Axis(0)))?;
@@ -71,13 +78,24 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
         }
         row.assign(&features.row(0));
     }
-    let lowest = lowest_of_rows(&together, &alone, likeness);
+    let lowest = lowest_of_rows(together, &alone, likeness);
     if lowest < BATCH_LIKENESS {
         return Err(ProbeError::Features(format!(
             "an image's features depend on the other images of its batch (likeness {lowest:.3} to the image alone); \
              export it for inference, with nothing computed over the batch"
         )));
     }
+    Ok(())
+}
+
+/// Refuses a model of which rten computes other features than ONNX Runtime's `together`; warns of one that rten cannot
+/// run.
+fn compare_rten(
+    model: &[u8],
+    input: &Preprocessing,
+    images: &Array4<f32>,
+    together: &Array2<f32>,
+) -> Result<(), ProbeError> {
     match Rten::open(model, input).and_then(|mut rten| rten.encode(images.view())) {
         Err(error) => log::warn!(
             "rten, the engine that every device has, did not run this backbone, so devices need ONNX Runtime for it: {error}"
@@ -88,7 +106,7 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
             return Err(ProbeError::Features(reason.to_owned()));
         }
         Ok(features) => {
-            let lowest = lowest_of_rows(&together, &features, cosine);
+            let lowest = lowest_of_rows(together, &features, cosine);
             if lowest < ENGINE_COSINE {
                 return Err(ProbeError::Features(format!(
                     "rten and ONNX Runtime, the engines of devices, compute other features from it (cosine {lowest:.3}); \
@@ -97,7 +115,7 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
             }
         }
     }
-    Ok(together.ncols())
+    Ok(())
 }
 
 /// The range of each image's noise: that of bytes if the model takes bytes, since features grow with the input, else

@@ -283,7 +283,7 @@ impl<'a> PickleMachine<'a> {
             }
             b'R' => {
                 let (arguments, name) = (self.pop()?, self.pop()?);
-                self.push(called(&name, arguments)?)?;
+                self.push(evaluate_call(&name, arguments)?)?;
             }
             // BUILD: attributes of the dictionary, which name versions of layers.
             b'b' => drop(self.pop()?),
@@ -346,8 +346,8 @@ fn storage(reference: Value) -> Result<Storage, PthError> {
     Ok(Storage { key: key.clone(), count, width, floats: kind == "torch FloatStorage" })
 }
 
-/// What the two functions give that a dictionary of tensors is made with.
-fn called(name: &Value, arguments: Value) -> Result<Value, PthError> {
+/// What a call gives of one of the two functions that build a dictionary of tensors. Nothing else is evaluated.
+fn evaluate_call(name: &Value, arguments: Value) -> Result<Value, PthError> {
     let (Value::Name(name), Value::Tuple(arguments)) = (name, arguments) else { return Err(unknown("a call")) };
     match (name.as_str(), &arguments[..]) {
         ("collections OrderedDict", []) => Ok(Value::Dictionary(Vec::new())),

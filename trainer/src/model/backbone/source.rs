@@ -117,33 +117,33 @@ impl OnnxBackbone {
         side: u32,
         channels: ChannelStatistics,
     ) -> Result<Self, OnnxBackboneError> {
-        let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
+        let file = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
-        if files::is_lfs_pointer(&read) {
+        if files::is_lfs_pointer(&file) {
             return Err(wrong("it is a Git LFS pointer: run git lfs pull".to_owned()));
         }
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
-        let read = with_external_data(read, path).map_err(wrong)?;
-        let digest = codec::digest(&read);
-        let AdaptedModel { model: read, takes_bytes, took_one } = adapt(read, to).map_err(wrong)?;
-        // What does not fit one image is not to blame on the batch.
-        let took_one = took_one && check_unfolded(&read).is_ok();
+        let whole = with_external_data(file, path).map_err(wrong)?;
+        let digest = codec::digest(&whole);
+        let AdaptedModel { model: adapted, takes_bytes, took_one } = adapt(whole, to).map_err(wrong)?;
+        // A model that does not fit one image either is not wrong because of its batch.
+        let took_one = took_one && check_unfolded(&adapted).is_ok();
         let refused = |reason| match reason {
             EncodeError::Refused(AuditError::Shape { .. }) | EncodeError::Shape { .. } if took_one => {
                 wrong(fixed_batch(1))
             }
             reason => OnnxBackboneError::Refused { path: path.into(), reason },
         };
-        // What is wrong with the input is clearer before constants are folded than by what folding stumbles over. So is
-        // which outputs there are: folding may stumble over one that nobody wants.
-        let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
-        let [height, width] = image_sides(&read_graph).map_err(wrong)?;
-        if read_graph.output.len() > 1 {
-            check_output(&read_graph.output).map_err(wrong)?;
+        // Before constants are folded: that fails on wrong inputs, and on outputs that nobody wants, with errors that say
+        // less.
+        let unfolded = ModelProto::decode(adapted.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
+        let [height, width] = image_sides(&unfolded).map_err(wrong)?;
+        if unfolded.output.len() > 1 {
+            check_output(&unfolded.output).map_err(wrong)?;
         }
-        drop(read_graph);
-        let bytes = without_constant_nodes(read).map_err(refused)?;
+        drop(unfolded);
+        let bytes = without_constant_nodes(adapted).map_err(refused)?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
         let graph = model.graph.as_ref().ok_or_else(no_model)?;
         check_output(&graph.output).map_err(wrong)?;

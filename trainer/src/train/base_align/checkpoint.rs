@@ -63,6 +63,25 @@ impl UnfinishedAlign {
     }
 }
 
+/// What phase 2 aligns to, and how: both checkpoints hold it.
+#[derive(Clone, Copy)]
+pub(super) struct AlignTask<'a> {
+    /// The targets, and which of them each base class has.
+    pub targets: &'a Targets,
+    /// The recipe's settings and the digest of an imported backbone as u8 `[n]`, the bytes of JSON.
+    pub settings: &'a Tensor,
+}
+
+impl AlignTask<'_> {
+    /// Its part of a checkpoint.
+    fn tensors(&self) -> [(String, Tensor); 3] {
+        let rows = Tensor::from_slice(&self.targets.rows);
+        let vectors = self.targets.vectors.shallow_clone();
+        let named = [("targets", vectors), ("assignment", rows), ("settings", self.settings.shallow_clone())];
+        named.map(|(name, tensor)| (name.to_owned(), tensor))
+    }
+}
+
 /// What phase 2 changes, the head's and the backbone's tensors among it.
 pub(super) struct AlignState {
     head: Sgd,
@@ -120,13 +139,13 @@ impl AlignState {
     ///
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
-    pub fn save(&self, at: Position, steps: u64, targets: &Targets, settings: &Tensor, run: &Run) -> Result<()> {
+    pub fn save(&self, at: Position, steps: u64, task: AlignTask<'_>, run: &Run) -> Result<()> {
         let trained = self.parameters().map(|parameter| (parameter.name.clone(), parameter.tensor.shallow_clone()));
         let mut tensors: Vec<(String, Tensor)> = trained.collect();
         tensors.extend(self.head.state());
         tensors.extend(self.backbone.iter().flat_map(Sgd::state));
         demand_finite(at, &tensors)?;
-        tensors.extend(made_with(targets, settings));
+        tensors.extend(task.tensors());
         tensors.push(("epochs".into(), Tensor::from(at.epoch as i64)));
         tensors.push(("steps".into(), Tensor::from(at.step as i64)));
         tensors.push(("sum".into(), self.sum.shallow_clone()));
@@ -163,8 +182,7 @@ impl AlignState {
         at: Position,
         steps_per_epoch: usize,
         model: &Model,
-        targets: &Targets,
-        settings: &Tensor,
+        task: AlignTask<'_>,
         run: &Run,
     ) -> Result<()> {
         let best = self.stopping.as_ref().and_then(|stopping| stopping.restore_best(self.parameters()));
@@ -177,7 +195,7 @@ impl AlignState {
         }
         let mut tensors = model.tensors();
         demand_finite(at, &tensors)?;
-        tensors.extend(made_with(targets, settings));
+        tensors.extend(task.tensors());
         let shipped = Position { epoch: best.unwrap_or(at.epoch), step: 0 };
         run.save(ALIGN_CHECKPOINT, &tensors, shipped.global_step(steps_per_epoch))?;
         // Two generations are enough; should a third one stay, the finished one still counts.
@@ -221,14 +239,6 @@ impl AlignState {
     fn parameters(&self) -> impl Iterator<Item = &Parameter> {
         self.head.parameters().iter().chain(self.backbone.iter().flat_map(Sgd::parameters))
     }
-}
-
-/// Targets and settings, as both checkpoints hold them.
-fn made_with(targets: &Targets, settings: &Tensor) -> [(String, Tensor); 3] {
-    let rows = Tensor::from_slice(&targets.rows);
-    let named =
-        [("targets", targets.vectors.shallow_clone()), ("assignment", rows), ("settings", settings.shallow_clone())];
-    named.map(|(name, tensor)| (name.to_owned(), tensor))
 }
 
 /// Refuses weights that are no numbers.

@@ -13,7 +13,8 @@ pub struct BatchLosses {
     /// What is minimised, a scalar.
     pub total: Tensor,
     cross_entropy: Tensor,
-    /// Whatever stands beside it; contrast in the recipe's own losses.
+    /// The loss beside it, for the metrics: of a recipe SCL + SSCL without their weights, of a rival its own with its
+    /// weight.
     other: Tensor,
     accuracy: Tensor,
 }
@@ -30,8 +31,8 @@ impl BatchLosses {
         Self { total, cross_entropy: cross_entropy.detach(), other: other.detach(), accuracy }
     }
 
-    /// The losses over features. Contrast is that of all ranks' rows and the same on every rank; cross entropy is that
-    /// of the own rows. Their gradients, averaged over the ranks, are those of a single process.
+    /// The losses that a recipe weighs, over features. Contrast is that of all ranks' rows and the same on every rank;
+    /// cross entropy is that of the own rows. Their gradients, averaged over the ranks, are those of a single process.
     ///
     /// # Shapes
     /// `features` `[views b, features]` of the own rows b of the batch, the first view of all first; `labels` i64

@@ -32,7 +32,7 @@ use orco_runtime::threads::{Threads, usable_threads};
 use orco_state::sentence::counted;
 use serde::Serialize;
 
-use self::output::{check_replaced, write};
+use self::output::{check_replaced, prepare_folder, write};
 
 #[derive(Parser)]
 #[command(version, about = "Measures OrCo beside its rivals, on the features that bundles carry")]
@@ -194,6 +194,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Lets every measurement run to its end: Ctrl-C ends the program.
+fn never_stop() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 fn make_report(arguments: &ReportArguments) -> Result<()> {
     let started = Instant::now();
     let ReportArguments { bundle: folder, measuring, redraw, output } = arguments;
@@ -231,7 +236,7 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
         command: &command,
     };
     say_of_draws(benchmark.distinct_draws(plan.draws), plan.draws)?;
-    let report = collect(&plan, on_system, &|| ControlFlow::Continue(()))?;
+    let report = collect(&plan, on_system, &never_stop)?;
     done(None);
     report.write(&written)?;
     for summary in report.results.summaries() {
@@ -259,7 +264,7 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
         output.as_deref().map_or_else(String::new, of_output)
     );
     let threads = Threads::new(usable_threads())?;
-    let figures = paper_figures(&bundle, &benchmark, *seed, &command, &threads, &|| ControlFlow::Continue(()))?;
+    let figures = paper_figures(&bundle, &benchmark, *seed, &command, &threads, &never_stop)?;
     figures.write(&written)?;
     Ok(print(format!("the figures are in {}", written.display()))?)
 }
@@ -275,7 +280,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     let bundles = folders.iter().map(open).collect::<Result<Vec<_>>>()?;
     seeds::check(&bundles)?;
     if let Some(output) = output {
-        report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
+        prepare_folder(output)?;
         results::claim(output, "seeds")?;
     }
     let distinct = bundles.iter().map(|(_, benchmark)| benchmark.distinct_draws(*asked as usize));
@@ -294,7 +299,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
         let measured = bundles.iter().map(|(bundle, benchmark)| {
             let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
             let measurement = Measurement { base_model, benchmark, system, config, seed: *seed };
-            measurement.run(draws, &|| ControlFlow::Continue(()))
+            measurement.run(draws, &never_stop)
         });
         let each = measured.collect::<Result<Vec<_>, _>>()?;
         let over = SeedSummary::of(&each);
@@ -332,7 +337,7 @@ fn write_results(output: &Path, name: &str, results: &impl Serialize, csv: &str)
 fn write_results_pages(arguments: &ResultsPagesArguments) -> Result<()> {
     let ResultsPagesArguments { bundles, rivals, output } = arguments;
     let pages = ResultsPages::read(bundles)?.with_rivals(rivals)?.pages();
-    report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
+    prepare_folder(output)?;
     let is_page = |text: &[u8]| text.starts_with(results_pages::MARK.as_bytes());
     for (name, _) in &pages {
         check_replaced(&output.join(name), is_page, "a page of results")?;
@@ -348,9 +353,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let bundle = Bundle::open(folder)?;
     let benchmark = Benchmark::of(&bundle)?;
     let file = AblationResults::file(question, *reading);
-    for folder in output.iter().chain([cache]) {
-        report::writable(folder).with_context(|| format!("cannot write into the folder {}", folder.display()))?;
-    }
+    output.iter().chain([cache]).try_for_each(|folder| prepare_folder(folder))?;
     output.iter().try_for_each(|output| results::claim(output, &file))?;
     let content = serde_json::to_string(&bundle.manifest.files)?;
     let base_model = &bundle.base_model;
@@ -367,7 +370,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let results = Results::new(&bundle.manifest.name, &benchmark.source, draws);
     let mut results = Results { seed: *seed, ..results };
     for variant in ablations.of(question, *reading) {
-        let summary = ablations.measure(&variant, draws, &threads, &|| ControlFlow::Continue(()))?;
+        let summary = ablations.measure(&variant, draws, &threads, &never_stop)?;
         print(ablation_line(question, &summary))?;
         let published = published::numbers(question, &variant.name);
         results.systems.push(MeasuredSystem::from(summary).beside(published));
@@ -394,7 +397,7 @@ fn measure_geometry(
     print(format!("\n{:<VARIANT_WIDTH$} {}", "", SessionGeometry::HEADING))?;
     let mut measured = Vec::with_capacity(variants.len());
     for variant in variants {
-        let geometry = ablations.geometry(&variant, threads, &|| ControlFlow::Continue(()))?;
+        let geometry = ablations.geometry(&variant, threads, &never_stop)?;
         if let Some(found) = &geometry {
             print(format!("{:<VARIANT_WIDTH$} {}", variant.name, found.line()))?;
         }

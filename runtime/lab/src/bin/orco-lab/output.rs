@@ -5,7 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use orco_lab::report::writable;
 use orco_runtime::files::{folder_of, replace_shared};
+
+/// Makes a folder, and refuses one that nothing can be written into.
+pub fn prepare_folder(folder: &Path) -> Result<()> {
+    writable(folder).with_context(|| format!("cannot write into the folder {}", folder.display()))
+}
 
 /// Refuses a file inside the bundle, and one as [`check_replaced`] does.
 pub fn check_output(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {

@@ -55,8 +55,8 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
             inputs: &SceneInput::ALL,
             objects: &objects,
             places: &places,
-            taken: arguments.things as usize,
-            asked: arguments.asked as usize,
+            things_per_draw: arguments.things as usize,
+            queries_per_thing: arguments.asked as usize,
             seed: arguments.seed + draw,
         };
         let results = measure(&plan)?;

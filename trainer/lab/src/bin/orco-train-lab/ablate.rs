@@ -16,7 +16,7 @@ use orco_trainer::platform::interrupt;
 use orco_trainer::run::PRETRAIN_CHECKPOINT;
 use orco_trainer::train::base_align::SharedFeatures;
 use orco_trainer_lab::ablation::{measure, phase_1, trains_the_recipe, variants, write};
-use orco_trainer_lab::measurements::Experiment;
+use orco_trainer_lab::measurements::{Experiment, ResultsContext};
 
 /// Trains and measures every variant. The images are read once; variants with the same phase 1 share it.
 ///
@@ -72,7 +72,8 @@ pub fn all(
             measured.push(summary);
         }
         data = job.data;
-        write(&common.run, question, reading, &measured, &recipe, data.test_seed, draws)?;
+        let context = ResultsContext { recipe: &recipe, test_seed: data.test_seed, draws };
+        write(&common.run, question, reading, &measured, context)?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt::{self, Activity};
-use orco_trainer_lab::measurements::Experiment;
+use orco_trainer_lab::measurements::{Experiment, ResultsContext};
 use orco_trainer_lab::rival::{MeasuredRival, Rival, check, heading, line, write, write_over_seeds};
 
 use crate::arguments::Rivals;
@@ -47,6 +47,7 @@ pub fn all(
     say_of_draws(draws, asked)?;
     let sessions = session_digest(&data)?;
     let training = RivalTrainingRequest { common, recipe: &first, base_images: data.split.base.len(), draws };
+    let context = ResultsContext { recipe: &first, test_seed: data.test_seed, draws };
     let folders = RivalFolders { run: &common.run, data_seed: first.seed, sessions: &sessions };
     for recipe in &recipes {
         let of = if seeds > 1 { format!(", seed {}", recipe.seed) } else { String::new() };
@@ -66,11 +67,11 @@ pub fn all(
             if recipe.seed == first.seed {
                 let measured = |rival| Some(MeasuredRival { rival, measured: folders.kept(rival, &first)? });
                 let measured: Vec<_> = Rival::ALL.into_iter().filter_map(measured).collect();
-                write(&common.run, &measured, &first, &training.run(&measured, 1), data.test_seed, draws)?;
+                write(&common.run, &measured, &training.run(&measured, 1), context)?;
             }
         }
     }
-    if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, &training, data.test_seed) } else { Ok(()) }
+    if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, &training, context) } else { Ok(()) }
 }
 
 /// A recipe with so many seeds, from its own on.
@@ -159,16 +160,17 @@ fn write_and_print_over_seeds(
     recipes: &[Recipe],
     folders: &RivalFolders<'_>,
     training: &RivalTrainingRequest<'_>,
-    test_seed: Option<u64>,
+    context: ResultsContext<'_>,
 ) -> Result<()> {
-    let draws = training.draws;
+    let draws = context.draws;
     let each = |rival: Rival| {
         let each = recipes.iter().map(|recipe| folders.kept(rival, recipe).filter(|kept| kept.draws == draws));
         Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
     };
     let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
     let run = training.run(&measured, recipes.len());
-    let over = write_over_seeds(folders.run, &measured, recipes, &run, test_seed, draws)?;
+    let seeds: Vec<u64> = recipes.iter().map(|recipe| recipe.seed).collect();
+    let over = write_over_seeds(folders.run, &measured, &seeds, &run, context)?;
     print(SeedSummary::heading())?;
     for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
         print(over.line())?;

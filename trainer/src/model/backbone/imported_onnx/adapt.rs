@@ -1,11 +1,11 @@
 //! Leads an imported model through all passes, in the order in which [`super`] lists them.
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
-use prost::Message;
 use prost::bytes::Bytes;
+use prost::{DecodeError, Message};
 
 use super::outputs::names;
-use super::parts::ModelParts;
+use super::parts::{GraphParts, ModelParts};
 use crate::config::Pooling;
 use crate::model::onnx_proto::ValueInfoProto;
 
@@ -42,17 +42,13 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     if audit_layers(&model).is_err_and(|error| !is_of_node(&error)) {
         return Ok(AdaptedModel { model, takes_bytes: false, took_one: false });
     }
-    let unreadable = |_| "its graph cannot be read".to_owned();
     // The weights of the parts lie in these bytes.
     let model = Bytes::from(model);
     let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
     let mut graph = parts.graph.take().unwrap_or_default();
     let mut is_changed = graph.sort_nodes().map_err(unreadable)?;
     if let Some(name) = wanted.output {
-        if !graph.end_at(name).map_err(unreadable)? {
-            let (outputs, last) = (graph.outputs().map_err(unreadable)?, graph.last_values().map_err(unreadable)?);
-            return Err(no_such_value(name, &outputs, &last));
-        }
+        end_at(&mut graph, name)?;
         is_changed = true;
     }
     is_changed |= graph.drop_unread().map_err(unreadable)?;
@@ -84,13 +80,8 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
         graph.pool_output(pool, parts.operators(), was_channels_last)?;
         is_changed = true;
     }
-    if wanted.output.is_none()
-        && let Some(before) = graph.before_classifier().map_err(unreadable)?
-    {
-        log::warn!(
-            "the backbone seems to be a classifier, and gives a score for each of its classes; what its last layer reads \
-             makes better features: set backbone.output = {before:?}"
-        );
+    if wanted.output.is_none() {
+        warn_of_classifier(&graph)?;
     }
     if !is_changed {
         // Bytes that nothing else holds are not copied.
@@ -100,6 +91,31 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     drop(model);
     parts.graph = Some(graph);
     Ok(AdaptedModel { model: parts.encode_to_vec(), takes_bytes, took_one })
+}
+
+/// What is said of a part of the model that is damaged.
+fn unreadable(_: DecodeError) -> String {
+    "its graph cannot be read".to_owned()
+}
+
+/// Makes the value of that name the only output; says which values there are if it is none of them.
+fn end_at(graph: &mut GraphParts, name: &str) -> Result<(), String> {
+    if graph.end_at(name).map_err(unreadable)? {
+        return Ok(());
+    }
+    let (outputs, last) = (graph.outputs().map_err(unreadable)?, graph.last_values().map_err(unreadable)?);
+    Err(no_such_value(name, &outputs, &last))
+}
+
+/// Warns of a model whose output seems to be a score for each class rather than features.
+fn warn_of_classifier(graph: &GraphParts) -> Result<(), String> {
+    if let Some(before) = graph.before_classifier().map_err(unreadable)? {
+        log::warn!(
+            "the backbone seems to be a classifier, and gives a score for each of its classes; what its last layer reads \
+             makes better features: set backbone.output = {before:?}"
+        );
+    }
+    Ok(())
 }
 
 /// Says that there is no value of that name, and which there are.
