@@ -50,9 +50,9 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Serves until it is told to stop. Where another program moves the state to another bundle, and the options lead to
-/// that one, the program starts anew in its own process: whoever supervises it need do nothing. It does not if it was
-/// told to stop meanwhile.
+/// Serves until it is told to stop. If another program moves the state to another bundle, and the options lead to that
+/// one, the program replaces itself by a new start in the same process, so that its supervisor need do nothing; unless
+/// it was told to stop meanwhile.
 pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Result<Value> {
     let served = serve(options, output, arguments);
     if let Err(error) = &served
@@ -217,7 +217,7 @@ fn tell(output: &Output, say: impl FnOnce() -> Result<()>) {
     }
 }
 
-/// Shows phones the way. The network's knowing the machine's name ends with what is returned.
+/// Shows phones the way, and tells the network the machine's name while the result lives.
 fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Announcement>> {
     let is_terminal = io::stdout().is_terminal();
     // systemd says so where the output goes into its journal.
