@@ -39,8 +39,8 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// Learns all that the device knows again, on the bundle that the options name; or brings back or removes the state that
-/// an earlier upgrade kept aside.
+/// Learns all that the device knows again, on the bundle that the options name; or brings back, or removes, the state
+/// that an earlier upgrade kept aside.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let (bundle, store, mut settings) = device::parts(options, 1)?;
