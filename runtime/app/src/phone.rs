@@ -26,12 +26,12 @@ use time::{Duration, OffsetDateTime};
 use self::addresses::OwnAddresses;
 use crate::certificate::CertificateFacts;
 
-/// Where it listens unless another address is given.
+/// Where `orco serve --phone` listens unless another address is given.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
 /// Days that a certificate is valid: phones take none of more than 825.
 const DAYS: i64 = 800;
 
-/// What the settings name of what callers and the service identify themselves with.
+/// How the service identifies itself, and what callers must give, as far as the settings name them.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// Certificate and key.
@@ -70,8 +70,9 @@ pub struct PhoneAccess {
 }
 
 impl PhoneAccess {
-    /// Makes token and certificate in `folder`, unless they are given, or are there and hold for the addresses by which
-    /// phones are to reach the machine at present, or for the one where the service listens.
+    /// Takes token and certificate from `given`, else from `folder`, where what is missing is made. The folder's
+    /// certificate is made anew unless it holds for the machine's name and for all addresses that phones need now
+    /// (`OwnAddresses::needed`).
     ///
     /// # Errors
     /// If the folder or a file cannot be written, or the machine is on no network.
@@ -98,7 +99,7 @@ impl PhoneAccess {
         self.url_of(&host, port)
     }
 
-    /// What the page's address is by the machine's other addresses: a phone may be in another network of the machine's.
+    /// The page's address by the machine's other addresses, in words: a phone may be in another of its networks.
     fn other_urls(&self, port: u16) -> String {
         let others = self.addresses.all.iter().skip(1);
         let urls: Vec<String> = others.map(|address| self.url_of(&in_url(*address), port)).collect();

@@ -87,11 +87,11 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
     join_first(entries, MAX_CLASSES, ", ")
 }
 
-/// Says what a session did. `is_learned_only`: whether answers leave base classes out after it.
+/// Says what a session did. `is_learned_only` says whether answers leave base classes out after it.
 pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     let answered = answered_part(report, is_learned_only);
-    // Shots are measured so whatever answers name; what to expect below is among the classes that answers name.
+    // Shots are always measured among all classes; the expectation below is among those that answers name.
     let rivals = if is_learned_only { " among all classes" } else { "" };
     if let Some(change) = answered.old_accuracy() {
         say!(output, "{}{rivals}", old_classes(change))?;
@@ -150,8 +150,8 @@ fn print_doubts(output: &Output, report: &ChangeReport) -> Result<()> {
     Ok(())
 }
 
-/// What a report says of the classes that answers name: where these are learned ones alone, no class is taken for a
-/// base class, and nobody misses what base classes lost.
+/// A report without what does not concern answers: where they name learned classes alone, no class is taken for a base
+/// class, and what base classes lost does not matter.
 fn answered_part(report: &ChangeReport, is_learned_only: bool) -> Cow<'_, ChangeReport> {
     if !is_learned_only {
         return Cow::Borrowed(report);

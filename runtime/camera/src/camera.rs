@@ -18,10 +18,10 @@ use crate::source::{CameraSource, MAX_UNREADABLE};
 use crate::status::{CameraPhase, CameraStatus, FrameRate};
 use crate::stop::Stop;
 
-/// How long after the first failure a camera is tried again; twice as long after every further one.
-pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// How long at most.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Pause before a camera that failed is opened again for the first time; each further pause is twice as long.
+pub const MIN_RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Longest pause before a camera is opened again.
+pub const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a picture that comes but once, as in a folder, is held for somebody to be done with it.
 pub const MAX_HOLD: Duration = Duration::from_secs(5);
@@ -123,10 +123,12 @@ impl SharedReader {
 /// A camera: its newest frame, as long as it is held.
 ///
 /// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A folder gives its
-/// next picture once somebody is done with the newest ([`Camera::done_with`]), or after [`MAX_HOLD`]. A camera that
-/// fails is opened again after half a second, then after twice as long each time, at most ten seconds; a single frame
-/// makes it half a second again, unless frames are decoded and none can be. One that sends [`MAX_UNREADABLE`] unreadable
-/// pictures one after another is opened anew, too, but for a folder.
+/// next picture once somebody is done with the newest ([`Camera::done_with`]), or after [`MAX_HOLD`].
+///
+/// A camera that fails is opened again after [`MIN_RETRY_PAUSE`], then after twice as long each time, at most
+/// [`MAX_RETRY_PAUSE`]. A frame that came makes the next pause the shortest one again; frames of which none could be
+/// decoded do not. A camera other than a folder that sends [`MAX_UNREADABLE`] unreadable pictures one after another is
+/// also opened again.
 pub struct Camera {
     source: CameraSource,
     shared: Arc<SharedReader>,
@@ -174,18 +176,19 @@ impl Camera {
         }
     }
 
-    /// The newest frame after number `after` (0 for any), waited for at most so long, and not once it is stopped.
-    pub fn wait(&self, after: u64, most: Duration) -> Option<Arc<CameraFrame>> {
+    /// The newest frame after number `after` (0 for any). Waits for it at most `timeout`, and not once the camera is
+    /// stopped; `None` if none came.
+    pub fn wait(&self, after: u64, timeout: Duration) -> Option<Arc<CameraFrame>> {
         let state = self.shared.state();
         let is_old = |state: &mut ReaderState| state.newest.as_ref().is_none_or(|frame| frame.number <= after);
         let is_awaited = |state: &mut ReaderState| is_old(state) && !self.shared.stop.is_set();
-        let waited = self.shared.arrived.wait_timeout_while(state, most, is_awaited);
+        let waited = self.shared.arrived.wait_timeout_while(state, timeout, is_awaited);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.newest.clone().filter(|frame| frame.number > after)
     }
 
-    /// Decodes a frame of this camera, and notes in its status whether that could be done. With a side, a JPEG picture
-    /// is reduced as far as so many pixels are left in width and height.
+    /// Decodes a frame of this camera, and notes in its status whether that could be done. With `side`, in pixels, a
+    /// JPEG picture is reduced while it is decoded; at least so many pixels are left in width and in height.
     ///
     /// # Errors
     /// [`ImageError`] if the frame is no picture, is damaged or too large.
@@ -238,7 +241,7 @@ struct CameraReader {
 impl CameraReader {
     /// Reads until it is told to stop: a camera that fails is opened again after a pause.
     fn keep_reading(mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = MIN_RETRY_PAUSE;
         let mut tries = 0;
         while !self.shared.stop.is_set() {
             self.shared.state().begin_opening();
@@ -250,7 +253,7 @@ impl CameraReader {
                 Err(why) => CameraError::BrokeOff(why),
             };
             if self.shared.state().was_there() {
-                (pause, tries) = (FIRST_PAUSE, 0);
+                (pause, tries) = (MIN_RETRY_PAUSE, 0);
             }
             tries += 1;
             let reason = mask_text(&error.to_string());
@@ -262,7 +265,7 @@ impl CameraReader {
             }
             self.shared.enter(CameraPhase::Away { reason, tries });
             self.shared.stop.wait(pause);
-            pause = (2 * pause).min(LONGEST_PAUSE);
+            pause = (2 * pause).min(MAX_RETRY_PAUSE);
         }
     }
 

@@ -91,25 +91,23 @@ fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody,
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let body = response.into_body().into_with_config().limit(u64::MAX).reader();
     let body = DeadlineReader::new(body, PICTURE_TIME);
-    match essence.as_str() {
-        kind if kind.starts_with("multipart/") => Ok(HttpBody::Stream(match boundary {
+    if essence.starts_with("multipart/") {
+        return Ok(HttpBody::Stream(match boundary {
             Some(boundary) => Multipart::new(body, &boundary),
             None => Multipart::with_any_boundary(body),
-        })),
-        kind => {
-            let mut body = Multipart::with_any_boundary(body);
-            let start = body.start().map_err(read_error)?;
-            if start.starts_with(b"--") {
-                return Ok(HttpBody::Stream(body));
-            }
-            // Cameras send pictures under many names, and under none. A film is not read to its end.
-            let may_be_picture = kind.is_empty() || kind.starts_with("image/") || kind == "application/octet-stream";
-            if !may_be_picture && !begins_as_picture(start) {
-                return Err(CameraError::ContentType(kind.into()));
-            }
-            single_picture(body.into_stream(), kind)
-        }
+        }));
     }
+    let mut body = Multipart::with_any_boundary(body);
+    let start = body.start().map_err(read_error)?;
+    if start.starts_with(b"--") {
+        return Ok(HttpBody::Stream(body));
+    }
+    // Cameras send pictures under many names, and under none. A film is not read to its end.
+    let may_be_picture = essence.is_empty() || essence.starts_with("image/") || essence == "application/octet-stream";
+    if !may_be_picture && !begins_as_picture(start) {
+        return Err(CameraError::ContentType(essence));
+    }
+    single_picture(body.into_stream(), &essence)
 }
 
 /// The boundary that a content type of several parts names.

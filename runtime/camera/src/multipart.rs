@@ -13,7 +13,7 @@ const MAX_LINE: usize = 8 << 10;
 /// Most lines of a part's head.
 const MAX_LINES: usize = 64;
 
-/// What types of parts begin with that are no pictures: heartbeats, events, sound.
+/// How the types of parts begin that are no pictures: heartbeats, events, sound.
 const OTHER_TYPES: [&str; 4] = ["text/", "audio/", "application/json", "application/xml"];
 
 /// What is said of a part before its content.
@@ -71,12 +71,13 @@ impl<R: Read> Multipart<R> {
         self.stream.get_mut()
     }
 
-    /// The content of the next part, by its length where that is said, else up to the next boundary. What stands before
-    /// its boundary is passed over, and so are parts that say that they are text or sound, and are, and empty ones.
+    /// The content of the next part, by its length where its head names one, else up to the next boundary. Skips what
+    /// stands before its boundary, empty parts, and parts whose type is that of text or sound. A part that begins as a
+    /// JPEG file is never skipped: some cameras name a wrong type.
     ///
     /// # Errors
-    /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE_BYTES`], or a part with
-    /// more.
+    /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE_BYTES`], or a part is
+    /// longer than that.
     // An iterator would go on after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Vec<u8>, StreamError> {
@@ -105,7 +106,7 @@ impl<R: Read> Multipart<R> {
         }
     }
 
-    /// Passes over all up to the next boundary, and finds out which that is.
+    /// Skips all up to the next boundary. Where the boundary is not known yet, this line decides which one it is.
     fn skip_to_boundary(&mut self) -> Result<(), StreamError> {
         let mut passed = 0;
         let mut line = Vec::new();

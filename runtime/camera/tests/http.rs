@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use orco_camera::camera::FIRST_PAUSE;
+use orco_camera::camera::MIN_RETRY_PAUSE;
 use orco_camera::{Camera, CameraPhase};
 use orco_runtime::image;
 use orco_trials::until;
@@ -82,7 +82,7 @@ fn a_camera_that_breaks_off_in_a_picture_comes_back() {
     let tries = |at_least: u32| matches!(camera.status().phase, CameraPhase::Away { tries, .. } if tries >= at_least);
     until("it is tried again", || tries(3));
     // Every try waits half a second at least, so there cannot be more.
-    let most = 2.0 + start.elapsed().as_secs_f32() / FIRST_PAUSE.as_secs_f32();
+    let most = 2.0 + start.elapsed().as_secs_f32() / MIN_RETRY_PAUSE.as_secs_f32();
     assert!(((fake.asked() - asked) as f32) < most, "{} tries", fake.asked() - asked);
     fake.set(Mode::Good);
     let after = camera.wait(before, LONG).unwrap();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::error::HubError;
 use crate::protocol::{DeviceId, DeviceReport, ObjectDigest, ReleaseId};
 use crate::rollout::RolloutStage;
-use crate::store::{DeviceRecord, HubStore, ReleaseKind, ReleaseRecord, UnixSeconds};
+use crate::store::{DeviceRecord, HubStore, PackRecord, ReleaseKind, ReleaseRecord, UnixSeconds};
 
 /// The fleet.
 #[derive(Clone, Debug, Serialize)]
@@ -95,8 +95,17 @@ impl FleetOverview {
             let is_replaced = replaced.contains(&release.id);
             release_overview(release, is_replaced, &devices)
         });
-        let releases = releases.collect();
-        let packs = store.packs()?.into_iter().map(|pack| PackOverview {
+        Ok(Self {
+            releases: releases.collect(),
+            packs: store.packs()?.into_iter().map(PackOverview::from).collect(),
+            devices: devices.into_iter().map(DeviceOverview::from).collect(),
+        })
+    }
+}
+
+impl From<PackRecord> for PackOverview {
+    fn from(pack: PackRecord) -> Self {
+        Self {
             digest: pack.digest,
             label: pack.label,
             device: pack.device_name,
@@ -104,21 +113,18 @@ impl FleetOverview {
             shots: pack.shots,
             pictures: pack.pictures,
             bytes: pack.size,
-        });
-        let packs = packs.collect();
-        let devices = devices.into_iter().map(|device| DeviceOverview {
-            id: device.id,
-            name: device.name,
-            channel: device.channel,
-            seen: device.seen,
-            report: device.report,
-        });
-        Ok(Self { devices: devices.collect(), packs, releases })
+        }
+    }
+}
+
+impl From<DeviceRecord> for DeviceOverview {
+    fn from(device: DeviceRecord) -> Self {
+        Self { id: device.id, name: device.name, channel: device.channel, seen: device.seen, report: device.report }
     }
 }
 
 impl DeviceOverview {
-    /// What it said is wrong, and why it does not hold releases, in sentences.
+    /// Its warnings, and for each release that it refused the reason, in sentences.
     pub fn problems(&self) -> Vec<String> {
         let Some(report) = &self.report else { return vec!["no report yet".into()] };
         let refused = report.outcomes.iter().filter_map(|outcome| {
@@ -140,7 +146,7 @@ impl ReleaseOverview {
     }
 }
 
-/// So many seconds ago, in words.
+/// How long ago something was, in words.
 pub fn ago(seconds: UnixSeconds) -> String {
     match seconds {
         // The hub's clock was ahead then, or is behind now.
@@ -160,10 +166,7 @@ fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRec
     let reports = meant.iter().filter_map(|device| device.report.as_ref());
     // One of each device, however many it lists.
     let outcomes = reports.filter_map(|report| report.outcomes.iter().find(|outcome| outcome.release == release.id));
-    let (mut held, mut refused) = (0, 0);
-    for outcome in outcomes {
-        *(if outcome.refused.is_none() { &mut held } else { &mut refused }) += 1;
-    }
+    let (refused, held): (Vec<_>, Vec<_>) = outcomes.partition(|outcome| outcome.refused.is_some());
     ReleaseOverview {
         id: release.id,
         channel: release.channel,
@@ -173,8 +176,8 @@ fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRec
         withdrawn: release.withdrawn,
         replaced,
         devices: meant.len(),
-        held,
-        refused,
+        held: held.len(),
+        refused: refused.len(),
     }
 }
 

@@ -6,7 +6,8 @@ use orco_runtime::state::sentence::counted;
 use crate::overview::{DeviceOverview, FleetOverview, PackOverview, ReleaseOverview, ago};
 use crate::store::UnixSeconds;
 
-/// What the service's page has no use for: tables, which are cards on a phone.
+/// Added to the style of the service's page: tables, which become cards on a phone. Its rules name columns by their
+/// place: the first, and the third, which is `Last seen` of devices.
 const STYLE: &str = "\
     main { display: grid; gap: 1rem; padding-top: 0; }\
     section { overflow-x: auto; }\
@@ -49,45 +50,45 @@ pub fn html(fleet: &FleetOverview, now: UnixSeconds) -> String {
          <style>{service}{STYLE}</style>\n<header><h1>Fleet</h1><p>{counts}</p></header>\n<main>\n",
         service = orco_serve::page::STYLE
     );
-    let columns = ["Device", "Channel", "Last seen", "Program", "Bundle", "Classes", "Problems"];
-    table(&mut page, "Devices", &columns, devices.iter().map(|device| device_row(device, now)));
-    let columns = ["Release", "Channel", "Number", "Stage", "Held", "Refused"];
-    table(&mut page, "Releases", &columns, releases.iter().map(release_row));
-    table(
-        &mut page,
-        "Packs that devices pushed",
-        &["Label", "Device", "Bundle", "Holds", "Digest"],
-        packs.iter().map(pack_row),
-    );
+    table(&mut page, "Devices", DEVICE_COLUMNS, devices.iter().map(|device| device_row(device, now)));
+    table(&mut page, "Releases", RELEASE_COLUMNS, releases.iter().map(release_row));
+    table(&mut page, "Packs that devices pushed", PACK_COLUMNS, packs.iter().map(pack_row));
     page + "</main>\n</html>\n"
 }
 
-fn device_row(device: &DeviceOverview, now: UnixSeconds) -> Vec<String> {
+const DEVICE_COLUMNS: [&str; 7] = ["Device", "Channel", "Last seen", "Program", "Bundle", "Classes", "Problems"];
+
+fn device_row(device: &DeviceOverview, now: UnixSeconds) -> [String; 7] {
     let DeviceOverview { id, name, channel, seen, report } = device;
-    let mut row = vec![format!("{} <code>{id}</code>", escaped(name)), escaped(channel), ago(now - seen)];
+    let version = report.as_ref().map(|report| escaped(&report.version));
+    let bundle = report.as_ref().and_then(|report| report.bundle.as_ref());
+    let bundle = bundle.map(|bundle| format!("{}, release {}", escaped(&bundle.name), bundle.release));
+    let classes = report.iter().flat_map(|report| &report.classes);
+    let labels: Vec<String> = classes.map(|class| escaped(&class.label)).collect();
     let problems: Vec<String> = device.problems().iter().map(|text| escaped(text)).collect();
-    let Some(report) = report else {
-        row.extend([String::new(), String::new(), String::new(), problems.join("<br>")]);
-        return row;
+    let problems = match problems.join("<br>") {
+        text if text.is_empty() || report.is_none() => text,
+        text => format!("<span class=\"warning\">{text}</span>"),
     };
-    let bundle = report.bundle.as_ref();
-    let bundle =
-        bundle.map_or_else(String::new, |bundle| format!("{}, release {}", escaped(&bundle.name), bundle.release));
-    let labels: Vec<String> = report.classes.iter().map(|class| escaped(&class.label)).collect();
-    row.extend([escaped(&report.version), bundle, labels.join(", ")]);
-    row.push(match problems.as_slice() {
-        [] => String::new(),
-        some => format!("<span class=\"warning\">{}</span>", some.join("<br>")),
-    });
-    row
+    [
+        format!("{} <code>{id}</code>", escaped(name)),
+        escaped(channel),
+        ago(now - seen),
+        version.unwrap_or_default(),
+        bundle.unwrap_or_default(),
+        labels.join(", "),
+        problems,
+    ]
 }
 
-fn release_row(release: &ReleaseOverview) -> Vec<String> {
+const RELEASE_COLUMNS: [&str; 6] = ["Release", "Channel", "Number", "Stage", "Held", "Refused"];
+
+fn release_row(release: &ReleaseOverview) -> [String; 6] {
     let refused = match release.refused {
         0 => "0".into(),
         some => format!("<span class=\"warning\">{some}</span>"),
     };
-    vec![
+    [
         escaped(&release.name),
         escaped(&release.channel),
         release.id.to_string(),
@@ -97,17 +98,20 @@ fn release_row(release: &ReleaseOverview) -> Vec<String> {
     ]
 }
 
-fn pack_row(pack: &PackOverview) -> Vec<String> {
+const PACK_COLUMNS: [&str; 5] = ["Label", "Device", "Bundle", "Holds", "Digest"];
+
+fn pack_row(pack: &PackOverview) -> [String; 5] {
     let size = format!("{:.1} KB", pack.bytes as f64 / 1_000.0);
     let (shots, pictures) = (counted(pack.shots as usize, "shot"), counted(pack.pictures as usize, "picture"));
     let holds = format!("{shots}, {pictures}, {size}");
     let digest = format!("<code>{}</code>", pack.digest);
-    vec![escaped(&pack.label), escaped(&pack.device), escaped(&pack.bundle), holds, digest]
+    [escaped(&pack.label), escaped(&pack.device), escaped(&pack.bundle), holds, digest]
 }
 
-fn table(page: &mut String, title: &str, columns: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+/// Adds a table. Its rows have as many cells as there are columns; an empty cell is left out on narrow screens.
+fn table<const N: usize>(page: &mut String, title: &str, columns: [&str; N], rows: impl Iterator<Item = [String; N]>) {
     let head: String = columns.iter().map(|column| format!("<th>{column}</th>")).collect();
-    let row = |cells: Vec<String>| {
+    let row = |cells: [String; N]| {
         let cell = |(column, cell): (&&str, String)| match cell.as_str() {
             "" => "<td></td>".to_owned(),
             cell => format!("<td data-column=\"{column}\"><span>{cell}</span></td>"),

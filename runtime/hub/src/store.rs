@@ -92,7 +92,11 @@ impl HubStore {
         drop(made.map_err(HubError::file(&path))?);
         let mut connection = Connection::open(&path)?;
         schema::prepare(&mut connection, was_in_use)?;
-        let key = read_or_make_key(&key, schema::knows_devices(&connection)?)?;
+        // Devices know the hub by its key: another in its place would make it a stranger to them.
+        if !schema::knows_devices(&connection)? {
+            make_key_if_absent(&key)?;
+        }
+        let key = read_key(&key)?;
         Ok(Self { folder: folder.into(), key, objects, connection: Mutex::new(connection) })
     }
 
@@ -126,22 +130,23 @@ impl HubStore {
     }
 }
 
-/// The hub's key. A hub that devices know has one: another in its place would make the hub a stranger to them.
-fn read_or_make_key(path: &Path, must_be_there: bool) -> Result<SigningKey, HubError> {
-    match files::read_own(path, MAX_KEY) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && must_be_there => {
-            return Err(HubError::Key { path: path.into() });
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let key = SigningKey::generate().ok_or(HubError::Random)?;
-            match files::create(path, key.pkcs8()) {
-                // Another process was faster.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.map_err(HubError::file(path))?,
-            }
-        }
-        read => drop(read.map_err(HubError::file(path))?),
+/// Makes the key of a new hub.
+fn make_key_if_absent(path: &Path) -> Result<(), HubError> {
+    if !files::is_absent(path) {
+        return Ok(());
     }
-    let bytes = files::read_own(path, MAX_KEY).map_err(HubError::file(path))?;
-    SigningKey::from_pkcs8(&bytes).ok_or_else(|| HubError::Key { path: path.into() })
+    let key = SigningKey::generate().ok_or(HubError::Random)?;
+    match files::create(path, key.pkcs8()) {
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map_err(HubError::file(path)),
+    }
+}
+
+fn read_key(path: &Path) -> Result<SigningKey, HubError> {
+    let unusable = || HubError::Key { path: path.into() };
+    match files::read_own(path, MAX_KEY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(unusable()),
+        read => SigningKey::from_pkcs8(&read.map_err(HubError::file(path))?).ok_or_else(unusable),
+    }
 }

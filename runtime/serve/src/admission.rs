@@ -22,7 +22,7 @@ use crate::allocator;
 use crate::refusal::{ErrorCode, Refusal};
 
 /// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
-pub const UNCOUNTED: usize = 64 << 10;
+pub const UNCOUNTED_BYTES: usize = 64 << 10;
 /// Least memory for pictures that takes every picture that can be decoded, in bytes.
 pub const MIN_MEMORY: u64 = 192 << 20;
 /// Most memory for pictures unless a setting says otherwise, in bytes: more does not make two cores faster.
@@ -188,7 +188,7 @@ impl Admission {
 
 /// What is counted of so many bytes, in units.
 fn counted(bytes: usize) -> usize {
-    units(bytes.saturating_sub(UNCOUNTED) as u64) as usize
+    units(bytes.saturating_sub(UNCOUNTED_BYTES) as u64) as usize
 }
 
 /// Room among the files.
@@ -204,10 +204,10 @@ impl BodyPermit {
     /// Most bytes for which there is ever room.
     pub fn max_bytes(&self) -> usize {
         let share = (self.admission.0.shares.files / UNIT) as usize;
-        share.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED
+        share.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED_BYTES
     }
 
-    /// Makes room for so many bytes in all. The first [`UNCOUNTED`] are not counted.
+    /// Makes room for so many bytes in all. The first [`UNCOUNTED_BYTES`] are not counted.
     ///
     /// # Errors
     /// [`Refusal`] if there is none now, or never will be.

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots, UndoOutcome};
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
 use serde_json::Value;
@@ -34,7 +35,6 @@ use crate::sightings::Sightings;
 use crate::telemetry::Telemetry;
 use crate::turns::TurnQueue;
 use crate::worker::{self, Worker};
-use orco_runtime::state::sentence::with_causes;
 
 /// Most changes that may wait.
 const MAX_WAITING: usize = 8;
@@ -342,20 +342,18 @@ impl ChangeWorker {
             ChangeRequest::Learn(given) => self.learn(learner, &given, &mut observer),
             ChangeRequest::Import { label, pack, room: _room } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
-                Ok(reported(learner.import(&[class], &mut observer)?, |report| change_json::of_report(&report)))
+                Ok(with_report(learner.import(&[class], &mut observer)?))
             }
             ChangeRequest::Move { from, exemplar, to } => {
                 let made = learner.move_shot_by_digest(&from, &exemplar, &to, &mut observer)?;
-                Ok(reported(made, |report| change_json::of_report(&report)))
+                Ok(with_report(made))
             }
             ChangeRequest::RemoveShot { label, exemplar } => {
                 let made = learner.remove_shot_by_digest(&label, &exemplar, &mut observer)?;
-                Ok(reported(made, |report| change_json::of_report(&report)))
+                Ok(with_report(made))
             }
             ChangeRequest::Rename { from, to } => Ok(reported(learner.rename(&from, &to)?, |()| Value::Null)),
-            ChangeRequest::Forget { label } => {
-                Ok(reported(learner.forget(&label, &mut observer)?, |report| change_json::of_report(&report)))
-            }
+            ChangeRequest::Forget { label } => Ok(with_report(learner.forget(&label, &mut observer)?)),
             ChangeRequest::Purge { label } => {
                 // Found before the change: the class's other labels are gone after it.
                 let labels = purge::purged_labels(learner, &label);
@@ -366,16 +364,14 @@ impl ChangeWorker {
                 let left = self.purge(learner, labels);
                 let change =
                     reported(made, |report| report.map_or(Value::Null, |report| change_json::of_report(&report)));
-                Ok(ReportedChange { warning: both(change.warning, left), ..change })
+                Ok(ReportedChange { warning: joined_warnings(change.warning, left), ..change })
             }
             ChangeRequest::Undo { last: Some(entry) } => Ok(restored(learner.undo_if_last(entry, &mut observer)?)),
             ChangeRequest::Undo { last: None } => Ok(restored(learner.undo(1, &mut observer)?)),
             ChangeRequest::Redo { last: Some(entry) } => Ok(restored(learner.redo_if_last(entry, &mut observer)?)),
             ChangeRequest::Redo { last: None } => Ok(restored(learner.redo(1, &mut observer)?)),
             ChangeRequest::UndoTo { entry } => Ok(restored(learner.undo_to_entry(entry, &mut observer)?)),
-            ChangeRequest::Balance { balance } => {
-                Ok(reported(learner.set_balance(balance, &mut observer)?, |report| change_json::of_report(&report)))
-            }
+            ChangeRequest::Balance { balance } => Ok(with_report(learner.set_balance(balance, &mut observer)?)),
         }
     }
 
@@ -397,7 +393,7 @@ impl ChangeWorker {
         let made = learn(learner, label, view, *choice, observer)?;
         self.keep_thumbnails(learner, label, ids);
         self.records.pending_shots.remove(label, |id| ids.contains(&id));
-        let mut change = reported(made, |report| change_json::of_report(&report));
+        let mut change = with_report(made);
         // It may have been chosen since this learner was opened.
         learner.settings_mut().scope = self.answers.knowledge().scope;
         if learner.unanswered_classes().contains(&label.as_str()) {
@@ -435,8 +431,8 @@ struct ReportedChange {
     warning: Option<String>,
 }
 
-/// One warning of two, where both are to be said.
-fn both(first: Option<String>, second: Option<String>) -> Option<String> {
+/// One warning that says both, where there are two.
+fn joined_warnings(first: Option<String>, second: Option<String>) -> Option<String> {
     let all: Vec<String> = first.into_iter().chain(second).collect();
     if all.is_empty() { None } else { Some(all.join("; ")) }
 }
@@ -453,10 +449,14 @@ fn restored(made: ChangeOutcome<UndoOutcome>) -> ReportedChange {
     reported(made, |outcome| change_json::of_report(&outcome.report))
 }
 
+fn with_report(made: ChangeOutcome) -> ReportedChange {
+    reported(made, |report| change_json::of_report(&report))
+}
+
 fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
     let uncertain = made.uncertain.map(|error| with_causes(&error));
     let unaligned = made.unaligned.map(|error| format!("the head was not aligned: {}", with_causes(&error)));
-    ReportedChange { report: report(made.report), warning: both(uncertain, unaligned) }
+    ReportedChange { report: report(made.report), warning: joined_warnings(uncertain, unaligned) }
 }
 
 #[cfg(test)]

@@ -15,12 +15,15 @@
 //! | `orco/ID/change` | the result of a change, once | no |
 //! | `orco/ID/picture` | a JPEG of what the camera saw when that changed, where pictures are asked for | yes |
 //! | `homeassistant/...` | [`discovery`] | yes |
+//!
+//! `topics` names them; `message` writes what goes to all but the last.
 
 mod announcement;
 mod connection;
 pub mod discovery;
 mod message;
 mod settings;
+mod topics;
 mod updates;
 
 use std::cell::{Cell, RefCell};
@@ -34,9 +37,10 @@ use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish};
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::{Retention, delivered};
-use self::discovery::{DeviceDescription, EntityNames, OFFLINE, ONLINE, Topics};
-use self::message::{LiveState, classes};
+use self::discovery::{DeviceDescription, EntityNames};
+use self::message::{LiveState, classes_message};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
+use self::topics::{OFFLINE, ONLINE, Topics};
 use self::updates::MqttUpdates;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
@@ -127,22 +131,18 @@ impl Worker for MqttWorker {
         // Events first: what happens between the two is reported twice rather than never.
         let events = self.events.listen();
         let updates = MqttUpdates::new(self.live.as_ref().map(LiveCameraReader::snapshot).as_ref());
-        let (device, about) = (self.device.clone(), self.about.clone());
-        let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
-        let (regions, live) = (self.regions.clone(), self.live.as_ref());
-        let (announced, asks, picture_bytes) = (RefCell::default(), Cell::new(true), Cell::default());
         let reporter = Reporter {
-            device,
-            about,
-            regions,
-            live,
-            answers,
-            health,
+            device: self.device.clone(),
+            about: self.about.clone(),
+            regions: self.regions.clone(),
+            live: self.live.as_ref(),
+            answers: self.answers.clone(),
+            health: self.health.clone(),
             updates,
-            metrics,
-            announced,
-            asks,
-            picture_bytes,
+            metrics: self.metrics.clone(),
+            announced: RefCell::default(),
+            subscribes: Cell::new(true),
+            picture_bytes: Cell::default(),
         };
         runtime.block_on(reporter.run(events, self.stopped.clone(), up));
         // A name that is being looked up is not waited for.
@@ -204,7 +204,7 @@ struct Reporter<'a> {
     announced: RefCell<EntityNames>,
     /// Whether to subscribe to the descriptions that the broker keeps. It is cleared while that is tried: a broker may
     /// end the connection of a client that has no right to read.
-    asks: Cell<bool>,
+    subscribes: Cell<bool>,
     /// Bytes of the picture that is on its way.
     picture_bytes: Cell<Option<usize>>,
 }
@@ -236,8 +236,10 @@ impl Reporter<'_> {
         while !*stop.borrow() {
             let (client, events) = connection::open(&self.device);
             let connection = Connection::default();
+            // At the level of the warning that the broker was away, so that whoever read that also reads this.
+            let level = if said.is_empty() { Level::Info } else { Level::Warn };
             let error = tokio::select! {
-                error = self.poll(events, &connection, !said.is_empty()) => error,
+                error = self.poll(events, &connection, level) => error,
                 () = self.publish(&client, &connection, stop.clone()) => return,
             };
             self.metrics.connected.set(0);
@@ -263,9 +265,8 @@ impl Reporter<'_> {
         }
     }
 
-    /// Keeps a connection going; returns why it ended. Where the broker `was_away`, the log says that it is back.
-    async fn poll(&self, mut events: EventLoop, connection: &Connection, was_away: bool) -> rumqttc::ConnectionError {
-        let level = if was_away { Level::Warn } else { Level::Info };
+    /// Keeps a connection going; returns why it ended. Logs at this level that the broker is there.
+    async fn poll(&self, mut events: EventLoop, connection: &Connection, level: Level) -> rumqttc::ConnectionError {
         loop {
             match events.poll().await {
                 Ok(Event::Incoming(Packet::ConnAck(_))) => {
@@ -313,16 +314,17 @@ impl Reporter<'_> {
             // And the picture of a time when these were asked for.
             self.deliver(client, &topics.picture, "", Retention::Retained).await;
         }
-        let (mut published, mut counted): (Option<PublishedState>, String) = (None, String::new());
+        let mut published: Option<PublishedState> = None;
+        let mut published_classes = String::new();
         let mut picture = PictureTime::default();
         // First, since what was seen before the device went would be taken for news once it is said to be there.
         self.publish_state(client, &topics, &mut published, &mut picture).await;
         self.deliver(client, &topics.availability, ONLINE, Retention::Retained).await;
         loop {
-            let now = classes(&self.answers.knowledge());
-            if now != counted {
-                self.deliver(client, &topics.classes, now.clone(), Retention::Retained).await;
-                counted = now;
+            let classes = classes_message(&self.answers.knowledge());
+            if classes != published_classes {
+                self.deliver(client, &topics.classes, classes.clone(), Retention::Retained).await;
+                published_classes = classes;
             }
             while let Some(ended) = self.updates.first() {
                 self.deliver(client, &topics.change, ended.message, Retention::Transient).await;

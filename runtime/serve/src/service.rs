@@ -85,18 +85,19 @@ pub struct Service {
     pub inbox: Inbox,
     /// Small pictures of learned shots.
     pub thumbnails: Thumbnails,
-    /// Pictures of shots that are shown where there is no thumbnail, unless small pictures are not to be kept.
+    /// Kept pictures of shots, shown where there is no thumbnail; none where thumbnails are off.
     kept_pictures: Option<KeptPictures>,
-    /// Held while one of them is decoded: whatever is asked for, they take the memory of one.
+    /// Held while a kept picture is decoded: only one at a time takes memory.
     decoding_kept: Mutex<()>,
-    /// The empty place in front of the camera of its own.
+    /// The empty place in front of the service's own camera.
     pub scene: CameraScene,
-    /// The regions of its frames.
+    /// The regions of that camera's frames.
     pub regions: CameraRegions,
-    /// Which classes are answered, as it was chosen on this device.
-    pub scope: KeptScope,
     /// What that camera saw.
     pub sightings: Sightings,
+    /// Which classes are answered, as it was chosen on this device.
+    pub scope: KeptScope,
+    /// What else forgets a class that is purged ([`Service::on_purge`]).
     purge_hook: PurgeHook,
     /// Backups and packs.
     pub transfer: Transfer,
@@ -104,11 +105,11 @@ pub struct Service {
     pub admission: Admission,
     /// What is wrong, if anything is.
     pub health: Health,
-    /// Events.
+    /// What page and programs are told as it happens.
     pub events: Events,
     /// Metrics for Prometheus.
     pub metrics: Metrics,
-    /// Of requests by the Open Inference Protocol.
+    /// Counts and times of requests by the Open Inference Protocol.
     pub statistics: InferenceStatistics,
     curve: LazyCurve,
     live: OnceLock<LiveCamera>,
@@ -246,8 +247,9 @@ impl Service {
         Ok(())
     }
 
-    /// Calls this with the labels of each class that is purged from now on, so that what else names it can let it go; a
-    /// reason why something is left is told with the change. A second one is not taken.
+    /// Calls `forget` with the labels of each class that is purged from now on, for records that this crate does not
+    /// know. If `forget` returns why something is left, the change's result says so. Only the first call of this method
+    /// counts.
     pub fn on_purge(&self, forget: impl Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync + 'static) {
         self.purge_hook.set(Box::new(forget));
     }

@@ -1,9 +1,9 @@
 //! Threads that go on after a panic.
 //!
 //! Every thread of the service is started here, except the one that reloads a certificate ([`crate::tls`]), which hubs
-//! have, too. After a panic, [`Health`] says so, [`Worker::on_panic`] settles what
-//! the thread was doing, and the worker runs again. One that panics again and again is given up, and the service ends
-//! with an error, so that whoever supervises it (systemd, for example) starts a new process.
+//! have, too. After a panic, [`Health`] says so, [`Worker::on_panic`] settles what the thread was doing, and the worker
+//! runs again. One that panics again and again is given up, and the service ends with an error, so that whoever
+//! supervises it (systemd, for example) starts a new process.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -17,13 +17,13 @@ use crate::error::ServeError;
 use crate::health::Health;
 
 /// After a run that lasted so long, earlier panics count no more.
-const STABLE: Duration = Duration::from_secs(60);
+const STABLE_RUN: Duration = Duration::from_secs(60);
 /// Short runs in a row after which a thread is given up.
-const MAX_RUNS: u32 = 6;
+const MAX_SHORT_RUNS: u32 = 6;
 /// Pause before the second run; twice as long before every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Pause before the next run where the thread could not begin.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a thread does.
 pub(crate) trait Worker: Send + 'static {
@@ -62,7 +62,7 @@ pub(crate) fn start<W: Worker>(worker: W, health: &Health) -> Result<JoinHandle<
 }
 
 fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<Result<(), ServeError>>) {
-    let (mut was_up, mut short) = (false, 0);
+    let (mut was_up, mut short_runs) = (false, 0);
     loop {
         let begun = Instant::now();
         let mut up = || {
@@ -77,24 +77,24 @@ fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<R
             Ok(Err(error)) if !was_up => return drop(started.send(Err(error))),
             Ok(Err(error)) => {
                 health.down(W::NAME, with_causes(&error));
-                RETRY
+                RETRY_PAUSE
             }
             Err(why) => {
                 if !was_up {
                     return drop(started.send(Err(ServeError::BrokeOff { thread: W::NAME, why })));
                 }
-                short = if begun.elapsed() >= STABLE { 1 } else { short + 1 };
+                short_runs = if begun.elapsed() >= STABLE_RUN { 1 } else { short_runs + 1 };
                 health.down(W::NAME, format!("it broke off: {why}"));
                 let settled = catch_panic(|| worker.on_panic());
-                let hopeless = settled
-                    .err()
-                    .or_else(|| (short >= MAX_RUNS).then(|| format!("it broke off {short} times in a row: {why}")));
+                let hopeless = settled.err().or_else(|| {
+                    (short_runs >= MAX_SHORT_RUNS).then(|| format!("it broke off {short_runs} times in a row: {why}"))
+                });
                 if let Some(reason) = hopeless {
                     // What waits for it is refused before the service ends.
                     drop(worker);
                     return health.give_up(W::NAME, reason);
                 }
-                FIRST_PAUSE * 2_u32.pow(short - 1)
+                FIRST_PAUSE * 2_u32.pow(short_runs - 1)
             }
         };
         if worker.back_off(pause) {

@@ -130,7 +130,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             } else {
                 match in_its_own_process(options, bundle, &chosen, arguments) {
                     Ok((start, figures)) => {
-                        say!(output, "{name:<22} {chosen:<12} {}", row(start, &figures))?;
+                        say!(output, "{name:<22} {chosen:<12} {}", columns(start, &figures))?;
                         BenchRow { start_seconds: Some(start), figures: Some(figures), ..BenchRow::default() }
                     }
                     Err(error) => {
@@ -166,7 +166,8 @@ struct BenchRow {
 const HEADING: &str = "bundle                 engine         start s   p50 ms   p95 ms  engine ms  around ms  frames/s  \
                        shots to answer s  memory MiB";
 
-fn row(start: f64, figures: &Figures) -> String {
+/// The figures as they stand below [`HEADING`]; `start` in seconds.
+fn columns(start: f64, figures: &Figures) -> String {
     let Figures { p50, p95, engine_p50, around_p50, rate, learned, memory, .. } = figures;
     let memory = memory.map_or_else(|| "?".into(), |bytes| format!("{:.0}", bytes as f64 / f64::from(1 << 20)));
     format!(
@@ -367,7 +368,7 @@ mod tests {
             learned: 0.5,
             memory: Some(64 << 20),
         };
-        assert_eq!(format!("{:<22} {:<12} {}", "everyday", "rten", row(0.25, &figures)).len(), HEADING.len());
+        assert_eq!(format!("{:<22} {:<12} {}", "everyday", "rten", columns(0.25, &figures)).len(), HEADING.len());
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl PictureCounts {
         Self::answered(label, &answer.label, answer.is_unknown(), is_sure)
     }
 
-    /// One picture of a class that is answered by a label, of which the learner is sure or not.
+    /// One picture of the class `label`, answered with `answer`.
     fn answered(label: &str, answer: &str, is_unknown: bool, is_sure: bool) -> Self {
         let is_right = !is_unknown && label::same(answer, label);
         Self { right: is_right.into(), sure: (is_sure && !is_unknown).into(), total: 1 }
@@ -70,9 +70,9 @@ impl PictureCounts {
     }
 }
 
-/// Runs the sessions of the bundle's benchmark, then learns and recognises the classes of the sample pictures in a
-/// state of its own, which leaves the device's alone: in `state`, where it is asked for, which must know nothing yet,
-/// else in a folder that goes with the program.
+/// Runs the sessions of the bundle's benchmark, then learns and recognises the classes of the sample pictures. The
+/// device's own state is left alone: the demonstration's is in `state`, which must know nothing yet, or in a temporary
+/// folder where none is named.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments, state: Option<&Path>) -> Result<Value> {
     let started = Instant::now();
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;

@@ -50,9 +50,9 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Serves until it is told to stop. Where another program moves the state to another bundle, and the options lead to
-/// that one, the program starts anew in its own process: whoever supervises it need do nothing. It does not if it was
-/// told to stop meanwhile.
+/// Serves until it is told to stop. If another program moves the state to another bundle, and the options lead to that
+/// one, the program replaces itself by a new start in the same process, so that its supervisor need do nothing; unless
+/// it was told to stop meanwhile.
 pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Result<Value> {
     let served = serve(options, output, arguments);
     if let Err(error) = &served
@@ -81,17 +81,12 @@ fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result
     }
     let phone = arguments.phone.then(|| phone_access(&store, arguments.listen().ip(), given.clone())).transpose()?;
     let Credentials { tls, token } = phone.as_ref().map_or(given, PhoneAccess::credentials);
-    let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
-    let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
-    let settings = settings.alignment(arguments.alignment.time_or(AlignmentTime::Later));
-    let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
+    let settings = learner_settings(settings, arguments);
     allocator::keep_large_buffers_apart();
-    let keeping =
-        RetentionOptions::default().thumbnails(!arguments.no_thumbnails).frames(arguments.inbox).memory(memory);
     accept_release(output, &bundle, &store, &settings)?;
     let key = options.public_key()?;
     let state = store.folder().to_owned();
-    let service = Service::open_with(bundle, store, settings, keeping)?;
+    let service = Service::open_with(bundle, store, settings, retention_options(arguments))?;
     purge_in_fleet(&service, &state);
     if cfg!(unix) {
         end_on_new_bundle(&service, options, state, manifest);
@@ -106,12 +101,7 @@ fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result
     let options = ServerOptions::default().listen(arguments.listen()).token_file(token).host_names(host_names).tls(tls);
     // Before the camera and the rules start programs: a signal that ended the process at once would leave those running.
     let server = Server::bind(service.clone(), options)?.listen_for_signals();
-    if let Some(source) = arguments.camera.clone() {
-        let settings = live::LiveSettings::default()
-            .agreement_frames(arguments.camera_frames.into())
-            .per_second(arguments.camera_rate.into());
-        service.watch_camera(source, settings)?;
-    }
+    watch_camera(&service, arguments)?;
     // Until the service ends.
     #[cfg(feature = "mqtt")]
     let _mqtt = device.map(|device| Mqtt::start(&service, device, server.url_for_others())).transpose()?;
@@ -129,6 +119,31 @@ fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result
     };
     server.run()?;
     Ok(json!({ "url": url }))
+}
+
+/// How the service learns. It waits at least [`WAIT`] for other programs, whatever the options say.
+fn learner_settings(settings: LearnerSettings, arguments: &ServeOptions) -> LearnerSettings {
+    let wait = settings.wait.max(WAIT);
+    settings
+        .wait(wait)
+        .keep_shots(arguments.keep.keep_shots)
+        .false_alarms(arguments.false_alarms)
+        .alignment(arguments.alignment.time_or(AlignmentTime::Later))
+}
+
+/// What pictures the service keeps, and the memory that it gives them.
+fn retention_options(arguments: &ServeOptions) -> RetentionOptions {
+    let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
+    RetentionOptions::default().thumbnails(!arguments.no_thumbnails).frames(arguments.inbox).memory(memory)
+}
+
+/// Has the service watch the camera that the options name, if they name one.
+fn watch_camera(service: &Service, arguments: &ServeOptions) -> Result<()> {
+    let Some(source) = arguments.camera.clone() else { return Ok(()) };
+    let settings = live::LiveSettings::default()
+        .agreement_frames(arguments.camera_frames.into())
+        .per_second(arguments.camera_rate.into());
+    Ok(service.watch_camera(source, settings)?)
 }
 
 /// Refuses files to be written where bundle or states lie.
@@ -202,7 +217,7 @@ fn tell(output: &Output, say: impl FnOnce() -> Result<()>) {
     }
 }
 
-/// Shows phones the way. The network's knowing the machine's name ends with what is returned.
+/// Shows phones the way, and tells the network the machine's name while the result lives.
 fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Announcement>> {
     let is_terminal = io::stdout().is_terminal();
     // systemd says so where the output goes into its journal.

@@ -4,10 +4,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::learner::Learner;
+use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOptions, UpgradeOutcome};
+use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
+use orco_runtime::store::Store;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -37,31 +39,19 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// Learns all that the device knows again, on the bundle that the options name.
+/// Learns all that the device knows again, on the bundle that the options name; or brings back, or removes, the state
+/// that an earlier upgrade kept aside.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let (bundle, store, mut settings) = device::parts(options, 1)?;
     settings.seed = arguments.seed;
     if arguments.discard_old {
-        let discarded = upgrade::discard_former_state(&store, &settings)?;
-        if discarded {
-            output.mark_changed();
-        }
-        say!(output, "{}", if discarded { "the state that was kept aside is gone" } else { "nothing was kept aside" })?;
-        return Ok(json!({ "discarded": discarded }));
+        return discard_old(output, &store, &settings);
+    }
+    if arguments.undo {
+        return undo(output, &bundle, &store, &settings);
     }
     let name = bundle.manifest.name.clone();
-    if arguments.undo {
-        let saved = session_report::unwrap_outcome(output, upgrade::undo_upgrade(&bundle, &store, &settings)?);
-        let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
-        say!(
-            output,
-            "went back to the state of {name} as it was left: {}, {}",
-            counted(classes, "learned class"),
-            counted(exemplars, "exemplar")
-        )?;
-        return Ok(json!({ "bundle": name, "learned_classes": classes, "exemplars": exemplars }));
-    }
     let accepted = UpgradeOptions::default().force(arguments.force).give_up_unkept(arguments.give_up_unkept);
     let made = upgrade::upgrade(&bundle, &store, &settings, &accepted, &mut ProgressBars::default())?;
     let UpgradeOutcome { report, from, learned_before, classes, dropped, warnings, .. } =
@@ -91,6 +81,27 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     (result["from"], result["bundle"]) = (from.name.into(), name.into());
     result["dropped"] = dropped.into();
     Ok(result)
+}
+
+fn discard_old(output: &Output, store: &Store, settings: &LearnerSettings) -> Result<Value> {
+    let discarded = upgrade::discard_former_state(store, settings)?;
+    if discarded {
+        output.mark_changed();
+    }
+    say!(output, "{}", if discarded { "the state that was kept aside is gone" } else { "nothing was kept aside" })?;
+    Ok(json!({ "discarded": discarded }))
+}
+
+fn undo(output: &Output, bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<Value> {
+    let saved = session_report::unwrap_outcome(output, upgrade::undo_upgrade(bundle, store, settings)?);
+    let (name, classes, exemplars) = (&bundle.manifest.name, saved.state.classes.len(), saved.state.exemplars.len());
+    say!(
+        output,
+        "went back to the state of {name} as it was left: {}, {}",
+        counted(classes, "learned class"),
+        counted(exemplars, "exemplar")
+    )?;
+    Ok(json!({ "bundle": name, "learned_classes": classes, "exemplars": exemplars }))
 }
 
 fn shown(name: &str) -> String {

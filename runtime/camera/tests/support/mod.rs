@@ -151,18 +151,24 @@ impl Drop for FakeCamera {
     }
 }
 
-fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()> {
-    state.asked.fetch_add(1, Ordering::SeqCst);
+/// The head of a request, up to its blank line.
+fn request_head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && head.len() < 8192 && stream.read(&mut byte)? > 0 {
         head.push(byte[0]);
     }
+    Ok(head)
+}
+
+fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()> {
+    state.asked.fetch_add(1, Ordering::SeqCst);
+    let head = request_head(&mut stream)?;
     state.heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
     let mode = || *state.mode.lock().unwrap();
     if mode() == Mode::Moved && !head.starts_with(b"GET /moved") {
         let location = state.location.lock().unwrap();
-        return write!(stream, "HTTP/1.1 302 FileState\r\nConnection: close\r\nLocation: {location}\r\n\r\n");
+        return write!(stream, "HTTP/1.1 302 Found\r\nConnection: close\r\nLocation: {location}\r\n\r\n");
     }
     if mode() == Mode::Refused {
         let refusal = state.refusal.lock().unwrap();
@@ -178,6 +184,12 @@ fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()>
     let kind = state.content_type.lock().unwrap().clone().unwrap_or_else(|| kind.to_owned());
     let content_type = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
     write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n{content_type}\r\n")?;
+    send_pictures(stream, state)
+}
+
+/// Sends a picture at a time, as the mode at that moment has it, until the camera stops or the mode ends the answer.
+fn send_pictures(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()> {
+    let mode = || *state.mode.lock().unwrap();
     for turn in 0.. {
         if state.stop.load(Ordering::SeqCst) {
             break;

@@ -259,16 +259,7 @@ impl Round<'_, '_> {
                 true
             }
             Err(UpgradeError::Nothing { .. } | UpgradeError::Same { .. }) => false,
-            Err(UpgradeError::Store(error @ StoreError::Busy { .. })) => return Err(error.into()),
-            Err(error @ (UpgradeError::Worse { .. } | UpgradeError::Learn(_))) => {
-                return Ok(FollowOutcome::Refused(with_causes(&error)));
-            }
-            Err(error) if is_lack_of_pictures(&error) => {
-                let reason = format!("{error}; released with --give-up-unkept, the bundle drops such classes");
-                return Ok(FollowOutcome::Deferred(reason));
-            }
-            // Pictures may be readable, or there, the next time, and the disk may have room.
-            Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
+            Err(error) => return without_upgrade(error),
         };
         match self.device.open_learner(folder) {
             Ok(learner) => {
@@ -443,6 +434,23 @@ impl Round<'_, '_> {
 fn remove_bundle(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder) {
         log::warn!("{} is left: {error}", folder.display());
+    }
+}
+
+/// What becomes of a release whose bundle the state could not go over to.
+///
+/// # Errors
+/// The store's, if another program is changing the state: the round stops.
+fn without_upgrade(error: UpgradeError) -> Result<FollowOutcome, SyncError> {
+    match error {
+        UpgradeError::Store(error @ StoreError::Busy { .. }) => Err(error.into()),
+        UpgradeError::Worse { .. } | UpgradeError::Learn(_) => Ok(FollowOutcome::Refused(with_causes(&error))),
+        _ if is_lack_of_pictures(&error) => {
+            let reason = format!("{error}; released with --give-up-unkept, the bundle drops such classes");
+            Ok(FollowOutcome::Deferred(reason))
+        }
+        // Pictures may be readable, or there, the next time, and the disk may have room.
+        _ => Ok(FollowOutcome::Deferred(with_causes(&error))),
     }
 }
 

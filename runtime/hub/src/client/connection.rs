@@ -239,22 +239,7 @@ impl<'a> HubConnection<'a> {
             failed = match self.transport.exchange(&request) {
                 Err(TransportError(reason)) => SyncError::Unreachable { reason },
                 Ok(answer) if self.is_signed(&head, &answer) => return read(answer),
-                Ok(WireAnswer { status: 404, .. }) => SyncError::Unknown,
-                // What speaks TLS calls a plain request a bad one.
-                Ok(WireAnswer { status: 400, .. }) => SyncError::Unreachable {
-                    reason:
-                        "status 400 is no answer of it; the address of a hub with a certificate begins with https://"
-                            .into(),
-                },
-                Ok(WireAnswer { status: status @ 401..=510, .. }) => SyncError::Unreachable {
-                    reason: format!("it, or a proxy before it, failed with status {status}; its log says why"),
-                },
-                Ok(WireAnswer { status, .. }) => SyncError::Unreachable {
-                    reason: format!(
-                        "an answer of status {status} is not signed by it: another server may have this address, the \
-                         network may want somebody to log in, or the hub's address begins with https://"
-                    ),
-                },
+                Ok(WireAnswer { status, .. }) => unsigned_answer(status),
             };
         }
         Err(failed)
@@ -285,6 +270,21 @@ fn wire_request(head: &RequestHead, method: &'static str, signature: &Signature,
     ];
     headers.extend(head.range.map(|range| ("range", range.to_string())));
     WireRequest { method, path: head.path.clone(), headers, body: body.to_vec() }
+}
+
+/// The error of a request whose answer the hub did not sign.
+fn unsigned_answer(status: u16) -> SyncError {
+    let reason = match status {
+        404 => return SyncError::Unknown,
+        // What speaks TLS calls a plain request a bad one.
+        400 => "status 400 is no answer of it; the address of a hub with a certificate begins with https://".into(),
+        401..=510 => format!("it, or a proxy before it, failed with status {status}; its log says why"),
+        _ => format!(
+            "an answer of status {status} is not signed by it: another server may have this address, the network may \
+             want somebody to log in, or the hub's address begins with https://"
+        ),
+    };
+    SyncError::Unreachable { reason }
 }
 
 /// The body of a signed answer.

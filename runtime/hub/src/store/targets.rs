@@ -13,8 +13,8 @@ use crate::protocol::{
 };
 
 impl HubStore {
-    /// What a device should have: what its channel holds for one that reports this. Of a class that a newer release
-    /// brings under another label, as where packs were kept apart or merged since, it has the newer one alone.
+    /// What a device that reports this should have of its channel's releases. Packs may have been kept apart or merged
+    /// since a release, so that a newer one brings the same class under another label: only the newer one counts.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be read.
@@ -41,7 +41,7 @@ impl HubStore {
                 break;
             }
             let made_of = sources(connection, release.id)?;
-            // Where newer ones hold the same classes, merged or kept apart, two of one look would be guessed at.
+            // A device that learned both would answer with either label for the same thing.
             if !is_superseded(&made_of, &covered) {
                 packs.push(pack_target(connection, release)?);
             }

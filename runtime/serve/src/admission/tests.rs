@@ -77,7 +77,7 @@ fn files_take_their_share_and_no_more_and_small_ones_are_free() {
     }
     let mut second = admission.body();
     assert_eq!(second.grow_to(3 << 20).unwrap_err().status().as_u16(), 429);
-    second.grow_to(UNCOUNTED).unwrap();
+    second.grow_to(UNCOUNTED_BYTES).unwrap();
     let bytes = first.holding(vec![1; 3]);
     let part = bytes.slice(1..2);
     drop(bytes);
@@ -115,7 +115,7 @@ fn a_file_for_which_there_will_never_be_room_is_refused_for_good() {
     let status = |tried: Result<(), Refusal>| tried.map_err(|refusal| refusal.status().as_u16());
     let mut alone = admission.body();
     let most = alone.max_bytes();
-    assert_eq!(most, (24 << 20) + UNCOUNTED, "three eighths");
+    assert_eq!(most, (24 << 20) + UNCOUNTED_BYTES, "three eighths");
     assert_eq!((status(alone.check(most)), status(alone.check(most + 1))), (Ok(()), Err(413)));
     assert_eq!((status(alone.grow_to(most + 1)), status(alone.grow_to(most))), (Err(413), Ok(())));
     assert_eq!(status(admission.body().check(most)), Err(429), "when the other one is gone");
@@ -126,5 +126,5 @@ fn a_file_for_which_there_will_never_be_room_is_refused_for_good() {
     let mut beside = admission.body_beside(16 << 20);
     assert_eq!(status(beside.grow_to(9 << 20)), Err(413));
     beside.grow_to(8 << 20).unwrap();
-    assert_eq!(admission.body_beside(usize::MAX).max_bytes(), UNCOUNTED);
+    assert_eq!(admission.body_beside(usize::MAX).max_bytes(), UNCOUNTED_BYTES);
 }

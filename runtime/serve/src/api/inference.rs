@@ -22,7 +22,7 @@ use serde::{Serialize, Serializer};
 use self::model::ModelPath;
 use self::tensor::{AnswerForm, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, Tensor};
 use super::{Path, blocking, picture};
-use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
+use crate::admission::{Admitted, BodyPermit, UNCOUNTED_BYTES};
 use crate::inference_statistics::InferenceTimes;
 use crate::prediction::Prediction;
 use crate::refusal::{ErrorCode, Refusal};
@@ -68,18 +68,16 @@ pub async fn infer(
     }
 }
 
-/// The answer to a request, the number of its pictures or feature vectors, and where the time went.
-async fn answer_request(
-    service: &Arc<Service>,
-    headers: &HeaderMap,
-    body: Bytes,
-) -> Result<(TensorAnswer, usize, InferenceTimes), Refusal> {
-    let mut times = InferenceTimes::default();
+/// How many bytes of a body are JSON, at most all: binary tensors follow.
+///
+/// # Errors
+/// [`Refusal`] if the header names no such number, or that is more JSON than is taken.
+fn json_length(headers: &HeaderMap, body_length: usize) -> Result<usize, Refusal> {
     let length = match headers.get(JSON_LENGTH) {
-        None => body.len(),
+        None => body_length,
         Some(length) => length.to_str().ok().and_then(|length| length.parse().ok()).unwrap_or(usize::MAX),
     };
-    if length > body.len() {
+    if length > body_length {
         return Err(Refusal::bad_request("Inference-Header-Content-Length is not the length of the JSON in the body"));
     }
     // Whatever the body calls itself.
@@ -88,15 +86,26 @@ async fn answer_request(
         let sentence = format!("at most {most} bytes of JSON are taken: send a binary tensor");
         return Err(Refusal::body_limit(most, sentence));
     }
-    let binary = body.len() - length;
-    if binary > 0 && length > route::MAX_JSON_BYTES {
+    if length < body_length && length > route::MAX_JSON_BYTES {
         return Err(Refusal::bad_request(format!(
             "before a binary tensor at most {} bytes of JSON are taken",
             route::MAX_JSON_BYTES
         )));
     }
+    Ok(length)
+}
+
+/// The answer to a request, the number of its pictures or feature vectors, and where the time went.
+async fn answer_request(
+    service: &Arc<Service>,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<(TensorAnswer, usize, InferenceTimes), Refusal> {
+    let mut times = InferenceTimes::default();
+    let length = json_length(headers, body.len())?;
+    let binary = body.len() - length;
     // A number takes two characters at least, and becomes four bytes; binary ones are copied.
-    let read_bytes = if body.len() > UNCOUNTED {
+    let read_bytes = if body.len() > UNCOUNTED_BYTES {
         2 * length + binary.min(MAX_ROWS * service.features * size_of::<f32>())
     } else {
         0

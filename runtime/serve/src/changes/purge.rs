@@ -8,7 +8,7 @@ use orco_runtime::state::history::HistoryEntry;
 use orco_runtime::state::label;
 use serde_json::Value;
 
-use super::{ChangeWorker, both};
+use super::{ChangeWorker, joined_warnings};
 use crate::event::Event;
 use crate::id::Id;
 use crate::job::JobProgress;
@@ -76,7 +76,7 @@ impl ChangeWorker {
         });
         let elsewhere = self.records.purge_hook.call(&labels).err();
         let elsewhere = elsewhere.map(|why| format!("the class is purged, but something else still names it: {why}"));
-        let left = both(left, elsewhere);
+        let left = joined_warnings(left, elsewhere);
         if let Some(left) = &left {
             log::warn!("{left}");
         }

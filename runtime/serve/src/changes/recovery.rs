@@ -8,7 +8,7 @@ use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use orco_runtime::state::label;
 use serde_json::Value;
 
-use super::{ChangeRequest, ChangeWorker, LabelledShots, both};
+use super::{ChangeRequest, ChangeWorker, LabelledShots, joined_warnings};
 use crate::answers::Answers;
 use crate::id::Id;
 use crate::job::JobProgress;
@@ -133,7 +133,7 @@ impl ChangeWorker {
         self.prune_thumbnails(learner);
         self.answers.refresh();
         let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
-        let done = JobProgress::Done { report: Value::Null, warning: both(Some(warning), left) };
+        let done = JobProgress::Done { report: Value::Null, warning: joined_warnings(Some(warning), left) };
         self.shared.end(running.id, running.change, done);
     }
 }

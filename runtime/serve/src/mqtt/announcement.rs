@@ -12,9 +12,9 @@ impl Reporter<'_> {
     /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told
     /// before, and takes away those that it still keeps of an earlier run.
     pub(super) async fn announce_all(&self, client: &AsyncClient, connection: &Connection) {
-        let filter = discovery::filter(&self.device);
-        let asks = self.asks.replace(false);
-        if asks {
+        let filter = discovery::topic_filter(&self.device);
+        let subscribes = self.subscribes.replace(false);
+        if subscribes {
             let _ = client.subscribe(&*filter, QoS::AtMostOnce).await;
         }
         let (named, earlier) = (self.named(), self.descriptions(&self.announced.borrow()));
@@ -30,9 +30,9 @@ impl Reporter<'_> {
                 self.deliver(client, &topic, "", Retention::Retained).await;
             }
         }
-        if asks {
+        if subscribes {
             let _ = client.unsubscribe(&*filter).await;
-            self.asks.set(true);
+            self.subscribes.set(true);
         }
     }
 
@@ -46,8 +46,8 @@ impl Reporter<'_> {
         }
     }
 
-    /// Takes those of the earlier entities away whose region or class is gone, and describes all of now but those that
-    /// the broker `knows`. Returns the messages of all of now.
+    /// Takes away those `earlier` entities whose region or class is gone, and describes the present ones except those
+    /// that the broker `knows`. Returns the messages of all present entities.
     async fn announce(
         &self,
         client: &AsyncClient,

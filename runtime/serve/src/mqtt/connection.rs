@@ -9,8 +9,8 @@ use rumqttc::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::discovery::{OFFLINE, Topics};
 use super::settings::{BrokerTls, MqttDevice};
+use super::topics::{OFFLINE, Topics};
 
 /// Seconds after which a broker that says nothing is asked whether it is there; it takes the device for gone after one
 /// and a half times as many.

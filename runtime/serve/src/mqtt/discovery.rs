@@ -7,39 +7,12 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::settings::MqttDevice;
+use super::topics::{OFFLINE, ONLINE, Topics};
 
-/// What is said while the device is there, and what the broker says for it otherwise.
-pub const ONLINE: &str = "online";
-/// The broker says this for a device that went without a word.
-pub const OFFLINE: &str = "offline";
 /// Most learned classes that have a presence sensor: those that were learned last.
 pub const MAX_PRESENCE_SENSORS: usize = 64;
 /// Most characters of a name that are shown.
 const MAX_NAME_CHARS: usize = 60;
-
-/// The device's topics. All but `change` are retained.
-#[derive(Clone, Debug)]
-pub struct Topics {
-    /// [`ONLINE`] or [`OFFLINE`].
-    pub availability: String,
-    /// What its camera shows.
-    pub state: String,
-    /// How many classes it knows.
-    pub classes: String,
-    /// The result of a change.
-    pub change: String,
-    /// What the camera saw when something else was last recognised.
-    pub picture: String,
-}
-
-impl Topics {
-    /// Those of a device.
-    pub fn of(device: &MqttDevice) -> Self {
-        let topic = |name: &str| format!("{}/{name}", device.topic);
-        let (availability, state) = (topic("availability"), topic("state"));
-        Self { availability, state, classes: topic("classes"), change: topic("change"), picture: topic("picture") }
-    }
-}
 
 /// What the device is, and what there is to report of.
 #[derive(Clone, Debug)]
@@ -65,8 +38,8 @@ pub struct EntityNames {
     pub things: Vec<String>,
 }
 
-/// The topics of all entities of the device, whatever they are or were.
-pub fn filter(device: &MqttDevice) -> String {
+/// A filter for the topics of all entities of the device, those of earlier runs too.
+pub fn topic_filter(device: &MqttDevice) -> String {
     format!("{}/+/{}/+/config", device.discovery, node(device))
 }
 
@@ -75,8 +48,8 @@ fn node(device: &MqttDevice) -> String {
     format!("orco_{}", device.id)
 }
 
-/// Topic and message for every entity; an empty one, which takes the entity away, for those that there is no camera
-/// for.
+/// Topic and message for every entity. The message is empty, which takes the entity away, where the camera or the
+/// pictures that the entity needs are missing.
 pub fn messages(device: &MqttDevice, about: &DeviceDescription) -> Vec<(String, String)> {
     let node = node(device);
     let topics = Topics::of(device);

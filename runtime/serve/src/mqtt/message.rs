@@ -20,7 +20,7 @@ pub struct LiveState {
     /// How probable it is, 0..1.
     #[serde(serialize_with = "rounded")]
     pub probability: Option<f32>,
-    /// Labels of which one is right with a probability of 90 %.
+    /// The prediction set: one of these labels is right with a probability of 90 %.
     pub set: Vec<String>,
     /// Whether the picture is like anything known.
     pub known: bool,
@@ -30,7 +30,7 @@ pub struct LiveState {
     pub provisional: bool,
     /// Labels of all known things in view.
     pub in_view: Vec<String>,
-    /// How the camera is.
+    /// The camera's phase, as [`CameraPhase::name`](orco_camera::CameraPhase::name) has it.
     pub camera: &'static str,
     /// What each of the camera's regions shows.
     pub regions: Vec<RegionState>,
@@ -111,8 +111,8 @@ impl LiveState {
     }
 }
 
-/// How many classes there are, as a message.
-pub fn classes(knowledge: &Knowledge) -> String {
+/// The message that says how many classes there are.
+pub fn classes_message(knowledge: &Knowledge) -> String {
     let (all, base) = (knowledge.classes.len(), knowledge.base_classes);
     json!({ "classes": all, "base": base, "learned": all - base, "free_targets": knowledge.free_targets }).to_string()
 }

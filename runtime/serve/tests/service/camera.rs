@@ -5,6 +5,8 @@ pub(crate) mod fake;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
@@ -20,6 +22,14 @@ use tempfile::TempDir;
 
 const EVERY: Duration = Duration::from_millis(20);
 
+/// A service that watches a camera, and does not listen yet.
+pub(crate) fn watching(state: &Path, source: &str, settings: live::LiveSettings) -> Arc<Service> {
+    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
+    let service = Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap();
+    service.watch_camera(source.parse().unwrap(), settings).unwrap();
+    service
+}
+
 /// A service that looks at a camera.
 fn looking_at(state: &TempDir, source: &str, options: ServerOptions) -> Running {
     looking_at_rate(state, source, live::LiveSettings::default().per_second(1000.0), options)
@@ -27,10 +37,7 @@ fn looking_at(state: &TempDir, source: &str, options: ServerOptions) -> Running 
 
 /// A service that looks at a camera as often as the settings say.
 fn looking_at_rate(state: &TempDir, source: &str, settings: live::LiveSettings, options: ServerOptions) -> Running {
-    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
-    let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
-    service.watch_camera(source.parse().unwrap(), settings).unwrap();
-    Running::serving(service, options)
+    Running::serving(watching(state.path(), source, settings), options)
 }
 
 /// What the camera shows, once that is so.

@@ -6,6 +6,7 @@ use crate::support::{Answer, Running, sample};
 use orco_runtime::image;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 fn ids(list: &Value) -> Vec<String> {
     list.as_array().unwrap().iter().map(|shot| shot["id"].as_str().unwrap().to_owned()).collect()
@@ -106,15 +107,29 @@ fn what_is_recognised_after_a_change_leaves_the_inbox() {
     assert_eq!(service.get("/api/v1/status")["inbox"], kept.len() - left);
 }
 
-#[test]
-fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classes() {
+/// A service that knows a duck and a cone.
+fn duck_and_cone() -> (TempDir, Running) {
     let (state, service) = Running::fresh();
     service.teach("duck", "rubber-duck");
     service.teach("cone", "traffic-cone");
+    (state, service)
+}
+
+/// The class with this label, as `GET classes` lists it.
+fn class(service: &Running, label: &str) -> Value {
+    let classes = service.get("/api/v1/classes")["classes"].as_array().unwrap().clone();
+    classes.into_iter().find(|class| class["label"] == label).unwrap()
+}
+
+#[test]
+fn answers_name_the_shots_that_the_picture_is_like() {
+    let (_state, service) = duck_and_cone();
     let answer = service.picture("/api/v1/classify?why=true", &sample("learn", "rubber-duck", 2)).ok();
     let best = &answer["why"][0];
     assert_eq!((best["label"].as_str(), answer["why"].as_array().unwrap().len()), (Some("duck"), 6));
     assert!(best["similarity"].as_f64().unwrap() > 0.99, "the very picture that was learned: {answer}");
+    let ducks = ids(&class(&service, "duck")["stored"]);
+    assert_eq!(best["shot"], ducks[1].as_str(), "the shot that it is like");
     // Whatever else is alike, the class that is named comes first.
     for (class, number) in
         ["mug", "cactus", "dumbbell", "toy-brick"].into_iter().flat_map(|class| [1, 2, 3].map(|n| (class, n)))
@@ -136,20 +151,21 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
     let of_none = format!("/api/v1/classes/duck/shots/{}.jpg", "0".repeat(64));
     assert_eq!(service.ask("GET", &of_none, &[], b"").status, 404);
     assert_eq!(service.ask("GET", "/api/v1/classes/duck/shots/secret", &[], b"").status, 400);
+}
+
+#[test]
+fn shots_move_between_classes_and_leave_with_their_pictures() {
+    let (state, service) = duck_and_cone();
     let by_number = service.json("PATCH", "/api/v1/classes/duck/shots/1", &json!({ "label": "cone" }));
     let said = by_number.error();
     assert!(by_number.status == 400 && said.contains("send the \"id\" that GET /api/v1/classes gives"), "{said}");
 
-    let class = |label: &str| {
-        let classes = service.get("/api/v1/classes")["classes"].as_array().unwrap().clone();
-        classes.into_iter().find(|class| class["label"] == label).unwrap()
-    };
+    let class = |label: &str| class(&service, label);
     let pictured = |label: &str| {
         let stored = class(label)["stored"].as_array().unwrap().clone();
         stored.iter().filter(|shot| shot["thumbnail"] == true).count()
     };
     let ducks = ids(&class("duck")["stored"]);
-    assert_eq!(best["shot"], ducks[1].as_str(), "the shot that it is like");
     let to_cone =
         |id: &str| service.json("PATCH", &format!("/api/v1/classes/duck/shots/{id}"), &json!({ "label": "cone" }));
     let moved = to_cone(&ducks[0]);

@@ -5,20 +5,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::camera::fake::FakeCamera;
-use crate::camera::once;
-use orco_runtime::bundle::Bundle;
+use crate::camera::{once, watching};
 use orco_runtime::image;
 use orco_runtime::image_rs::imageops::{self, FilterType};
 use orco_runtime::image_rs::{ImageFormat, Rgb, RgbImage};
-use orco_runtime::learner::LearnerSettings;
-use orco_runtime::store::Store;
-use orco_serve::{ServerOptions, Service, live};
+use orco_serve::{ServerOptions, live};
 use orco_trials::until;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::schemas::check;
-use crate::support::{Running, sample, workspace};
+use crate::support::{Running, sample};
 
 const EVERY: Duration = Duration::from_millis(20);
 const SIZE: [u32; 2] = [640, 360];
@@ -26,11 +23,8 @@ const SIZE: [u32; 2] = [640, 360];
 const THING: u32 = 150;
 
 fn looking_at(state: &Path, source: &str) -> Running {
-    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
-    let service = Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap();
     let settings = live::LiveSettings::default().per_second(1000.0);
-    service.watch_camera(source.parse().unwrap(), settings).unwrap();
-    Running::serving(service, ServerOptions::default())
+    Running::serving(watching(state, source, settings), ServerOptions::default())
 }
 
 /// A frame of a place with sample pictures in it, whose left edges are given; noise and exposure are those of the

@@ -6,12 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::camera::fake::FakeCamera;
-use crate::camera::once;
-use crate::support::{Running, sample, workspace};
-use orco_runtime::bundle::Bundle;
+use crate::camera::{once, watching};
+use crate::support::{Running, sample};
 use orco_runtime::image;
-use orco_runtime::learner::LearnerSettings;
-use orco_runtime::store::Store;
 use orco_serve::sighting_recorder::SightingRecorder;
 use orco_serve::{ServerOptions, Service, live};
 use serde_json::{Value, json};
@@ -19,9 +16,7 @@ use tempfile::TempDir;
 
 /// A service that looks at a camera and keeps what it sees in a folder.
 fn recording(state: &TempDir, source: &str, folder: &Path) -> (Arc<Service>, SightingRecorder, Running) {
-    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
-    let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
-    service.watch_camera(source.parse().unwrap(), live::LiveSettings::default().per_second(100.0)).unwrap();
+    let service = watching(state.path(), source, live::LiveSettings::default().per_second(100.0));
     let recorder = SightingRecorder::start(&service, folder).unwrap();
     let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     (service, recorder, running)

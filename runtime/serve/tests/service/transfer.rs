@@ -12,7 +12,7 @@ use orco_runtime::ndarray::Array3;
 use orco_runtime::pack;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::store::Store;
-use orco_serve::admission::UNCOUNTED;
+use orco_serve::admission::UNCOUNTED_BYTES;
 use orco_serve::transfer::{MAX_BACKUPS, MAX_PACK};
 use orco_serve::{ServerOptions, Service};
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ fn packs_that_nobody_reads_take_room_that_is_counted() {
     assert_eq!((refused.status, refused.code().as_str()), (429, "too_many_requests"));
     drop(others);
     let taken = pack();
-    assert!(taken.status == 200 && taken.body.len() > UNCOUNTED, "{}, {} bytes", taken.status, taken.body.len());
+    assert!(taken.status == 200 && taken.body.len() > UNCOUNTED_BYTES, "{}, {} bytes", taken.status, taken.body.len());
 }
 
 #[test]
