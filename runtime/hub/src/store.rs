@@ -19,12 +19,13 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orco_runtime::{clock, files};
+use orco_serve::secret_file;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use bundles::BundleRelease;
@@ -141,6 +142,10 @@ fn read_or_make_key(path: &Path, must_be_there: bool) -> Result<SigningKey, HubE
             }
         }
         read => drop(read.map_err(HubError::file(path))?),
+    }
+    let file = files::open_own(OpenOptions::new().read(true), path).map_err(HubError::file(path))?;
+    if secret_file::is_exposed(&file).map_err(HubError::file(path))? {
+        return Err(HubError::KeyExposed { path: path.into() });
     }
     let bytes = files::read_own(path, MAX_KEY).map_err(HubError::file(path))?;
     SigningKey::from_pkcs8(&bytes).ok_or_else(|| HubError::Key { path: path.into() })

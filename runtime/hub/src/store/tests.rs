@@ -426,6 +426,24 @@ fn a_hub_without_objects_that_lost_its_database_or_key_is_no_new_hub() {
     }
 }
 
+/// As after a copy that kept no permissions.
+#[test]
+#[cfg(unix)]
+fn a_key_that_others_may_read_is_refused() {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    let (parent, hub) = hub();
+    drop(hub);
+    let folder = parent.path().join("hub");
+    for mode in [0o604, 0o644, 0o660] {
+        set_permissions(folder.join(KEY), Permissions::from_mode(mode)).unwrap();
+        let refused = HubStore::open(&folder).map(drop).unwrap_err();
+        assert!(matches!(refused, HubError::KeyExposed { .. }), "{mode:o}: {refused}");
+    }
+    set_permissions(folder.join(KEY), Permissions::from_mode(0o600)).unwrap();
+    HubStore::open(&folder).unwrap();
+}
+
 /// The power fails when a new hub has its database, but no key yet.
 #[test]
 fn a_hub_whose_first_start_was_cut_off_starts() {
