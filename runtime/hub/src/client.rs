@@ -23,7 +23,6 @@ use std::path::{Path, PathBuf};
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::signature::PublicKey;
-use orco_runtime::state::label;
 use orco_runtime::store::Store;
 
 pub use connection::{HttpTransport, RetryPolicy, Transport, TransportError, WireAnswer, WireRequest};
@@ -38,7 +37,7 @@ pub use push::SharedClasses;
 
 use crate::protocol::{
     ChannelTarget, DeviceReport, ENROL_PATH, Enrolment, EnrolmentAnswer, EnrolmentCode, ObjectDigest, REPORT_PATH,
-    ReleaseOutcome, SigningKey, bounded,
+    ReleaseOutcome, SigningKey, bounded, is_device_name,
 };
 
 /// Name of the file that says who the device is, in its folder.
@@ -134,7 +133,7 @@ impl<'a> FleetDevice<'a> {
         name: &str,
         observer: &mut dyn SyncObserver,
     ) -> Result<String, SyncError> {
-        if !label::is_part(name) {
+        if !is_device_name(name) {
             return Err(SyncError::Name { name: name.into() });
         }
         let _locked = self.folder.lock()?;

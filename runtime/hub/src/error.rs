@@ -49,6 +49,12 @@ pub enum HubError {
         /// The file.
         path: PathBuf,
     },
+    /// Others may read the file of the hub's key: whoever has it can pose as the hub.
+    #[error("others may read the hub's key {}: take that right from them (chmod 600)", path.display())]
+    KeyExposed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     Random,

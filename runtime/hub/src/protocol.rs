@@ -31,6 +31,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use orco_runtime::state::escape::EscapedText;
+use orco_runtime::state::label;
 
 /// Largest body of a message that is no pack or picture, and of an answer that is no part of an object, in bytes. A
 /// channel of [`MAX_RELEASES`] packs with labels of usual length takes half of it.
@@ -69,6 +70,11 @@ pub const OBJECTS_PATH: &str = "/v1/objects";
 pub fn bounded(text: &str) -> String {
     let end = text.char_indices().map(|(at, letter)| at + letter.len_utf8()).take_while(|end| *end <= MAX_TEXT).last();
     text[..end.unwrap_or(0)].to_owned()
+}
+
+/// Whether a device can be called so: people tell devices apart by their names, which become parts of labels.
+pub(crate) fn is_device_name(text: &str) -> bool {
+    !text.trim().is_empty() && label::is_part(text)
 }
 
 /// How long a body may take: a minute for each 64 KB, a link of 9 kbit/s, and ten at most.
@@ -113,6 +119,12 @@ mod tests {
         let many: Vec<String> = (0..=MAX_FILES).map(|number| format!("{number}.onnx")).collect();
         assert!(fault_of_files(many.iter().map(String::as_str)).is_some());
         assert_eq!(fault_of_files(many[1..].iter().map(String::as_str)), None);
+    }
+
+    #[test]
+    fn a_device_has_a_name_that_can_be_seen() {
+        assert!(["door 3", "Tür-3 (Süd)"].into_iter().all(is_device_name));
+        assert!(!["", " ", "cam=1", "door\t3"].into_iter().any(is_device_name));
     }
 
     #[test]

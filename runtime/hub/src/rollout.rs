@@ -46,7 +46,8 @@ impl RolloutStage {
 
     /// Whether a device gets a release at this stage.
     pub fn includes(self, device: &DeviceId, release: &ObjectDigest) -> bool {
-        bucket(device, release) < self.percent()
+        // An overview asks for every device and release; most releases are for all.
+        self == Self::All || bucket(device, release) < self.percent()
     }
 }
 

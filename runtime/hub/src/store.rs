@@ -19,12 +19,13 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orco_runtime::{clock, files};
+use orco_serve::secret_file;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use bundles::BundleRelease;
@@ -145,8 +146,13 @@ fn make_key_if_absent(path: &Path) -> Result<(), HubError> {
 
 fn read_key(path: &Path) -> Result<SigningKey, HubError> {
     let unusable = || HubError::Key { path: path.into() };
-    match files::read_own(path, MAX_KEY) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(unusable()),
-        read => SigningKey::from_pkcs8(&read.map_err(HubError::file(path))?).ok_or_else(unusable),
+    let file = match files::open_own(OpenOptions::new().read(true), path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(unusable()),
+        opened => opened.map_err(HubError::file(path))?,
+    };
+    if secret_file::is_exposed(&file).map_err(HubError::file(path))? {
+        return Err(HubError::KeyExposed { path: path.into() });
     }
+    let bytes = files::read_own(path, MAX_KEY).map_err(HubError::file(path))?;
+    SigningKey::from_pkcs8(&bytes).ok_or_else(unusable)
 }

@@ -25,7 +25,7 @@
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots,
 //!   until it is trained;
 //! - [`camera_regions`]: parts of the frames of the service's own camera; [`live`]: that camera;
-//! - [`service`]: these together, without HTTP; `address_port`: the port that an address names; `secret_file`: whether
+//! - [`service`]: these together, without HTTP; `address_port`: the port that an address names; [`secret_file`]: whether
 //!   others may read one; [`token`]: what callers from other machines must give; [`tls`]: certificate and key, taken up
 //!   anew when they change;
 //! - [`sighting_recorder`]: follows the camera for the sightings;
@@ -92,7 +92,7 @@ pub mod refusal;
 pub mod route;
 pub mod routes;
 pub mod rules;
-mod secret_file;
+pub mod secret_file;
 pub mod server;
 pub mod service;
 mod service_watchdog;

@@ -6,15 +6,22 @@ use std::io;
 /// Whether a file that must stay secret can be read or written by more than its owner. Of a file that belongs to root,
 /// a group may read, too: so are systemd's credentials (0440, for the service alone by an access list), and keys that
 /// are shared with a group such as `ssl-cert`.
+///
+/// # Errors
+/// If the system does not tell.
 #[cfg(unix)]
-pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
+pub fn is_exposed(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let facts = file.metadata()?;
     let closed = if facts.uid() == 0 { 0o037 } else { 0o077 };
     Ok(facts.mode() & closed != 0)
 }
 
+/// Never: this system has no such rights.
+///
+/// # Errors
+/// None.
 #[cfg(not(unix))]
-pub(crate) fn is_exposed(_: &File) -> io::Result<bool> {
+pub fn is_exposed(_: &File) -> io::Result<bool> {
     Ok(false)
 }

@@ -18,7 +18,7 @@ use orco_runtime::threads::lock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::folder::SightingFolder;
+use self::folder::{FolderClaim, SightingFolder};
 use self::tracker::{OngoingSighting, Tracker};
 use crate::error::ServeError;
 use crate::in_view::KnownThing;
@@ -62,6 +62,8 @@ pub struct Sightings(Arc<OnceLock<Mutex<SightingStore>>>);
 struct SightingStore {
     folder: SightingFolder,
     tracker: Tracker,
+    /// Keeps other services out of the folder until this one ends.
+    claim: Option<FolderClaim>,
 }
 
 impl Sightings {
@@ -81,8 +83,12 @@ impl Sightings {
     /// Keeps them in a folder from now on, which is made if it is not there. A second folder is not taken.
     ///
     /// # Errors
-    /// [`ServeError::Sightings`] if it cannot be read or made, or holds other files and no sightings.
+    /// [`ServeError::Sightings`] if it cannot be read or made, is another service's, or holds other files and no
+    /// sightings.
     pub(crate) fn open(&self, folder: &Path) -> Result<(), ServeError> {
+        if self.are_kept() {
+            return Ok(());
+        }
         let _ = self.0.set(Mutex::new(SightingStore::open(folder, Timestamp::now())?));
         Ok(())
     }
@@ -104,6 +110,7 @@ impl Sightings {
         let mut store = lock(store);
         let ended = store.tracker.end();
         ended.into_iter().for_each(|ended| store.keep(ended));
+        drop(store.claim.take());
     }
 
     /// As programs get them, the newest first: those of things that are still there, then the others.
@@ -155,10 +162,12 @@ impl Sightings {
 
 impl SightingStore {
     fn open(folder: &Path, now: Timestamp) -> Result<Self, ServeError> {
+        // Before anything of it is read.
+        let claim = FolderClaim::take(folder)?;
         let (folder, mut tracker) = (SightingFolder::open(folder)?, Tracker::default());
         // The clock may be behind an earlier run's: a board without a battery starts at the same second each time.
         tracker.continue_after(folder.newest_id().map_or(now, |newest| newest.max(now)));
-        Ok(Self { folder, tracker })
+        Ok(Self { folder, tracker, claim })
     }
 
     fn keep(&mut self, ended: OngoingSighting) {
@@ -171,6 +180,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_folder_is_one_services_until_that_ends() {
+        let place = tempfile::TempDir::new().unwrap();
+        let [first, second] = [(); 2].map(|()| Sightings::default());
+        first.open(place.path()).unwrap();
+        let refused = second.open(place.path()).unwrap_err();
+        assert!(refused.to_string().contains("another service keeps its sightings there"), "{refused}");
+        assert!(!second.are_kept());
+        first.end();
+        second.open(place.path()).unwrap();
+    }
 
     #[test]
     fn ids_go_on_behind_those_of_the_folder_where_the_clock_starts_earlier() {

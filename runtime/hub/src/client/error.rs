@@ -43,7 +43,8 @@ pub enum SyncError {
     Random,
     /// The device cannot be called so.
     #[error(
-        "a device cannot be called \"{}\": use a --name without \"=\", tabs and characters that cannot be seen",
+        "a device cannot be called \"{}\": give a --name that is not blank and has no \"=\", tabs or characters that \
+         cannot be seen",
         EscapedText(name)
     )]
     Name {

@@ -6,6 +6,7 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::files;
 use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE};
 use orco_runtime::signature::{self, PublicKey};
+use orco_runtime::state::sentence::with_causes;
 
 use super::releases::{ReleaseDraft, ReleaseKind, check_channel, insert};
 use super::{HubStore, UnixSeconds};
@@ -40,9 +41,6 @@ impl HubStore {
         check_channel(channel)?;
         let bundle = Bundle::open_trusted(folder, key)?;
         let released = checked_files(&bundle)?;
-        for file in &released {
-            self.put_file(folder, file)?;
-        }
         let manifest = released.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
         let new = ReleaseDraft {
             channel,
@@ -56,7 +54,24 @@ impl HubStore {
             files: released,
             origins: Vec::new(),
         };
-        self.in_transaction(|transaction| insert(transaction, &new, now))
+        let digests = new.files.iter().map(|file| file.digest);
+        let missing: Vec<ObjectDigest> = digests.filter(|digest| !self.objects().holds(digest)).collect();
+        let put = new.files.iter().try_for_each(|file| self.put_file(folder, file));
+        let made = put.and_then(|()| self.in_transaction(|transaction| insert(transaction, &new, now)));
+        if made.is_err() {
+            self.remove_written(&missing);
+        }
+        made
+    }
+
+    /// Removes what was written of a bundle that could not be released. On a disk that it filled, the hub could not
+    /// answer devices any more.
+    fn remove_written(&self, objects: &[ObjectDigest]) {
+        for object in objects {
+            if let Err(error) = self.in_transaction(|transaction| self.remove_unneeded(transaction, object)) {
+                log::warn!("the object {object} of a bundle that was not released is left: {}", with_causes(&error));
+            }
+        }
     }
 
     fn put_file(&self, folder: &Path, file: &ReleasedFile) -> Result<(), HubError> {

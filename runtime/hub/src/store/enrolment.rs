@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use orco_runtime::state::escape::EscapedText;
-use orco_runtime::state::label;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, deliveries};
 use crate::error::HubError;
-use crate::protocol::{CodeKey, DeviceId, Enrolment, EnrolmentAnswer, EnrolmentCode, RequestHead, Signature, bounded};
+use crate::protocol::{
+    CodeKey, DeviceId, Enrolment, EnrolmentAnswer, EnrolmentCode, RequestHead, Signature, bounded, is_device_name,
+};
 use crate::rollout;
 
 /// Longest time that a code may count, in hours: a year.
@@ -78,7 +79,7 @@ impl HubStore {
                 }
                 None if code.expires < now => return Ok(None),
                 // Programs of ours say so before they ask.
-                None if !label::is_part(&enrolment.name) => {
+                None if !is_device_name(&enrolment.name) => {
                     log::warn!("no device is enrolled as \"{}\": that can be no name", EscapedText(&enrolment.name));
                     return Ok(None);
                 }
@@ -116,7 +117,7 @@ impl HubStore {
         head: &RequestHead,
         name: &str,
     ) -> Result<StoredAnswer, HubError> {
-        if label::is_part(name) {
+        if is_device_name(name) {
             transaction.execute("UPDATE device SET name = ?2 WHERE id = ?1", params![head.device, bounded(name)])?;
         }
         let query = "SELECT channel FROM device WHERE id = ?1";

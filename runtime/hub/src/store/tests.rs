@@ -215,7 +215,9 @@ fn a_removed_device_is_a_stranger() {
 fn a_device_whose_name_can_be_no_part_of_a_label_is_enrolled_once_more() {
     let (_folder, hub) = hub();
     let code = hub.new_code(DEFAULT_CHANNEL, DAY, NOW).unwrap();
-    assert_eq!(Caller::new().enrol(&hub, &code, "cam=1", NOW), None);
+    for name in ["cam=1", ""] {
+        assert_eq!(Caller::new().enrol(&hub, &code, name, NOW), None);
+    }
     let mut device = Caller::enrolled(&hub, "cam 1");
     hub.connection().execute("UPDATE device SET name = 'cam=1'", []).unwrap();
     let pushed = device.push(&hub, "mug", 1.0);
@@ -422,6 +424,24 @@ fn a_hub_without_objects_that_lost_its_database_or_key_is_no_new_hub() {
         assert!(matches!(open(), HubError::NoDatabase));
         assert!(matches!(open(), HubError::NoDatabase), "the first attempt made none");
     }
+}
+
+/// As after a copy that kept no permissions.
+#[test]
+#[cfg(unix)]
+fn a_key_that_others_may_read_is_refused() {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+    let (parent, hub) = hub();
+    drop(hub);
+    let folder = parent.path().join("hub");
+    for mode in [0o604, 0o644, 0o660] {
+        set_permissions(folder.join(KEY), Permissions::from_mode(mode)).unwrap();
+        let refused = HubStore::open(&folder).map(drop).unwrap_err();
+        assert!(matches!(refused, HubError::KeyExposed { .. }), "{mode:o}: {refused}");
+    }
+    set_permissions(folder.join(KEY), Permissions::from_mode(0o600)).unwrap();
+    HubStore::open(&folder).unwrap();
 }
 
 /// The power fails when a new hub has its database, but no key yet.

@@ -191,12 +191,14 @@ fn two_devices_with_one_key_are_told_of_and_a_restored_backup_is_not() {
 }
 
 #[test]
-fn a_name_that_can_be_no_part_of_a_label_is_refused_on_the_device() {
+fn a_name_that_is_blank_or_can_be_no_part_of_a_label_is_refused_on_the_device() {
     let fleet = Fleet::new();
     let device = fleet.device("door 3");
     let code = code(&fleet.hub.store(), DEFAULT_CHANNEL);
-    let refused = device.device().enrol(&mut fleet.network(), &code, "cam=1", &mut ()).unwrap_err();
-    assert!(matches!(refused, SyncError::Name { .. }), "{refused}");
+    for name in ["cam=1", "", " "] {
+        let refused = device.device().enrol(&mut fleet.network(), &code, name, &mut ()).unwrap_err();
+        assert!(matches!(refused, SyncError::Name { .. }), "{refused}");
+    }
     assert!(!device.device().is_enrolled().unwrap());
 }
 

@@ -6,7 +6,7 @@
 //! it, the next start removes them.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -48,9 +48,7 @@ impl SightingFolder {
     /// there cannot be written, [`SightingFolder::problem`] says so.
     pub fn open(folder: &Path) -> Result<Self, ServeError> {
         let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
-        if !folder.exists() {
-            files::create_folder(folder).map_err(failed)?;
-        }
+        make(folder)?;
         let path = folder.join(LIST_FILE);
         let mut opened = Self { folder: folder.into(), sightings: VecDeque::new(), problem: None };
         let Some(text) = read_list(folder)? else {
@@ -217,6 +215,47 @@ impl SightingFolder {
     fn picture_path(&self, id: &str) -> PathBuf {
         self.folder.join(format!("{id}.jpg"))
     }
+}
+
+/// A folder that is one service's: another would write the list without the lines of this one. Ends when it is dropped,
+/// or with the process.
+#[derive(Debug)]
+pub(super) struct FolderClaim(File);
+
+impl FolderClaim {
+    /// Claims a folder, and makes it if it is not there. Nothing where the system has no locks for folders.
+    ///
+    /// # Errors
+    /// [`ServeError::Sightings`] if it cannot be made, or another service keeps its sightings there.
+    pub fn take(folder: &Path) -> Result<Option<Self>, ServeError> {
+        make(folder)?;
+        // What is no folder is refused when it is read; a pipe would not even open.
+        let Some(Ok(file)) = folder.is_dir().then(|| File::open(folder)) else { return Ok(None) };
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => {
+                let reason = "another service keeps its sightings there: name a folder for this one alone".into();
+                Err(ServeError::Sightings { path: folder.into(), reason })
+            }
+            Err(TryLockError::Error(_)) => Ok(None),
+        }
+    }
+}
+
+impl Drop for FolderClaim {
+    fn drop(&mut self) {
+        // A process that was started meanwhile may have the folder open, too. Closing it is left where this fails.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Makes a folder if it is not there.
+fn make(folder: &Path) -> Result<(), ServeError> {
+    if folder.exists() {
+        return Ok(());
+    }
+    let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
+    files::create_folder(folder).map_err(failed)
 }
 
 /// The text of a folder's list; none where the folder is empty.

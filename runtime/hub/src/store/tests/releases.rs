@@ -1,6 +1,6 @@
 //! Releases: packs that are merged or kept apart, stages, bundles.
 
-use orco_runtime::bundle::OpenError;
+use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE};
 use orco_runtime::signature::SecretKey;
 
@@ -250,6 +250,32 @@ fn a_bundle_that_no_device_would_take_is_not_released() {
         std::fs::write(bundle.join("further.onnx"), b"whole").unwrap();
         assert_eq!(hub.release_bundle(&release, NOW).is_ok(), line == truncated);
     }
+}
+
+/// As where the disk is full.
+#[test]
+fn a_bundle_that_cannot_be_kept_leaves_no_objects() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
+    let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
+    let digest = |name: &str| ObjectDigest::of(&std::fs::read(bundle.join(name)).unwrap());
+    // The last file that is put, and one that was there before.
+    let obstructed = hub.objects().path(&digest(MANIFEST));
+    std::fs::create_dir_all(&obstructed).unwrap();
+    hub.objects().put(&std::fs::read(bundle.join("labels.txt")).unwrap()).unwrap();
+    let refused = hub.release_bundle(&release, NOW).unwrap_err();
+    assert!(matches!(refused, HubError::File { .. }), "{refused}");
+    let left: Vec<_> = Bundle::open(&bundle)
+        .unwrap()
+        .manifest
+        .files
+        .into_keys()
+        .filter(|name| hub.objects().holds(&digest(name)))
+        .collect();
+    assert_eq!(left, ["labels.txt"]);
+    std::fs::remove_dir(&obstructed).unwrap();
+    hub.release_bundle(&release, NOW).unwrap();
 }
 
 /// As where a stranger's bundle has a link to the hub's key there.
