@@ -84,14 +84,13 @@ impl HubStore {
     }
 }
 
-/// A bundle's files as devices will have them. The benchmark, which no device needs, may be missing, as packages leave
-/// it out. Nothing of a bundle becomes an object before all of it was checked: what the manifest lists may lie anywhere,
+/// A bundle's files as devices will have them: without the benchmark, which no device needs and packages leave out, too.
+/// Nothing of a bundle becomes an object before all of it was checked: what the manifest lists may lie anywhere,
 /// and may be damaged.
 fn checked_files(bundle: &Bundle) -> Result<Vec<ReleasedFile>, HubError> {
     let (folder, listed) = (&bundle.folder, &bundle.manifest.files);
     let has_signature = folder.join(SIGNATURE).exists();
-    let lacks_benchmark = !folder.join(BENCHMARK).try_exists().unwrap_or(true);
-    let needed = || listed.keys().map(String::as_str).filter(|name| !(lacks_benchmark && *name == BENCHMARK));
+    let needed = || listed.keys().map(String::as_str).filter(|name| *name != BENCHMARK);
     let names = || needed().chain([MANIFEST]).chain(has_signature.then_some(SIGNATURE));
     if let Some(reason) = protocol::fault_of_files(names()) {
         return Err(HubError::BundleFiles { folder: folder.clone(), reason });

@@ -1,7 +1,7 @@
 //! Releases: packs that are merged or kept apart, stages, bundles.
 
 use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE};
+use orco_runtime::manifest::{BENCHMARK, LEARNER, MANIFEST, SIGNATURE};
 use orco_runtime::signature::SecretKey;
 
 use super::*;
@@ -290,16 +290,19 @@ fn a_bundle_gives_no_secret_away_in_the_place_of_its_signature() {
     assert!(matches!(refused, HubError::BundleFiles { .. }) && !hub.objects().is_used(), "{refused}");
 }
 
-/// As the Debian package leaves it out: the manifest lists it.
+/// Devices need none. The Debian package leaves it out, too, though the manifest lists it.
 #[test]
 fn a_bundle_is_released_without_its_benchmark() {
     let (folder, hub) = hub();
     let bundle = bundle_with(folder.path(), "");
-    std::fs::remove_file(bundle.join(BENCHMARK)).unwrap();
+    let benchmark = std::fs::read(bundle.join(BENCHMARK)).unwrap();
     let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
     let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
     hub.release_bundle(&release, NOW).unwrap();
-    std::fs::write(bundle.join(BENCHMARK), b"damaged").unwrap();
+    assert!(!hub.objects().holds(&ObjectDigest::of(&benchmark)));
+    std::fs::remove_file(bundle.join(BENCHMARK)).unwrap();
+    hub.release_bundle(&release, NOW).unwrap();
+    std::fs::write(bundle.join(LEARNER), b"damaged").unwrap();
     let refused = hub.release_bundle(&release, NOW).unwrap_err();
     assert!(matches!(refused, HubError::Bundle(OpenError::Digest { .. })), "{refused}");
 }
