@@ -18,7 +18,7 @@ use self::answered_frame::{AdmittedFrame, RegionTrack};
 use self::report::LastReport;
 use super::{LatestView, LivePeers, LiveSettings, ObservedFrame, PICTURE_SIDE, SharedCamera};
 use crate::admission::{Admission, Permit, processing_bytes};
-use crate::agreement::AgreedAnswer;
+use crate::agreement::{AgreedAnswer, MAX_FRAME_AGE};
 use crate::answers::Answers;
 use crate::camera_scene::{self, SeenRegion};
 use crate::error::ServeError;
@@ -198,8 +198,9 @@ impl LiveWorker {
             Err(refusal) => return self.refuse(refusal),
         };
         let Ok(picture) = self.shared.camera.decode(&frame, Some(side)) else {
-            // Of another camera's frames the next one shows the same.
-            if self.is_folder {
+            // Of another camera's frames the next one shows the same. A slow camera may send unreadable ones for long
+            // before it is opened again.
+            if self.is_folder || self.is_outdated() {
                 self.clear();
             }
             return;
@@ -276,6 +277,12 @@ impl LiveWorker {
             log::warn!("camera: {}", refusal.sentence);
         }
         latest.problem = Some(Refusal { code: ErrorCode::CameraFramesTooLarge, ..refusal });
+    }
+
+    /// Whether the frame that is shown is too old to say what the camera sees now.
+    fn is_outdated(&self) -> bool {
+        let latest = self.shared.latest();
+        latest.frame.as_ref().is_some_and(|observed| observed.frame.taken.elapsed() > MAX_FRAME_AGE)
     }
 
     /// Shows nothing any more: an old label would be taken for a new one.

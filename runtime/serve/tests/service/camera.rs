@@ -111,6 +111,20 @@ fn a_camera_that_goes_away_is_told_and_comes_back() {
 }
 
 #[test]
+fn a_slow_camera_that_sends_only_unreadable_pictures_shows_no_old_label() {
+    // It is opened again after 20 such pictures, long after the label must be gone.
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("mug"), Duration::from_secs(1)));
+    let service = looking_at(&state, &fake.url(), ServerOptions::default());
+    once(&service, "it shows something", |shown| shown["label"].is_string());
+    fake.set(Mode::Garbage);
+    let shown = once(&service, "the label is gone", |shown| shown["label"].is_null());
+    assert_eq!((&shown["state"], &shown["known"]), (&json!("running"), &json!(false)), "{shown}");
+    assert!(shown["unreadable"].as_u64() > Some(0), "{shown}");
+    fake.set(Mode::Good);
+    once(&service, "it shows something again", |shown| shown["label"].is_string());
+}
+
+#[test]
 fn a_class_that_is_purged_is_shown_no_more_though_no_frame_comes() {
     let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());

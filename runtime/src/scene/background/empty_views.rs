@@ -78,8 +78,9 @@ pub enum BackgroundError {
     },
     /// A view shows something that others do not.
     #[error(
-        "view {view} of the empty place does not look like the others: is a thing or a hand in it, or do bands of a \
-         flickering lamp pass over it? Clear the place, set the camera against flicker (50 or 60 Hz), and show it again"
+        "view {view} of the empty place does not look like the others: is a thing or a hand in it, does the camera \
+         shake, or do bands of a flickering lamp pass over it? Clear the place, mount the camera firmly, set \
+         it against flicker (50 or 60 Hz), and show it again"
     )]
     Thing {
         /// Its number, from 1.
