@@ -149,4 +149,39 @@ mod tests {
             assert_eq!(usable_label(&format!("m{c}g")).is_err(), excluded, "{c:?}");
         }
     }
+
+    /// Without a type, generators write clients in Go, Java and TypeScript that do not compile.
+    #[test]
+    fn every_constant_of_the_openapi_document_has_a_type() {
+        fn check(value: &Value) {
+            match value {
+                Value::Array(values) => values.iter().for_each(check),
+                Value::Object(fields) => {
+                    assert!(!fields.contains_key("const") || fields.contains_key("type"), "{value}");
+                    fields.values().for_each(check);
+                }
+                _ => {}
+            }
+        }
+        check(&serde_json::from_str(crate::page::OPENAPI).unwrap());
+    }
+
+    /// Clients in Go and Java would keep a time or the number of a frame in 32 bits.
+    #[test]
+    fn the_openapi_document_gives_times_and_numbers_of_frames_64_bits() {
+        let document: Value = serde_json::from_str(crate::page::OPENAPI).unwrap();
+        for place in [
+            "Frame/properties/seconds_since_1970",
+            "Entry/properties/seconds_since_1970/oneOf/0",
+            "Live/properties/frame/oneOf/0",
+            "Live/properties/frames",
+        ] {
+            let schema = document.pointer(&format!("/components/schemas/{place}")).unwrap();
+            assert_eq!(
+                (schema["type"].as_str(), schema["format"].as_str()),
+                (Some("integer"), Some("int64")),
+                "{place}"
+            );
+        }
+    }
 }

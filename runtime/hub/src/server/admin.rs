@@ -34,22 +34,18 @@ type ReleaseNumber = Result<Path<i64>, PathRejection>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewCode {
-    #[serde(default = "default_channel")]
-    channel: String,
-    #[serde(default = "default_hours")]
-    hours: u32,
+    channel: Option<String>,
+    hours: Option<u32>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewRelease {
     packs: Vec<ObjectDigest>,
-    #[serde(default = "default_channel")]
-    channel: String,
-    #[serde(rename = "percent", default = "default_stage")]
-    stage: RolloutStage,
-    #[serde(default)]
-    same_label: SameLabel,
+    channel: Option<String>,
+    #[serde(rename = "percent")]
+    stage: Option<RolloutStage>,
+    same_label: Option<SameLabel>,
 }
 
 #[derive(Deserialize)]
@@ -59,16 +55,11 @@ struct NewStage {
     stage: RolloutStage,
 }
 
-fn default_channel() -> String {
-    DEFAULT_CHANNEL.into()
-}
+/// How long a code may be used where a request does not say.
+const DEFAULT_HOURS: u32 = 24;
 
-fn default_hours() -> u32 {
-    24
-}
-
-fn default_stage() -> RolloutStage {
-    RolloutStage::First
+fn or_default(channel: Option<String>) -> String {
+    channel.unwrap_or_else(|| DEFAULT_CHANNEL.into())
 }
 
 /// Whether a request brings the token. Only a page may be asked for with a password: browsers send those by themselves.
@@ -106,6 +97,7 @@ pub(super) async fn fleet(State(hub): HubState, headers: HeaderMap) -> Result<Re
 
 pub(super) async fn new_code(State(hub): HubState, request: Request) -> Result<Response, Response> {
     let NewCode { channel, hours } = read(&hub, request).await?;
+    let (channel, hours) = (or_default(channel), hours.unwrap_or(DEFAULT_HOURS));
     if !(1..=MAX_CODE_LIFETIME_HOURS).contains(&hours) {
         return Err(refused(&format!("\"hours\" must be from 1 to {MAX_CODE_LIFETIME_HOURS}")));
     }
@@ -116,6 +108,8 @@ pub(super) async fn new_code(State(hub): HubState, request: Request) -> Result<R
 
 pub(super) async fn release(State(hub): HubState, request: Request) -> Result<Response, Response> {
     let NewRelease { packs, channel, stage, same_label } = read(&hub, request).await?;
+    let (channel, stage) = (or_default(channel), stage.unwrap_or(RolloutStage::First));
+    let same_label = same_label.unwrap_or_default();
     if packs.is_empty() {
         return Err(refused("\"packs\" is empty: name at least one pack by its digest"));
     }
@@ -166,7 +160,14 @@ async fn read<T: DeserializeOwned>(hub: &HubService, request: Request) -> Result
         return Err(not_found());
     }
     let bytes = to_bytes(body, 16 * MAX_ENROLMENT).await.map_err(|error| refused(&error.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|error| refused(&error.to_string()))
+    // Windows' programs begin their files with a byte order mark.
+    let json = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
+    let text = std::str::from_utf8(json).map_err(|_| refused("the request is not in UTF-8"))?;
+    // The decoder would take a list for an object.
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(refused("the request must be a JSON object: {...}"));
+    }
+    serde_json::from_str(text).map_err(|error| refused(&format!("the request: {error}")))
 }
 
 /// Runs what changes or reads the store. What an administrator asked for in vain is said, unlike to devices.

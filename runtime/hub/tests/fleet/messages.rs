@@ -81,10 +81,19 @@ fn administrators_are_told_whose_fault_it_is() {
         let said = String::from_utf8(answer.body).unwrap();
         assert_eq!(said.contains("must be from 1 to 8784"), expected == 422, "{said}");
     }
+    for body in ["", "[]", "null", r#"["stable", 24]"#] {
+        let said = String::from_utf8(ask("codes", body.into()).body).unwrap();
+        assert!(said.contains("must be a JSON object"), "{body}: {said}");
+    }
+    for body in ["{}", r#"{"channel":null,"hours":null}"#, "\u{feff}{}"] {
+        assert_eq!(ask("codes", body.into()).status, 200, "{body}");
+    }
     let mut status = |path: &str, body: String| ask(&format!("releases{path}"), body).status;
     assert_eq!(status("", r#"{"packs":[]}"#.into()), 422, "nothing would be released");
     let packs = |digest: &str| format!(r#"{{"packs":["{digest}","{digest}"]}}"#);
     let wider = || r#"{"percent":25}"#.to_owned();
+    let left_out = format!(r#"{{"packs":["{}"],"channel":null,"percent":null,"same_label":null}}"#, "5".repeat(64));
+    assert_eq!(status("", left_out), 404, "what may be left out may be null");
     assert_eq!(status("", packs(&"5".repeat(64))), 404);
     assert_eq!(status("", packs(&pack.to_string())), 200, "each counts once");
     assert_eq!(status("/1/stage", wider()), 200);

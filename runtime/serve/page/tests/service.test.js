@@ -198,6 +198,12 @@ test("behind a proxy that serves the page under a path, all of it is asked for t
   assert.ok(places.length && places.every((place) => place.startsWith(page)), places.join(" "));
 });
 
+test("a browser without JavaScript is told that the page needs it, in both languages", () => {
+  const html = readFileSync(new URL("../index.html", import.meta.url), "utf8");
+  const [, said] = /<noscript>(.*)<\/noscript>/.exec(html);
+  assert.match(said, /needs JavaScript.* lang="de">.*braucht JavaScript/);
+});
+
 test("whoever is asked for the token learns where it stands, after a wrong one, too", async () => {
   const dialog = { showModal() {}, close() { this.onclose(); }, contains: () => false };
   elements = { dialog, "dialog-picture": { replaceChildren() {} }, "dialog-value": { removeAttribute() {} } };
