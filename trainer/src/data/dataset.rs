@@ -216,11 +216,8 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     let train = image_files::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
     let test = image_files::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
     // All ranks have the same pictures.
-    if data.kind == DataKind::Folders
-        && origin.group.is_first()
-        && let Some(sentence) = image_files::in_two_classes([&train, &test])
-    {
-        log::warn!("{sentence}");
+    if data.kind == DataKind::Folders && origin.group.is_first() {
+        image_files::repeated(&train, &test).iter().for_each(|sentence| log::warn!("{sentence}"));
     }
     skipped.extend([train.skipped, test.skipped].concat());
     let names = ListNames::Paths { prefix, names: train.names };
