@@ -62,7 +62,7 @@ fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -
 /// As [`open_data`], on the device, and with the backbone, that the command line names.
 ///
 /// # Errors
-/// As for [`open_data`], or if the device is not there, which is told before images are read.
+/// As for [`open_data`], or if the device or the backbone's file is not there, which is told before images are read.
 pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     device::open_for(arguments.device, group)?;
     let (images, run) = (&arguments.images, &arguments.run);
@@ -74,6 +74,12 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
         Some(model) => Recipe::read_on(&images.recipe, model)?,
         None => Recipe::read(&images.recipe)?,
     };
+    // Before images are read, which may take long.
+    if let Some(model) = &recipe.backbone.onnx {
+        OnnxBackbone::check_file(model)?;
+    } else if let Some(weights) = &recipe.backbone.weights {
+        WeightFile::read(weights)?;
+    }
     open_images(recipe, images, group)
 }
 

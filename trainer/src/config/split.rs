@@ -47,6 +47,8 @@ pub enum MeasureOn {
 impl MeasureOn {
     /// These images of a data set, in words.
     pub fn of(self, data: &str) -> String {
+        // Of own images: "own test images".
+        let data = data.strip_suffix(" images").unwrap_or(data);
         match self {
             Self::Test => format!("{data} test images"),
             Self::Holdout => format!("held-out {data} training images"),

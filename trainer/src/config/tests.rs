@@ -258,4 +258,5 @@ fn a_seed_that_drew_the_test_images_is_told() {
     assert_eq!(recipe.measured_on(Some(3)), "synthetic objects test images, drawn with seed 3");
     recipe.split.measure_on = MeasureOn::Holdout;
     assert_eq!(recipe.measured_on(Some(3)), "held-out synthetic objects training images");
+    assert_eq!(MeasureOn::Test.of(DataKind::Folders.title()), "own test images");
 }

@@ -89,9 +89,7 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
     let UnsplitData { train, test, test_seed, class_names, names, skipped } = read(recipe, origin)?;
     let class_names = labels(&class_names, recipe.classes())?;
     let title = recipe.data.kind.title();
-    if class_names.len() < recipe.classes() {
-        return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
-    }
+    demand_classes(recipe, class_names.len())?;
     let candidates = recipe.export.candidates_per_class;
     let lists = origin.lists.map(|folder| SessionLists { folder, names: &names });
     let split = Split::new(&recipe.split, candidates, &train, &test, lists, recipe.seed)
@@ -101,6 +99,12 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
     let set = DataSet { train, test, test_seed, split, class_names, channels, names, skipped };
     split_warnings(recipe, &set).iter().for_each(|warning| log::warn!("{warning}"));
     Ok(set)
+}
+
+/// Refuses data with fewer classes than the recipe's split.
+fn demand_classes(recipe: &Recipe, actual: usize) -> Result<(), DataError> {
+    let (title, expected) = (recipe.data.kind.title(), recipe.classes());
+    if actual < expected { Err(DataError::Classes { title, expected, actual }) } else { Ok(()) }
 }
 
 /// Names of classes in a sentence, the first few of many.
@@ -207,15 +211,13 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
         let expected = format!("at most {MAX_CLASSES}");
         return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
     }
+    demand_classes(recipe, class_names.len())?;
     demand_room(train.len() + test.len(), data.canvas(), 1)?;
     let train = image_files::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
     let test = image_files::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
     // All ranks have the same pictures.
-    if data.kind == DataKind::Folders
-        && origin.group.is_first()
-        && let Some(sentence) = image_files::in_two_classes([&train, &test])
-    {
-        log::warn!("{sentence}");
+    if data.kind == DataKind::Folders && origin.group.is_first() {
+        image_files::repeated(&train, &test).iter().for_each(|sentence| log::warn!("{sentence}"));
     }
     skipped.extend([train.skipped, test.skipped].concat());
     let names = ListNames::Paths { prefix, names: train.names };

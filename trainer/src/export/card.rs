@@ -406,10 +406,10 @@ mod tests {
     fn what_a_bundle_came_to_is_told_in_a_sentence() {
         let last =
             SessionAccuracy { session: 1, base: 96.67, inc: Some(86.66), hm: Some(91.4), top1: 93.5, area: None };
-        let said = outcome("own images test images", 5, &last);
+        let said = outcome("own test images", 5, &last);
         assert_eq!(
             said,
-            "recognised of own images test images: 96.7 % of base classes, 86.7 % of new classes of 5 shots each"
+            "recognised of own test images: 96.7 % of base classes, 86.7 % of new classes of 5 shots each"
         );
         let unmeasured = outcome("test images", 5, &SessionAccuracy { inc: None, hm: None, ..last });
         assert_eq!(unmeasured, "recognised of test images: 96.7 % of base classes");

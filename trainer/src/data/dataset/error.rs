@@ -99,7 +99,10 @@ pub enum DataError {
         reason: String,
     },
     /// The recipe's split has more classes than the data.
-    #[error("the recipe's split has {expected} classes, but the data ({title}) have {actual}")]
+    #[error(
+        "the recipe's split has {expected} classes, but the data ({title}) have {actual}; lower base_classes, sessions or \
+         ways of [split]"
+    )]
     Classes {
         /// The data set.
         title: &'static str,

@@ -113,22 +113,38 @@ pub(super) fn decode(
     Ok(DecodedImages { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
 }
 
-/// Says which pictures several classes hold, pixel for pixel, if there are such: one of the classes is wrong.
-pub(super) fn in_two_classes(parts: [&DecodedImages; 2]) -> Option<String> {
-    let (mut first_of, mut pairs) = (HashMap::new(), Vec::new());
-    for DecodedImages { images, names, .. } in parts {
+/// Says which pictures are there twice, pixel for pixel, though they must not be: in two classes, of which one is wrong,
+/// or among training and test images, so that accuracy says nothing about new pictures. A sentence each.
+pub(super) fn repeated(train: &DecodedImages, test: &DecodedImages) -> Vec<String> {
+    const NAMED: usize = 3;
+    let (mut first_of, mut in_two_classes, mut in_both_parts) = (HashMap::new(), Vec::new(), Vec::new());
+    for (is_test, DecodedImages { images, names, .. }) in [(false, train), (true, test)] {
         for (row, (name, &label)) in names.iter().zip(&images.labels).enumerate() {
             let pixels = images.pixels.get(row as i64).contiguous().view(-1);
             let mut hasher = DefaultHasher::new();
-            Vec::<u8>::try_from(pixels).ok()?.hash(&mut hasher);
-            let (class, first) = *first_of.entry(hasher.finish()).or_insert((label, name));
+            let Ok(pixels) = Vec::<u8>::try_from(pixels) else { return Vec::new() };
+            pixels.hash(&mut hasher);
+            let (class, first, is_first_test) = *first_of.entry(hasher.finish()).or_insert((label, name, is_test));
             if class != label {
-                pairs.push(format!("{} and {}", EscapedText(first), EscapedText(name)));
+                in_two_classes.push(format!("{} and {}", EscapedText(first), EscapedText(name)));
+            } else if is_test && !is_first_test {
+                in_both_parts.push(format!("{} and {}", EscapedText(first), EscapedText(name)));
             }
         }
     }
-    let shown = join_first(pairs.iter(), 3, ", ");
-    (!pairs.is_empty()).then(|| format!("the same picture lies in two classes: {shown}; remove it where it is wrong"))
+    let mut sentences = Vec::new();
+    if !in_two_classes.is_empty() {
+        let shown = join_first(in_two_classes.iter(), NAMED, ", ");
+        sentences.push(format!("the same picture lies in two classes: {shown}; remove it where it is wrong"));
+    }
+    if !in_both_parts.is_empty() {
+        let shown = join_first(in_both_parts.iter(), NAMED, ", ");
+        sentences.push(format!(
+            "the same picture is a training image and a test image: {shown}; measured accuracies will be too high; remove \
+             one of each pair"
+        ));
+    }
+    sentences
 }
 
 /// Decodes some files on all cores into `rows`, `[n, 3, side, side]`; what went wrong with each.
@@ -214,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_in_two_classes_is_told() {
+    fn a_picture_in_two_classes_or_in_both_parts_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let listed = |name: &str, label: u16, red: u8| {
             let path = folder.path().join(name);
@@ -225,11 +241,14 @@ mod tests {
         let decoded = |entries: &[ListedImage]| decode(entries, &data, false, "test", &RankGroup::alone()).unwrap();
         let train = decoded(&[listed("a/1.png", 0, 10), listed("a/2.png", 0, 10), listed("b/1.png", 1, 90)]);
         let test = decoded(&[listed("a/3.png", 0, 50), listed("b/2.png", 1, 10)]);
-        assert_eq!(in_two_classes([&train, &train]), None, "twice in one class is no contradiction");
-        assert_eq!(
-            in_two_classes([&train, &test]).as_deref(),
-            Some("the same picture lies in two classes: a/1.png and b/2.png; remove it where it is wrong")
-        );
+        let other = decoded(&[listed("a/6.png", 0, 20)]);
+        assert!(repeated(&train, &other).is_empty(), "twice in one class is no contradiction");
+        let two_classes = "the same picture lies in two classes: a/1.png and b/2.png; remove it where it is wrong";
+        assert_eq!(repeated(&train, &test), [two_classes]);
+        let tested = decoded(&[listed("a/4.png", 0, 50), listed("a/5.png", 0, 50), listed("b/3.png", 1, 90)]);
+        let both_parts = "the same picture is a training image and a test image: b/1.png and b/3.png; measured \
+                          accuracies will be too high; remove one of each pair";
+        assert_eq!(repeated(&train, &tested), [both_parts]);
     }
 
     #[test]

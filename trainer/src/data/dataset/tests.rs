@@ -207,7 +207,11 @@ fn synthetic_data_need_no_folder_and_hold_images_out() {
     assert_eq!(set.channels, ChannelStatistics::measure(&set.train, &set.split.base));
     recipe.data.classes = Some(3);
     let error = open(&recipe, &DataOrigin::default()).unwrap_err().to_string();
-    assert_eq!(error, "the recipe's split has 4 classes, but the data (synthetic objects) have 3");
+    assert_eq!(
+        error,
+        "the recipe's split has 4 classes, but the data (synthetic objects) have 3; lower base_classes, sessions or ways of \
+         [split]"
+    );
 }
 
 #[test]
@@ -266,6 +270,19 @@ fn a_folder_that_no_session_uses_may_be_called_unknown() {
     assert!(open(&recipe, &origin).unwrap_err().to_string().contains("\"unknown\" cannot be used"));
     recipe.split.sessions = 1;
     assert_eq!(open(&recipe, &origin).unwrap().class_names[3], "unknown");
+}
+
+#[test]
+fn too_few_classes_are_told_before_pictures_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    flat(folder.path());
+    fs::write(folder.path().join("c0/broken.png"), b"no picture").unwrap();
+    let mut recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
+    assert!(open(&recipe, &origin).unwrap_err().to_string().contains("broken.png"));
+    recipe.split.sessions = 3;
+    let refused = open(&recipe, &origin).unwrap_err().to_string();
+    assert!(refused.contains("split has 5 classes, but the data (own images) have 4"), "{refused}");
 }
 
 #[cfg(target_os = "linux")]

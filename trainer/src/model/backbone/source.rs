@@ -49,7 +49,11 @@ pub enum OnnxBackboneError {
         source: std::io::Error,
     },
     /// The file holds no ONNX model.
-    #[error("{} is no ONNX model", path.display())]
+    #[error(
+        "{} is no ONNX model; write one with torch.onnx.export: weights alone, as a checkpoint has them, do not say what \
+         is computed",
+        path.display()
+    )]
     NotOnnx {
         /// The file.
         path: PathBuf,
@@ -101,6 +105,15 @@ pub struct OnnxBackbone {
 }
 
 impl OnnxBackbone {
+    /// Refuses at once a file that holds no model; [`OnnxBackbone::open`], which needs the data's channels, checks more.
+    ///
+    /// # Errors
+    /// [`OnnxBackboneError`] if the file cannot be read, or is no ONNX model.
+    pub fn check_file(path: &Path) -> Result<(), OnnxBackboneError> {
+        let graph = ModelProto::decode(read_file(path)?.as_slice()).ok().and_then(|model| model.graph);
+        graph.map(drop).ok_or_else(|| OnnxBackboneError::NotOnnx { path: path.into() })
+    }
+
     /// Reads and checks a model: one input of floats or bytes, `[batch, 3, height, width]` or
     /// `[batch, height, width, 3]`, whose sides are `side` pixels if the model leaves them open, one float output
     /// `[batch, features]` or `[batch, features, 1, 1]`, and engines run it and agree. Half precision becomes f32.
@@ -117,12 +130,9 @@ impl OnnxBackbone {
         side: u32,
         channels: ChannelStatistics,
     ) -> Result<Self, OnnxBackboneError> {
-        let file = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
+        let file = read_file(path)?;
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
-        if files::is_lfs_pointer(&file) {
-            return Err(wrong("it is a Git LFS pointer: run git lfs pull".to_owned()));
-        }
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
         let whole = with_external_data(file, path).map_err(wrong)?;
         let digest = codec::digest(&whole);
@@ -305,6 +315,16 @@ fn input_of([width, height]: [u32; 2], channels: ChannelStatistics) -> Result<Pr
         return Err(format!("its images of {width}x{height} pixels are larger than 1024x1024"));
     }
     Ok(input)
+}
+
+/// The bytes of a model's file.
+fn read_file(path: &Path) -> Result<Vec<u8>, OnnxBackboneError> {
+    let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
+    if files::is_lfs_pointer(&read) {
+        let reason = "it is a Git LFS pointer: run git lfs pull".to_owned();
+        return Err(OnnxBackboneError::Shape { path: path.into(), reason });
+    }
+    Ok(read)
 }
 
 /// What is said of a model that takes no other number of images.

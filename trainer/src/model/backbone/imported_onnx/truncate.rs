@@ -86,8 +86,9 @@ impl GraphParts {
             match maker.op_type.as_str() {
                 "Conv" | "Gemm" | "MatMul" => return Ok(is_classifier.then(|| read.clone())),
                 "LogSoftmax" | "Softmax" => is_classifier = true,
-                "Add" | "Cast" | "DequantizeLinear" | "Flatten" | "Identity" | "QuantizeLinear" | "Reshape"
-                | "Squeeze" => {}
+                // Some networks score every position of a map, and average the scores.
+                "Add" | "AveragePool" | "Cast" | "DequantizeLinear" | "Flatten" | "GlobalAveragePool" | "Identity"
+                | "QuantizeLinear" | "ReduceMean" | "Relu" | "Reshape" | "Squeeze" => {}
                 _ => break,
             }
             name.clone_from(read);
@@ -214,5 +215,11 @@ mod tests {
         graph.append(&[of("Softmax", &["scores"], "shares")], &[]);
         graph.output = vec![vector("shares", 128).encode_to_vec()];
         assert_eq!(before(&graph).as_deref(), Some("features"));
+        // As SqueezeNet ends.
+        let mut graph = ending_at("map");
+        graph.append(&[of("Conv", &["map", "w"], "maps"), of("Relu", &["maps"], "positive")], &[]);
+        graph.append(&[of("GlobalAveragePool", &["positive"], "means"), of("Softmax", &["means"], "shares")], &[]);
+        graph.output = vec![vector("shares", 128).encode_to_vec()];
+        assert_eq!(before(&graph).as_deref(), Some("map"));
     }
 }
