@@ -39,6 +39,12 @@ pub enum HubError {
         /// What the system said.
         source: io::Error,
     },
+    /// Nothing can be written into the hub's folder.
+    #[error("the hub can keep nothing: {reason}")]
+    Unwritable {
+        /// Why.
+        reason: String,
+    },
     /// The file of the hub's key is gone or holds no key.
     #[error(
         "{} is missing or holds no key of a hub; restore it from a backup, or begin a hub in a new folder, with which \
