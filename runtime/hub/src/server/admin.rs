@@ -198,6 +198,9 @@ fn status_of(error: &HubError) -> StatusCode {
         HubError::NoDevice { .. } | HubError::NoPack { .. } | HubError::NoRelease { .. } => StatusCode::NOT_FOUND,
         HubError::Database(_)
         | HubError::File { .. }
+        | HubError::Full { .. }
+        | HubError::Lost { .. }
+        | HubError::LostPack { .. }
         | HubError::Unwritable { .. }
         | HubError::Damaged { .. }
         | HubError::Random => StatusCode::INTERNAL_SERVER_ERROR,

@@ -94,7 +94,9 @@ fn administrators_are_told_whose_fault_it_is() {
     assert_eq!(status("/1/withdraw", String::new()), 200);
     assert_eq!(status("/1/stage", wider()), 422, "it was taken back");
     std::fs::remove_file(store.objects().path(&pack)).unwrap();
-    assert_eq!(status("", packs(&pack.to_string())), 500);
+    let lost = ask("releases", packs(&pack.to_string()));
+    let said = String::from_utf8(lost.body).unwrap();
+    assert!(lost.status == 500 && said.contains("pushes it again in its next round"), "{said}");
     stop.send(()).unwrap();
     serving.join().unwrap();
 }
