@@ -6,6 +6,7 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::files;
 use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE};
 use orco_runtime::signature::{self, PublicKey};
+use orco_runtime::state::sentence::with_causes;
 
 use super::releases::{ReleaseDraft, ReleaseKind, check_channel, insert};
 use super::{HubStore, UnixSeconds};
@@ -40,9 +41,7 @@ impl HubStore {
         check_channel(channel)?;
         let bundle = Bundle::open_trusted(folder, key)?;
         let released = checked_files(&bundle)?;
-        for file in &released {
-            self.put_file(folder, file)?;
-        }
+        self.put_files(folder, &released)?;
         let manifest = released.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
         let new = ReleaseDraft {
             channel,
@@ -56,7 +55,25 @@ impl HubStore {
             files: released,
             origins: Vec::new(),
         };
-        self.in_transaction(|transaction| insert(transaction, &new, now))
+        self.in_transaction(|transaction| {
+            // A purge of another release that has them, too, may have removed some meanwhile.
+            for file in new.files.iter().filter(|file| !self.objects().holds(&file.digest)) {
+                self.put_file(folder, file)?;
+            }
+            insert(transaction, &new, now)
+        })
+    }
+
+    /// Keeps the files of a bundle. If one cannot be kept, as on a full disk, those before it are removed again.
+    fn put_files(&self, folder: &Path, files: &[ReleasedFile]) -> Result<(), HubError> {
+        files.iter().try_for_each(|file| self.put_file(folder, file)).inspect_err(|_| {
+            let removed = self.in_transaction(|transaction| {
+                files.iter().try_for_each(|file| self.remove_unneeded(transaction, &file.digest))
+            });
+            if let Err(error) = removed {
+                log::warn!("files of the bundle stay in the hub's folder: {}", with_causes(&error));
+            }
+        })
     }
 
     fn put_file(&self, folder: &Path, file: &ReleasedFile) -> Result<(), HubError> {

@@ -70,10 +70,10 @@ impl ObjectFolder {
         }
     }
 
-    /// Removes an object, if it is there.
+    /// Removes an object, if it is there. When this returns, no power cut brings it back: its record goes next.
     pub(super) fn remove(&self, digest: &ObjectDigest) -> Result<(), HubError> {
         let path = self.path(digest);
-        files::remove_if_there(&path).map_err(HubError::file(path))
+        files::remove_durably(&path).map(|_| ()).map_err(HubError::file(path))
     }
 
     /// Whether an object is there.
