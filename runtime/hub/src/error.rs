@@ -31,6 +31,16 @@ pub enum HubError {
         "the hub's database is empty, but there are objects or its key: it was lost; restore the folder from a backup"
     )]
     NoDatabase,
+    /// There is no room for a file.
+    #[error(
+        "the disk has no room for {}: make room there, then try again; in the hub's folder `orco hub purge` deletes \
+         packs and withdrawn bundles",
+        path.display()
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file cannot be read or written.
     #[error("{} cannot be read or written", path.display())]
     File {
@@ -38,6 +48,12 @@ pub enum HubError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Nothing can be written into the hub's folder.
+    #[error("the hub can keep nothing: {reason}")]
+    Unwritable {
+        /// Why.
+        reason: String,
     },
     /// The file of the hub's key is gone or holds no key.
     #[error(
@@ -58,6 +74,21 @@ pub enum HubError {
     /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// An object is gone.
+    #[error("the hub lost the object {digest}; restore it from a backup")]
+    Lost {
+        /// Its name.
+        digest: ObjectDigest,
+    },
+    /// The bytes of a pack that a device pushed are gone.
+    #[error(
+        "the hub lost the pack {digest}: a device that still shares the class pushes it again in its next round (`orco \
+         sync`); if none does, restore the hub's folder from a backup"
+    )]
+    LostPack {
+        /// Its digest.
+        digest: ObjectDigest,
+    },
     /// An object is not what its name says.
     #[error("the object {digest} is damaged: its bytes do not match its name; restore it from a backup")]
     Damaged {
@@ -178,8 +209,12 @@ impl From<rusqlite::Error> for HubError {
 impl HubError {
     /// That of a file.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
         let path = path.into();
-        move |source| Self::File { path, source }
+        move |source| match source.kind() {
+            StorageFull | QuotaExceeded => Self::Full { path },
+            _ => Self::File { path, source },
+        }
     }
 }
 
@@ -188,6 +223,14 @@ mod tests {
     use rusqlite::ffi;
 
     use super::*;
+
+    #[test]
+    fn a_file_for_which_there_is_no_room_says_what_to_do() {
+        let said = HubError::file("objects/3f")(io::ErrorKind::StorageFull.into()).to_string();
+        assert!(said.starts_with("the disk has no room for objects/3f: ") && said.contains("orco hub purge"), "{said}");
+        let other = HubError::file("objects/3f")(io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(other, HubError::File { .. }), "{other}");
+    }
 
     #[test]
     fn a_disk_that_is_read_only_or_has_hardly_any_room_is_told_as_a_full_one() {

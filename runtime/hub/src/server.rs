@@ -3,7 +3,7 @@
 //! A refusal has one of three forms:
 //!
 //! - a stranger gets the same empty answer whatever it asks for (`not_found`), before its body is read; only an
-//!   enrolment is read first;
+//!   enrolment is read first. Whether the hub is alive and ready is told to all, for probes;
 //! - a device gets a signed [`HubRefusal`](crate::protocol::HubRefusal), which `StoredAnswer::refusal` of the store
 //!   makes;
 //! - an administrator gets a [`HubError`] as a sentence, with the status that `status_of` in `admin` gives it.
@@ -12,6 +12,8 @@
 
 mod admin;
 mod device;
+mod health;
+mod metrics;
 mod request_limit;
 
 use std::future::Future;
@@ -23,6 +25,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use orco_runtime::files;
@@ -36,8 +39,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::error::HubError;
 use crate::store::HubStore;
+use metrics::RequestCounter;
 use request_limit::RequestLimit;
 
+/// The paths that devices ask for.
+const DEVICE_PATHS: &str = "/v1/{*path}";
 /// Most connections at a time, if the system allows so many.
 const MAX_CONNECTIONS: usize = 1024;
 /// Most bodies of devices that are read at a time, which bounds the memory that they take.
@@ -87,6 +93,8 @@ struct HubService {
     request_limit: RequestLimit,
     /// Of requests that come again.
     repeat_limit: RequestLimit,
+    /// Counts requests that were answered.
+    requests: RequestCounter,
 }
 
 /// A hub that listens.
@@ -120,6 +128,7 @@ impl HubServer {
             bodies: Semaphore::new(MAX_BODIES),
             request_limit: RequestLimit::default(),
             repeat_limit: RequestLimit::default(),
+            requests: RequestCounter::default(),
         });
         Ok(Self { listener, address, router: router(service), connections, tls })
     }
@@ -171,9 +180,13 @@ fn router(service: Arc<HubService>) -> Router {
         .route("/admin/v1/releases", post(admin::release))
         .route("/admin/v1/releases/{id}/stage", post(admin::set_stage))
         .route("/admin/v1/releases/{id}/withdraw", post(admin::withdraw))
-        .route("/v1/{*path}", any(device::answer))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v2/health/live", get(health::live))
+        .route("/v2/health/ready", get(health::ready))
+        .route(DEVICE_PATHS, any(device::answer))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async { not_found() })
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), metrics::count))
         // Each handler has a limit of its own.
         .layer(DefaultBodyLimit::disable())
         .with_state(service)

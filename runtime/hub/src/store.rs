@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orco_runtime::{clock, files};
+use orco_serve::health::unwritable;
 use orco_serve::secret_file;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -114,6 +115,15 @@ impl HubStore {
     /// The objects.
     pub fn objects(&self) -> &ObjectFolder {
         &self.objects
+    }
+
+    /// Checks that the database can be read and the folder be written. Writes nothing.
+    ///
+    /// # Errors
+    /// [`HubError`] if they cannot.
+    pub fn check(&self) -> Result<(), HubError> {
+        schema::knows_devices(&self.connection())?;
+        unwritable(&self.folder).map_or(Ok(()), |reason| Err(HubError::Unwritable { reason }))
     }
 
     /// A transaction that panicked was rolled back, so the connection can be used again.

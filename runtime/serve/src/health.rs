@@ -137,7 +137,7 @@ impl Health {
         }
         disk.checking = Some(Instant::now());
         drop(disk);
-        let problem = unwritable(&self.0.folder);
+        let problem = unwritable(&self.0.folder).map(|why| format!("nothing can be learned: {why}"));
         *lock(&self.0.disk) = DiskCheck { checked: Some(Instant::now()), checking: None, problem: problem.clone() };
         problem
     }
@@ -185,27 +185,28 @@ impl Health {
 
 /// Why nothing can be written into a folder, or where it would be made.
 #[cfg(unix)]
-fn unwritable(folder: &Path) -> Option<String> {
+pub fn unwritable(folder: &Path) -> Option<String> {
     use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
     let shown = folder.display();
     let there = folder.ancestors().find(|place| place.exists()).filter(|place| !place.as_os_str().is_empty());
     let there = there.unwrap_or(Path::new("."));
     let facts = statvfs(there).ok();
     if facts.as_ref().is_some_and(|facts| facts.f_flag.contains(StatVfsMountFlags::RDONLY)) {
-        return Some(format!("nothing can be learned: {shown} is on a disk that is read-only"));
+        return Some(format!("{shown} is on a disk that is read-only"));
     }
     if facts.as_ref().is_some_and(|facts| facts.f_blocks > 0 && facts.f_bavail == 0) {
-        return Some(format!("nothing can be learned: the disk of {shown} is full"));
+        return Some(format!("the disk of {shown} is full"));
     }
     // File systems without a number of files to come give 0 for both.
     if facts.is_some_and(|facts| facts.f_files > 0 && facts.f_favail == 0) {
-        return Some(format!("nothing can be learned: the disk of {shown} takes no more files"));
+        return Some(format!("the disk of {shown} takes no more files"));
     }
     let error = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
-    Some(format!("nothing can be learned: {shown} cannot be written: {error}"))
+    Some(format!("{shown} cannot be written: {error}"))
 }
 
+/// Why nothing can be written into a folder. Other systems than Unix are not asked.
 #[cfg(not(unix))]
-fn unwritable(_: &Path) -> Option<String> {
+pub fn unwritable(_: &Path) -> Option<String> {
     None
 }

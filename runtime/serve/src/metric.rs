@@ -7,7 +7,6 @@ pub use format::MetricFormat;
 use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -30,6 +29,12 @@ pub struct ChangeMetric {
     pub change: &'static str,
     /// `done` or `failed`.
     pub outcome: &'static str,
+}
+
+/// A program that answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildMetric {
+    version: &'static str,
 }
 
 /// Metrics of the service's own camera.
@@ -66,6 +71,10 @@ pub struct Metrics {
     pub requests: Family<RequestMetric, Counter>,
     /// Time to classify a picture, decoding and waiting apart.
     pub classify_seconds: Histogram,
+    /// 1 while nothing is wrong.
+    pub ready: Gauge,
+    /// How much is wrong.
+    pub problems: Gauge,
     /// Changes that ended.
     pub changes: Family<ChangeMetric, Counter>,
     /// Changes that wait or are being made.
@@ -87,6 +96,7 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("orco");
         let requests = Family::default();
         registry.register("requests", "Requests that were answered", requests.clone());
+        register_build_info(&mut registry);
         // From a millisecond to sixteen seconds.
         let classify_seconds = Histogram::new(exponential_buckets(0.001, 2.0, 15));
         let help = "Time to classify a picture, decoding and waiting apart";
@@ -98,6 +108,8 @@ impl Default for Metrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
+        let ready = gauge("ready", "1 while the service can do all that it is for");
+        let problems = gauge("problems", "What is wrong with the service, counted");
         let queued = gauge("changes_queued", "Changes that wait or are being made");
         let classes = gauge("classes", "Known classes");
         let free_targets = gauge("free_targets", "Pseudo-targets that no class has");
@@ -118,20 +130,41 @@ impl Default for Metrics {
         let dropped = counter("mqtt_dropped", "Results of changes that the MQTT broker never got");
         let mqtt = MqttMetrics { connected, connections, messages, dropped };
         let registry = Arc::new(registry);
-        Self { registry, requests, classify_seconds, changes, queued, classes, free_targets, shots, camera, mqtt }
+        Self {
+            registry,
+            requests,
+            classify_seconds,
+            ready,
+            problems,
+            changes,
+            queued,
+            classes,
+            free_targets,
+            shots,
+            camera,
+            mqtt,
+        }
     }
 }
 
 impl Metrics {
     /// All metrics, as text.
-    ///
-    /// # Panics
-    /// Never: writing into a text cannot fail.
     pub fn text(&self, format: MetricFormat) -> String {
-        let mut text = String::new();
-        encode(&mut text, &self.registry).expect("writing into a text cannot fail");
-        format.of_open_metrics(text)
+        format.text(&self.registry)
     }
+
+    /// Sets how much is wrong.
+    pub fn set_problems(&self, count: usize) {
+        self.problems.set(count as i64);
+        self.ready.set(i64::from(count == 0));
+    }
+}
+
+/// Registers `build_info`: 1, with the program's version as a label.
+pub fn register_build_info(registry: &mut Registry) {
+    let build: Family<BuildMetric, Gauge> = Family::default();
+    build.get_or_create(&BuildMetric { version: env!("CARGO_PKG_VERSION") }).set(1);
+    registry.register("build_info", "1, with the program's version as a label", build);
 }
 
 #[cfg(test)]
@@ -140,6 +173,16 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_service_with_problems_is_not_ready() {
+        let metrics = Metrics::default();
+        for (problems, lines) in [(0, "orco_ready 1|orco_problems 0"), (2, "orco_ready 0|orco_problems 2")] {
+            metrics.set_problems(problems);
+            let text = metrics.text(MetricFormat::Classic);
+            assert!(lines.split('|').all(|line| text.lines().any(|found| found == line)), "{text}");
+        }
+    }
 
     #[test]
     fn the_book_lists_every_metric_with_its_type() {

@@ -75,11 +75,15 @@ enum HubCommand {
         /// Number of the release.
         release: i64,
     },
-    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them.
+    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them; or
+    /// withdrawn bundles.
     Purge {
         /// Digests of packs, or their first digits.
-        #[arg(required = true, value_name = "PACK")]
+        #[arg(required_unless_present = "bundles", value_name = "PACK")]
         packs: Vec<String>,
+        /// Deletes all withdrawn releases of bundles, and their files where no other release has them.
+        #[arg(long)]
+        bundles: bool,
     },
     /// Has a device follow another channel.
     Channel {
@@ -159,7 +163,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             done(output, &format!("release {release} is for {} % of its channel", stage.percent()))
         }
         HubCommand::Withdraw { release } => withdraw(output, &store, ReleaseId(*release)),
-        HubCommand::Purge { packs } => purge(output, &store, packs),
+        HubCommand::Purge { packs, bundles } => purge(output, &store, packs, *bundles),
         HubCommand::Channel { device, channel } => set_channel(output, &store, device, channel),
         HubCommand::Remove { device } => {
             store.remove_device(&parse_device(device)?)?;
@@ -169,8 +173,15 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
 }
 
-fn purge(output: &Output, store: &HubStore, packs: &[String]) -> Result<Value> {
+fn purge(output: &Output, store: &HubStore, packs: &[String], has_bundles: bool) -> Result<Value> {
     let packs = packs.iter().map(|digits| find_pack(store, digits)).collect::<Result<Vec<_>>>()?;
+    if has_bundles {
+        let HubPurge { releases, .. } = store.purge_bundles()?;
+        done(output, &format!("deleted {} of bundles", counted(releases, "withdrawn release")))?;
+    }
+    if packs.is_empty() {
+        return Ok(json!({}));
+    }
     let HubPurge { packs, pictures, releases, .. } = store.purge_packs(&packs)?;
     let (packs, pictures) = (counted(packs, "pack"), counted(pictures, "picture"));
     let releases = counted(releases, "withdrawn release");

@@ -165,7 +165,8 @@ pub(super) enum HubKey {
 pub struct RetryPolicy {
     /// How often it is sent, at most.
     pub attempts: u32,
-    /// Pause before it is sent the second time; twice as long before every further one.
+    /// Longest pause before it is sent the second time; twice as long before every further one. The pause is between
+    /// half of that and all of it, by chance, so that devices that a hub failed at once do not ask again at once.
     pub pause: Duration,
 }
 
@@ -173,6 +174,14 @@ impl Default for RetryPolicy {
     /// Four times within seven seconds.
     fn default() -> Self {
         Self { attempts: 4, pause: Duration::from_secs(1) }
+    }
+}
+
+impl RetryPolicy {
+    /// The pause before a request is sent for the `retry`-th time after the first, by a random number.
+    fn pause_before(self, retry: u32, random: u32) -> Duration {
+        let longest = self.pause * 2_u32.saturating_pow(retry.saturating_sub(1));
+        longest.mul_f64(0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX))
     }
 }
 
@@ -233,7 +242,8 @@ impl<'a> HubConnection<'a> {
         let mut failed = SyncError::Unknown;
         for attempt in 0..self.retry.attempts {
             if attempt > 0 {
-                thread::sleep(self.retry.pause * 2_u32.saturating_pow(attempt - 1));
+                // Without random numbers the pause is the longest.
+                thread::sleep(self.retry.pause_before(attempt, getrandom::u32().unwrap_or(u32::MAX)));
             }
             proceed(observer, SyncStep::Send)?;
             failed = match self.transport.exchange(&request) {
@@ -301,6 +311,16 @@ fn read(answer: WireAnswer) -> Result<Vec<u8>, SyncError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_double_and_differ_by_chance() {
+        let retry = RetryPolicy::default();
+        let milliseconds = |random| [1, 2, 3].map(|attempt| retry.pause_before(attempt, random).as_millis());
+        assert_eq!(milliseconds(0), [500, 1_000, 2_000]);
+        assert_eq!(milliseconds(u32::MAX), [1_000, 2_000, 4_000]);
+        let between = milliseconds(u32::MAX / 2);
+        assert!((749..=750).contains(&between[0]) && (2_998..=3_000).contains(&between[2]), "{between:?}");
+    }
 
     #[test]
     fn the_proxy_that_was_asked_is_named_without_its_password() {

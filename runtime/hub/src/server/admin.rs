@@ -63,7 +63,7 @@ fn or_default(channel: Option<String>) -> String {
 }
 
 /// Whether a request brings the token. Only a page may be asked for with a password: browsers send those by themselves.
-fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool {
+pub(super) fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool {
     let Some(token) = &hub.token else { return false };
     if let Some(given) = bearer(headers) {
         return token.is(given);
@@ -197,9 +197,14 @@ fn sentence(error: &HubError) -> String {
 fn status_of(error: &HubError) -> StatusCode {
     match error {
         HubError::NoDevice { .. } | HubError::NoPack { .. } | HubError::NoRelease { .. } => StatusCode::NOT_FOUND,
-        HubError::Database(_) | HubError::File { .. } | HubError::Damaged { .. } | HubError::Random => {
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
+        HubError::Database(_)
+        | HubError::File { .. }
+        | HubError::Full { .. }
+        | HubError::Lost { .. }
+        | HubError::LostPack { .. }
+        | HubError::Unwritable { .. }
+        | HubError::Damaged { .. }
+        | HubError::Random => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

@@ -66,6 +66,19 @@ impl DeviceRoute {
     }
 }
 
+/// The route that a path of devices is of, as metrics name it, whatever the rest of the path is.
+pub(super) fn route_name(path: &str) -> &'static str {
+    let is_below = |parent: &str| path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'));
+    match path {
+        ENROL_PATH => ENROL_PATH,
+        REPORT_PATH => REPORT_PATH,
+        PACKS_PATH => PACKS_PATH,
+        _ if is_below(PACKS_PATH) => "/v1/packs/{pack}/pictures",
+        _ if is_below(OBJECTS_PATH) => "/v1/objects/{digest}",
+        _ => "none",
+    }
+}
+
 /// Answers a device.
 pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request) -> Result<Response, Response> {
     let (parts, body) = request.into_parts();

@@ -54,23 +54,30 @@ impl HubStore {
             files: released,
             origins: Vec::new(),
         };
-        let digests = new.files.iter().map(|file| file.digest);
-        let missing: Vec<ObjectDigest> = digests.filter(|digest| !self.objects().holds(digest)).collect();
         let put = new.files.iter().try_for_each(|file| self.put_file(folder, file));
-        let made = put.and_then(|()| self.in_transaction(|transaction| insert(transaction, &new, now)));
+        let made = put.and_then(|()| {
+            self.in_transaction(|transaction| {
+                // A purge of another release that has them, too, may have removed some meanwhile.
+                for file in new.files.iter().filter(|file| !self.objects().holds(&file.digest)) {
+                    self.put_file(folder, file)?;
+                }
+                insert(transaction, &new, now)
+            })
+        });
         if made.is_err() {
-            self.remove_written(&missing);
+            self.remove_unreleased(&new.files);
         }
         made
     }
 
     /// Removes what was written of a bundle that could not be released. On a disk that it filled, the hub could not
     /// answer devices any more.
-    fn remove_written(&self, objects: &[ObjectDigest]) {
-        for object in objects {
-            if let Err(error) = self.in_transaction(|transaction| self.remove_unneeded(transaction, object)) {
-                log::warn!("the object {object} of a bundle that was not released is left: {}", with_causes(&error));
-            }
+    fn remove_unreleased(&self, files: &[ReleasedFile]) {
+        let removed = self.in_transaction(|transaction| {
+            files.iter().try_for_each(|file| self.remove_unneeded(transaction, &file.digest))
+        });
+        if let Err(error) = removed {
+            log::warn!("files of a bundle that was not released stay in the hub's folder: {}", with_causes(&error));
         }
     }
 

@@ -48,7 +48,7 @@ impl ObjectFolder {
     /// Keeps an object. When this returns, it survives a power cut.
     ///
     /// # Errors
-    /// [`HubError::File`] if it cannot be written.
+    /// [`HubError::Full`] if there is no room for it, [`HubError::File`] if it cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<ObjectDigest, HubError> {
         let digest = ObjectDigest::of(bytes);
         let path = self.path(&digest);
@@ -70,10 +70,10 @@ impl ObjectFolder {
         }
     }
 
-    /// Removes an object, if it is there.
+    /// Removes an object, if it is there. When this returns, no power cut brings it back: its record goes next.
     pub(super) fn remove(&self, digest: &ObjectDigest) -> Result<(), HubError> {
         let path = self.path(digest);
-        files::remove_if_there(&path).map_err(HubError::file(path))
+        files::remove_durably(&path).map(|_| ()).map_err(HubError::file(path))
     }
 
     /// Whether an object is there.
@@ -84,10 +84,13 @@ impl ObjectFolder {
     /// Reads a whole object and compares it with its name.
     ///
     /// # Errors
-    /// [`HubError`] if it cannot be read or is damaged.
+    /// [`HubError`] if it cannot be read, is lost or damaged.
     pub fn read(&self, digest: &ObjectDigest) -> Result<Vec<u8>, HubError> {
         let path = self.path(digest);
-        let bytes = files::read_own(&path, MAX_OBJECT).map_err(HubError::file(path))?;
+        let bytes = files::read_own(&path, MAX_OBJECT).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => HubError::Lost { digest: *digest },
+            _ => HubError::file(&path)(error),
+        })?;
         if ObjectDigest::of(&bytes) == *digest { Ok(bytes) } else { Err(HubError::Damaged { digest: *digest }) }
     }
 
@@ -130,7 +133,9 @@ mod tests {
         assert_eq!(part(2, 4), ObjectPart { bytes: b"234".to_vec(), total: 10 });
         assert_eq!(part(8, u64::MAX), ObjectPart { bytes: b"89".to_vec(), total: 10 });
         assert_eq!(part(10, 20), ObjectPart { bytes: Vec::new(), total: 10 });
-        assert!(!objects.holds(&ObjectDigest::of(b"other")));
+        let other = ObjectDigest::of(b"other");
+        assert!(!objects.holds(&other));
+        assert!(matches!(objects.read(&other), Err(HubError::Lost { digest }) if digest == other));
     }
 
     #[test]

@@ -102,7 +102,10 @@ impl HubStore {
     /// Reads a pushed pack's bytes and opens them.
     fn opened(&self, record: &PackRecord) -> Result<PushedPack<ObjectDigest>, HubError> {
         let digest = record.digest;
-        let bytes = self.objects().read(&digest)?;
+        let bytes = self.objects().read(&digest).map_err(|error| match error {
+            HubError::Lost { digest } => HubError::LostPack { digest },
+            error => error,
+        })?;
         let pack = pack::open(&bytes, None).map_err(|source| HubError::Pack { digest, source })?;
         Ok(PushedPack { id: digest, device: record.device_name.clone(), pack })
     }

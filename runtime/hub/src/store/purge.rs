@@ -1,10 +1,10 @@
-//! Deletes what devices pushed, on request or when a device may push no more.
+//! Deletes what devices pushed, on request or when a device may push no more, and bundles that were taken back.
 
 use std::collections::BTreeSet;
 
 use rusqlite::Transaction;
 
-use super::HubStore;
+use super::{HubStore, ReleaseKind};
 use crate::error::HubError;
 use crate::protocol::{ObjectDigest, ReleaseId};
 
@@ -16,7 +16,7 @@ pub struct HubPurge {
     pub packs: usize,
     /// Their pictures.
     pub pictures: usize,
-    /// Withdrawn releases that were made of them.
+    /// Withdrawn releases, of bundles or made of these packs.
     pub releases: usize,
 }
 
@@ -30,11 +30,34 @@ impl HubStore {
     pub fn purge_packs(&self, packs: &[ObjectDigest]) -> Result<HubPurge, HubError> {
         // Each once, however often it was named.
         let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
+        self.purge(|transaction, purged, objects| {
+            packs.into_iter().try_for_each(|pack| purge_pack(transaction, pack, purged, objects))
+        })
+    }
+
+    /// Deletes the withdrawn releases of bundles, and those of their files that no other release has. A bundle that was
+    /// replaced stays: devices return to it if the newer one is taken back. A purge that was cut off can be repeated.
+    ///
+    /// # Errors
+    /// [`HubError`] if something cannot be deleted. The database is unchanged then.
+    pub fn purge_bundles(&self) -> Result<HubPurge, HubError> {
+        self.purge(|transaction, purged, objects| {
+            for release in withdrawn_bundles(transaction)? {
+                purged.releases += delete_release(transaction, release, objects)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs `delete`, which counts what it deletes and gives the objects that its records named, and removes those of
+    /// them that nothing names any more.
+    fn purge(
+        &self,
+        delete: impl FnOnce(&Transaction<'_>, &mut HubPurge, &mut BTreeSet<ObjectDigest>) -> Result<(), HubError>,
+    ) -> Result<HubPurge, HubError> {
         let purged = self.in_transaction(|transaction| {
             let (mut purged, mut objects) = (HubPurge::default(), BTreeSet::new());
-            for pack in packs {
-                purge_pack(transaction, pack, &mut purged, &mut objects)?;
-            }
+            delete(transaction, &mut purged, &mut objects)?;
             // Before the records are gone for good: they tell what a repeated purge has to delete.
             for object in &objects {
                 self.remove_unneeded(transaction, object)?;
@@ -79,16 +102,32 @@ fn purge_pack(
         objects.insert(picture?);
     }
     purged.pictures += transaction.execute("DELETE FROM picture WHERE pack = ?1", [pack])?;
-    let mut query = transaction.prepare_cached("SELECT digest FROM release_file WHERE release = ?1")?;
     for (release, _) in releases {
-        for file in query.query_map([release.0], |row| row.get::<_, ObjectDigest>(0))? {
-            objects.insert(file?);
-        }
-        transaction.execute("DELETE FROM release_file WHERE release = ?1", [release.0])?;
-        transaction.execute("DELETE FROM release_origin WHERE release = ?1", [release.0])?;
-        purged.releases += transaction.execute("DELETE FROM release WHERE id = ?1", [release.0])?;
+        purged.releases += delete_release(transaction, release, objects)?;
     }
     Ok(())
+}
+
+/// Deletes the records of a release; `objects` gets its files. Returns how many releases these were: one.
+fn delete_release(
+    transaction: &Transaction<'_>,
+    release: ReleaseId,
+    objects: &mut BTreeSet<ObjectDigest>,
+) -> Result<usize, HubError> {
+    let mut query = transaction.prepare_cached("SELECT digest FROM release_file WHERE release = ?1")?;
+    for file in query.query_map([release.0], |row| row.get::<_, ObjectDigest>(0))? {
+        objects.insert(file?);
+    }
+    transaction.execute("DELETE FROM release_file WHERE release = ?1", [release.0])?;
+    transaction.execute("DELETE FROM release_origin WHERE release = ?1", [release.0])?;
+    Ok(transaction.execute("DELETE FROM release WHERE id = ?1", [release.0])?)
+}
+
+/// Releases of bundles that were taken back.
+fn withdrawn_bundles(transaction: &Transaction<'_>) -> Result<Vec<ReleaseId>, HubError> {
+    let mut query = transaction.prepare_cached("SELECT id FROM release WHERE kind = ?1 AND withdrawn = 1")?;
+    let releases = query.query_map([ReleaseKind::Bundle.name()], |row| Ok(ReleaseId(row.get(0)?)))?;
+    Ok(releases.collect::<Result<_, _>>()?)
 }
 
 /// Releases that were made of a pack, each with whether it was taken back.

@@ -21,7 +21,8 @@ pub enum ReleaseKind {
 }
 
 impl ReleaseKind {
-    fn name(self) -> &'static str {
+    /// Its name, as in JSON.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Bundle => "bundle",
             Self::Pack => "pack",

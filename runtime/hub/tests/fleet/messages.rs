@@ -27,6 +27,7 @@ fn strangers_learn_nothing() {
     let empty = WireAnswer { status: 404, signature: None, body: Vec::new() };
     let asked = [
         ("GET", "/"),
+        ("GET", "/metrics"),
         ("GET", "/admin/v1/fleet"),
         ("POST", "/admin/v1/releases/x/stage"),
         ("POST", "/admin/v1/releases/%FF/withdraw"),
@@ -102,7 +103,51 @@ fn administrators_are_told_whose_fault_it_is() {
     assert_eq!(status("/1/withdraw", String::new()), 200);
     assert_eq!(status("/1/stage", wider()), 422, "it was taken back");
     std::fs::remove_file(store.objects().path(&pack)).unwrap();
-    assert_eq!(status("", packs(&pack.to_string())), 500);
+    let lost = ask("releases", packs(&pack.to_string()));
+    let said = String::from_utf8(lost.body).unwrap();
+    assert!(lost.status == 500 && said.contains("pushes it again in its next round"), "{said}");
+    stop.send(()).unwrap();
+    serving.join().unwrap();
+}
+
+/// Without the token a probe learns whether the hub is well, and nothing of the fleet.
+#[test]
+fn probes_are_told_of_health_and_administrators_of_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hub, token) = (folder.path().join("hub"), folder.path().join("token"));
+    let store = HubStore::open(&hub).unwrap();
+    let options = HubOptions::new(([127, 0, 0, 1], 0)).token_file(Some(token.clone()));
+    let server = HubServer::bind(HubStore::open(&hub).unwrap(), &options).unwrap();
+    let mut network = HttpTransport::new(&format!("http://{}", server.address()));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());
+    let device = DeviceFiles::new(folder.path(), "door 3");
+    device.enrol(&mut network, &store, DEFAULT_CHANNEL);
+    device.sync(&mut network);
+    let bearer = format!("Bearer {}", std::fs::read_to_string(&token).unwrap().trim());
+    let mut get = |path: &str, headers: Vec<(&'static str, String)>| {
+        let request = WireRequest { method: "GET", path: path.into(), headers, body: Vec::new() };
+        let answer = network.exchange(&request).unwrap();
+        (answer.status, String::from_utf8(answer.body).unwrap())
+    };
+    assert_eq!(get("/v2/health/live", Vec::new()), (200, r#"{"live":true}"#.into()));
+    assert_eq!(get("/v2/health/ready", Vec::new()), (200, r#"{"live":true,"ready":true}"#.into()));
+    let nothing = (404, String::new());
+    assert_eq!(get("/metrics", Vec::new()), nothing);
+    assert_eq!(get("/v1/objects/x", Vec::new()), nothing);
+    assert_eq!(get("/elsewhere", Vec::new()), nothing);
+    let (status, metrics) = get("/metrics", vec![("authorization", bearer)]);
+    let expected = [
+        "orco_ready 1",
+        r#"orco_hub_devices{health="ok"} 1"#,
+        r#"orco_requests_total{route="/v1/enrol",status="200"} 1"#,
+        r#"orco_requests_total{route="/v2/health/ready",status="200"} 1"#,
+        r#"orco_requests_total{route="/v1/objects/{digest}",status="404"} 1"#,
+        r#"orco_requests_total{route="none",status="404"} 1"#,
+    ];
+    for line in expected {
+        assert!(status == 200 && metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
     stop.send(()).unwrap();
     serving.join().unwrap();
 }

@@ -1,5 +1,10 @@
 //! The two text formats of metrics. Prometheus asks for either; older tools read the classic one alone.
 
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricFormat {
@@ -10,6 +15,12 @@ pub enum MetricFormat {
 }
 
 impl MetricFormat {
+    /// The one that a request's headers prefer.
+    pub fn of_request(headers: &HeaderMap) -> Self {
+        let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+        Self::accepted(&accept.collect::<Vec<_>>().join(","))
+    }
+
     /// The one that an `Accept` header prefers: OpenMetrics where it is named, and not liked less than plain text.
     pub fn accepted(accept: &str) -> Self {
         let quality = |name: &str| {
@@ -35,12 +46,22 @@ impl MetricFormat {
         }
     }
 
-    /// A text of OpenMetrics in this format.
-    pub(super) fn of_open_metrics(self, text: String) -> String {
+    /// The metrics of a registry, as text.
+    ///
+    /// # Panics
+    /// Never: writing into a text cannot fail.
+    pub fn text(self, registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).expect("writing into a text cannot fail");
         match self {
             Self::OpenMetrics => text,
             Self::Classic => classic(&text),
         }
+    }
+
+    /// The answer to a request, with a [text](Self::text) in this format.
+    pub fn response(self, text: String) -> Response {
+        ([(header::CONTENT_TYPE, self.content_type()), (header::VARY, "accept")], text).into_response()
     }
 }
 

@@ -271,6 +271,17 @@ fn requests_for_unknown_paths_are_counted() {
 }
 
 #[test]
+fn version_and_readiness_are_metrics() {
+    let (_state, service) = Running::fresh();
+    let metrics = service.ask("GET", "/metrics", &[], b"").text();
+    let build =
+        format!("orco_build_info{{version=\"{}\"}} 1\n", service.get("/api/v1/status")["version"].as_str().unwrap());
+    for line in [build.as_str(), "\norco_ready 1\n", "\norco_problems 0\n"] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+#[test]
 fn promtool_has_nothing_to_say_against_the_metrics() {
     let here = Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !here {

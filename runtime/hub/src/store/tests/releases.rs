@@ -306,3 +306,75 @@ fn a_bundle_is_released_without_its_benchmark() {
     let refused = hub.release_bundle(&release, NOW).unwrap_err();
     assert!(matches!(refused, HubError::Bundle(OpenError::Digest { .. })), "{refused}");
 }
+
+/// Releases a bundle to all devices.
+fn release_bundle(hub: &HubStore, folder: &Path) -> Result<ReleaseId, HubError> {
+    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
+    hub.release_bundle(&BundleRelease { folder, channel, stage, force: false, give_up_unkept: false, key: None }, NOW)
+}
+
+#[test]
+fn withdrawn_bundles_are_purged_except_files_that_others_have() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    let device = Caller::enrolled(&hub, "door 3");
+    let manifest = || std::fs::read(bundle.join(MANIFEST)).unwrap();
+    let files = || target(&hub, &device.id()).bundle.unwrap().files;
+    let held = |files: &[ReleasedFile]| files.iter().filter(|file| hub.objects().holds(&file.digest)).count();
+    let one = HubPurge { releases: 1, ..HubPurge::default() };
+    let first = release_bundle(&hub, &bundle).unwrap();
+    let of_first = files();
+    std::fs::write(bundle.join(MANIFEST), [manifest(), b"\n# another\n".to_vec()].concat()).unwrap();
+    let second = release_bundle(&hub, &bundle).unwrap();
+    let of_second = files();
+    assert_eq!(hub.purge_bundles().unwrap(), HubPurge::default(), "devices may have to go back to the first");
+    hub.withdraw(first).unwrap();
+    assert_eq!(hub.purge_bundles().unwrap(), one);
+    assert_eq!((held(&of_first), held(&of_second)), (of_first.len() - 1, of_second.len()), "they share all but one");
+    hub.withdraw(second).unwrap();
+    assert_eq!(hub.purge_bundles().unwrap(), one);
+    assert_eq!((held(&of_first), held(&of_second)), (0, 0));
+    assert!(hub.releases().unwrap().is_empty());
+    assert!(release_bundle(&hub, &bundle).unwrap() > second);
+    assert_eq!(held(&of_second), of_second.len());
+}
+
+#[test]
+fn a_bundle_that_is_released_while_it_is_purged_is_whole() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    let device = Caller::enrolled(&hub, "door 3");
+    hub.withdraw(release_bundle(&hub, &bundle).unwrap()).unwrap();
+    for _ in 0..8 {
+        let start = std::sync::Barrier::new(2);
+        let released = std::thread::scope(|scope| {
+            let releasing = scope.spawn(|| {
+                let hub = HubStore::open(folder.path().join("hub")).unwrap();
+                start.wait();
+                release_bundle(&hub, &bundle).unwrap()
+            });
+            start.wait();
+            hub.purge_bundles().unwrap();
+            releasing.join().unwrap()
+        });
+        let files = target(&hub, &device.id()).bundle.unwrap().files;
+        assert!(files.iter().all(|file| hub.objects().holds(&file.digest)));
+        hub.withdraw(released).unwrap();
+    }
+}
+
+/// As where the disk gets full: what was written of it would take room for good.
+#[test]
+fn a_bundle_that_cannot_be_kept_leaves_nothing() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    let digest = |name: &str| ObjectDigest::of(&std::fs::read(bundle.join(name)).unwrap());
+    // The manifest is written after the files that it lists.
+    let blocked = hub.objects().path(&digest(MANIFEST));
+    std::fs::create_dir_all(&blocked).unwrap();
+    let refused = release_bundle(&hub, &bundle).unwrap_err();
+    assert!(matches!(refused, HubError::File { .. }) && !hub.objects().holds(&digest(BENCHMARK)), "{refused}");
+    std::fs::remove_dir(&blocked).unwrap();
+    release_bundle(&hub, &bundle).unwrap();
+    assert!(hub.objects().holds(&digest(BENCHMARK)));
+}
