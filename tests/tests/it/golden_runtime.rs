@@ -2,10 +2,10 @@
 
 use orco_core::align::{HeadTrainer, StepBatch, StepExtent, TargetRows};
 use orco_core::config::{MethodConfig, UnperturbedTargets};
-use orco_core::linalg::{padded, transpose};
+use orco_core::linalg::{pack_transposed, padded, transpose};
 use orco_core::loss::contrast::{ContrastBatch, ContrastForm, ContrastSettings};
 use orco_core::loss::cross_entropy::CrossEntropyBatch;
-use orco_core::loss::orthogonality::OrthogonalityBatch;
+use orco_core::loss::orthogonality::{OrthogonalityBatch, OrthogonalityTargets};
 use orco_core::loss::{GradientAccumulator, PairScratch, UnitRows, contrast, cross_entropy, orthogonality};
 use orco_core::math::normalise;
 use orco_core::projection::{self, HeadShape};
@@ -174,24 +174,26 @@ fn golden_first_step_gradients_of_terms() {
     let mut present: Vec<u32> = classes.iter().copied().filter(|&class| phase.is_incremental(class)).collect();
     present.sort_unstable();
     present.dedup();
-    let absent = (0..phase.assigned.length(0)).filter(|&class| !present.contains(&(class as u32)));
-    let absent: Vec<f32> = absent.flat_map(|class| phase.assigned.part(class)).copied().collect();
-    let apart = widened(&[absent, phase.free.values.clone()].concat(), dimension);
-    let means = present.len();
-    let mut rows = [vec![0.0; means * width], apart].concat();
-    let mut memory = pairs(rows.len() / width, width);
+    let all = widened(&[phase.assigned.values.clone(), phase.free.values.clone()].concat(), dimension);
+    let (means, count) = (present.len(), all.len() / width);
+    let mut transposed = vec![0.0; width * padded(count)];
+    pack_transposed(count, width, &all, &mut transposed);
+    let (mut sums, mut numbers) = (vec![0.0; count], vec![0.0; orthogonality::memory(means, count, width)]);
+    let rows = UnitRows { values: &all, width };
+    orthogonality::target_sums(rows, &transposed, &mut sums, &mut numbers, &Serial);
+    let targets = OrthogonalityTargets { rows, transposed: &transposed, sums: &sums };
     let scratch = orthogonality::OrthogonalityScratch {
-        rows: &mut rows,
+        numbers: &mut numbers,
         gradient: &mut vec![0.0; means * width],
         norms: &mut vec![0.0; means],
         counts: &mut vec![0; means],
-        pairs: memory.lend(),
     };
     let mut gradient = vec![0.0; samples];
-    let first_view = UnitRows { values: &unit[..classes.len() * width], width };
+    let rows = UnitRows { values: &unit[..classes.len() * width], width };
     let into = GradientAccumulator { weight: 1.0, values: &mut gradient[..classes.len() * width] };
     let mean_of = |row: usize| present.binary_search(&classes[row]).ok();
-    let loss = orthogonality::loss(OrthogonalityBatch { rows: first_view, mean_of }, into, scratch, &Serial);
+    let batch = OrthogonalityBatch { rows, mean_of, target_of_mean: &present };
+    let loss = orthogonality::loss(batch, targets, into, scratch, &Serial);
     check("orth", loss, phase.losses(0).orthogonality, gradient);
 }
 

@@ -64,7 +64,8 @@ impl AlignmentExtent {
             0 => 0,
             rest => self.operations_of_step(rest, config),
         };
-        config.epochs as u64 * (steps + last)
+        let before = 2 * (self.targets * self.targets * self.shape.outputs) as u64;
+        before + config.epochs as u64 * (steps + last)
     }
 
     /// Floating-point operations of a step with so many samples: two for each multiply-add.
@@ -75,7 +76,9 @@ impl AlignmentExtent {
         let target_rows = 2 * samples + config.unperturbed_targets.count(classes, targets);
         let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
         let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
-        let losses = pairs(rows + target_rows, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
+        let contrast = pairs(rows + target_rows, rows);
+        let orthogonality = 3 * means * targets * outputs + pairs(means, means);
+        let losses = contrast + entropies * 2 * rows * classes * outputs + orthogonality;
         2 * (rows as u64 * (shape.forward_cost() + shape.backward_cost()) + losses as u64)
     }
 }

@@ -5,7 +5,7 @@ use crate::config::{MethodConfig, UnperturbedTargets};
 use crate::linalg::{pack_transposed, padded};
 use crate::loss::contrast::{ContrastBatch, ContrastSettings};
 use crate::loss::cross_entropy::{self, ClassRows, CrossEntropyBatch};
-use crate::loss::orthogonality::{self, OrthogonalityBatch, OrthogonalityScratch};
+use crate::loss::orthogonality::{self, OrthogonalityBatch, OrthogonalityScratch, OrthogonalityTargets};
 use crate::loss::{GradientAccumulator, PairScratch, UnitRows, contrast};
 use crate::projection::{self, HeadParameters, HeadShape, HeadTraining, SgdUpdate};
 use crate::workers::Workers;
@@ -96,10 +96,10 @@ impl StepExtent {
         if self.samples < self.classes { self.samples } else { self.classes }
     }
 
-    /// Numbers for the pairs of PSCL, or for those of ORTH.
+    /// Numbers that PSCL works with, or ORTH.
     const fn pairs(&self) -> usize {
         let contrast = PairScratch::length(self.rows(), self.projections(), self.shape.width());
-        let orthogonality = PairScratch::length(self.targets, self.means(), self.shape.width());
+        let orthogonality = orthogonality::memory(self.means(), self.targets, self.shape.width());
         if contrast > orthogonality { contrast } else { orthogonality }
     }
 }
@@ -123,14 +123,14 @@ buffers! {
         gradient: extent.projections() * extent.shape.width(),
         /// All targets, those of the classes first, `[targets, width]`.
         targets: extent.targets * extent.shape.width(),
-        /// The classes' targets transposed ([`pack_transposed`]).
-        transposed: padded(extent.classes) * extent.shape.width(),
-        /// What the losses over pairs of rows work with ([`PairScratch`]).
+        /// The targets transposed ([`pack_transposed`]).
+        transposed: padded(extent.targets) * extent.shape.width(),
+        /// What the targets are to each other ([`orthogonality::target_sums`]), `[targets]`.
+        target_sums: extent.targets,
+        /// What the losses over pairs of rows work with: PSCL ([`PairScratch`]), then ORTH ([`orthogonality::memory`]).
         pairs: extent.pairs(),
         /// What cross entropy works with ([`cross_entropy::memory`]).
         logits: cross_entropy::memory(extent.projections(), extent.classes),
-        /// The rows of ORTH: class means, then the other targets, `[targets, width]`.
-        means: extent.targets * extent.shape.width(),
         /// ORTH's gradient with respect to the class means, `[means, width]`.
         mean_gradient: extent.means() * extent.shape.width(),
         /// Lengths of the class means before they were normalised, `[means]`.
@@ -145,6 +145,8 @@ buffers! {
         labels: extent.rows(),
         /// Number of each class's mean, or [`ABSENT`].
         mean_of_class: extent.classes,
+        /// Class of each mean.
+        class_of_mean: extent.means(),
         /// Samples of each mean.
         mean_counts: extent.means(),
     }
@@ -176,8 +178,8 @@ impl<'a> HeadTrainer<'a> {
         workspace: Workspace<'a>,
     ) -> Self {
         let Workspace { numbers, indices, workers } = workspace;
-        let StepExtent { shape, classes, .. } = *extent;
-        let numbers = StepNumbers::carve(numbers, extent);
+        let StepExtent { shape, classes, targets: count, .. } = *extent;
+        let mut numbers = StepNumbers::carve(numbers, extent);
         let indices = StepIndices::carve(indices, extent);
         shape.load(head, numbers.parameters);
         numbers.momenta.fill(0.0);
@@ -185,7 +187,9 @@ impl<'a> HeadTrainer<'a> {
         let targets = targets.iter().flat_map(|rows| rows.chunks_exact(shape.outputs));
         let width = shape.width();
         numbers.targets.chunks_exact_mut(width).zip(targets).for_each(|(to, from)| copy_zero_padded(to, from));
-        pack_transposed(classes, width, &numbers.targets[..classes * width], numbers.transposed);
+        pack_transposed(count, width, numbers.targets, numbers.transposed);
+        let StepNumbers { targets, transposed, target_sums, pairs, .. } = &mut numbers;
+        orthogonality::target_sums(UnitRows { values: targets, width }, transposed, target_sums, pairs, workers);
         let base_classes = target_rows.base_classes;
         Self { shape, workers, base_classes, classes, started: false, numbers, indices }
     }
@@ -322,29 +326,26 @@ impl<'a> HeadTrainer<'a> {
             return 0.0;
         }
         let (width, samples) = (self.shape.width(), batch.classes.len());
-        let StepIndices { mean_of_class, mean_counts, .. } = &mut self.indices;
-        let StepNumbers { rows, gradient, targets, means, mean_gradient, mean_norms, pairs, .. } = &mut self.numbers;
+        let StepIndices { mean_of_class, class_of_mean, mean_counts, .. } = &mut self.indices;
+        let StepNumbers { rows, gradient, targets, transposed, target_sums, mean_gradient, mean_norms, pairs, .. } =
+            &mut self.numbers;
         let first = config.orthogonality_classes.first(self.base_classes);
-        let count = number_means(batch.classes, first, mean_of_class);
-        // The targets of absent classes and the free ones stand after the means.
-        let has_mean = |target: usize| mean_of_class.get(target).is_some_and(|mean| *mean != ABSENT);
-        let others = targets.chunks_exact(width).enumerate().filter(|(target, _)| !has_mean(*target));
-        let rest = means[count * width..].chunks_exact_mut(width);
-        rest.zip(others).for_each(|(to, (_, from))| to.copy_from_slice(from));
+        let count = number_means(batch.classes, first, mean_of_class, class_of_mean);
         let scratch = OrthogonalityScratch {
-            rows: means,
+            numbers: pairs,
             gradient: &mut mean_gradient[..count * width],
             norms: &mut mean_norms[..count],
             counts: &mut mean_counts[..count],
-            pairs: PairScratch { memory: pairs },
         };
         let mean_of = |row: usize| {
             let mean = mean_of_class[batch.classes[row] as usize];
             (mean != ABSENT).then_some(mean as usize)
         };
-        let first_views = OrthogonalityBatch { rows: UnitRows { values: &rows[..samples * width], width }, mean_of };
+        let targets = OrthogonalityTargets { rows: UnitRows { values: targets, width }, transposed, sums: target_sums };
+        let rows = UnitRows { values: &rows[..samples * width], width };
+        let first_views = OrthogonalityBatch { rows, mean_of, target_of_mean: &class_of_mean[..count] };
         let gradient = GradientAccumulator { weight, values: &mut gradient[..samples * width] };
-        weight * orthogonality::loss(first_views, gradient, scratch, self.workers)
+        weight * orthogonality::loss(first_views, targets, gradient, scratch, self.workers)
     }
 
     /// Takes the gradient back through the head, with the update.
@@ -385,11 +386,16 @@ fn unperturbed_labels(which: UnperturbedTargets, classes: usize, targets: usize)
 }
 
 /// Numbers the classes of a batch from `first` on, in their order; returns how many there are.
-fn number_means(classes: &[u32], first: usize, mean_of_class: &mut [u32]) -> usize {
+fn number_means(classes: &[u32], first: usize, mean_of_class: &mut [u32], class_of_mean: &mut [u32]) -> usize {
     mean_of_class.fill(ABSENT);
     classes.iter().filter(|class| **class as usize >= first).for_each(|class| mean_of_class[*class as usize] = 0);
-    let present = mean_of_class.iter_mut().filter(|mean| **mean != ABSENT);
-    present.enumerate().map(|(number, mean)| *mean = number as u32).count()
+    let mut count = 0;
+    for (class, mean) in mean_of_class.iter_mut().enumerate().filter(|(_, mean)| **mean != ABSENT) {
+        *mean = count as u32;
+        class_of_mean[count] = class as u32;
+        count += 1;
+    }
+    count
 }
 
 /// Copies a row and pads it with zeros.

@@ -12,7 +12,7 @@ const ROWS: usize = 16;
 pub struct ClassRows<'a> {
     /// `[classes, width]` unit rows.
     pub targets: UnitRows<'a>,
-    /// Their transpose, as [`crate::linalg::pack_transposed`] leaves it.
+    /// Their transpose, as [`crate::linalg::pack_transposed`] leaves it; further targets may follow in it.
     pub transposed: &'a [f32],
     /// The first class that the softmax runs over: those before it are no alternative.
     pub first: usize,

@@ -1,8 +1,13 @@
 //! ORTH over class means and pseudo-targets, and L_TG over pseudo-targets alone, by which these are generated.
 
 use super::{GradientAccumulator, PairScratch, UnitRows, exponentiate};
-use crate::math::{add_scaled, dot, normalise};
-use crate::workers::Workers;
+use crate::linalg::kernel::on_vector_units;
+use crate::linalg::{LeftFactor, RightFactor, pack_transposed, padded, product};
+use crate::math::{SHORTEST, add_scaled, dot, exp, ln, normalise, sum};
+use crate::workers::{Workers, for_each_chunk};
+
+/// Rows that are handled together by one thread.
+const ROWS: usize = 8;
 
 /// L_TG(T) = 1/n sum_i log sum_j exp(t_i . t_j / tau_o), tau_o = 1, over n rows, j = i included (OrCo, section 3.1).
 ///
@@ -29,6 +34,46 @@ pub fn target_loss(
     (total / n as f64) as f32
 }
 
+/// All pseudo-targets, made ready for [`loss`]: what they are to each other stays the same from step to step.
+#[derive(Clone, Copy, Debug)]
+pub struct OrthogonalityTargets<'a> {
+    /// `[targets, width]` unit rows.
+    pub rows: UnitRows<'a>,
+    /// Their transpose, as [`pack_transposed`] leaves it.
+    pub transposed: &'a [f32],
+    /// What [`target_sums`] gives, `[targets]`.
+    pub sums: &'a [f32],
+}
+
+/// For every target t_i the sum of exp(t_i . t_j - 1) over all targets t_j.
+///
+/// # Shapes
+/// `rows` is `[targets, width]`, `transposed` their transpose, as [`pack_transposed`] leaves it, and `sums` `[targets]`;
+/// `scratch` holds [`memory`] numbers for these targets, with whatever number of means.
+pub fn target_sums(
+    rows: UnitRows<'_>,
+    transposed: &[f32],
+    sums: &mut [f32],
+    scratch: &mut [f32],
+    workers: &dyn Workers,
+) {
+    let (count, width) = (rows.count(), rows.width);
+    if count == 0 {
+        return;
+    }
+    let stride = padded(count);
+    let at_once = scratch.len() / stride;
+    for (some, sums) in rows.values.chunks(at_once * width).zip(sums.chunks_mut(at_once)) {
+        let lines = &mut scratch[..sums.len() * stride];
+        for_each_chunk(workers, [(lines, ROWS * stride), (sums, ROWS)], |block, [lines, sums]| {
+            let rows = &some[block * ROWS * width..][..sums.len() * width];
+            exponentials(UnitRows { values: rows, width }, transposed, lines, stride);
+            let lines = lines.chunks_exact(stride).map(|line| &line[..count]);
+            sums.iter_mut().zip(lines).for_each(|(to, line)| *to = sum_of(line));
+        });
+    }
+}
+
 /// What ORTH is computed of: the rows of a batch, and which mean each belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct OrthogonalityBatch<'a, M> {
@@ -36,25 +81,34 @@ pub struct OrthogonalityBatch<'a, M> {
     pub rows: UnitRows<'a>,
     /// Says of a row, 0..n, which of the means it belongs to, if any. Each mean has a row.
     pub mean_of: M,
+    /// For each mean the target of its class, which it stands for, `[means]`; all of them differ.
+    pub target_of_mean: &'a [u32],
 }
 
 /// Working memory of [`loss`].
 #[derive(Debug)]
 pub struct OrthogonalityScratch<'a> {
-    /// `[means + targets, width]`: room for the means, then the targets, put there by the caller.
-    pub rows: &'a mut [f32],
+    /// [`memory`] numbers.
+    pub numbers: &'a mut [f32],
     /// `[means, width]`.
     pub gradient: &'a mut [f32],
     /// `[means]`.
     pub norms: &'a mut [f32],
     /// `[means]`.
     pub counts: &'a mut [u32],
-    /// For `means + targets` rows, `means` of them with gradients.
-    pub pairs: PairScratch<'a>,
 }
 
-/// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3, Eq. 7): those
-/// of classes without a mean, and the free ones.
+/// Numbers of working memory needed for so many means and targets.
+pub const fn memory(means: usize, targets: usize, width: usize) -> usize {
+    let lines = if means == 0 { 1 } else { 2 * means };
+    2 * means * width + lines * padded(targets) + targets + padded(means) * (width + means) + means
+}
+
+/// ORTH: L_TG over the normalised means of the batch's classes and the targets of all others, the free ones among them
+/// (OrCo, section 3.3, Eq. 7).
+///
+/// Targets do not move, so most of the sums of L_TG are known before: of the sum of target t_i only what the targets of
+/// the batch's classes add is taken away, and what the means add is put in their place.
 ///
 /// With m = |a| of a class's average a over its b rows, and d the gradient with respect to a / m, each of these rows
 /// gets (d - (d . a / m) a / m) / (m b).
@@ -63,39 +117,187 @@ pub struct OrthogonalityScratch<'a> {
 /// `gradient` is `[n, width]`. Returns the loss.
 pub fn loss(
     batch: OrthogonalityBatch<'_, impl Fn(usize) -> Option<usize>>,
+    targets: OrthogonalityTargets<'_>,
     gradient: GradientAccumulator<'_>,
     scratch: OrthogonalityScratch<'_>,
     workers: &dyn Workers,
 ) -> f32 {
-    let OrthogonalityBatch { rows, mean_of } = batch;
+    let OrthogonalityBatch { rows, mean_of, target_of_mean } = batch;
     let GradientAccumulator { weight, values: gradient } = gradient;
-    let OrthogonalityScratch { rows: all, gradient: mean_gradient, norms, counts, mut pairs } = scratch;
-    let width = rows.width;
-    let means = mean_gradient.len() / width;
-    all[..means * width].fill(0.0);
+    let OrthogonalityScratch { numbers, gradient: mean_gradient, norms, counts } = scratch;
+    let (width, length) = (rows.width, target_of_mean.len() * rows.width);
+    let (means, numbers) = numbers.split_at_mut(length);
+    means.fill(0.0);
     counts.fill(0);
     let members = || (0..rows.count()).filter_map(|row| Some((row, mean_of(row)?)));
     for (row, mean) in members() {
         counts[mean] += 1;
-        add_scaled(&mut all[mean * width..][..width], 1.0, rows.row(row));
+        add_scaled(&mut means[mean * width..][..width], 1.0, rows.row(row));
     }
-    for ((mean, count), norm) in all.chunks_exact_mut(width).zip(&*counts).zip(&mut *norms) {
+    for ((mean, count), norm) in means.chunks_exact_mut(width).zip(&*counts).zip(&mut *norms) {
         mean.iter_mut().for_each(|value| *value /= *count as f32);
         *norm = normalise(mean);
     }
-    mean_gradient.fill(0.0);
-    let loss = target_loss(UnitRows { values: all, width }, mean_gradient, &mut pairs, workers);
+    let means = UnitRows { values: means, width };
+    let loss = loss_of_means(means, target_of_mean, targets, mean_gradient, numbers, workers);
     for (row, mean) in members() {
-        let unit = &all[mean * width..][..width];
+        let unit = means.row(mean);
         let upstream = &mean_gradient[mean * width..][..width];
         let along = dot(upstream, unit);
         // A mean of opposite rows has no direction, and no gradient either.
-        let factor =
-            if norms[mean] > crate::math::SHORTEST { weight / (norms[mean] * counts[mean] as f32) } else { 0.0 };
+        let factor = if norms[mean] > SHORTEST { weight / (norms[mean] * counts[mean] as f32) } else { 0.0 };
         let target = &mut gradient[row * width..][..width];
         for ((value, upstream), unit) in target.iter_mut().zip(upstream).zip(unit) {
             *value += factor * (upstream - along * unit);
         }
     }
     loss
+}
+
+/// [`target_loss`] over unit rows of means, `[means, width]`, and all targets but those that the means stand for; writes
+/// the gradient with respect to the means.
+///
+/// With e_ij = exp(r_i . r_j - 1) and s_i the sum of e_ij over all n rows r_j, the loss is 1/n sum_i (1 + log s_i), and
+/// the gradient with respect to r_k is 1/n sum_i e_ik (1 / s_i + 1 / s_k) r_i.
+fn loss_of_means(
+    means: UnitRows<'_>,
+    target_of_mean: &[u32],
+    targets: OrthogonalityTargets<'_>,
+    gradient: &mut [f32],
+    numbers: &mut [f32],
+    workers: &dyn Workers,
+) -> f32 {
+    let (count, known, width) = (means.count(), targets.rows.count(), means.width);
+    let (stride, mean_stride) = (padded(known), padded(count));
+    let (replaced, rest) = numbers.split_at_mut(count * width);
+    let (of_means, rest) = rest.split_at_mut(count * stride);
+    let (of_replaced, rest) = rest.split_at_mut(count * stride);
+    let (shares, rest) = rest.split_at_mut(known);
+    let (transposed, rest) = rest.split_at_mut(width * mean_stride);
+    let (among_means, rest) = rest.split_at_mut(count * mean_stride);
+    let mean_shares = &mut rest[..count];
+    for (row, target) in replaced.chunks_exact_mut(width).zip(target_of_mean) {
+        row.copy_from_slice(targets.rows.row(*target as usize));
+    }
+    for (rows, lines) in [(means.values, &mut *of_means), (&*replaced, &mut *of_replaced)] {
+        for_each_chunk(workers, [(lines, ROWS * stride)], |block, [lines]| {
+            let rows = UnitRows { values: &rows[block * ROWS * width..], width };
+            exponentials(rows, targets.transposed, lines, stride);
+        });
+    }
+    pack_transposed(count, width, means.values, transposed);
+    exponentials(means, transposed, among_means, mean_stride);
+    shares.copy_from_slice(targets.sums);
+    of_replaced.chunks_exact(stride).for_each(|line| add_scaled(shares, -1.0, &line[..known]));
+    of_means.chunks_exact(stride).for_each(|line| add_scaled(shares, 1.0, &line[..known]));
+    // The replaced targets are no rows.
+    for &target in target_of_mean {
+        shares[target as usize] = f32::INFINITY;
+        of_means.chunks_exact_mut(stride).for_each(|line| line[target as usize] = 0.0);
+    }
+    let mut total = 0.0;
+    let mut share = |sum: f32| {
+        total += f64::from(1.0 + ln(sum));
+        1.0 / sum
+    };
+    for value in &mut *shares {
+        *value = if *value == f32::INFINITY { 0.0 } else { share(*value) };
+    }
+    let lines = of_means.chunks_exact(stride).zip(among_means.chunks_exact(mean_stride.max(1)));
+    for (value, (line, among)) in mean_shares.iter_mut().zip(lines) {
+        *value = share(sum_of(&line[..known]) + sum_of(&among[..count]));
+    }
+    let (shares, mean_shares, factor) = (&*shares, &*mean_shares, 1.0 / known as f32);
+    let buffers = [(of_means, ROWS * stride), (among_means, ROWS * mean_stride.max(1)), (gradient, ROWS * width)];
+    for_each_chunk(workers, buffers, |block, [lines, among, gradient]| {
+        gradient.fill(0.0);
+        let parts = [(lines, stride, shares, targets.rows.values), (among, mean_stride, mean_shares, means.values)];
+        for (lines, stride, shares, rows) in parts {
+            let own = &mean_shares[block * ROWS..];
+            for (line, own) in lines.chunks_exact_mut(stride).zip(own) {
+                line.iter_mut().zip(shares).for_each(|(value, share)| *value *= share + own);
+            }
+            let (left, right) = (LeftFactor::rows(lines, stride), RightFactor::rows(rows, width));
+            product(lines.len() / stride, shares.len(), left, right, |row, column, sums| {
+                let gradient = &mut gradient[row * width + column..][..sums.len()];
+                gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += factor * sum);
+            });
+        }
+    });
+    (total / known as f64) as f32
+}
+
+/// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one for each of the rows r_i that come first, by the
+/// transpose of the rows t_j; what pads a line says nothing.
+fn exponentials(rows: UnitRows<'_>, transposed: &[f32], lines: &mut [f32], stride: usize) {
+    let width = rows.width;
+    let (left, right) = (LeftFactor::rows(rows.values, width), RightFactor::packed(transposed, width, stride));
+    product(lines.len() / stride.max(1), width, left, right, |row, column, sums| {
+        lines[row * stride + column..][..sums.len()].copy_from_slice(sums);
+    });
+    exponentiate_cosines(lines);
+}
+
+on_vector_units! {
+    /// Replaces cosines by exp(cosine - 1), which is 1 at most.
+    fn exponentiate_cosines(values: &mut [f32]) -> () {
+        values.iter_mut().for_each(|value| *value = exp(*value - 1.0));
+    }
+}
+
+on_vector_units! {
+    fn sum_of(values: &[f32]) -> f32 {
+        sum(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::random::Random;
+    use crate::workers::Serial;
+
+    const WIDTH: usize = 32;
+
+    fn unit_rows(count: usize, stream: &str) -> Vec<f32> {
+        let mut random = Random::new(3, stream);
+        let mut rows: Vec<f32> = (0..count * WIDTH).map(|_| random.uniform(-1.0, 1.0)).collect();
+        for row in rows.chunks_exact_mut(WIDTH) {
+            normalise(row);
+        }
+        rows
+    }
+
+    /// More means than are handled together, and none; targets that fill their padding, and that do not.
+    #[test]
+    fn what_is_known_of_targets_before_changes_no_loss_and_no_gradient() {
+        for (count, replaced) in [(70, vec![3, 0, 69, 12, 40, 5, 6, 7, 8, 9]), (64, vec![1]), (33, Vec::new())] {
+            let targets = unit_rows(count, "targets");
+            let means = unit_rows(replaced.len(), "means");
+            let others = targets.chunks_exact(WIDTH).zip(0..).filter(|(_, target)| !replaced.contains(target));
+            let all: Vec<f32> = means.iter().chain(others.flat_map(|(row, _)| row)).copied().collect();
+            let mut expected = vec![0.0; means.len()];
+            let mut memory = vec![0.0; PairScratch::length(count, replaced.len(), WIDTH)];
+            let rows = UnitRows { values: &all, width: WIDTH };
+            let loss = target_loss(rows, &mut expected, &mut PairScratch { memory: &mut memory }, &Serial);
+
+            let rows = UnitRows { values: &targets, width: WIDTH };
+            let mut transposed = vec![0.0; WIDTH * padded(count)];
+            pack_transposed(count, WIDTH, &targets, &mut transposed);
+            let mut numbers = vec![0.0; super::memory(replaced.len(), count, WIDTH)];
+            let mut sums = vec![0.0; count];
+            target_sums(rows, &transposed, &mut sums, &mut numbers, &Serial);
+            let targets = OrthogonalityTargets { rows, transposed: &transposed, sums: &sums };
+            let mut gradient = vec![9.0; means.len()];
+            let means = UnitRows { values: &means, width: WIDTH };
+            let of_means = loss_of_means(means, &replaced, targets, &mut gradient, &mut numbers, &Serial);
+            assert!((of_means - loss).abs() < 1e-6, "{count} targets: {of_means} instead of {loss}");
+            for (value, expected) in gradient.iter().zip(&expected) {
+                assert!((value - expected).abs() < 1e-7, "{count} targets: {value} instead of {expected}");
+            }
+        }
+    }
 }
