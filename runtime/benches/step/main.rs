@@ -57,7 +57,8 @@ fn operations() -> (f64, f64) {
     let head = ROWS as f64 * (SHAPE.forward_cost() + SHAPE.backward_cost()) as f64;
     let contrast = (2 * ROWS * 2 * ROWS + 2 * ROWS * ROWS) * SHAPE.outputs;
     let cross_entropy = 2 * ROWS * CLASSES * SHAPE.outputs;
-    let orthogonality = 2 * CLASSES * CLASSES * SHAPE.outputs;
+    let means = BATCH.min(CLASSES);
+    let orthogonality = (3 * CLASSES + 2 * means) * means * SHAPE.outputs;
     (2.0 * head, 2.0 * (contrast + cross_entropy + orthogonality) as f64)
 }
 

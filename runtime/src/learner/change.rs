@@ -229,6 +229,8 @@ impl Learner {
         let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
         let made = ChangeOutcome { report, uncertain, unaligned: None };
         let ChangeOutcome { report, uncertain, unaligned } = self.align_after(&locked, &before, made, observer);
+        // The state with the class was scored once more, to say what the alignment changed.
+        self.memory.clear_cache();
         Ok(ChangeOutcome { report: Some(report), uncertain, unaligned })
     }
 

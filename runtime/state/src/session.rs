@@ -124,8 +124,8 @@ impl SessionMemory {
         Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices], cache: None }
     }
 
-    /// Memory that keeps what scoring computes of shots from one session to the next, so that a change does not cost the more
-    /// the more classes are known. It serves the states of one bundle.
+    /// Memory that keeps what scoring computes of shots from one session to the next, so that a change does not cost the
+    /// more the more classes are known. It serves the states of one bundle.
     pub fn with_cache() -> Self {
         Self { cache: Some(ScoringCache::default()), ..Self::default() }
     }

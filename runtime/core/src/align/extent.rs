@@ -57,6 +57,9 @@ impl AlignmentExtent {
     /// Floating-point operations of the matrix products of [`super::align`], those of the head and of the losses, where
     /// it trains on all of the exemplars.
     pub fn operations(&self, config: &MethodConfig) -> u64 {
+        if config.epochs == 0 {
+            return 0;
+        }
         let samples = config.samples_of_epoch(self.exemplars);
         let batch = config.batch.max(1);
         let steps = (samples / batch) as u64 * self.operations_of_step(batch, config);

@@ -228,7 +228,7 @@ fn loss_of_means(
 }
 
 /// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one for each of the rows r_i that come first, by the
-/// transpose of the rows t_j; what pads a line says nothing.
+/// transpose of the rows t_j; what pads a line is undefined.
 fn exponentials(rows: UnitRows<'_>, transposed: &[f32], lines: &mut [f32], stride: usize) {
     let width = rows.width;
     let (left, right) = (LeftFactor::rows(rows.values, width), RightFactor::packed(transposed, width, stride));
@@ -271,10 +271,12 @@ mod tests {
         rows
     }
 
-    /// More means than are handled together, and none; targets that fill their padding, and that do not.
+    /// More means than are handled together, none, and as many as targets; targets that fill their padding, and that do
+    /// not.
     #[test]
     fn what_is_known_of_targets_before_changes_no_loss_and_no_gradient() {
-        for (count, replaced) in [(70, vec![3, 0, 69, 12, 40, 5, 6, 7, 8, 9]), (64, vec![1]), (33, Vec::new())] {
+        let cases = [(70, vec![3, 0, 69, 12, 40, 5, 6, 7, 8, 9]), (64, vec![1]), (33, Vec::new()), (3, vec![2, 0, 1])];
+        for (count, replaced) in cases {
             let targets = unit_rows(count, "targets");
             let means = unit_rows(replaced.len(), "means");
             let others = targets.chunks_exact(WIDTH).zip(0..).filter(|(_, target)| !replaced.contains(target));

@@ -211,7 +211,6 @@ impl Embedder {
         let mut projections = Projections { views, projections_len, exemplars: exemplars.to_vec(), rows };
         for (number, head) in self.heads.iter().enumerate() {
             let mut kept = work.cache.as_deref_mut().map(|cache| &mut cache.of_head(&head.projector).samples);
-            kept.iter_mut().for_each(|kept| kept.begin());
             let mut missing = Vec::new();
             for (place, &exemplar) in exemplars.iter().enumerate() {
                 match kept.as_mut().and_then(|kept| kept.get(&bank.digest_of(exemplar))) {

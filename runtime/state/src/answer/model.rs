@@ -71,6 +71,9 @@ impl<'a> ScoringModel<'a> {
     ) -> Self {
         let embedder = Embedder::new(base_model, state, scoring);
         let row_builder = ClassRowBuilder::new(&embedder, scoring, &state.exemplars);
+        if let Some(cache) = &mut work.cache {
+            cache.begin(embedder.heads.iter().map(|head| &head.projector));
+        }
         let projections = embedder.projections(&state.exemplars, wanted, work);
         let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
         let base = base_model.classes.len();
@@ -173,9 +176,6 @@ impl<'a> ScoringModel<'a> {
             EmbeddingPart::Direction => &mut cache.directions,
             EmbeddingPart::Roots => &mut cache.whitened,
         });
-        if let Some(kept) = &mut kept {
-            kept.begin();
-        }
         let mut missing = Vec::new();
         for shots in counted {
             let sum = kept.as_mut().zip(shots.digest.as_ref()).and_then(|(kept, digest)| kept.get(digest));

@@ -16,8 +16,8 @@ const MAX_AGE: u32 = 8;
 /// other: answers are the same with them and without, but take less time, and not the longer the more classes are known.
 ///
 /// They are found by a digest of the shots, so that no others are ever taken for them. What no state has asked for during
-/// the last eight is dropped. A class takes 4 bytes for each number of its embedding, in which projections count once
-/// for each of three heads; a sample takes 4 bytes for each number of each view's projections.
+/// the last eight is dropped. A class takes 4 bytes for each number of its embedding, a sample 4 bytes for each number of
+/// each view's projection; projections count once for each of three heads.
 #[derive(Clone, Debug, Default)]
 pub struct ScoringCache {
     pub(super) directions: CachedRows,
@@ -52,6 +52,18 @@ struct CachedRow {
 }
 
 impl ScoringCache {
+    /// To be called once before a state asks for its rows, with the heads that it projects by: drops rows that none has
+    /// asked for lately.
+    pub(super) fn begin<'h>(&mut self, heads: impl Iterator<Item = &'h Projector>) {
+        self.directions.begin();
+        self.whitened.begin();
+        for head in heads {
+            let HeadCache { sums, samples, .. } = self.of_head(head);
+            sums.begin();
+            samples.begin();
+        }
+    }
+
     /// What is kept of projections by a head.
     pub(super) fn of_head(&mut self, head: &Projector) -> &mut HeadCache {
         let found = self.heads.iter().position(|kept| kept.head == *head);
@@ -69,8 +81,7 @@ impl HeadCache {
 }
 
 impl CachedRows {
-    /// To be called before a state asks for its rows: drops those that none has asked for lately.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         self.states = self.states.wrapping_add(1);
         let now = self.states;
         self.kept.retain(|_, row| now.wrapping_sub(row.state) <= MAX_AGE);
@@ -85,5 +96,25 @@ impl CachedRows {
 
     pub(super) fn insert(&mut self, digest: [u8; 32], values: &[f32]) {
         self.kept.insert(digest, CachedRow { values: values.to_vec(), state: self.states });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_no_state_asks_for_are_dropped_and_others_stay() {
+        let mut rows = CachedRows::default();
+        rows.begin();
+        rows.insert([1; 32], &[1.0]);
+        rows.insert([2; 32], &[2.0, 3.0]);
+        for _ in 0..MAX_AGE {
+            rows.begin();
+            assert_eq!(rows.get(&[2; 32]), Some(&[2.0, 3.0][..]));
+        }
+        rows.begin();
+        assert_eq!(rows.get(&[1; 32]), None);
+        assert_eq!(rows.get(&[2; 32]), Some(&[2.0, 3.0][..]));
     }
 }

@@ -210,10 +210,13 @@ impl EvaluationCost {
         // An earlier state with another head answers for itself: its own projections, and those of the samples.
         let earlier = if self.aligns { columns + kept + together + projections } else { 0 };
         let most = making.max(scoring).max(adding).max(earlier);
-        // What is kept for the next change: sums, under three heads at the most, and these.
+        // What is kept for the next change: sums and projections of samples, under three heads at the most, and these.
         let kept_heads = if self.aligns { 3 } else { 1 };
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
-        let numbers = heads * shape.parameters() + whitener + scatter + projections + sums + most + kept_sums;
+        let of_head = shape.outputs * (aside + views * self.needed_shots());
+        // The head of phase 2 has those of the states before, too; those set aside are at hand, too, while they score.
+        let cache = kept_sums + (kept_heads + 1) * of_head + heads * shape.outputs * aside;
+        let numbers = heads * shape.parameters() + whitener + scatter + projections + sums + most + cache;
         /// A digest, where it is found among the others, and the two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
         /// What a view says of the border, while it is chosen.
