@@ -1,4 +1,4 @@
-// Are these shots enough? One verdict, and behind it how well they recognise each other and what more would bring.
+// Whether shots are enough: a verdict, and behind it how well they recognise each other and what more would bring.
 import { $, setText } from "./dom.js";
 import { message, percent } from "./language.js";
 import { ENOUGH_SHOTS, classOf } from "./selectors.js";
@@ -36,9 +36,8 @@ function offerRemoval(number) {
   $("odd-remove").onclick = () => $("shots").children[number - 1]?.querySelector("button").click();
 }
 
-// Whether to take more shots, and how many: while there are few, the others take some for something else, or two more
-// would bring a good deal. One that alone is taken for something else may show it: the others agree, or it does not fit
-// what is learned already.
+// Whether to take more shots, and how many: there are few, the others take some for something else, or two more would
+// bring much. One that alone is taken for something else may show something else.
 export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }, isLearned = false) {
   const missed = leftOut.filter((shot) => shot.taken_for !== null);
   if (missed.length === 1 && (isLearned || shotCount > LEAST_SHOTS)) {

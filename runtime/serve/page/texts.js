@@ -1,4 +1,4 @@
-// Texts of the page itself; refusals.js and problems.js hold what the service says. A text in {braces} is filled in; all languages have the same keys.
+// The page's own texts; refusals.js and problems.js hold the service's. {Braces} are filled in; all languages have the same keys.
 export const texts = {
   en: {
     language: "Language",
