@@ -9,9 +9,9 @@ let answered = -Infinity;
 // What is answered where somebody would rather have the thing removed.
 export const REMOVE = Symbol("remove");
 
-// Asks for a text, `value` to begin with, or without a value for consent. `list` names proposals, `yes` is what consent
-// is called, `remove` the text of a button that answers REMOVE, `picture` what is asked about. Returns the text or true;
-// null if it was cancelled.
+// Asks for a text, `value` to begin with, or without a value for consent. `list` has proposals, `yes` names consent,
+// `remove` is the text of a button that answers REMOVE, `picture` what is asked about. Returns the text or true; null
+// if cancelled.
 export function ask(question, value, options = {}) {
   last = last.catch(() => {}).then(() => new Promise((answer) => open(question, value, options, answer)));
   return last;

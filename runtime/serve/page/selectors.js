@@ -73,8 +73,8 @@ export function stay(seconds) {
 }
 
 // The history as people read it: a change and its undo are one line, entries that only went to another listed one are
-// left out, and changes that are no part of what is known now are marked. A purge stands for the change before it, as
-// long as that is remembered: it is no step.
+// left out, changes that are no part of what is known now are marked. A purge stands for the change before it while that
+// is remembered: it is no step.
 export function historyLines({ history, present, earlier }) {
   const numbers = new Set(history.map(({ entry }) => entry)), kept = new Set([present, ...earlier]);
   return history.filter(({ change, to }) => change !== "undo" || !numbers.has(to))

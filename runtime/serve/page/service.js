@@ -71,7 +71,7 @@ const GONE = "the file was changed or removed after it was chosen: choose it aga
 const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
 
 // Sends a request with a body of JSON or a Blob. Its error is shown, with the file's `name` if it has one, unless it is
-// quiet, and thrown. An AbortSignal, `signal`, ends it early.
+// quiet, and thrown. `signal`, an AbortSignal, ends it.
 export async function call(method, path, body, { quiet = false, name, signal } = {}) {
   const token = storedToken();
   const headers = token ? { Authorization: `Bearer ${token}` } : {};

@@ -148,8 +148,8 @@ export function ofFiles(sentences) {
   return [...names].map(([text, some]) => (some.length ? `${listed(some)}: ${text}` : text)).join(" ");
 }
 
-// Sends a picture, or has the service take that frame, or the newest, of its own camera; returns what came of it, null if
-// there was no answer. What is said of a file that is refused, { name, text }, is added to `unusable`.
+// Sends a picture, or has the service take that frame, or the newest, of its own camera; returns what came of it, or
+// null without an answer. What is said of a file that is refused, { name, text }, is added to `unusable`.
 async function take(shot, label, { anyway = false, unusable = [] } = {}) {
   const isFile = shot instanceof Blob;
   const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name })

@@ -140,8 +140,7 @@ function chooseFiles(files) {
   else update({ files });
 }
 
-// The service's own camera is shown unless people chose something else before it was known. After a restart, a service
-// may have none.
+// The service's own camera is shown unless people chose another before it was known. A restarted service may have none.
 let isOffered = false;
 function offerDevice(state) {
   const isThere = Boolean(state.deviceCamera);

@@ -38,7 +38,7 @@ export async function save(path, name, options) {
 export const attachedName = (disposition) => /filename="([^"]+)"(?!; filename\*)/.exec(disposition ?? "")?.[1];
 
 // Sends a class that was exported elsewhere, and returns what is to be said. Where its name is known, people are asked
-// for others until one is free, or they give up; nothing is said then.
+// for another until one is free; if they give up, nothing is said.
 export async function importFile(file, label) {
   // The service would break the connection off.
   if (file.size > store.state.status?.pack_bytes_most) return message("importTooLarge");
