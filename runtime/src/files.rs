@@ -45,6 +45,23 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_opened(open_own(OpenOptions::new().read(true), path)?, limit)
 }
 
+/// Reads a file of at most `limit` bytes that is open already, as after a check of its rights: its path may lead to
+/// another file by then.
+///
+/// # Errors
+/// If it cannot be read, or is larger.
+pub fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    // Room for all of it at once: bytes that grew as they came would take up to three times the memory.
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::with_capacity(usize::try_from(length.min(limit)).unwrap_or(0));
+    // The size is counted while reading, since the file may grow.
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
 /// Replaces a regular file, or makes it, readable by its owner alone. When this returns, the bytes survive a power cut;
 /// until then the old file is there as it was.
 ///
@@ -366,18 +383,6 @@ fn regular(facts: &Metadata) -> io::Result<()> {
         kind if kind.is_dir() => refuse("it is a folder"),
         _ => refuse("it is not a regular file"),
     }
-}
-
-fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
-    // Room for all of it at once: bytes that grew as they came would take up to three times the memory.
-    let length = file.metadata()?.len();
-    let mut bytes = Vec::with_capacity(usize::try_from(length.min(limit)).unwrap_or(0));
-    // The size is counted while reading, since the file may grow.
-    file.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit} bytes")));
-    }
-    Ok(bytes)
 }
 
 /// A name that no other process chooses.

@@ -33,8 +33,8 @@ pub enum HubError {
     NoDatabase,
     /// There is no room for a file.
     #[error(
-        "the disk has no room for {}: make room there, then try again; in the hub's folder `orco hub purge` deletes \
-         packs and withdrawn bundles",
+        "the disk has no room for {}: make room there, then try again; `orco hub purge --bundles` deletes withdrawn \
+         bundles, `orco hub purge PACK` packs",
         path.display()
     )]
     Full {
@@ -227,7 +227,8 @@ mod tests {
     #[test]
     fn a_file_for_which_there_is_no_room_says_what_to_do() {
         let said = HubError::file("objects/3f")(io::ErrorKind::StorageFull.into()).to_string();
-        assert!(said.starts_with("the disk has no room for objects/3f: ") && said.contains("orco hub purge"), "{said}");
+        assert!(said.starts_with("the disk has no room for objects/3f: "), "{said}");
+        assert!(said.contains("`orco hub purge --bundles`") && said.contains("`orco hub purge PACK`"), "{said}");
         let other = HubError::file("objects/3f")(io::ErrorKind::PermissionDenied.into());
         assert!(matches!(other, HubError::File { .. }), "{other}");
     }

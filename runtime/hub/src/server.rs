@@ -39,6 +39,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::error::HubError;
 use crate::store::HubStore;
+use health::ReadyCheck;
 use metrics::RequestCounter;
 use request_limit::RequestLimit;
 
@@ -95,6 +96,7 @@ struct HubService {
     repeat_limit: RequestLimit,
     /// Counts requests that were answered.
     requests: RequestCounter,
+    ready_check: ReadyCheck,
 }
 
 /// A hub that listens.
@@ -129,6 +131,7 @@ impl HubServer {
             request_limit: RequestLimit::default(),
             repeat_limit: RequestLimit::default(),
             requests: RequestCounter::default(),
+            ready_check: ReadyCheck::default(),
         });
         Ok(Self { listener, address, router: router(service), connections, tls })
     }

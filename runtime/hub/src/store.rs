@@ -163,6 +163,6 @@ fn read_key(path: &Path) -> Result<SigningKey, HubError> {
     if secret_file::is_exposed(&file).map_err(HubError::file(path))? {
         return Err(HubError::KeyExposed { path: path.into() });
     }
-    let bytes = files::read_own(path, MAX_KEY).map_err(HubError::file(path))?;
+    let bytes = files::read_opened(file, MAX_KEY).map_err(HubError::file(path))?;
     SigningKey::from_pkcs8(&bytes).ok_or_else(unusable)
 }

@@ -166,22 +166,38 @@ mod tests {
         check(&serde_json::from_str(crate::page::OPENAPI).unwrap());
     }
 
-    /// Clients in Go and Java would keep a time or the number of a frame in 32 bits.
+    /// The integers of a part of the document, each with the name of its property, header or parameter. `name` is that
+    /// of the part.
+    fn integers<'a>(value: &'a Value, name: &'a str, found: &mut Vec<(&'a str, &'a Value)>) {
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| integers(value, name, found)),
+            Value::Object(fields) => {
+                if value["type"] == "integer" {
+                    found.push((name, value));
+                }
+                // A parameter says its name beside its schema.
+                let name = value["name"].as_str().unwrap_or(name);
+                for (key, value) in fields {
+                    let is_of_name = key == "schema" || key == "oneOf";
+                    integers(value, if is_of_name { name } else { key.as_str() }, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Clients in Go and Java would keep what the service counts in 64 bits, such as the number of a frame, in 32.
     #[test]
-    fn the_openapi_document_gives_times_and_numbers_of_frames_64_bits() {
+    fn the_openapi_document_gives_integers_of_64_bits_as_many() {
         let document: Value = serde_json::from_str(crate::page::OPENAPI).unwrap();
-        for place in [
-            "Frame/properties/seconds_since_1970",
-            "Entry/properties/seconds_since_1970/oneOf/0",
-            "Live/properties/frame/oneOf/0",
-            "Live/properties/frames",
-        ] {
-            let schema = document.pointer(&format!("/components/schemas/{place}")).unwrap();
-            assert_eq!(
-                (schema["type"].as_str(), schema["format"].as_str()),
-                (Some("integer"), Some("int64")),
-                "{place}"
-            );
+        let mut found = Vec::new();
+        integers(&document, "", &mut found);
+        for wide in
+            ["Orco-Frame", "after", "frame", "frames", "id", "opened", "seconds", "seconds_since_1970", "unreadable"]
+        {
+            let mut schemas = found.iter().filter(|(name, _)| *name == wide).peekable();
+            assert!(schemas.peek().is_some(), "{wide}");
+            schemas.for_each(|(_, schema)| assert_eq!(schema["format"], "int64", "{wide}: {schema}"));
         }
     }
 }

@@ -12,9 +12,9 @@ use crate::error::ServeError;
 use crate::event::{Event, Events};
 use crate::refusal::{ErrorCode, Refusal};
 
-/// How long a check of the state's folder holds. It writes nothing.
+/// How long a check of a disk holds. It writes nothing.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
-/// A disk that takes longer hangs.
+/// If a check of the state's folder takes longer, its disk hangs.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How the service is.
@@ -29,7 +29,7 @@ struct SharedHealth {
     down: Mutex<BTreeMap<&'static str, String>>,
     /// Why the service ends by itself.
     ending: watch::Sender<Option<Ending>>,
-    disk: Mutex<DiskCheck>,
+    disk: DiskCheck,
     /// How often threads are to break off at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
@@ -44,15 +44,59 @@ enum Ending {
     NewBundle,
 }
 
-/// What the checks of the state's disk found.
-#[derive(Default)]
-struct DiskCheck {
-    /// When the last check ended.
-    checked: Option<Instant>,
-    /// When the check that is under way began.
-    checking: Option<Instant>,
-    /// Why nothing could be written then.
+/// What checks of a disk found. Each holds for a few seconds, and only one caller checks at a time: where the disk
+/// hangs, the others do not. A hub's probes use it, too.
+#[derive(Debug)]
+pub struct DiskCheck {
+    timeout: Duration,
+    last: Mutex<LastDiskCheck>,
+}
+
+#[derive(Debug, Default)]
+struct LastDiskCheck {
+    /// When it ended.
+    ended: Option<Instant>,
+    /// When the one that is under way began.
+    begun: Option<Instant>,
+    /// Why the disk could not be used when it ended.
     problem: Option<String>,
+}
+
+impl DiskCheck {
+    /// Nothing was checked yet. If a check takes longer than `timeout`, the disk hangs.
+    pub fn new(timeout: Duration) -> Self {
+        Self { timeout, last: Mutex::default() }
+    }
+
+    /// Whether the caller is to check the disk now, and to [end](DiskCheck::end) that: nobody else checks it, and the
+    /// last check is old.
+    #[must_use]
+    pub fn begin(&self) -> bool {
+        let mut last = lock(&self.last);
+        let is_due = last.begun.is_none() && last.ended.is_none_or(|at| at.elapsed() >= CHECK_EVERY);
+        if is_due {
+            last.begun = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Ends a check that found this problem, or none.
+    pub fn end(&self, problem: Option<String>) {
+        *lock(&self.last) = LastDiskCheck { ended: Some(Instant::now()), begun: None, problem };
+    }
+
+    /// Whether the check that is under way takes too long.
+    pub fn hangs(&self) -> bool {
+        lock(&self.last).begun.is_some_and(|begun| begun.elapsed() >= self.timeout)
+    }
+
+    /// Why the disk of a folder cannot be used, as far as checks have found. Does not ask the disk.
+    pub fn problem(&self, folder: &Path) -> Option<String> {
+        if self.hangs() {
+            return Some(format!("the disk of {} does not answer", folder.display()));
+        }
+        lock(&self.last).problem.clone()
+    }
 }
 
 impl Health {
@@ -63,7 +107,7 @@ impl Health {
             events,
             down: Mutex::default(),
             ending: watch::Sender::new(None),
-            disk: Mutex::default(),
+            disk: DiskCheck::new(DISK_TIMEOUT),
             #[cfg(test)]
             faults: Mutex::default(),
         }))
@@ -123,23 +167,13 @@ impl Health {
         problems
     }
 
-    /// Why nothing can be written, by a check of the disk that is not old. Only one caller checks at a time: where the
-    /// disk hangs, the others do not.
+    /// Why nothing can be written, by a check of the disk that is not old.
     fn disk_problem(&self) -> Option<String> {
-        let mut disk = lock(&self.0.disk);
-        if disk.checked.is_some_and(|at| at.elapsed() < CHECK_EVERY) {
-            return disk.problem.clone();
+        let SharedHealth { folder, disk, .. } = &*self.0;
+        if disk.begin() {
+            disk.end(unwritable(folder).map(|why| format!("nothing can be learned: {why}")));
         }
-        if let Some(begun) = disk.checking {
-            let hangs = begun.elapsed() >= DISK_TIMEOUT;
-            let folder = self.0.folder.display();
-            return if hangs { Some(format!("the disk of {folder} does not answer")) } else { disk.problem.clone() };
-        }
-        disk.checking = Some(Instant::now());
-        drop(disk);
-        let problem = unwritable(&self.0.folder).map(|why| format!("nothing can be learned: {why}"));
-        *lock(&self.0.disk) = DiskCheck { checked: Some(Instant::now()), checking: None, problem: problem.clone() };
-        problem
+        disk.problem(folder)
     }
 
     /// Refuses while something is wrong; the status says what, to those who may know.
@@ -209,4 +243,28 @@ pub fn unwritable(folder: &Path) -> Option<String> {
 #[cfg(not(unix))]
 pub fn unwritable(_: &Path) -> Option<String> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_caller_checks_a_disk_and_the_others_hear_what_was_found() {
+        let (disk, folder) = (DiskCheck::new(Duration::MAX), Path::new("state"));
+        assert!(disk.begin() && !disk.begin(), "another one checks it");
+        assert_eq!(disk.problem(folder), None);
+        disk.end(Some("full".into()));
+        assert!(!disk.begin() && !disk.hangs(), "it was checked a moment ago");
+        assert_eq!(disk.problem(folder).as_deref(), Some("full"));
+    }
+
+    #[test]
+    fn a_disk_whose_check_does_not_end_hangs() {
+        let (disk, folder) = (DiskCheck::new(Duration::ZERO), Path::new("state"));
+        assert!(!disk.hangs() && disk.begin() && disk.hangs());
+        assert_eq!(disk.problem(folder).as_deref(), Some("the disk of state does not answer"));
+        disk.end(None);
+        assert!(!disk.hangs() && disk.problem(folder).is_none());
+    }
 }

@@ -22,6 +22,7 @@ const MAX_PICTURE_SIDE: u32 = 320;
 /// Keeps sightings until it is dropped.
 #[derive(Debug)]
 pub struct SightingRecorder {
+    sightings: Sightings,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -33,20 +34,21 @@ impl SightingRecorder {
     /// # Errors
     /// [`ServeError`] if the folder cannot be used, or the thread not started.
     pub fn start(service: &Service, folder: &Path) -> Result<Self, ServeError> {
-        service.sightings.open(folder)?;
+        let sightings = service.sightings.clone();
+        sightings.open(folder)?;
         let stop = Arc::new(AtomicBool::new(false));
         let Some(live) = service.live() else {
             log::warn!("there is a folder for sightings, but no camera: nothing will ever be seen");
-            return Ok(Self { stop, thread: None });
+            return Ok(Self { sightings, stop, thread: None });
         };
         let worker = SightingWorker {
-            sightings: service.sightings.clone(),
+            sightings: sightings.clone(),
             live: live.reader(),
             events: service.events.clone(),
             stop: Arc::clone(&stop),
         };
         let thread = Some(worker::start(worker, &service.health)?);
-        Ok(Self { stop, thread })
+        Ok(Self { sightings, stop, thread })
     }
 }
 
@@ -54,6 +56,8 @@ impl Drop for SightingRecorder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().into_iter().for_each(worker::join);
+        // Also where there is no thread: the folder is free for another service.
+        self.sightings.end();
     }
 }
 
@@ -75,11 +79,28 @@ impl Worker for SightingWorker {
                 self.events.send(Event::Sightings);
             }
         }
-        self.sightings.end();
         Ok(())
     }
 
     fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_runtime::bundle::Bundle;
+    use orco_runtime::learner::LearnerSettings;
+    use orco_runtime::store::Store;
+
+    use super::*;
+
+    #[test]
+    fn without_a_camera_the_folder_is_free_once_the_recorder_is_let_go() {
+        let [state, folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let bundle = Bundle::open("../../models/cifar100-edge").unwrap();
+        let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
+        drop(SightingRecorder::start(&service, folder.path()).unwrap());
+        Sightings::default().open(folder.path()).unwrap();
     }
 }

@@ -8,6 +8,7 @@ mod folder;
 mod tracker;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -66,6 +67,12 @@ struct SightingStore {
     claim: Option<FolderClaim>,
 }
 
+impl fmt::Debug for Sightings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sightings").finish_non_exhaustive()
+    }
+}
+
 impl Sightings {
     /// Whether they can be kept in a folder that is there; nothing is written.
     ///
@@ -104,7 +111,7 @@ impl Sightings {
         has_changed
     }
 
-    /// The service ends: whatever is there was seen until now.
+    /// Nothing more will be seen: whatever is there was seen until now, and another service may take the folder.
     pub(crate) fn end(&self) {
         let Some(store) = self.0.get() else { return };
         let mut store = lock(store);

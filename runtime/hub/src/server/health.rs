@@ -1,22 +1,62 @@
 //! Whether the hub answers, for probes. No token is needed: nothing of the fleet is told. Paths and answers are those
 //! of a device's service.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use orco_runtime::state::sentence::with_causes;
+use orco_runtime::threads::lock;
+use orco_serve::health::DiskCheck;
 use serde_json::json;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{HubService, blocking};
 use crate::error::HubError;
 use crate::store::HubStore;
 
-/// A disk that takes longer hangs.
-const DISK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the disk may take for an answer. If it takes longer, it hangs. Prometheus gives up after ten seconds.
+pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// What checks of the hub's database and folder found. Everybody may ask: one that is not old serves them all.
+#[derive(Debug)]
+pub(super) struct ReadyCheck {
+    disk: DiskCheck,
+    /// The problem that the log names last.
+    logged: Mutex<Option<String>>,
+}
+
+impl Default for ReadyCheck {
+    fn default() -> Self {
+        Self { disk: DiskCheck::new(DISK_TIMEOUT), logged: Mutex::default() }
+    }
+}
+
+impl ReadyCheck {
+    /// Whether the disk hangs.
+    pub fn hangs(&self) -> bool {
+        self.disk.hangs()
+    }
+
+    /// Whether the last check found no problem. Logs a problem once, and its end.
+    fn is_passed(&self, folder: &Path) -> bool {
+        let mut logged = lock(&self.logged);
+        let problem = self.disk.problem(folder);
+        if *logged != problem {
+            match &problem {
+                Some(problem) => log::error!("{problem}"),
+                None => log::warn!("the hub is ready again"),
+            }
+            (*logged).clone_from(&problem);
+        }
+        problem.is_none()
+    }
+}
 
 /// `GET /v2/health/live`: the hub answers.
 pub(super) async fn live() -> Response {
@@ -35,15 +75,27 @@ pub(super) async fn ready(State(hub): State<Arc<HubService>>) -> Response {
 
 /// Whether the hub can read its database and write its folder.
 pub(super) async fn is_ready(hub: &Arc<HubService>) -> bool {
-    in_time(hub, HubStore::check).await.is_some()
+    if hub.ready_check.disk.begin() {
+        let service = Arc::clone(hub);
+        // It ends the check even if nobody waits for it any more.
+        let check = spawn_blocking(move || {
+            let problem = service.store.check().err().map(|error| with_causes(&error));
+            service.ready_check.disk.end(problem);
+        });
+        if let Ok(Err(error)) = timeout(DISK_TIMEOUT, check).await {
+            hub.ready_check.disk.end(Some(format!("the check of the hub's folder broke off: {error}")));
+        }
+    }
+    hub.ready_check.is_passed(hub.store.folder())
 }
 
-/// What reading the store gives; `None` if it fails or its disk hangs, which is logged.
+/// What reading the store gives; `None` if it fails or takes longer than `limit`, which is logged.
 pub(super) async fn in_time<T: Send + 'static>(
     hub: &Arc<HubService>,
+    limit: Duration,
     read: impl FnOnce(&HubStore) -> Result<T, HubError> + Send + 'static,
 ) -> Option<T> {
-    match timeout(DISK_TIMEOUT, blocking(hub, read)).await {
+    match timeout(limit, blocking(hub, read)).await {
         Ok(done) => done.ok(),
         Err(_) => {
             log::error!("the disk of the hub's folder does not answer");

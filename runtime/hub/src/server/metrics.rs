@@ -1,6 +1,7 @@
 //! Metrics for Prometheus, for administrators. What a device's service counts, too, has the same name here.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::HeaderMap;
@@ -14,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::admin::may_enter;
+use super::health::DISK_TIMEOUT;
 use super::{DEVICE_PATHS, HubService, device, health, not_found};
 use crate::overview::{DeviceOverview, FleetOverview};
 
@@ -70,8 +72,14 @@ pub(super) async fn metrics(State(hub): State<Arc<HubService>>, headers: HeaderM
     if !may_enter(&hub, &headers, false) {
         return not_found();
     }
+    let begun = Instant::now();
     let is_ready = health::is_ready(&hub).await;
-    let fleet = health::in_time(&hub, FleetOverview::of).await;
+    let fleet = if hub.ready_check.hangs() {
+        // Each read would hold one more thread.
+        None
+    } else {
+        health::in_time(&hub, DISK_TIMEOUT.saturating_sub(begun.elapsed()), FleetOverview::of).await
+    };
     let format = MetricFormat::of_request(&headers);
     format.response(format.text(&registry(&hub.requests, is_ready, fleet.as_ref())))
 }

@@ -74,10 +74,15 @@ impl HubStore {
     /// answer devices any more.
     fn remove_unreleased(&self, files: &[ReleasedFile]) {
         let removed = self.in_transaction(|transaction| {
-            files.iter().try_for_each(|file| self.remove_unneeded(transaction, &file.digest))
+            for file in files {
+                if let Err(error) = self.remove_unneeded(transaction, &file.digest) {
+                    warn_of_remains(&error);
+                }
+            }
+            self.objects().sync_folders_of(files.iter().map(|file| &file.digest))
         });
         if let Err(error) = removed {
-            log::warn!("files of a bundle that was not released stay in the hub's folder: {}", with_causes(&error));
+            warn_of_remains(&error);
         }
     }
 
@@ -89,6 +94,11 @@ impl HubStore {
         self.objects().put(&bytes)?;
         Ok(())
     }
+}
+
+/// Logs why files of a bundle that could not be released may stay.
+fn warn_of_remains(error: &HubError) {
+    log::warn!("files of a bundle that was not released stay in the hub's folder: {}", with_causes(error));
 }
 
 /// A bundle's files as devices will have them: without the benchmark, which no device needs and packages leave out, too.

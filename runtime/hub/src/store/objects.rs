@@ -1,5 +1,6 @@
 //! Objects: packs, pictures and files of bundles, each named by its SHA-256.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -70,10 +71,29 @@ impl ObjectFolder {
         }
     }
 
-    /// Removes an object, if it is there. When this returns, no power cut brings it back: its record goes next.
+    /// Removes an object, if it is there. A power cut may bring it back until
+    /// [its folder is synced](ObjectFolder::sync_folders_of).
     pub(super) fn remove(&self, digest: &ObjectDigest) -> Result<(), HubError> {
         let path = self.path(digest);
-        files::remove_durably(&path).map(|_| ()).map_err(HubError::file(path))
+        files::remove_if_there(&path).map_err(HubError::file(path))
+    }
+
+    /// When this returns, no power cut brings back those of the objects that were removed: their records go next. Each
+    /// folder is synced once, also where an object was gone before: a purge that was cut off may not have synced it.
+    pub(super) fn sync_folders_of<'a>(
+        &self,
+        digests: impl IntoIterator<Item = &'a ObjectDigest>,
+    ) -> Result<(), HubError> {
+        let paths = digests.into_iter().map(|digest| self.path(digest));
+        let folders: BTreeSet<PathBuf> = paths.map(|path| files::folder_of(&path).to_owned()).collect();
+        for folder in folders {
+            match files::sync_folder(&folder) {
+                // None of its objects was ever there.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                synced => synced.map_err(HubError::file(&folder))?,
+            }
+        }
+        Ok(())
     }
 
     /// Whether an object is there.
@@ -136,6 +156,17 @@ mod tests {
         let other = ObjectDigest::of(b"other");
         assert!(!objects.holds(&other));
         assert!(matches!(objects.read(&other), Err(HubError::Lost { digest }) if digest == other));
+    }
+
+    #[test]
+    fn objects_that_are_removed_are_gone_and_others_stay() {
+        let hub = tempfile::tempdir().unwrap();
+        let objects = ObjectFolder::open(hub.path()).unwrap();
+        let [one, two, kept] = [b"1", b"2", b"3"].map(|bytes| objects.put(bytes).unwrap());
+        let removed = [one, two, ObjectDigest::of(b"never there")];
+        removed.iter().for_each(|object| objects.remove(object).unwrap());
+        objects.sync_folders_of(&removed).unwrap();
+        assert_eq!([one, two, kept].map(|object| objects.holds(&object)), [false, false, true]);
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl HubStore {
             for object in &objects {
                 self.remove_unneeded(transaction, object)?;
             }
+            self.objects().sync_folders_of(&objects)?;
             Ok(purged)
         })?;
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -74,7 +75,8 @@ impl HubStore {
         Ok(purged)
     }
 
-    /// Removes an object that nothing names any more.
+    /// Removes an object that nothing names any more. Its folder is synced later, once for all of its objects: a sync
+    /// for each would hold the database's lock for minutes.
     pub(super) fn remove_unneeded(&self, transaction: &Transaction<'_>, object: &ObjectDigest) -> Result<(), HubError> {
         if is_needed(transaction, object)? { Ok(()) } else { self.objects().remove(object) }
     }

@@ -15,6 +15,7 @@ use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::HubStore;
 use orco_runtime::files;
 use orco_serve::Tls;
+use orco_trials::until;
 
 use crate::support::{Changing, DeviceFiles, Fleet, code, refusal, release, release_mug};
 
@@ -148,6 +149,35 @@ fn probes_are_told_of_health_and_administrators_of_metrics() {
     for line in expected {
         assert!(status == 200 && metrics.lines().any(|found| found == line), "{line} in {metrics}");
     }
+    stop.send(()).unwrap();
+    serving.join().unwrap();
+}
+
+#[test]
+fn a_hub_that_cannot_read_its_database_is_not_ready_until_it_can_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hub, token) = (folder.path().join("hub"), folder.path().join("token"));
+    let options = HubOptions::new(([127, 0, 0, 1], 0)).token_file(Some(token.clone()));
+    let server = HubServer::bind(HubStore::open(&hub).unwrap(), &options).unwrap();
+    let mut network = HttpTransport::new(&format!("http://{}", server.address()));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());
+    let bearer = format!("Bearer {}", std::fs::read_to_string(&token).unwrap().trim());
+    let mut get = |path: &str, headers: Vec<(&'static str, String)>| {
+        let request = WireRequest { method: "GET", path: path.into(), headers, body: Vec::new() };
+        let answer = network.exchange(&request).unwrap();
+        (answer.status, String::from_utf8(answer.body).unwrap())
+    };
+    let database = rusqlite::Connection::open(hub.join("hub.sqlite")).unwrap();
+    database.execute_batch("ALTER TABLE device RENAME TO lost").unwrap();
+    assert_eq!(get("/v2/health/ready", Vec::new()), (503, String::new()));
+    assert_eq!(get("/v2/health/live", Vec::new()).0, 200);
+    let (status, metrics) = get("/metrics", vec![("authorization", bearer)]);
+    assert!(status == 200 && metrics.lines().any(|line| line == "orco_ready 0"), "{metrics}");
+    assert!(!metrics.contains("orco_hub_"), "{metrics}");
+    database.execute_batch("ALTER TABLE lost RENAME TO device").unwrap();
+    // A check holds for a few seconds.
+    until("the hub is ready again", || get("/v2/health/ready", Vec::new()).0 == 200);
     stop.send(()).unwrap();
     serving.join().unwrap();
 }

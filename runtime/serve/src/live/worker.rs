@@ -51,6 +51,7 @@ pub(super) struct LiveWorker {
     is_folder: bool,
     /// Whether an answer about the frame was refused.
     was_refused: bool,
+    unreadable_frames: UnreadableFrames,
     thing_ids: ThingIds,
     input: Preprocessing,
     admission: Admission,
@@ -125,6 +126,7 @@ impl LiveWorker {
             agreement_frames,
             is_folder,
             was_refused: false,
+            unreadable_frames: UnreadableFrames::default(),
             thing_ids,
             input,
             admission,
@@ -198,13 +200,15 @@ impl LiveWorker {
             Err(refusal) => return self.refuse(refusal),
         };
         let Ok(picture) = self.shared.camera.decode(&frame, Some(side)) else {
+            let is_shown_too_long = self.unreadable_frames.add(frame.taken);
             // Of another camera's frames the next one shows the same. A slow camera may send unreadable ones for long
             // before it is opened again.
-            if self.is_folder || self.is_outdated() {
+            if self.is_folder || is_shown_too_long {
                 self.clear();
             }
             return;
         };
+        self.unreadable_frames.end();
         let (number, taken) = (frame.number, frame.taken);
         // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
         // small.
@@ -279,12 +283,6 @@ impl LiveWorker {
         latest.problem = Some(Refusal { code: ErrorCode::CameraFramesTooLarge, ..refusal });
     }
 
-    /// Whether the frame that is shown is too old to say what the camera sees now.
-    fn is_outdated(&self) -> bool {
-        let latest = self.shared.latest();
-        latest.frame.as_ref().is_some_and(|observed| observed.frame.taken.elapsed() > MAX_FRAME_AGE)
-    }
-
     /// Shows nothing any more: an old label would be taken for a new one.
     fn clear(&mut self) {
         self.tracks.iter_mut().for_each(RegionTrack::clear);
@@ -303,7 +301,44 @@ impl LiveWorker {
     }
 }
 
+/// Frames in a row that cannot be decoded.
+#[derive(Debug, Default)]
+struct UnreadableFrames {
+    /// When the first of them came.
+    first: Option<Instant>,
+}
+
+impl UnreadableFrames {
+    /// Adds one that came at that time. Returns whether the first of them came so long before it that what is shown no
+    /// longer says what the camera sees. For a single one that is never so, however slow the camera.
+    fn add(&mut self, taken: Instant) -> bool {
+        let first = *self.first.get_or_insert(taken);
+        taken.saturating_duration_since(first) > MAX_FRAME_AGE
+    }
+
+    /// A frame was decoded.
+    fn end(&mut self) {
+        self.first = None;
+    }
+}
+
 /// A picture as it is held until the next frame: no larger than what is shown, or a few MiB.
 fn reduced_if_large(picture: RgbImage) -> RgbImage {
     if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, PICTURE_SIDE).into_owned() } else { picture }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_unreadable_frame_takes_no_label_away_however_slow_the_camera() {
+        let (mut frames, start) = (UnreadableFrames::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for seconds in [0, 10, 20] {
+            assert!(!frames.add(at(seconds)), "the one before it was decoded");
+            frames.end();
+        }
+        assert_eq!([30, 31, 33, 34].map(|seconds| frames.add(at(seconds))), [false, false, false, true]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Releases: packs that are merged or kept apart, stages, bundles.
 
-use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::bundle::OpenError;
 use orco_runtime::manifest::{BENCHMARK, LEARNER, MANIFEST, SIGNATURE};
 use orco_runtime::signature::SecretKey;
 
@@ -252,32 +252,6 @@ fn a_bundle_that_no_device_would_take_is_not_released() {
     }
 }
 
-/// As where the disk is full.
-#[test]
-fn a_bundle_that_cannot_be_kept_leaves_no_objects() {
-    let (folder, hub) = hub();
-    let bundle = bundle_with(folder.path(), "");
-    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
-    let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
-    let digest = |name: &str| ObjectDigest::of(&std::fs::read(bundle.join(name)).unwrap());
-    // The last file that is put, and one that was there before.
-    let obstructed = hub.objects().path(&digest(MANIFEST));
-    std::fs::create_dir_all(&obstructed).unwrap();
-    hub.objects().put(&std::fs::read(bundle.join("labels.txt")).unwrap()).unwrap();
-    let refused = hub.release_bundle(&release, NOW).unwrap_err();
-    assert!(matches!(refused, HubError::File { .. }), "{refused}");
-    let left: Vec<_> = Bundle::open(&bundle)
-        .unwrap()
-        .manifest
-        .files
-        .into_keys()
-        .filter(|name| hub.objects().holds(&digest(name)))
-        .collect();
-    assert_eq!(left, ["labels.txt"]);
-    std::fs::remove_dir(&obstructed).unwrap();
-    hub.release_bundle(&release, NOW).unwrap();
-}
-
 /// As where a stranger's bundle has a link to the hub's key there.
 #[test]
 fn a_bundle_gives_no_secret_away_in_the_place_of_its_signature() {
@@ -365,16 +339,27 @@ fn a_bundle_that_is_released_while_it_is_purged_is_whole() {
 
 /// As where the disk gets full: what was written of it would take room for good.
 #[test]
-fn a_bundle_that_cannot_be_kept_leaves_nothing() {
+fn a_bundle_that_cannot_be_kept_leaves_only_files_of_other_releases() {
     let (folder, hub) = hub();
     let bundle = bundle_with(folder.path(), "");
-    let digest = |name: &str| ObjectDigest::of(&std::fs::read(bundle.join(name)).unwrap());
+    let read = |name: &str| std::fs::read(bundle.join(name)).unwrap();
+    let holds_learner = || hub.objects().holds(&ObjectDigest::of(&read(LEARNER)));
+    let fail_at = |name: &str| {
+        let blocked = hub.objects().path(&ObjectDigest::of(&read(name)));
+        std::fs::create_dir_all(&blocked).unwrap();
+        let refused = release_bundle(&hub, &bundle).unwrap_err();
+        assert!(matches!(refused, HubError::File { .. }), "{refused}");
+        std::fs::remove_dir(&blocked).unwrap();
+    };
     // The manifest is written after the files that it lists.
-    let blocked = hub.objects().path(&digest(MANIFEST));
-    std::fs::create_dir_all(&blocked).unwrap();
-    let refused = release_bundle(&hub, &bundle).unwrap_err();
-    assert!(matches!(refused, HubError::File { .. }) && !hub.objects().holds(&digest(BENCHMARK)), "{refused}");
-    std::fs::remove_dir(&blocked).unwrap();
+    fail_at(MANIFEST);
+    assert!(!holds_learner());
+    // As left by a hub that was killed; the backbone is written first, and cannot be removed.
+    hub.objects().put(&read(LEARNER)).unwrap();
+    fail_at("backbone.onnx");
+    assert!(!holds_learner());
     release_bundle(&hub, &bundle).unwrap();
-    assert!(hub.objects().holds(&digest(BENCHMARK)));
+    std::fs::write(bundle.join(MANIFEST), [read(MANIFEST), b"\n# another\n".to_vec()].concat()).unwrap();
+    fail_at(MANIFEST);
+    assert!(holds_learner());
 }
