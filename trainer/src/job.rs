@@ -78,7 +78,7 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
     if let Some(model) = &recipe.backbone.onnx {
         OnnxBackbone::check_file(model)?;
     } else if let Some(weights) = &recipe.backbone.weights {
-        WeightFile::read(weights)?;
+        WeightFile::check(weights)?;
     }
     open_images(recipe, images, group)
 }

@@ -47,7 +47,7 @@ pub enum MeasureOn {
 impl MeasureOn {
     /// These images of a data set, in words.
     pub fn of(self, data: &str) -> String {
-        // Of own images: "own test images".
+        // The title "own images" would double the word: "own images test images".
         let data = data.strip_suffix(" images").unwrap_or(data);
         match self {
             Self::Test => format!("{data} test images"),

@@ -5,7 +5,8 @@
 //! `read` below, and a [`DataKind`]. Kinds that consist of image files list them; `image_files` decodes them all.
 //!
 //! What the kinds share: `split` divides images into base classes and sessions, by the field's `session_lists` where
-//! there are some, `channel_statistics` normalises, `room` asks for memory first.
+//! there are some, `channel_statistics` normalises, `room` asks for memory first. Of own images, `repeated` finds equal
+//! ones.
 
 mod channel_statistics;
 pub mod cifar100;
@@ -14,6 +15,7 @@ mod error;
 mod folders;
 mod image_files;
 mod mini_imagenet;
+mod repeated;
 mod room;
 mod session_lists;
 mod split;
@@ -42,6 +44,7 @@ use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
 use crate::platform::interrupt;
 use image_files::Listing;
+use repeated::{PicturePart, repeated};
 use room::demand_room;
 
 /// Where a data set is, how strict to be with it, and who reads it.
@@ -86,7 +89,14 @@ pub struct DataSet {
 /// # Errors
 /// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
 pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataError> {
-    let UnsplitData { train, test, test_seed, class_names, names, skipped } = read(recipe, origin)?;
+    let (set, warnings) = open_with_warnings(recipe, origin)?;
+    warnings.iter().for_each(|warning| log::warn!("{warning}"));
+    Ok(set)
+}
+
+/// As [`open`], with what is allowed, but seldom meant, a sentence each.
+fn open_with_warnings(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<(DataSet, Vec<String>), DataError> {
+    let UnsplitData { train, test, test_seed, class_names, names, skipped, own_pictures } = read(recipe, origin)?;
     let class_names = labels(&class_names, recipe.classes())?;
     let title = recipe.data.kind.title();
     demand_classes(recipe, class_names.len())?;
@@ -97,8 +107,14 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
     let channels = ChannelStatistics::of(recipe).unwrap_or_else(|| ChannelStatistics::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
     let set = DataSet { train, test, test_seed, split, class_names, channels, names, skipped };
-    split_warnings(recipe, &set).iter().for_each(|warning| log::warn!("{warning}"));
-    Ok(set)
+    let mut warnings = split_warnings(recipe, &set);
+    // All ranks have the same pictures.
+    if origin.group.is_first()
+        && let Some(pictures) = &own_pictures
+    {
+        warnings.extend(pictures.repeated(recipe, &set));
+    }
+    Ok((set, warnings))
 }
 
 /// Refuses data with fewer classes than the recipe's split.
@@ -173,6 +189,38 @@ struct UnsplitData {
     class_names: Vec<String>,
     names: ListNames,
     skipped: Vec<String>,
+    own_pictures: Option<OwnPictures>,
+}
+
+impl UnsplitData {
+    /// Images that are no files: session lists number them.
+    fn numbered(train: Images, test: Images, class_names: Vec<String>) -> Self {
+        let (names, skipped) = (ListNames::Numbers, Vec::new());
+        Self { train, test, test_seed: None, class_names, names, skipped, own_pictures: None }
+    }
+}
+
+/// What is kept of own pictures to tell which are equal.
+struct OwnPictures {
+    /// `class/file` of the test images.
+    test_names: Vec<String>,
+    /// Of the training images.
+    train_hashes: Vec<u64>,
+    /// Of the test images.
+    test_hashes: Vec<u64>,
+}
+
+impl OwnPictures {
+    /// Says which pictures of a data set are there twice though they must not be, a sentence each.
+    fn repeated(&self, recipe: &Recipe, set: &DataSet) -> Vec<String> {
+        let ListNames::Paths { names, .. } = &set.names else { return Vec::new() };
+        // Files in both folders may have the same name.
+        let folders = if set.test_seed.is_none() { ["train/", "test/"] } else { [""; 2] };
+        let (train, test) = (&set.train.labels, &set.test.labels);
+        let train = PicturePart { folder: folders[0], names, labels: train, hashes: &self.train_hashes };
+        let test = PicturePart { folder: folders[1], names: &self.test_names, labels: test, hashes: &self.test_hashes };
+        repeated([train, test], &set.split, recipe.split.measure_on)
+    }
 }
 
 fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataError> {
@@ -182,7 +230,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     let listing = match data.kind {
         DataKind::Cifar100 => {
             let (train, test, class_names) = cifar100::open(folder()?, &origin.group)?;
-            return Ok(UnsplitData { train, test, test_seed: None, class_names, names: ListNames::Numbers, skipped });
+            return Ok(UnsplitData::numbered(train, test, class_names));
         }
         DataKind::Synthetic => {
             let classes = data.classes.unwrap_or_else(|| recipe.classes());
@@ -193,7 +241,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
             // Rendering breaks off at Ctrl-C.
             interrupt::check().map_err(DataError::Stopped)?;
             let class_names = synthetic::class_names(classes, recipe.seed);
-            return Ok(UnsplitData { train, test, test_seed: None, class_names, names: ListNames::Numbers, skipped });
+            return Ok(UnsplitData::numbered(train, test, class_names));
         }
         DataKind::MiniImagenet => mini_imagenet::list(folder()?)?,
         DataKind::Cub200 => cub200::list(folder()?)?,
@@ -215,13 +263,15 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     demand_room(train.len() + test.len(), data.canvas(), 1)?;
     let train = image_files::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
     let test = image_files::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
-    // All ranks have the same pictures.
-    if data.kind == DataKind::Folders && origin.group.is_first() {
-        image_files::repeated(&train, &test).iter().for_each(|sentence| log::warn!("{sentence}"));
-    }
     skipped.extend([train.skipped, test.skipped].concat());
     let names = ListNames::Paths { prefix, names: train.names };
-    Ok(UnsplitData { train: train.images, test: test.images, test_seed, class_names, names, skipped })
+    let own_pictures = (data.kind == DataKind::Folders).then_some(OwnPictures {
+        test_names: test.names,
+        train_hashes: train.hashes,
+        test_hashes: test.hashes,
+    });
+    let (train, test) = (train.images, test.images);
+    Ok(UnsplitData { train, test, test_seed, class_names, names, skipped, own_pictures })
 }
 
 /// Class names as a device keeps them, in their normal form. Refuses those that would break a list or a terminal, those

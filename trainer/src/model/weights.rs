@@ -113,6 +113,14 @@ pub struct WeightFile {
 }
 
 impl WeightFile {
+    /// Refuses at once what cannot be read; what it holds is checked when it is [read](WeightFile::read).
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is no file.
+    pub fn check(path: &Path) -> Result<()> {
+        files::open_regular(path).map(drop).with_context(|| unreadable(path))
+    }
+
     /// Reads it.
     ///
     /// # Errors
@@ -120,7 +128,7 @@ impl WeightFile {
     pub fn read(path: &Path) -> Result<Self> {
         // A pipe would be waited for without end.
         let bytes = files::read(path, u64::MAX - 1);
-        let bytes = bytes.with_context(|| format!("cannot read the weights {}", path.display()))?;
+        let bytes = bytes.with_context(|| unreadable(path))?;
         Ok(Self { path: path.into(), bytes })
     }
 
@@ -128,6 +136,11 @@ impl WeightFile {
     pub fn digest(&self) -> String {
         hexadecimal(&Sha256::digest(&self.bytes))
     }
+}
+
+/// What is said of a file of weights that cannot be read.
+fn unreadable(path: &Path) -> String {
+    format!("cannot read the weights {}", path.display())
 }
 
 /// Whether a tensor has the published name of one in a block.
@@ -176,4 +189,27 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<DecodedWeig
     }
     let tensors = exported_onnx::tensors(&model, description)?.into_iter().collect();
     Ok(DecodedWeights { tensors, norms: Norms::Folded, channels })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn weights_that_cannot_be_read_are_refused_by_a_look_and_by_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights.pth");
+        let refused = |path: &Path| {
+            let [look, read] = [WeightFile::check(path), WeightFile::read(path).map(drop)];
+            let said = format!("{:#}", look.unwrap_err());
+            assert_eq!(said, format!("{:#}", read.unwrap_err()));
+            said
+        };
+        assert!(refused(&path).starts_with("cannot read the weights "));
+        assert!(refused(folder.path()).ends_with(": it is a folder"));
+        fs::write(&path, "weights").unwrap();
+        WeightFile::check(&path).unwrap();
+    }
 }

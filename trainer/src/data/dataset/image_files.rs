@@ -1,14 +1,12 @@
 //! Image files with labels, and their way into memory: decoded in parallel, scaled, laid into one tensor.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 use std::thread;
 
 use orco_runtime::image::{self, ImageError};
 use orco_runtime::threads::usable_threads;
-use orco_state::escape::EscapedText;
-use orco_state::sentence::join_first;
 use tch::Tensor;
 
 use super::{DataError, Images};
@@ -50,6 +48,8 @@ pub(super) struct DecodedImages {
     pub images: Images,
     /// [`ListedImage::name`] of each image.
     pub names: Vec<String>,
+    /// Hash of each image's pixels, by which equal pictures are found.
+    pub hashes: Vec<u64>,
     /// What was left out, a sentence each.
     pub skipped: Vec<String>,
 }
@@ -79,12 +79,16 @@ pub(super) fn decode(
     if group.size() > 1 {
         log::debug!("rank {} decodes {} of {} {what}", group.rank(), own.len(), entries.len());
     }
-    let mut broken = Vec::new();
+    let (mut broken, mut hashes) = (Vec::new(), vec![0; entries.len()]);
     for block in own.clone().step_by(BLOCK).map(|start| start..(start + BLOCK).min(own.end)) {
         interrupt::check().map_err(DataError::Stopped)?;
         let rows = pixels.narrow(0, block.start as i64, block.len() as i64);
-        let failures = decode_block(&entries[block.clone()], data, &rows);
-        broken.extend(block.clone().zip(failures).filter_map(|(index, failure)| Some((index, failure?.to_string()))));
+        for (index, decoded) in block.clone().zip(decode_block(&entries[block.clone()], data, &rows)) {
+            match decoded {
+                Ok(hash) => hashes[index] = hash,
+                Err(failure) => broken.push((index, failure.to_string())),
+            }
+        }
         if !broken.is_empty() && !skip_broken {
             break;
         }
@@ -98,6 +102,11 @@ pub(super) fn decode(
     {
         return Err(DataError::Image { path: entries[index].path.clone(), reason: reason.clone() });
     }
+    if group.size() > 1 {
+        for (start, part) in group.gather_all(&(own.start, hashes[own].to_vec()))? {
+            hashes[start..start + part.len()].copy_from_slice(&part);
+        }
+    }
     let kept: Vec<usize> = (0..entries.len()).filter(|index| !broken.contains_key(index)).collect();
     if first {
         for (row, &index) in kept.iter().enumerate().filter(|&(row, &index)| row != index) {
@@ -110,61 +119,36 @@ pub(super) fn decode(
         pixels: pixels.narrow(0, 0, kept.len() as i64),
         labels: kept.iter().map(|&index| entries[index].label).collect(),
     };
-    Ok(DecodedImages { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
+    let names = kept.iter().map(|&index| entries[index].name.clone()).collect();
+    let hashes = kept.iter().map(|&index| hashes[index]).collect();
+    Ok(DecodedImages { images, names, hashes, skipped })
 }
 
-/// Says which pictures are there twice, pixel for pixel, though they must not be: in two classes, of which one is wrong,
-/// or among training and test images, so that accuracy says nothing about new pictures. A sentence each.
-pub(super) fn repeated(train: &DecodedImages, test: &DecodedImages) -> Vec<String> {
-    const NAMED: usize = 3;
-    let (mut first_of, mut in_two_classes, mut in_both_parts) = (HashMap::new(), Vec::new(), Vec::new());
-    for (is_test, DecodedImages { images, names, .. }) in [(false, train), (true, test)] {
-        for (row, (name, &label)) in names.iter().zip(&images.labels).enumerate() {
-            let pixels = images.pixels.get(row as i64).contiguous().view(-1);
-            let mut hasher = DefaultHasher::new();
-            let Ok(pixels) = Vec::<u8>::try_from(pixels) else { return Vec::new() };
-            pixels.hash(&mut hasher);
-            let (class, first, is_first_test) = *first_of.entry(hasher.finish()).or_insert((label, name, is_test));
-            if class != label {
-                in_two_classes.push(format!("{} and {}", EscapedText(first), EscapedText(name)));
-            } else if is_test && !is_first_test {
-                in_both_parts.push(format!("{} and {}", EscapedText(first), EscapedText(name)));
-            }
-        }
-    }
-    let mut sentences = Vec::new();
-    if !in_two_classes.is_empty() {
-        let shown = join_first(in_two_classes.iter(), NAMED, ", ");
-        sentences.push(format!("the same picture lies in two classes: {shown}; remove it where it is wrong"));
-    }
-    if !in_both_parts.is_empty() {
-        let shown = join_first(in_both_parts.iter(), NAMED, ", ");
-        sentences.push(format!(
-            "the same picture is a training image and a test image: {shown}; measured accuracies will be too high; remove \
-             one of each pair"
-        ));
-    }
-    sentences
-}
-
-/// Decodes some files on all cores into `rows`, `[n, 3, side, side]`; what went wrong with each.
-fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Vec<Option<ImageError>> {
+/// Decodes some files on all cores into `rows`, `[n, 3, side, side]`: the hash of each one's pixels, or its error.
+fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Vec<Result<u64, ImageError>> {
     let image = 3 * (data.canvas() * data.canvas()) as usize;
     let mut buffer = vec![0; entries.len() * image];
-    let mut failures: Vec<Option<ImageError>> = entries.iter().map(|_| None).collect();
+    let mut hashes: Vec<Result<u64, ImageError>> = entries.iter().map(|_| Ok(0)).collect();
     let share = entries.len().div_ceil(usable_threads());
     thread::scope(|scope| {
-        let parts = entries.chunks(share).zip(buffer.chunks_mut(share * image)).zip(failures.chunks_mut(share));
-        for ((entries, planes), failures) in parts {
+        let parts = entries.chunks(share).zip(buffer.chunks_mut(share * image)).zip(hashes.chunks_mut(share));
+        for ((entries, planes), hashes) in parts {
             scope.spawn(move || {
-                for ((entry, planes), failure) in entries.iter().zip(planes.chunks_mut(image)).zip(failures) {
-                    *failure = decode_one(entry, data, planes).err();
+                for ((entry, planes), hash) in entries.iter().zip(planes.chunks_mut(image)).zip(hashes) {
+                    *hash = decode_one(entry, data, planes).map(|()| hash_of(planes));
                 }
             });
         }
     });
     rows.shallow_clone().copy_(&Tensor::from_slice(&buffer).view_as(rows));
-    failures
+    hashes
+}
+
+/// A hash of an image's pixels, the same in every process.
+fn hash_of(pixels: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(pixels);
+    hasher.finish()
 }
 
 /// Decodes one file into the planes of red, green and blue.
@@ -195,6 +179,8 @@ fn part(width: u32, height: u32, fit: SquareFit, crop: f64) -> [u32; 4] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::data::dataset::testing::write_picture;
 
@@ -214,6 +200,9 @@ mod tests {
         let at =
             |decoded: &DecodedImages, image: i64, channel| decoded.images.pixels.int64_value(&[image, channel, 3, 4]);
         assert_eq!((at(&all, 9, 0), at(&all, 9, 1), at(&all, 9, 2)), (9, 7, 200));
+        // The red of the last ones is that of the first ones again.
+        let different: HashSet<u64> = all.hashes.iter().copied().collect();
+        assert_eq!((all.hashes.len(), different.len(), all.hashes[BLOCK]), (BLOCK + 5, 256, all.hashes[0]));
 
         std::fs::write(&entries[3].path, b"no picture").unwrap();
         std::fs::remove_file(&entries[BLOCK].path).unwrap();
@@ -226,29 +215,8 @@ mod tests {
         assert_eq!((some.images.len(), some.names.len(), some.skipped.len()), (BLOCK + 3, BLOCK + 3, 2));
         assert_eq!((some.names[3].as_str(), some.images.labels[3], at(&some, 3, 0)), ("a/4.png", 4, 4));
         assert_eq!(at(&some, BLOCK as i64 - 1, 0), 1, "rows after a gap move up");
+        assert_eq!((some.hashes.len(), &some.hashes[3..9]), (BLOCK + 3, &all.hashes[4..10]));
         assert!(some.skipped[1].contains(&format!("{BLOCK}.png cannot be read")), "{}", some.skipped[1]);
-    }
-
-    #[test]
-    fn a_picture_in_two_classes_or_in_both_parts_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let listed = |name: &str, label: u16, red: u8| {
-            let path = folder.path().join(name);
-            write_picture(&path, 8, 8, [red, 7, 200]);
-            ListedImage { path, name: name.into(), label }
-        };
-        let data: DataConfig = toml::from_str("kind = \"folders\"\nimage_size = 8").unwrap();
-        let decoded = |entries: &[ListedImage]| decode(entries, &data, false, "test", &RankGroup::alone()).unwrap();
-        let train = decoded(&[listed("a/1.png", 0, 10), listed("a/2.png", 0, 10), listed("b/1.png", 1, 90)]);
-        let test = decoded(&[listed("a/3.png", 0, 50), listed("b/2.png", 1, 10)]);
-        let other = decoded(&[listed("a/6.png", 0, 20)]);
-        assert!(repeated(&train, &other).is_empty(), "twice in one class is no contradiction");
-        let two_classes = "the same picture lies in two classes: a/1.png and b/2.png; remove it where it is wrong";
-        assert_eq!(repeated(&train, &test), [two_classes]);
-        let tested = decoded(&[listed("a/4.png", 0, 50), listed("a/5.png", 0, 50), listed("b/3.png", 1, 90)]);
-        let both_parts = "the same picture is a training image and a test image: b/1.png and b/3.png; measured \
-                          accuracies will be too high; remove one of each pair";
-        assert_eq!(repeated(&train, &tested), [both_parts]);
     }
 
     #[test]

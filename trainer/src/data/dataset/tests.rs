@@ -237,6 +237,36 @@ fn few_images_and_classes_without_a_test_image_are_warned_of() {
     assert!(few.contains(&sentence.unwrap()), "{few:?}");
 }
 
+#[test]
+fn own_pictures_that_are_learned_from_and_measured_on_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    folders(folder.path());
+    let mut recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    let warning = |recipe: &Recipe| {
+        let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
+        let (_, warnings) = open_with_warnings(recipe, &origin).unwrap();
+        warnings.into_iter().filter(|warning| warning.starts_with("the same picture ")).collect::<Vec<_>>().join("\n")
+    };
+    let mut measuring = |measure_on: MeasureOn| {
+        (recipe.split.measure_on, recipe.split.holdout_per_class) =
+            (measure_on, if measure_on == MeasureOn::Test { 0 } else { 2 });
+        warning(&recipe)
+    };
+    assert_eq!([MeasureOn::Test, MeasureOn::Holdout].map(&mut measuring), ["", ""]);
+    // Another picture of the same name makes nothing worse, an equal one does where it is measured.
+    write_picture(&folder.path().join("test/c0/03.png"), 20, 20, colour(0, EACH + TESTS));
+    assert_eq!(measuring(MeasureOn::Test), "");
+    write_picture(&folder.path().join("test/c0/03.png"), 20, 20, colour(0, 3));
+    let tested = measuring(MeasureOn::Test);
+    assert!(tested.contains("and a test image: train/c0/03.png and test/c0/03.png; measured"), "{tested}");
+    assert_eq!(measuring(MeasureOn::Holdout), "");
+    (0..EACH).for_each(|number| {
+        write_picture(&folder.path().join(format!("train/c0/{number:02}.png")), 20, 20, colour(0, 0));
+    });
+    let held_out = measuring(MeasureOn::Holdout);
+    assert!(held_out.starts_with("the same picture is a training image and a held-out one: train/c0/"), "{held_out}");
+}
+
 #[cfg(unix)]
 #[test]
 fn class_names_that_no_device_takes_are_refused() {

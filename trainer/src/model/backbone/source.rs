@@ -1,6 +1,5 @@
 //! Where features come from: the network in training, or a model that the user brings, run by ONNX Runtime.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::Array4;
@@ -319,7 +318,9 @@ fn input_of([width, height]: [u32; 2], channels: ChannelStatistics) -> Result<Pr
 
 /// The bytes of a model's file.
 fn read_file(path: &Path) -> Result<Vec<u8>, OnnxBackboneError> {
-    let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
+    // Of a pipe, which is read once, the second look would find nothing.
+    let read = files::read(path, u64::MAX - 1);
+    let read = read.map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
     if files::is_lfs_pointer(&read) {
         let reason = "it is a Git LFS pointer: run git lfs pull".to_owned();
         return Err(OnnxBackboneError::Shape { path: path.into(), reason });
@@ -395,6 +396,8 @@ fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use orco_runtime::image::LookPart;
 
     use super::*;
@@ -467,6 +470,14 @@ mod tests {
         }
         let refused = input_of([24, 1025], channels(0.2)).unwrap_err();
         assert_eq!(refused, "its images of 24x1025 pixels are larger than 1024x1024");
+    }
+
+    #[test]
+    fn a_folder_is_no_backbone() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = OnnxBackbone::check_file(folder.path()).unwrap_err();
+        assert!(matches!(&refused, OnnxBackboneError::Read { .. }), "{refused}");
+        assert_eq!(std::error::Error::source(&refused).unwrap().to_string(), "it is a folder");
     }
 
     #[test]

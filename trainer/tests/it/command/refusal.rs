@@ -128,6 +128,13 @@ fn a_backbone_that_is_refused_claims_no_folder() {
     assert!(!run.exists(), "a refused run leaves no folder");
     let said = error_text(&program(&arguments).output().unwrap());
     assert!(!said.contains("training and"), "it is told before images are read: {said}");
+
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("[backbone]", "[backbone]\nweights = \"missing.pth\"")).unwrap();
+    let arguments = words(&[&"pretrain", &path, &"--run", &run, &"--device", &"cpu"]);
+    let said = error_text(&program(&arguments).output().unwrap());
+    assert!(said.contains("cannot read the weights missing.pth") && !said.contains("training and"), "{said}");
+    assert!(!run.exists(), "a refused run leaves no folder");
 }
 
 #[test]

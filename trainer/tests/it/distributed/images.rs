@@ -54,6 +54,9 @@ fn each_rank_reads_its_share_of_the_images() {
         assert!(said.contains(&format!("rank {rank} decodes 6 of 12 test images")), "{said}");
         // The picture is one of rank 0's; both say which one it is.
         assert!(said.contains("refused: the image ") && said.contains("class 1/04.png is neither a JPEG"), "{said}");
+        // The first rank knows the other one's pictures.
+        let is_told = said.contains("a test image: train/class 0/00.png and test/class 0/00.png, ");
+        assert!(is_told == (rank == 0) && !said.contains("lies in two classes"), "{said}");
         let held = Tensor::read_safetensors(folder.join(format!("{rank}.safetensors"))).unwrap();
         for (name, pixels) in held {
             let expected = if name == "train" { &expected.train } else { &expected.test };

@@ -78,6 +78,8 @@ impl GraphParts {
         let mut is_classifier =
             matches!(output.sizes().as_deref(), Some([_, Some(length), ..]) if IMAGENET_CLASSES.contains(length));
         let mut name = output.name;
+        // Features may be rectified last. Scores are so only before they are averaged, or shares are made of them.
+        let mut may_rectify = false;
         for _ in 0..MOST_AFTER_CLASSIFIER {
             let Some(maker) = maker_of(&name) else { break };
             let Some(read) = maker.input.iter().find(|input| !input.is_empty() && !weights.contains(*input)) else {
@@ -85,10 +87,12 @@ impl GraphParts {
             };
             match maker.op_type.as_str() {
                 "Conv" | "Gemm" | "MatMul" => return Ok(is_classifier.then(|| read.clone())),
-                "LogSoftmax" | "Softmax" => is_classifier = true,
+                "LogSoftmax" | "Softmax" => (is_classifier, may_rectify) = (true, true),
                 // Some networks score every position of a map, and average the scores.
-                "Add" | "AveragePool" | "Cast" | "DequantizeLinear" | "Flatten" | "GlobalAveragePool" | "Identity"
-                | "QuantizeLinear" | "ReduceMean" | "Relu" | "Reshape" | "Squeeze" => {}
+                "AveragePool" | "GlobalAveragePool" | "ReduceMean" => may_rectify = true,
+                "Relu" if may_rectify => {}
+                "Add" | "Cast" | "DequantizeLinear" | "Flatten" | "Identity" | "QuantizeLinear" | "Reshape"
+                | "Squeeze" => {}
                 _ => break,
             }
             name.clone_from(read);
@@ -221,5 +225,26 @@ mod tests {
         graph.append(&[of("GlobalAveragePool", &["positive"], "means"), of("Softmax", &["means"], "shares")], &[]);
         graph.output = vec![vector("shares", 128).encode_to_vec()];
         assert_eq!(before(&graph).as_deref(), Some("map"));
+    }
+
+    #[test]
+    fn features_that_are_pooled_or_rectified_are_no_scores() {
+        let before = |nodes: &[NodeProto], length| {
+            let mut graph = ending_at("map");
+            graph.append(nodes, &[]);
+            graph.output = vec![vector("last", length).encode_to_vec()];
+            graph.before_classifier().unwrap()
+        };
+        let conv = || of("Conv", &["map", "w"], "maps");
+        // As ResNet ends without its classifier.
+        let residual = [of("Add", &["maps", "map"], "sum"), of("Relu", &["sum"], "positive")];
+        let pooled = [of("GlobalAveragePool", &["positive"], "means"), of("Flatten", &["means"], "last")];
+        let resnet = [&[conv()][..], &residual, &pooled].concat();
+        assert_eq!(before(&resnet, 512), None);
+        // Features as many as ImageNet has classes, as they leave a layer that is no classifier.
+        let dense = [of("Gemm", &["map", "w", "b"], "dense"), of("Relu", &["dense"], "last")];
+        assert_eq!(before(&dense, 1_000), None);
+        let late = [conv(), of("GlobalAveragePool", &["maps"], "means"), of("Relu", &["means"], "last")];
+        assert_eq!(before(&late, 1_000), None);
     }
 }
