@@ -34,7 +34,7 @@ pub enum HubError {
     /// There is no room for a file.
     #[error(
         "the disk has no room for {}: make room there, then try again; `orco hub purge --bundles` deletes withdrawn \
-         bundles, `orco hub purge PACK` packs",
+         bundles, and `orco hub purge PACK` deletes packs",
         path.display()
     )]
     Full {

@@ -44,8 +44,8 @@ enum Ending {
     NewBundle,
 }
 
-/// What checks of a disk found. Each holds for a few seconds, and only one caller checks at a time: where the disk
-/// hangs, the others do not. A hub's probes use it, too.
+/// What checks of a disk found. Each holds for a few seconds, and only one caller checks at a time: while it does, others
+/// hear what the last check found, so that they do not hang where the disk does. A hub's probes use it, too.
 #[derive(Debug)]
 pub struct DiskCheck {
     timeout: Duration,

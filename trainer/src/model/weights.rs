@@ -113,7 +113,7 @@ pub struct WeightFile {
 }
 
 impl WeightFile {
-    /// Refuses at once what cannot be read; what it holds is checked when it is [read](WeightFile::read).
+    /// Refuses at once what cannot be read; what it holds is checked when the model takes it.
     ///
     /// # Errors
     /// If it cannot be opened, or is no file.

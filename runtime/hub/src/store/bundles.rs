@@ -98,7 +98,7 @@ impl HubStore {
 
 /// Logs why files of a bundle that could not be released may stay.
 fn warn_of_remains(error: &HubError) {
-    log::warn!("files of a bundle that was not released stay in the hub's folder: {}", with_causes(error));
+    log::warn!("files of a bundle that was not released may stay in the hub's folder: {}", with_causes(error));
 }
 
 /// A bundle's files as devices will have them: without the benchmark, which no device needs and packages leave out, too.

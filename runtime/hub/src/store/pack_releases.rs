@@ -195,6 +195,7 @@ impl HubStore {
                 for draft in drafts {
                     self.remove_unneeded(transaction, &draft.identity)?;
                 }
+                self.objects().sync_folders_of(drafts.iter().map(|draft| &draft.identity))?;
                 return Err(HubError::NoPack { digest: *digest });
             }
         }

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn features_that_are_pooled_or_rectified_are_no_scores() {
+    fn features_that_are_rectified_last_are_no_scores() {
         let before = |nodes: &[NodeProto], length| {
             let mut graph = ending_at("map");
             graph.append(nodes, &[]);
