@@ -379,7 +379,7 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
 
 #[test]
 fn a_bundle_without_room_has_to_wait_and_does_not_fill_the_disk() {
-    let Some(disk) = TmpfsMount::new("size=10m") else {
+    let Some(disk) = TmpfsMount::new("size=8m") else {
         orco_trials::skipped("a device with a small disk (mounting needs root)");
         return;
     };

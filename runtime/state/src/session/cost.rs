@@ -214,9 +214,8 @@ impl EvaluationCost {
         let kept_heads = if self.aligns { 3 } else { 1 };
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
         let of_head = shape.outputs * (aside + views * self.needed_shots());
-        // The head of phase 2 also keeps projections of earlier states. Those of samples that were set aside are held a
-        // second time while they score.
-        let cache = kept_sums + (kept_heads + 1) * of_head + heads * shape.outputs * aside;
+        // Projections of samples that were set aside are held a second time while they score.
+        let cache = kept_sums + kept_heads * of_head + heads * shape.outputs * aside;
         let numbers = heads * shape.parameters() + whitener + scatter + projections + sums + most + cache;
         /// A digest, where it is found among the others, and the two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
