@@ -62,6 +62,10 @@ pub(super) struct Embedder {
     pub(super) inputs: usize,
     /// Length of the roots' part: `inputs`, or 0 where the discriminant does not count.
     pub(super) roots_len: usize,
+    /// Number of the state under which its heads are found in a cache ([`ScoringCache::begin`]).
+    ///
+    /// [`ScoringCache::begin`]: super::scoring_cache::ScoringCache::begin
+    pub(super) cached_state: u32,
     centre: Vec<f32>,
     root_centre: Vec<f32>,
 }
@@ -76,6 +80,7 @@ impl Embedder {
             heads,
             inputs: base_model.head.inputs,
             roots_len: if weights.discriminant > 0.0 { base_model.head.inputs } else { 0 },
+            cached_state: 0,
             centre: statistics.centre.clone(),
             root_centre: statistics.root_centre.clone(),
         }
@@ -210,10 +215,10 @@ impl Embedder {
         let rows = vec![0.0; exemplars.len() * views * projections_len];
         let mut projections = Projections { views, projections_len, exemplars: exemplars.to_vec(), rows };
         for (number, head) in self.heads.iter().enumerate() {
-            let mut kept = work.cache.as_deref_mut().map(|cache| &mut cache.of_head(&head.projector).samples);
+            let mut kept = work.cache.as_deref_mut().and_then(|cache| cache.of_head(number, self.cached_state));
             let mut missing = Vec::new();
             for (place, &exemplar) in exemplars.iter().enumerate() {
-                match kept.as_mut().and_then(|kept| kept.get(&bank.digest_of(exemplar))) {
+                match kept.as_mut().and_then(|kept| kept.samples.get(&bank.digest_of(exemplar))) {
                     Some(rows) => projections.set(place, number, rows),
                     None => missing.push((place, exemplar)),
                 }
@@ -226,7 +231,7 @@ impl Embedder {
             for_each_result(work.workers, &missing, EMBED_BATCH, project, |rows| {
                 for (rows, &(place, exemplar)) in rows.chunks_exact(views * self.dimension).zip(&mut computed) {
                     projections.set(place, number, rows);
-                    kept.iter_mut().for_each(|kept| kept.insert(bank.digest_of(exemplar), rows));
+                    kept.iter_mut().for_each(|kept| kept.samples.insert(bank.digest_of(exemplar), rows));
                 }
             });
         }

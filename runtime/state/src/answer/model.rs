@@ -69,10 +69,10 @@ impl<'a> ScoringModel<'a> {
         wanted: &[usize],
         work: &mut ScoringWork<'_>,
     ) -> Self {
-        let embedder = Embedder::new(base_model, state, scoring);
+        let mut embedder = Embedder::new(base_model, state, scoring);
         let row_builder = ClassRowBuilder::new(&embedder, scoring, &state.exemplars);
         if let Some(cache) = &mut work.cache {
-            cache.begin(embedder.heads.iter().map(|head| &head.projector));
+            embedder.cached_state = cache.begin(embedder.heads.iter().map(|head| &head.projector));
         }
         let projections = embedder.projections(&state.exemplars, wanted, work);
         let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
@@ -171,10 +171,12 @@ impl<'a> ScoringModel<'a> {
         let (length, range) = (self.embedder.length(), self.embedder.range_of(part));
         let counts = |class: usize| range.start >= self.added_from(class);
         let counted: Vec<&ShotsOfClass> = classes.iter().filter(|shots| counts(shots.class)).collect();
-        let mut kept = work.cache.as_deref_mut().map(|cache| match part {
-            EmbeddingPart::Projection(head) => &mut cache.of_head(&self.embedder.heads[head].projector).sums,
-            EmbeddingPart::Direction => &mut cache.directions,
-            EmbeddingPart::Roots => &mut cache.whitened,
+        let mut kept = work.cache.as_deref_mut().and_then(|cache| match part {
+            EmbeddingPart::Projection(head) => {
+                cache.of_head(head, self.embedder.cached_state).map(|kept| &mut kept.sums)
+            }
+            EmbeddingPart::Direction => Some(&mut cache.directions),
+            EmbeddingPart::Roots => Some(&mut cache.whitened),
         });
         let mut missing = Vec::new();
         for shots in counted {

@@ -22,8 +22,10 @@ const MAX_AGE: u32 = 8;
 pub struct ScoringCache {
     pub(super) directions: CachedRows,
     pub(super) whitened: CachedRows,
-    /// The head that was asked for last comes first.
+    /// Those of the state that began last come first, in its order.
     heads: Vec<HeadCache>,
+    /// Number of that state.
+    state: u32,
 }
 
 /// What is kept of projections by one head.
@@ -53,24 +55,25 @@ struct CachedRow {
 
 impl ScoringCache {
     /// To be called once before a state asks for its rows, with the heads that it projects by: drops rows that none has
-    /// asked for lately.
-    pub(super) fn begin<'h>(&mut self, heads: impl Iterator<Item = &'h Projector>) {
+    /// asked for lately. Returns the state's number, by which [`Self::of_head`] finds its heads again.
+    pub(super) fn begin<'h>(&mut self, heads: impl DoubleEndedIterator<Item = &'h Projector>) -> u32 {
         self.directions.begin();
         self.whitened.begin();
-        for head in heads {
-            let HeadCache { sums, samples, .. } = self.of_head(head);
-            sums.begin();
-            samples.begin();
+        for head in heads.rev() {
+            let found = self.heads.iter().position(|kept| kept.head == *head);
+            let mut kept = found.map_or_else(|| HeadCache::empty(head), |index| self.heads.remove(index));
+            kept.sums.begin();
+            kept.samples.begin();
+            self.heads.insert(0, kept);
         }
+        self.heads.truncate(MAX_HEADS);
+        self.state = self.state.wrapping_add(1);
+        self.state
     }
 
-    /// What is kept of projections by a head.
-    pub(super) fn of_head(&mut self, head: &Projector) -> &mut HeadCache {
-        let found = self.heads.iter().position(|kept| kept.head == *head);
-        let entry = found.map_or_else(|| HeadCache::empty(head), |index| self.heads.remove(index));
-        self.heads.insert(0, entry);
-        self.heads.truncate(MAX_HEADS);
-        &mut self.heads[0]
+    /// What is kept of projections by the head of this number of a state; none where another state has begun since.
+    pub(super) fn of_head(&mut self, head: usize, state: u32) -> Option<&mut HeadCache> {
+        self.heads.get_mut(head).filter(|_| state == self.state)
     }
 }
 
