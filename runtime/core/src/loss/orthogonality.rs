@@ -48,7 +48,7 @@ pub struct OrthogonalityTargets<'a> {
 /// For every target t_i the sum of exp(t_i . t_j - 1) over all targets t_j.
 ///
 /// # Shapes
-/// `rows` is `[targets, width]`, `transposed` their transpose, as [`pack_transposed`] leaves it, and `sums` `[targets]`;
+/// `rows` `[targets, width]`, `transposed` their transpose, as [`pack_transposed`] leaves it, `sums` `[targets]`;
 /// `scratch` holds [`memory`] numbers for these targets and any number of means.
 pub fn target_sums(
     rows: UnitRows<'_>,
@@ -190,7 +190,7 @@ fn loss_of_means(
     shares.copy_from_slice(targets.sums);
     of_replaced.chunks_exact(stride).for_each(|line| add_scaled(shares, -1.0, &line[..known]));
     of_means.chunks_exact(stride).for_each(|line| add_scaled(shares, 1.0, &line[..known]));
-    // A replaced target is no row: its share, and its terms in the gradient, are 0.
+    // A replaced target is no row. Infinity stands for its sum, so its share is 0.
     for &target in target_of_mean {
         shares[target as usize] = f32::INFINITY;
         of_means.chunks_exact_mut(stride).for_each(|line| line[target as usize] = 0.0);

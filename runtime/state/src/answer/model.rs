@@ -8,7 +8,7 @@ use orco_core::workers::{Workers, for_each_chunk};
 
 use super::ScoringWork;
 use super::embed::{EMBED_BATCH, Embedder, EmbeddingPart, Projections};
-use super::scatter::{RemovedShot, ScatterChange};
+use super::scatter::{RemovedShot, ScatterChange, ScatteredShot};
 use super::score::{ClassRow, ClassRowBuilder, ScoreRows};
 use crate::bank::Bank;
 use crate::codec;
@@ -242,14 +242,13 @@ impl<'a> ScoringModel<'a> {
         ScoreRows::new(&rows, offsets, length)
     }
 
-    /// For each shot that is left out, how scores change because the scatter is without it, too; none where it has none.
-    /// Given are the shots' digests and embeddings.
+    /// For each shot that is left out, how scores change since the scatter is without it, too; `None` for one that is
+    /// not in the scatter.
     pub(super) fn scatter_changes<'s>(
         &self,
-        left_out: impl Iterator<Item = (LeftOutShot, &'s [u8; 32], &'s [f32])>,
+        left_out: impl Iterator<Item = ScatteredShot<'s>>,
     ) -> Vec<Option<ScatterChange>> {
-        let removed =
-            self.row_builder.without_shots(left_out.map(|(shot, digest, row)| (shot.class as u32, digest, row)));
+        let removed = self.row_builder.without_shots(left_out);
         let residuals: Vec<f32> = removed.iter().flatten().flat_map(|shot| &shot.residual).copied().collect();
         let products = self.rows.products_of_last(&residuals, self.embedder.inputs);
         let mut of_classes = products.chunks_exact(self.len().max(1));
@@ -260,8 +259,8 @@ impl<'a> ScoringModel<'a> {
         removed.into_iter().map(|removed| removed.map(&mut change)).collect()
     }
 
-    /// For each shot that is left out, the row that its class would have without it and its copies; the shots'
-    /// contributions are given, `[shots, length]`. None where nothing would be left.
+    /// For each shot that is left out, the row that its class would have without it and its copies; `None` where
+    /// nothing would be left. `contributions` are those of the shots, `[shots, length]`.
     pub(super) fn without(&self, left_out: &[LeftOutShot], mut contributions: Vec<f32>) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
         self.row_builder.whiten(&mut contributions);
@@ -277,8 +276,8 @@ impl<'a> ScoringModel<'a> {
         self.rows_of_few(contributions, &counts, left_out)
     }
 
-    /// For each of a class's other shots, the row that the class would have without this shot and that one. Contributions
-    /// are those of the shot, then of the others, `[1 + others, length]`.
+    /// For each of a class's other shots, the row that the class would have without `shot` and that one; `None` where
+    /// nothing would be left. `contributions` are those of `shot`, then of the others, `[1 + others, length]`.
     pub(super) fn without_pairs(
         &self,
         shot: LeftOutShot,
