@@ -73,8 +73,8 @@ impl UpgradePlan {
     /// Plans by the pictures that are kept of a state's shots, each of which is decoded.
     ///
     /// # Errors
-    /// [`UpgradeError::NotKept`] if the bundle that the pictures were kept with is unknown, [`UpgradeError::Picture`] if
-    /// a picture is there but cannot be read, [`UpgradeError::Cancelled`] if the observer cancels.
+    /// [`UpgradeError::NotKept`] if the bundle that the pictures were kept with is unknown, [`UpgradeError::Picture`]
+    /// if a picture is there but cannot be read, [`UpgradeError::Cancelled`] if the observer cancels.
     pub fn of(
         old: &SavedState,
         pictures: &KeptPictures,
