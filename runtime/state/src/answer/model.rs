@@ -43,20 +43,21 @@ struct ShotsOfClass {
     digest: Option<[u8; 32]>,
 }
 
-/// A state with everything that scores its classes.
+/// The scoring of all classes of a state.
 pub(crate) struct ScoringModel<'a> {
     pub(super) state: &'a State,
     base_model: &'a BaseModel,
     pub(super) embedder: Embedder,
     pub(super) row_builder: ClassRowBuilder,
-    /// Of those of the state's exemplars that are samples, or are left out beside them.
+    /// Projections of the state's exemplars that are samples, or are left out beside them.
     pub(super) projections: Projections,
     /// Sums of what each class's shots add, the last part whitened, `[classes, length]`.
     sums: Vec<f32>,
+    /// Number of shots of each class, `[classes]`; [`BASE_WEIGHT`] more for a base class.
     counts: Vec<f32>,
     /// What is added to each class's score, so that no learned class lies nearer to everything than others.
     pub(super) class_offsets: Vec<f32>,
-    /// What gives the classes' scores, class offsets among it.
+    /// Rows of all classes, the class offsets included.
     pub(super) rows: ScoreRows,
 }
 
@@ -166,7 +167,7 @@ impl<'a> ScoringModel<'a> {
         }
     }
 
-    /// Adds one part of what shots add to their classes: sums that are kept, and those of other classes' shots.
+    /// Adds one part of what shots add to their classes. Sums come from the cache, or are computed and kept there.
     fn add_part(&mut self, part: EmbeddingPart, classes: &[ShotsOfClass], work: &mut ScoringWork<'_>) {
         let (length, range) = (self.embedder.length(), self.embedder.range_of(part));
         let counts = |class: usize| range.start >= self.added_from(class);
@@ -301,7 +302,8 @@ impl<'a> ScoringModel<'a> {
         self.rows_of_few(contributions, &counts, others)
     }
 
-    /// Rows from what is left of classes, `[shots, length]`, without these shots; none where nothing is.
+    /// Rows of classes without these shots, from the sums `[shots, length]` and `counts` that are left; `None` where
+    /// nothing is left.
     fn rows_of_few(&self, mut sums: Vec<f32>, counts: &[f32], left_out: &[LeftOutShot]) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
         let offsets =
@@ -314,7 +316,7 @@ impl<'a> ScoringModel<'a> {
         rows.map(class_row).collect()
     }
 
-    /// How many shots a class has, a base class those of the workstation among them.
+    /// Number of shots of a class; [`BASE_WEIGHT`] more for a base class.
     pub(super) fn count(&self, class: usize) -> f32 {
         self.counts[class]
     }

@@ -155,7 +155,7 @@ fn scale(values: &mut [f32], factor: f32) {
     values.iter_mut().for_each(|value| *value *= factor);
 }
 
-/// What gives a class's score for an embedding: the inner product with its row, and the offset.
+/// A class's score for an embedding is the inner product with `row`, plus `offset`.
 #[derive(Clone, Debug)]
 pub(super) struct ClassRow {
     pub(super) row: Vec<f32>,
@@ -163,7 +163,7 @@ pub(super) struct ClassRow {
 }
 
 impl ClassRow {
-    /// As it is once a shot is taken out of the scatter; the same where the shot is not in it.
+    /// The row once a shot is taken out of the scatter; the same row for `None`.
     #[must_use]
     pub(super) fn changed(mut self, change: Option<&ScatterChange>) -> Self {
         if let Some(change) = change {
@@ -177,7 +177,7 @@ impl ClassRow {
     }
 }
 
-/// What gives every class's score.
+/// The [rows](ClassRow) and offsets of all classes.
 #[derive(Clone, Debug)]
 pub(super) struct ScoreRows {
     /// `[length, padded(classes)]`, packed: a class is a column.

@@ -13,13 +13,13 @@ use crate::answer::scatter::ScatteredShot;
 use crate::parallel::for_each_result;
 use crate::state::State;
 
-/// What a sample scores in a state, without the border.
+/// Scores of a sample in a state, without the border.
 pub(super) struct SampleScores {
     /// The sample's number.
     pub(super) number: usize,
     /// Scores of every class that the state knows.
     pub(super) scores: Vec<f32>,
-    /// Whether anything is left of its class without it.
+    /// Whether its class is still known without it.
     pub(super) has_class: bool,
     /// See [`excluded`](super::Validation::excluded).
     pub(super) is_excluded: bool,
