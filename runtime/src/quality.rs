@@ -35,7 +35,7 @@ pub use repeat::PictureFingerprint;
 /// Width and height, in pixels, at which pictures are judged that have as many.
 pub const SIDE: u32 = 128;
 /// Least width and height at which pictures are judged; of smaller ones too little is left at a quarter of it.
-const LEAST_SIDE: u32 = 32;
+const MIN_SIDE: u32 = 32;
 /// Brightness, 0..255, below which a pixel is dark.
 const DARK: f32 = 40.0;
 /// Brightness from which a pixel is clipped.
@@ -46,8 +46,8 @@ const EDGE: u32 = 2;
 /// there, white noise 17 and more. Noise whose colours a camera interpolated (demosaicing) has 7: no limit tells it
 /// from print.
 const UNSCALED: f32 = 2.4;
-/// A picture is judged as a whole where less than one in so many pixels shows something.
-const LEAST_SHOWN: usize = 50;
+/// A picture is judged as a whole where fewer than one in this many pixels show something.
+const PIXELS_PER_SHOWN: usize = 50;
 
 /// What was measured on a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,7 @@ impl Quality {
     pub fn of(picture: &RgbImage) -> Self {
         let whole = square(picture, SIDE);
         let own_side = picture.width().min(picture.height());
-        let side = own_side.clamp(LEAST_SIDE, SIDE);
+        let side = own_side.clamp(MIN_SIDE, SIDE);
         let at = |side| BrightnessMap::of(&square(picture, side));
         let light = if side == SIDE { BrightnessMap::of(&whole) } else { at(side) };
         Self {
@@ -155,7 +155,7 @@ fn shown(square: &RgbImage) -> Vec<bool> {
         !near(y).any(|y| near(x).any(|x| is_fill(x, y)))
     };
     let shown: Vec<bool> = (0..side * side).map(is_shown).collect();
-    if shown.iter().filter(|shown| **shown).count() * LEAST_SHOWN < shown.len() { all } else { shown }
+    if shown.iter().filter(|shown| **shown).count() * PIXELS_PER_SHOWN < shown.len() { all } else { shown }
 }
 
 fn variance(values: &[f32]) -> f32 {

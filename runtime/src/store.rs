@@ -224,13 +224,23 @@ impl Store {
             }
             return Ok(Self::without_slots(base_model, digest, vec![self.missing_warning()]));
         }
-        let has_other = loaded.saved.is_some();
         let undisturbed_for = loaded.newest_undisturbed().map(|_| digest);
-        let mut warnings: Vec<String> = loaded
-            .faults
-            .iter()
-            .map(|faulty| slot_warning(&self.path(faulty.slot), &faulty.fault, has_other))
-            .collect();
+        let warnings = self.slot_warnings(&loaded);
+        match loaded.saved {
+            Some(saved) => {
+                let newest =
+                    NewestState { revision, generation: loaded.generation, slot: loaded.slot, undisturbed_for };
+                Ok(StoreSnapshot { saved, warnings, newest })
+            }
+            None => Ok(Self::without_slots(base_model, digest, warnings)),
+        }
+    }
+
+    /// What is wrong with the slots that were read, in sentences.
+    fn slot_warnings(&self, loaded: &MediumSnapshot<io::Error>) -> Vec<String> {
+        let has_other = loaded.saved.is_some();
+        let warning = |faulty: &FaultySlot<io::Error>| slot_warning(&self.path(faulty.slot), &faulty.fault, has_other);
+        let mut warnings: Vec<String> = loaded.faults.iter().map(warning).collect();
         // From the first acknowledged save on there are two.
         let is_missing = |slot: &Slot| {
             let found = fs::symlink_metadata(self.path(*slot));
@@ -243,14 +253,7 @@ impl Store {
                 self.path(slot).display()
             ));
         }
-        match loaded.saved {
-            Some(saved) => {
-                let newest =
-                    NewestState { revision, generation: loaded.generation, slot: loaded.slot, undisturbed_for };
-                Ok(StoreSnapshot { saved, warnings, newest })
-            }
-            None => Ok(Self::without_slots(base_model, digest, warnings)),
-        }
+        warnings
     }
 
     /// What is known where no slot holds a state.

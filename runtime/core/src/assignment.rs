@@ -80,15 +80,21 @@ pub fn hungarian(
             class_price[owner[other] as usize] += travelled - distance[other];
             target_price[other] -= travelled - distance[other];
         }
-        let mut last = end;
-        while last != NOBODY {
-            let previous = reached_from[last as usize];
-            owner[last as usize] = if previous == NOBODY { start as u32 } else { owner[previous as usize] };
-            last = previous;
-        }
+        augment(owner, reached_from, start as u32, end);
     }
     for (target, &class) in owner.iter().enumerate().filter(|(_, class)| **class != NOBODY) {
         matched[class as usize] = target as u32;
+    }
+}
+
+/// Gives each target of a path to the owner of the one before it, and the first target to the class `start`. The path
+/// ends at the target `end`; `reached_from` leads back along it.
+fn augment(owner: &mut [u32], reached_from: &[u32], start: u32, end: u32) {
+    let mut last = end;
+    while last != NOBODY {
+        let previous = reached_from[last as usize];
+        owner[last as usize] = if previous == NOBODY { start } else { owner[previous as usize] };
+        last = previous;
     }
 }
 

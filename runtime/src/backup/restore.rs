@@ -88,18 +88,14 @@ pub fn restore(
     }
     let mut archive = Archive::new(ArchiveReader::new(file, &checked)?);
     let mut entries = archive.entries()?.raw(true);
-    let BackupStart { owner, releases, saved } = BackupStart::read(&mut entries, version)?;
-    let digest = saved.state.bundle_digest;
-    if digest == bundle.digest {
-        check_sound(bundle, &owner, &saved)?;
-    } else if !options.other_bundle {
-        return Err(BackupError::OtherBundle { name: owner.name, release: owner.release });
-    }
+    let start = BackupStart::read(&mut entries, version)?;
+    check_bundle(bundle, &start, options)?;
+    let BackupStart { owner, releases, saved } = start;
     let mut floor = ReleaseFloor::of(store, &releases)?;
     if key.is_some() {
         floor.accept(&bundle.manifest.name, bundle.manifest.release)?;
     }
-    let mut guard = PictureGuard::new(&locked, digest);
+    let mut guard = PictureGuard::new(&locked, saved.state.bundle_digest);
     let pictures = restore_pictures(&mut entries, &owner, &saved, &mut guard)?;
     archive.into_inner().finish()?;
     // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
@@ -158,6 +154,18 @@ fn check_empty(store: &Store, present: &SavedState) -> Result<(), BackupError> {
         return Ok(());
     }
     Err(BackupError::Occupied { folder: store.folder().into(), classes, changes })
+}
+
+/// Refuses a backup of another bundle, unless the options allow it, and one that does not fit the bundle.
+fn check_bundle(bundle: &Bundle, start: &BackupStart, options: &RestoreOptions) -> Result<(), BackupError> {
+    let BackupStart { owner, saved, .. } = start;
+    if saved.state.bundle_digest == bundle.digest {
+        return check_sound(bundle, owner, saved);
+    }
+    if options.other_bundle {
+        return Ok(());
+    }
+    Err(BackupError::OtherBundle { name: owner.name.clone(), release: owner.release })
 }
 
 /// Refuses a state that does not fit the bundle which it says it belongs to.

@@ -158,24 +158,29 @@ fn value(message: &[u8]) -> AuditResult {
     Ok(())
 }
 
+/// Where the types of values are audited, as errors name it.
+const VALUE_TYPES: &str = "types of values";
+
 /// A type, which must be that of a tensor, with a shape within bounds (`TypeProto`).
 fn value_type(message: &[u8], of: String) -> AuditResult {
-    const PART: &str = "types of values";
-    let damaged = |WireError| AuditError::Damaged { part: PART };
     for field in WireFields::of(message) {
-        match field.map_err(damaged)? {
-            (1, WireValue::Bytes(tensor)) => {
-                for field in WireFields::of(tensor) {
-                    match field.map_err(damaged)? {
-                        (1, WireValue::Number(_)) => {}
-                        (2, WireValue::Bytes(shape)) => value_shape(shape, &of)?,
-                        (field, _) => return Err(AuditError::Field { part: PART, field }),
-                    }
-                }
-            }
+        match field.map_err(|WireError| AuditError::Damaged { part: VALUE_TYPES })? {
+            (1, WireValue::Bytes(tensor)) => tensor_type(tensor, &of)?,
             (6, WireValue::Bytes(_)) => {}
             (8, _) => return Err(AuditError::Sparse),
-            (field, _) => return Err(AuditError::Field { part: PART, field }),
+            (field, _) => return Err(AuditError::Field { part: VALUE_TYPES, field }),
+        }
+    }
+    Ok(())
+}
+
+/// The type of a tensor: of its elements, and its shape (`TypeProto.Tensor`).
+fn tensor_type(message: &[u8], of: &str) -> AuditResult {
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| AuditError::Damaged { part: VALUE_TYPES })? {
+            (1, WireValue::Number(_)) => {}
+            (2, WireValue::Bytes(shape)) => value_shape(shape, of)?,
+            (field, _) => return Err(AuditError::Field { part: VALUE_TYPES, field }),
         }
     }
     Ok(())

@@ -71,11 +71,11 @@ pub enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock of a file, which is made where it is not there, for its owner alone; waits so long for another
-    /// process that holds it. No link is followed, and nothing in the file is changed.
+    /// Takes the lock of a file; waits for another process that holds it, at most `wait`. A missing file is made,
+    /// readable by its owner alone. No link is followed, and nothing in the file is changed.
     ///
     /// # Errors
-    /// [`LockError`] if it is held by another process all the time, or the file is none to lock.
+    /// [`LockError`] if another process holds it for all of `wait`, or the file cannot be locked.
     pub fn take(path: &Path, wait: Duration) -> Result<Self, LockError> {
         Self::take_with(path, wait, || {
             let mut options = private_options();

@@ -93,7 +93,7 @@ pub fn upgrade(
     observer: &mut dyn Observer,
 ) -> Result<ChangeOutcome<UpgradeOutcome>, UpgradeError> {
     let locked = lock(bundle, store, settings)?;
-    let old = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
+    let old = present_state(&locked, store)?;
     if old.state.bundle_digest == bundle.digest {
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
@@ -144,7 +144,7 @@ pub fn undo_upgrade(
     settings: &LearnerSettings,
 ) -> Result<ChangeOutcome<SavedState>, UpgradeError> {
     let locked = lock(bundle, store, settings)?;
-    let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
+    let present = present_state(&locked, store)?;
     if present.state.bundle_digest == bundle.digest {
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
@@ -179,10 +179,18 @@ pub fn former_state(bundle: &Bundle, store: &Store) -> Result<Option<SavedState>
 /// [`UpgradeError`] if the state cannot be read or locked, or something of it cannot be removed.
 pub fn discard_former_state(store: &Store, settings: &LearnerSettings) -> Result<bool, UpgradeError> {
     let locked = store.lock(settings.wait)?;
-    let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
+    let present = present_state(&locked, store)?;
     let discarded = locked.discard_others(&present.state.bundle_digest)?;
     Thumbnails::of(store).prune(&present)?;
     Ok(discarded)
+}
+
+/// The state in the store, whatever bundle it belongs to.
+///
+/// # Errors
+/// [`UpgradeError::Nothing`] if there is none, and if it cannot be read.
+fn present_state(locked: &LockedStore, store: &Store) -> Result<SavedState, UpgradeError> {
+    locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })
 }
 
 fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<LockedStore, UpgradeError> {

@@ -172,10 +172,10 @@ impl Background {
     /// frames of one size whose colours and deviations differ by less than a step of brightness on average, and by more
     /// than a few steps nowhere but in single pixels.
     pub fn looks_like(&self, other: &Self) -> bool {
-        /// Steps of brightness by which a pixel has changed, and the most of 1,000 pixels that may have: half of what the
-        /// smallest thing covers.
+        /// Difference of a channel, in steps of brightness (0..255), above which a pixel has changed.
         const CHANGED: f32 = 6.0;
-        const MOST_OF_THOUSAND: usize = 1;
+        /// Most pixels of 1,000 that may have changed: half of what the smallest thing covers.
+        const MAX_CHANGED_OF_1000: usize = 1;
         if self.frame_size != other.frame_size {
             return false;
         }
@@ -183,7 +183,7 @@ impl Background {
             one.iter().zip(*other).any(|(one, other)| (one - other).abs() > CHANGED)
         };
         let changed = self.colours.iter().zip(&other.colours).filter(has_changed).count();
-        if changed * 1000 > MOST_OF_THOUSAND * self.colours.len() {
+        if changed * 1000 > MAX_CHANGED_OF_1000 * self.colours.len() {
             return false;
         }
         let colours = self.colours.as_flattened().iter().zip(other.colours.as_flattened());

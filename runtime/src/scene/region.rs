@@ -157,7 +157,7 @@ impl Region {
     /// # Errors
     /// [`RegionError`] if it reaches beyond the frame or is smaller than [`Region::MIN_SIDE`].
     pub fn in_frame(&self, width: u32, height: u32) -> Result<PixelRect, RegionError> {
-        let region = self.unchecked(width, height);
+        let region = self.pixels_in(width, height);
         if region.right() > width || region.bottom() > height {
             return Err(RegionError::Outside { region, width, height });
         }
@@ -172,13 +172,13 @@ impl Region {
         if let Self::Shares(shares) = *self {
             return shares;
         }
-        let pixels = self.unchecked(width, height);
+        let pixels = self.pixels_in(width, height);
         let share = |length: u32, of: u32| f64::from(length) / f64::from(of.max(1));
         [share(pixels.x, width), share(pixels.y, height), share(pixels.width, width), share(pixels.height, height)]
     }
 
     /// Its pixels in a frame of that size, whether or not they can be used.
-    pub(super) fn unchecked(&self, width: u32, height: u32) -> PixelRect {
+    pub(super) fn pixels_in(&self, width: u32, height: u32) -> PixelRect {
         match *self {
             Self::CentreSquare => {
                 let side = width.min(height);

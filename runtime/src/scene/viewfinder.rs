@@ -146,7 +146,7 @@ impl Viewfinder {
         let size @ [width, height] = picture.size_in_file;
         let pixel =
             [0, 1].map(|axis| ((place[axis].clamp(0.0, 1.0) * size[axis] as f32) as u32).min(size[axis].max(1) - 1));
-        let holds_place = |named: &&NamedRegion| named.region.unchecked(width, height).contains(pixel);
+        let holds_place = |named: &&NamedRegion| named.region.pixels_in(width, height).contains(pixel);
         let named = self.regions.iter().find(holds_place).or(self.regions.first());
         let region = named.map(|named| named.region.in_frame(width, height)).transpose()?;
         Ok(self.shot_of(picture, region, pixel)?.picture)

@@ -1,10 +1,9 @@
 //! The kept pictures of shots: a folder for each bundle beside the slots, a file for each picture, named by the digest
 //! of the exemplar that came of it.
 //!
-//! No file lists them. Which exemplars there are, of the present state and of earlier ones, the slots say; a picture
-//! whose exemplar neither has belongs to nothing, and is swept away after the next change. So renaming touches no
-//! picture, undoing finds them where they were, and what is forgotten for good goes. A picture is on the disk before
-//! the state that has its exemplar is.
+//! No file lists them. The slots say which exemplars the present state and earlier ones have; a picture without such an
+//! exemplar is removed after the next change. So renaming touches no picture, undoing finds them in place, and purging
+//! removes them. A picture is on the disk before the state that has its exemplar.
 //!
 //! Only regular files with names as ours are removed, and only from folders with names as ours: what somebody else has
 //! put there stays. A link in the place of a folder is not followed.
@@ -48,7 +47,7 @@ pub struct KeptPictures {
     digest: [u8; 32],
 }
 
-/// What pictures take.
+/// Number and size of kept pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeptUsage {
@@ -58,7 +57,7 @@ pub struct KeptUsage {
     pub bytes: u64,
 }
 
-/// Most bytes of the file of a picture of that size: four a pixel, and what stands beside the pixels.
+/// Most bytes of the file of a picture of that size in pixels: four a pixel, and 1 KiB for what stands beside them.
 pub fn most_bytes(width: u32, height: u32) -> u64 {
     4 * u64::from(width) * u64::from(height) + 1024
 }

@@ -60,7 +60,7 @@ pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 /// Most shots of learned classes that are scored by themselves then.
 const MAX_FIRST_SHOTS: usize = 250;
 
-/// What scoring a state's classes and samples works with.
+/// Cache and threads for scoring a state's classes and samples.
 pub(crate) struct ScoringWork<'a> {
     /// What earlier scorings left, where it is kept.
     pub(crate) cache: Option<&'a mut ScoringCache>,
@@ -73,7 +73,7 @@ pub(crate) fn familiarity(scores: &[f32]) -> f32 {
     highest(scores)
 }
 
-/// What a sample of a known class scores.
+/// Scores of a sample whose class is known.
 #[derive(Clone, Debug)]
 pub(crate) struct ScoredSample {
     /// Its class.
@@ -84,7 +84,7 @@ pub(crate) struct ScoredSample {
     pub(crate) scores: Vec<f32>,
 }
 
-/// What samples whose class is known score, the border among it.
+/// Scores of samples whose class is known, the border included.
 pub(crate) struct KnownSamples {
     /// Samples of all classes, evenly chosen.
     pub(crate) evenly: Vec<ScoredSample>,
@@ -103,7 +103,7 @@ pub(crate) struct Predictor {
 }
 
 impl ScoringWork<'_> {
-    /// On the caller's thread, from what is stored alone.
+    /// No cache, and the caller's thread alone.
     pub(crate) fn alone() -> Self {
         Self { cache: None, workers: &Serial }
     }

@@ -4,8 +4,8 @@
 //! linkage). What all of them share says nothing of what they show: the place, the light, a kind of thing that no base
 //! class is. So directions are seen from the pictures' own mean, too, the more the more pictures there are.
 //!
-//! How alike is alike enough is read off base classes: the bundle's samples are mixed as pictures of several things
-//! come in, and grouped, and the least cosine is taken that leaves least to do for who gives the groups their labels.
+//! How alike pictures of a group must be is chosen on base classes: mixtures of the bundle's samples are grouped with
+//! each least cosine, and the one wins whose groups take the least effort to label.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,7 +24,8 @@ const HALF_WAY: f32 = 20.0;
 const MIXTURES: usize = 60;
 /// Most classes in a mixture, and most samples of each.
 const MAX_MIXED: usize = 8;
-/// What moving a picture costs beside giving a label: who does not see that it is a wrong one teaches it.
+/// Effort of moving a picture to another group, as a multiple of that of giving a label. It is more, since a wrong
+/// picture that nobody notices is learned.
 const MOVE_EFFORT: usize = 2;
 
 /// What groups pictures as a bundle sees them.
@@ -35,7 +36,7 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// Chooses what is alike enough by the samples that the bundle set aside, else by its exemplars.
+    /// Chooses the least cosine by the samples that the bundle set aside, else by its exemplars.
     pub fn new(base_model: &BaseModel) -> Self {
         let statistics = base_model.statistics.as_ref();
         let bank = match statistics {
@@ -68,7 +69,7 @@ impl Grouping {
             if closest.cosine < self.least {
                 break;
             }
-            linkage.merge(closest.later, closest.earlier);
+            linkage.merge(closest);
         }
         linkage.members.iter_mut().for_each(|group| group.sort_unstable());
         linkage.members
@@ -131,7 +132,7 @@ impl Grouping {
                 *sum += effort;
             }
             let Some(closest) = closest.filter(|_| left.peek().is_some()) else { break };
-            linkage.merge(closest.later, closest.earlier);
+            linkage.merge(closest);
         }
     }
 }
@@ -174,6 +175,7 @@ fn from_their_mean(directions: &[f32], dimension: usize) -> Vec<f32> {
 }
 
 /// Two groups with the mean cosine between their rows.
+#[derive(Clone, Copy)]
 struct LinkedPair {
     later: usize,
     earlier: usize,
@@ -208,24 +210,24 @@ impl Linkage {
         pairs.max_by(|a, b| a.cosine.total_cmp(&b.cosine))
     }
 
-    /// Adds group `one` to `other`, the earlier one, which keeps its place.
-    fn merge(&mut self, one: usize, other: usize) {
+    /// Adds the later group to the earlier one, which keeps its place.
+    fn merge(&mut self, LinkedPair { later, earlier, .. }: LinkedPair) {
         let Self { members, sums, likeness } = self;
-        let (sum, moved) = (sums.remove(one), members.remove(one));
-        likeness.remove(one);
-        likeness[one..].iter_mut().for_each(|row| {
-            row.remove(one);
+        let (sum, moved) = (sums.remove(later), members.remove(later));
+        likeness.remove(later);
+        likeness[later..].iter_mut().for_each(|row| {
+            row.remove(later);
         });
-        add_scaled(&mut sums[other], 1.0, &sum);
-        members[other].extend(moved);
+        add_scaled(&mut sums[earlier], 1.0, &sum);
+        members[earlier].extend(moved);
         // The mean cosine between two groups is the cosine sum of their sums over both sizes: sums are all that is
         // needed.
         let mean = |a: usize, b: usize| dot(&sums[a], &sums[b]) / (members[a].len() * members[b].len()) as f32;
-        for (third, cosine) in likeness[other][..other].iter_mut().enumerate() {
-            *cosine = mean(other, third);
+        for (third, cosine) in likeness[earlier][..earlier].iter_mut().enumerate() {
+            *cosine = mean(earlier, third);
         }
-        for (third, row) in likeness.iter_mut().enumerate().skip(other + 1) {
-            row[other] = mean(third, other);
+        for (third, row) in likeness.iter_mut().enumerate().skip(earlier + 1) {
+            row[earlier] = mean(third, earlier);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! ORTH over class means and pseudo-targets, and L_TG over pseudo-targets alone, by which these are generated.
+//! ORTH over class means and pseudo-targets, and L_TG over pseudo-targets alone, which generates them.
 
 use super::{GradientAccumulator, PairScratch, UnitRows, exponentiate};
 use crate::linalg::kernel::on_vector_units;
@@ -34,22 +34,22 @@ pub fn target_loss(
     (total / n as f64) as f32
 }
 
-/// All pseudo-targets, made ready for [`loss`]: what they are to each other stays the same from step to step.
+/// All pseudo-targets, prepared for [`loss`]. They do not move, so their transpose and sums hold for every step.
 #[derive(Clone, Copy, Debug)]
 pub struct OrthogonalityTargets<'a> {
     /// `[targets, width]` unit rows.
     pub rows: UnitRows<'a>,
     /// Their transpose, as [`pack_transposed`] leaves it.
     pub transposed: &'a [f32],
-    /// What [`target_sums`] gives, `[targets]`.
+    /// Their [`target_sums`], `[targets]`.
     pub sums: &'a [f32],
 }
 
 /// For every target t_i the sum of exp(t_i . t_j - 1) over all targets t_j.
 ///
 /// # Shapes
-/// `rows` is `[targets, width]`, `transposed` their transpose, as [`pack_transposed`] leaves it, and `sums` `[targets]`;
-/// `scratch` holds [`memory`] numbers for these targets, with whatever number of means.
+/// `rows` `[targets, width]`, `transposed` their transpose, as [`pack_transposed`] leaves it, `sums` `[targets]`;
+/// `scratch` holds [`memory`] numbers for these targets and any number of means.
 pub fn target_sums(
     rows: UnitRows<'_>,
     transposed: &[f32],
@@ -74,14 +74,14 @@ pub fn target_sums(
     }
 }
 
-/// What ORTH is computed of: the rows of a batch, and which mean each belongs to.
+/// A batch as [`loss`] takes it: its rows, and the mean that each belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct OrthogonalityBatch<'a, M> {
     /// `[n, width]` unit rows: projections.
     pub rows: UnitRows<'a>,
-    /// Says of a row, 0..n, which of the means it belongs to, if any. Each mean has a row.
+    /// The mean, if any, that a row 0..n belongs to. Each mean has a row.
     pub mean_of: M,
-    /// For each mean the target of its class, which it stands for, `[means]`; all of them differ.
+    /// For each mean the target of its class, which it replaces in the loss, `[means]`; all of them differ.
     pub target_of_mean: &'a [u32],
 }
 
@@ -107,8 +107,8 @@ pub const fn memory(means: usize, targets: usize, width: usize) -> usize {
 /// ORTH: L_TG over the normalised means of the batch's classes and the targets of all others, the free ones among them
 /// (OrCo, section 3.3, Eq. 7).
 ///
-/// Targets do not move, so most of the sums of L_TG are known before: of the sum of target t_i only what the targets of
-/// the batch's classes add is taken away, and what the means add is put in their place.
+/// Targets do not move, so most of each sum in L_TG is known in advance: from the sum of target t_i, the terms of the
+/// batch's targets are subtracted, and the terms of the means are added.
 ///
 /// With m = |a| of a class's average a over its b rows, and d the gradient with respect to a / m, each of these rows
 /// gets (d - (d . a / m) a / m) / (m b).
@@ -154,7 +154,7 @@ pub fn loss(
     loss
 }
 
-/// [`target_loss`] over unit rows of means, `[means, width]`, and all targets but those that the means stand for; writes
+/// [`target_loss`] over unit rows of means, `[means, width]`, and all targets but those that the means replace; writes
 /// the gradient with respect to the means.
 ///
 /// With e_ij = exp(r_i . r_j - 1) and s_i the sum of e_ij over all n rows r_j, the loss is 1/n sum_i (1 + log s_i), and
@@ -190,7 +190,7 @@ fn loss_of_means(
     shares.copy_from_slice(targets.sums);
     of_replaced.chunks_exact(stride).for_each(|line| add_scaled(shares, -1.0, &line[..known]));
     of_means.chunks_exact(stride).for_each(|line| add_scaled(shares, 1.0, &line[..known]));
-    // The replaced targets are no rows.
+    // A replaced target is no row. Infinity stands for its sum, so its share is 0.
     for &target in target_of_mean {
         shares[target as usize] = f32::INFINITY;
         of_means.chunks_exact_mut(stride).for_each(|line| line[target as usize] = 0.0);
@@ -211,20 +211,41 @@ fn loss_of_means(
     let buffers = [(of_means, ROWS * stride), (among_means, ROWS * mean_stride.max(1)), (gradient, ROWS * width)];
     for_each_chunk(workers, buffers, |block, [lines, among, gradient]| {
         gradient.fill(0.0);
-        let parts = [(lines, stride, shares, targets.rows.values), (among, mean_stride, mean_shares, means.values)];
-        for (lines, stride, shares, rows) in parts {
-            let own = &mean_shares[block * ROWS..];
-            for (line, own) in lines.chunks_exact_mut(stride).zip(own) {
-                line.iter_mut().zip(shares).for_each(|(value, share)| *value *= share + own);
-            }
-            let (left, right) = (LeftFactor::rows(lines, stride), RightFactor::rows(rows, width));
-            product(lines.len() / stride, shares.len(), left, right, |row, column, sums| {
-                let gradient = &mut gradient[row * width + column..][..sums.len()];
-                gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += factor * sum);
-            });
-        }
+        let own = &mean_shares[block * ROWS..];
+        let target_terms = GradientTerms { rows: targets.rows, shares, stride, factor };
+        target_terms.add(lines, own, gradient);
+        let mean_terms = GradientTerms { rows: means, shares: mean_shares, stride: mean_stride, factor };
+        mean_terms.add(among, own, gradient);
     });
     (total / known as f64) as f32
+}
+
+/// Rows r_i that add e_ik (1 / s_i + 1 / s_k) r_i to the gradient with respect to r_k.
+struct GradientTerms<'a> {
+    rows: UnitRows<'a>,
+    /// 1 / s_i of every row.
+    shares: &'a [f32],
+    /// Length of a line of e_ik.
+    stride: usize,
+    /// Factor of every term.
+    factor: f32,
+}
+
+impl GradientTerms<'_> {
+    /// Adds the terms of some rows r_k, of which `own_shares` begins with 1 / s_k, to their gradient. `lines` holds a
+    /// line e_ik for each of them, and is overwritten.
+    fn add(&self, lines: &mut [f32], own_shares: &[f32], gradient: &mut [f32]) {
+        let Self { rows, shares, stride, factor } = *self;
+        let width = rows.width;
+        for (line, own) in lines.chunks_exact_mut(stride).zip(own_shares) {
+            line.iter_mut().zip(shares).for_each(|(value, share)| *value *= share + own);
+        }
+        let (left, right) = (LeftFactor::rows(lines, stride), RightFactor::rows(rows.values, width));
+        product(lines.len() / stride, shares.len(), left, right, |row, column, sums| {
+            let gradient = &mut gradient[row * width + column..][..sums.len()];
+            gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += factor * sum);
+        });
+    }
 }
 
 /// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one for each of the rows r_i that come first, by the
@@ -274,7 +295,7 @@ mod tests {
     /// More means than are handled together, none, and as many as targets; targets that fill their padding, and that do
     /// not.
     #[test]
-    fn what_is_known_of_targets_before_changes_no_loss_and_no_gradient() {
+    fn sums_known_in_advance_change_neither_loss_nor_gradient() {
         let cases = [(70, vec![3, 0, 69, 12, 40, 5, 6, 7, 8, 9]), (64, vec![1]), (33, Vec::new()), (3, vec![2, 0, 1])];
         for (count, replaced) in cases {
             let targets = unit_rows(count, "targets");

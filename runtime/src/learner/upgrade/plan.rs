@@ -70,7 +70,11 @@ pub enum ClassRole {
 }
 
 impl UpgradePlan {
-    /// Looks what is kept of the shots of a state: decodes every picture.
+    /// Plans by the pictures that are kept of a state's shots, each of which is decoded.
+    ///
+    /// # Errors
+    /// [`UpgradeError::NotKept`] if the bundle that the pictures were kept with is unknown, [`UpgradeError::Picture`]
+    /// if a picture is there but cannot be read, [`UpgradeError::Cancelled`] if the observer cancels.
     pub fn of(
         old: &SavedState,
         pictures: &KeptPictures,
@@ -91,28 +95,28 @@ impl UpgradePlan {
         let mut plan = Self { from, classes: Vec::new(), warnings: Vec::new(), pictures: pictures.clone() };
         let base = plan.from.labels.len();
         let learned = state.classes.iter().enumerate().map(|(index, class)| (base + index, &class.label, Some(index)));
-        let labels = plan.from.labels.clone();
+        let base_labels = plan.from.labels.clone();
+        let brought = base_labels.iter().enumerate().map(|(index, label)| (index, label, None));
         let (mut done, total) = (0, state.exemplars.len());
         let mut one_more = || {
             done += 1;
             observer.step(ChangeStep::Pictures { done, total })
         };
-        let given = labels.iter().enumerate().map(|(index, label)| (index, label, None));
-        for (index, label, learned) in learned.chain(given) {
-            let own = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == index);
+        for (class, label, learned) in learned.chain(brought) {
+            let own = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == class);
             let own: Vec<[u8; 32]> = own.map(|shot| state.exemplars.digest_of(shot)).collect();
             if learned.is_none() && own.is_empty() {
                 continue;
             }
-            let replaces = state.classes.iter().any(|class| label::same(&class.label, label))
-                && labels.iter().any(|given| label::same(given, label));
-            if replaces && learned.is_none() {
+            let is_replacement = state.classes.iter().any(|class| label::same(&class.label, label))
+                && base_labels.iter().any(|base_label| label::same(base_label, label));
+            if is_replacement && learned.is_none() {
                 plan.warnings.push(format!("shots of the base class \"{label}\" are left out, since it was replaced"));
                 continue;
             }
             let session = learned.map_or(u32::MAX, |index| state.classes[index].session);
             let role =
-                if brings(bundle, label) && !replaces { ClassRole::Base } else { ClassRole::Learned { session } };
+                if brings(bundle, label) && !is_replacement { ClassRole::Base } else { ClassRole::Learned { session } };
             let files = plan.usable(label, &own, &mut one_more)?;
             plan.classes.push(PlannedClass { label: label.clone(), learned, role, shots: own.len(), files });
         }

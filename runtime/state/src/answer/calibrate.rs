@@ -57,12 +57,14 @@ impl BestPerSide {
     }
 }
 
-/// What a view of a left-out shot says of the border.
+/// The margin of a view of a left-out shot.
 #[derive(Clone, Copy, Debug)]
 struct ViewMargin {
     /// Number of the shot among the samples.
     sample: usize,
+    /// How far the best learned class is ahead of the best base class, without the border.
     margin: f32,
+    /// Whether that learned class is the shot's.
     right: bool,
     /// The view's share of its shot's weight.
     fraction: f32,
@@ -92,17 +94,17 @@ pub struct Calibrator<'a> {
     base: usize,
     /// Number of classes.
     count: usize,
-    /// How many of the base classes are never answered.
+    /// Number of base classes that are replaced, and never answered.
     replaced: usize,
     /// Of each sample so far.
     best: Vec<BestPerSide>,
     /// Whether a sample is excluded, and counts for nothing.
     excluded: Vec<bool>,
-    /// What views say in place of the shots that they are of.
+    /// Views of shots. If there are any, they count in place of the shots.
     views: Vec<ViewMargin>,
-    /// How many samples, at the beginning, were set aside, and the ratio of accuracies on unseen pictures to that on
-    /// these.
+    /// Number of samples that were set aside; these come first.
     set_aside: usize,
+    /// Accuracy on unseen pictures over that on the samples set aside.
     ratio: f32,
     /// Evenly spread samples, by which the temperature is chosen.
     temperature_samples: Vec<TemperatureSample>,
@@ -226,7 +228,7 @@ impl<'a> Calibrator<'a> {
         self.shares_of(&|sample| !self.excluded[sample])
     }
 
-    /// As [`Self::shares`], of the samples that count; 0 for others.
+    /// As [`Self::shares`], for the samples for which `counts` holds; 0 for others.
     fn shares_of(&self, counts: &dyn Fn(usize) -> bool) -> Vec<f32> {
         let mut samples = vec![0.0f32; self.count];
         let classes = || self.classes[..self.best.len()].iter().map(|class| *class as usize).enumerate();

@@ -53,7 +53,7 @@ pub(super) fn view_scores(
             for (scores, embedded) in scores.chunks_exact_mut(count).zip(embedded.chunks_exact(length)) {
                 viewed.change.iter().for_each(|change| change.apply(scores, embedded));
                 let score = viewed.row.score(embedded);
-                let gain: f32 = fewer.iter().map(|(row, factor)| factor * (score - row.score(embedded))).sum();
+                let gain: f32 = fewer.iter().map(|class| class.factor * (score - class.row.score(embedded))).sum();
                 scores[viewed.shot.class] = score + gain / fewer.len().max(1) as f32;
             }
             scored.push(scores.to_vec());
@@ -62,20 +62,30 @@ pub(super) fn view_scores(
     scored
 }
 
-/// The class of a shot without it and without each of the others in turn, with how much of the difference counts.
+/// A class without a shot and without another one.
+struct FewerShots {
+    row: ClassRow,
+    /// Factor of what the class scores less without the other one ([`extrapolation`]).
+    factor: f32,
+}
+
+/// The class of a shot without it and without each of the others in turn.
 fn with_fewer(
     model: &ScoringModel<'_>,
     bank: &Bank,
     projections: &Projections,
     viewed: &ViewedShot,
-) -> Vec<(ClassRow, f32)> {
+) -> Vec<FewerShots> {
     let ViewedShot { shot, others, change, .. } = viewed;
     let count = model.count(shot.class);
     let exemplars: Vec<usize> = core::iter::once(shot).chain(others).map(|shot| shot.exemplar).collect();
     let contributions = model.embedder.contributions_of(bank, &exemplars, projections);
     let rows = model.without_pairs(*shot, others, contributions).into_iter().zip(others);
-    let changed = |row: ClassRow| row.changed(change.as_ref());
-    rows.filter_map(|(row, other)| Some((changed(row?), extrapolation(count, shot.copies, other.copies)))).collect()
+    let fewer = |(row, other): (Option<ClassRow>, &LeftOutShot)| {
+        let row = row?.changed(change.as_ref());
+        Some(FewerShots { row, factor: extrapolation(count, shot.copies, other.copies) })
+    };
+    rows.filter_map(fewer).collect()
 }
 
 /// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one

@@ -8,7 +8,7 @@ use orco_core::workers::{Workers, for_each_chunk};
 
 use super::ScoringWork;
 use super::embed::{EMBED_BATCH, Embedder, EmbeddingPart, Projections};
-use super::scatter::{RemovedShot, ScatterChange};
+use super::scatter::{RemovedShot, ScatterChange, ScatteredShot};
 use super::score::{ClassRow, ClassRowBuilder, ScoreRows};
 use crate::bank::Bank;
 use crate::codec;
@@ -43,20 +43,21 @@ struct ShotsOfClass {
     digest: Option<[u8; 32]>,
 }
 
-/// A state with everything that scores its classes.
+/// The scoring of all classes of a state.
 pub(crate) struct ScoringModel<'a> {
     pub(super) state: &'a State,
     base_model: &'a BaseModel,
     pub(super) embedder: Embedder,
     pub(super) row_builder: ClassRowBuilder,
-    /// Of those of the state's exemplars that are samples, or are left out beside them.
+    /// Projections of the state's exemplars that are samples, or are left out beside them.
     pub(super) projections: Projections,
     /// Sums of what each class's shots add, the last part whitened, `[classes, length]`.
     sums: Vec<f32>,
+    /// Number of shots of each class, `[classes]`; [`BASE_WEIGHT`] more for a base class.
     counts: Vec<f32>,
     /// What is added to each class's score, so that no learned class lies nearer to everything than others.
     pub(super) class_offsets: Vec<f32>,
-    /// What gives the classes' scores, class offsets among it.
+    /// Rows of all classes, the class offsets included.
     pub(super) rows: ScoreRows,
 }
 
@@ -166,7 +167,7 @@ impl<'a> ScoringModel<'a> {
         }
     }
 
-    /// Adds one part of what shots add to their classes: sums that are kept, and those of other classes' shots.
+    /// Adds one part of what shots add to their classes. Sums come from the cache, or are computed and kept there.
     fn add_part(&mut self, part: EmbeddingPart, classes: &[ShotsOfClass], work: &mut ScoringWork<'_>) {
         let (length, range) = (self.embedder.length(), self.embedder.range_of(part));
         let counts = |class: usize| range.start >= self.added_from(class);
@@ -244,14 +245,13 @@ impl<'a> ScoringModel<'a> {
         ScoreRows::new(&rows, offsets, length)
     }
 
-    /// For each shot that is left out, how scores change because the scatter is without it, too; none where it has none.
-    /// Given are the shots' digests and embeddings.
+    /// For each shot that is left out, how scores change since the scatter is without it, too; `None` for one that is
+    /// not in the scatter.
     pub(super) fn scatter_changes<'s>(
         &self,
-        left_out: impl Iterator<Item = (LeftOutShot, &'s [u8; 32], &'s [f32])>,
+        left_out: impl Iterator<Item = ScatteredShot<'s>>,
     ) -> Vec<Option<ScatterChange>> {
-        let removed =
-            self.row_builder.without_shots(left_out.map(|(shot, digest, row)| (shot.class as u32, digest, row)));
+        let removed = self.row_builder.without_shots(left_out);
         let residuals: Vec<f32> = removed.iter().flatten().flat_map(|shot| &shot.residual).copied().collect();
         let products = self.rows.products_of_last(&residuals, self.embedder.inputs);
         let mut of_classes = products.chunks_exact(self.len().max(1));
@@ -262,8 +262,8 @@ impl<'a> ScoringModel<'a> {
         removed.into_iter().map(|removed| removed.map(&mut change)).collect()
     }
 
-    /// For each shot that is left out, the row that its class would have without it and its copies; the shots'
-    /// contributions are given, `[shots, length]`. None where nothing would be left.
+    /// For each shot that is left out, the row that its class would have without it and its copies; `None` where
+    /// nothing would be left. `contributions` are those of the shots, `[shots, length]`.
     pub(super) fn without(&self, left_out: &[LeftOutShot], mut contributions: Vec<f32>) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
         self.row_builder.whiten(&mut contributions);
@@ -279,8 +279,8 @@ impl<'a> ScoringModel<'a> {
         self.rows_of_few(contributions, &counts, left_out)
     }
 
-    /// For each of a class's other shots, the row that the class would have without this shot and that one. Contributions
-    /// are those of the shot, then of the others, `[1 + others, length]`.
+    /// For each of a class's other shots, the row that the class would have without `shot` and that one; `None` where
+    /// nothing would be left. `contributions` are those of `shot`, then of the others, `[1 + others, length]`.
     pub(super) fn without_pairs(
         &self,
         shot: LeftOutShot,
@@ -304,7 +304,8 @@ impl<'a> ScoringModel<'a> {
         self.rows_of_few(contributions, &counts, others)
     }
 
-    /// Rows from what is left of classes, `[shots, length]`, without these shots; none where nothing is.
+    /// Rows of classes without these shots, from the sums `[shots, length]` and `counts` that are left; `None` where
+    /// nothing is left.
     fn rows_of_few(&self, mut sums: Vec<f32>, counts: &[f32], left_out: &[LeftOutShot]) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
         let offsets =
@@ -317,7 +318,7 @@ impl<'a> ScoringModel<'a> {
         rows.map(class_row).collect()
     }
 
-    /// How many shots a class has, a base class those of the workstation among them.
+    /// Number of shots of a class; [`BASE_WEIGHT`] more for a base class.
     pub(super) fn count(&self, class: usize) -> f32 {
         self.counts[class]
     }

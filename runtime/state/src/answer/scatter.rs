@@ -1,15 +1,15 @@
 //! How the device's own shots scatter within their classes, added to the covariance that the bundle brings.
 //!
-//! The bundle knows how pictures of base classes scatter. Things that a device is taught scatter otherwise: one mug
-//! seen from several sides moves along other axes than all mugs of the world. So the covariance C of the bundle, which
-//! counts as PRIOR observations, is joined with the scatter of the shots around their class means: C + sum of r r^T /
-//! PRIOR, r how far a shot is from its class's mean. The whitening W turns C into the identity, so this into I + sum of
-//! s s^T / PRIOR with s = W r. Its inverse M shortens a vector along the s, and is kept as I - sum of y y^T, one y for
-//! each shot (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance alike (Hayes and Kanan
+//! The bundle knows how pictures of base classes scatter. Shots of one thing scatter along other axes: views of one mug
+//! differ otherwise than pictures of many mugs do. So the scatter of the shots around their class means is added to the
+//! covariance C of the bundle, which counts as PRIOR observations: C + sum of r r^T / PRIOR, where the residual r is a
+//! shot minus its class's mean. The whitening W turns C into the identity, and the sum into I + sum of s s^T / PRIOR
+//! with s = W r. Its inverse M shortens a vector along the s. M is stored as I - sum of y y^T, one y for each shot
+//! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance in the same way (Hayes and Kanan
 //! 2020).
 //!
-//! A shot that is left out of its class is taken out of the scatter, too. Of n shots of a class, one that is r away from
-//! their mean adds n / (n - 1) r r^T to the scatter.
+//! A shot that is left out of its class is taken out of the scatter, too. One of a class's n shots, with residual r,
+//! adds n / (n - 1) r r^T to the scatter.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -29,14 +29,15 @@ const PRIOR: f32 = 1000.0;
 /// Most shots whose scatter counts; more cost time and gain little.
 pub(crate) const MAX_SCATTERED: usize = 128;
 
-/// Shots that each class which takes part has there at least, or all that it has. Where that would be more than
-/// [`MAX_SCATTERED`], only some classes take part.
+/// Fewest shots of a class that takes part, unless it has fewer. Where all classes would have more than
+/// [`MAX_SCATTERED`] together, only some take part.
 const MIN_OF_CLASS: usize = 5;
 
-/// Most base classes by which [`ShotScatter::remaining_spread`] is told; more change nothing that matters.
-const MAX_SPREAD: usize = 64;
-/// The least that it is: the discriminant's weight, which is divided by it, grows 20-fold at most.
-const LEAST_SPREAD: f32 = 0.05;
+/// Most base classes from which [`ShotScatter::remaining_spread`] is estimated; more hardly change it.
+const MAX_SPREAD_CLASSES: usize = 64;
+/// Lower bound of [`ShotScatter::remaining_spread`]: the discriminant's weight, which is divided by that, grows 20-fold
+/// at most.
+const MIN_SPREAD: f32 = 0.05;
 
 /// The scatter of a state's shots within their classes.
 #[derive(Clone, Debug)]
@@ -47,13 +48,22 @@ pub(super) struct ShotScatter {
     classes: BTreeMap<u32, ScatteredClass>,
 }
 
-/// What is known of a class whose shots scatter.
+/// A class whose shots scatter.
 #[derive(Clone, Debug)]
 struct ScatteredClass {
     /// Mean of their directions of roots.
     mean: Vec<f32>,
     /// Digests of the shots.
     shots: Vec<[u8; 32]>,
+}
+
+/// A shot to be left out of its class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScatteredShot<'s> {
+    pub(super) class: u32,
+    pub(super) digest: &'s [u8; 32],
+    /// Its direction of roots, `[inputs]`.
+    pub(super) roots: &'s [f32],
 }
 
 /// A shot that is left out of its class and of the scatter: M grows by factor g g^T, with g = M W r.
@@ -79,30 +89,23 @@ pub(super) struct ScatterChange {
 }
 
 impl ShotScatter {
-    /// Of the shots of a bank, by what whitens; none where no class has two different ones.
+    /// The scatter of a bank's shots; `None` where no class has two different ones.
     pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
         let inputs = bank.inputs();
-        let mut different = bank.by_class();
-        different.retain(|_, exemplars| exemplars.len() > 1);
-        for exemplars in different.values_mut() {
-            let mut seen = BTreeSet::new();
-            exemplars.retain(|&exemplar| seen.insert(bank.digest_of(exemplar)));
-        }
-        different.retain(|_, exemplars| exemplars.len() > 1);
-        let chosen = stratified(classes_that_fit(different), MAX_SCATTERED);
+        let chosen = stratified(classes_that_fit(several_shots(bank)), MAX_SCATTERED);
         let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
         chosen.into_iter().for_each(|shot| by_class.entry(bank.classes()[shot]).or_default().push(shot));
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
         for (class, exemplars) in by_class {
-            let mut shots = bank.clean_of(&exemplars);
+            let mut rows = bank.clean_of(&exemplars);
             let mut mean = vec![0.0; inputs];
-            for shot in shots.chunks_exact_mut(inputs) {
-                signed_sqrt(shot);
-                direction(shot, root_centre);
-                add_scaled(&mut mean, 1.0 / exemplars.len() as f32, shot);
+            for row in rows.chunks_exact_mut(inputs) {
+                signed_sqrt(row);
+                direction(row, root_centre);
+                add_scaled(&mut mean, 1.0 / exemplars.len() as f32, row);
             }
-            shots.chunks_exact_mut(inputs).for_each(|shot| add_scaled(shot, -1.0, &mean));
-            residuals.extend(shots);
+            rows.chunks_exact_mut(inputs).for_each(|row| add_scaled(row, -1.0, &mean));
+            residuals.extend(rows);
             let shots = exemplars.into_iter().map(|exemplar| bank.digest_of(exemplar)).collect();
             classes.insert(class, ScatteredClass { mean, shots });
         }
@@ -118,14 +121,15 @@ impl ShotScatter {
         self.damper.apply(vectors);
     }
 
-    /// Forgets what only taking shots out needs.
+    /// Frees what only [`Self::without`] needs.
     pub(super) fn forget_shots(&mut self) {
         self.classes.clear();
     }
 
-    /// What damping leaves of the squared spread of base classes' whitened means, one row each: a share, 0.05..1.
+    /// The share that damping leaves of the squared spread of base classes' whitened means, one row each:
+    /// [`MIN_SPREAD`]..1.
     pub(super) fn remaining_spread(&self, means: &Bank) -> f32 {
-        let step = means.len().div_ceil(MAX_SPREAD).max(1);
+        let step = means.len().div_ceil(MAX_SPREAD_CLASSES).max(1);
         let mut rows = means.clean_of(&(0..means.len()).step_by(step).collect::<Vec<_>>());
         let inputs = means.inputs();
         let mut mean = vec![0.0; inputs];
@@ -135,21 +139,20 @@ impl ShotScatter {
         let mut damped = rows.clone();
         self.damp(&mut damped);
         let (left, all) = (dot(&rows, &damped), dot(&rows, &rows));
-        if all > 0.0 { (left / all).clamp(LEAST_SPREAD, 1.0) } else { 1.0 }
+        if all > 0.0 { (left / all).clamp(MIN_SPREAD, 1.0) } else { 1.0 }
     }
 
-    /// Shots that are left out of their classes; none for one that does not count. Given are their classes, digests and
-    /// directions of roots, and what whitens.
+    /// Takes each shot by itself out of the scatter; `None` for one that is not in it.
     pub(super) fn without<'s>(
         &self,
-        shots: impl Iterator<Item = (u32, &'s [u8; 32], &'s [f32])>,
+        shots: impl Iterator<Item = ScatteredShot<'s>>,
         whitener: &LowRankMap,
     ) -> Vec<Option<RemovedShot>> {
         /// Rounding must not make the divisor vanish.
         const LEAST: f32 = 1e-5;
-        let residual = |(class, digest, roots): (u32, &[u8; 32], &[f32])| {
-            let class = self.classes.get(&class).filter(|class| class.shots.contains(digest))?;
-            let mut residual = roots.to_vec();
+        let residual = |shot: ScatteredShot<'_>| {
+            let class = self.classes.get(&shot.class).filter(|class| class.shots.contains(shot.digest))?;
+            let mut residual = shot.roots.to_vec();
             add_scaled(&mut residual, -1.0, &class.mean);
             let count = class.shots.len() as f32;
             Some((residual, count / (count - 1.0) / PRIOR))
@@ -191,14 +194,27 @@ impl ScatterChange {
     }
 }
 
-/// Classes of which a few shots each fit: all of them, or as many as do, evenly chosen.
+/// Different shots of every class that has several.
+fn several_shots(bank: &Bank) -> BTreeMap<u32, Vec<usize>> {
+    let mut by_class = bank.by_class();
+    // First, so that no digest is computed of a class's only shot.
+    by_class.retain(|_, exemplars| exemplars.len() > 1);
+    for exemplars in by_class.values_mut() {
+        let mut seen = BTreeSet::new();
+        exemplars.retain(|&exemplar| seen.insert(bank.digest_of(exemplar)));
+    }
+    by_class.retain(|_, exemplars| exemplars.len() > 1);
+    by_class
+}
+
+/// The classes, if [`MIN_OF_CLASS`] shots of each fit into [`MAX_SCATTERED`]; else as many as fit, evenly chosen.
 fn classes_that_fit(by_class: BTreeMap<u32, Vec<usize>>) -> BTreeMap<u32, Vec<usize>> {
     let few = |exemplars: &Vec<usize>| exemplars.len().min(MIN_OF_CLASS);
     let all = by_class.values().map(few).sum::<usize>().max(MAX_SCATTERED);
     let (mut passed, mut taken) = (0, 0);
     let fits = |(_, exemplars): &(u32, Vec<usize>)| {
         passed += few(exemplars);
-        // So far as large a share is taken as there is room for of all.
+        // The share that is taken so far stays within the share of all shots for which there is room.
         let fits = (taken + few(exemplars)) * all <= passed * MAX_SCATTERED;
         taken += if fits { few(exemplars) } else { 0 };
         fits
@@ -300,7 +316,7 @@ mod tests {
         let score = |(row, offset): &(Vec<f32>, f32)| dot(row, &picture) + offset;
         let (mut whole, exact) = (class(&scatter), score(&class(&fewer)));
         let without = |class: u32, shot: usize| {
-            let given = (class, &bank.digest_of(shot), &roots(&bank, shot)[..]);
+            let given = ScatteredShot { class, digest: &bank.digest_of(shot), roots: &roots(&bank, shot) };
             scatter.without([given].into_iter(), &whitener).remove(0)
         };
         let removed = without(0, shot).unwrap();

@@ -8,7 +8,7 @@ use orco_core::math::{dot, normalise};
 
 use super::embed::Embedder;
 use super::low_rank::LowRankMap;
-use super::scatter::{RemovedShot, ScatterChange, ShotScatter};
+use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter};
 use crate::bank::Bank;
 use crate::state::Scoring;
 
@@ -17,18 +17,19 @@ use crate::state::Scoring;
 pub(super) struct ClassRowBuilder {
     /// W: by the covariance of base classes.
     whitener: LowRankMap,
-    /// M; none where the discriminant does not count, or no class has two shots.
+    /// M; `None` where the discriminant does not count, or no class has two different shots.
     scatter: Option<ShotScatter>,
     /// Dimension of a head's sphere.
     dimension: usize,
     projections_len: usize,
     inputs: usize,
     roots_len: usize,
-    /// Weights of the heads' projections, of means and of the discriminant, divided by the sum of all weights and by
-    /// the score's deviation over base images; of the discriminant, by what the shots' scatter leaves of that.
-    heads: Vec<f32>,
-    means: f32,
-    discriminant: f32,
+    /// Weight of each head's projections. All weights here are divided by their sum and by the score's deviation over
+    /// base images.
+    head_weights: Vec<f32>,
+    means_weight: f32,
+    /// Divided by the spread that the shots' scatter leaves, too.
+    discriminant_weight: f32,
 }
 
 impl ClassRowBuilder {
@@ -50,9 +51,9 @@ impl ClassRowBuilder {
             inputs: embedder.inputs,
             roots_len: embedder.roots_len,
             // Scores of both heads are as far spread before one of them is aligned, so they are divided alike.
-            heads: embedder.heads.iter().map(|head| head.weight / sum_of_weights / targets_deviation).collect(),
-            means: weights.means / sum_of_weights / means_deviation,
-            discriminant: weights.discriminant / sum_of_weights / discriminant_deviation / spread,
+            head_weights: embedder.heads.iter().map(|head| head.weight / sum_of_weights / targets_deviation).collect(),
+            means_weight: weights.means / sum_of_weights / means_deviation,
+            discriminant_weight: weights.discriminant / sum_of_weights / discriminant_deviation / spread,
         }
     }
 
@@ -91,29 +92,24 @@ impl ClassRowBuilder {
         }
     }
 
-    /// Shots that are left out of classes and of the scatter; none for one that the scatter is without. Given are their
-    /// classes, digests and embeddings.
-    pub(super) fn without_shots<'s>(
-        &self,
-        shots: impl Iterator<Item = (u32, &'s [u8; 32], &'s [f32])>,
-    ) -> Vec<Option<RemovedShot>> {
-        let roots = shots.map(|(class, digest, embedded)| (class, digest, &embedded[self.roots_start()..]));
+    /// Takes each shot by itself out of the scatter; `None` for one that is not in it.
+    pub(super) fn without_shots<'s>(&self, shots: impl Iterator<Item = ScatteredShot<'s>>) -> Vec<Option<RemovedShot>> {
         match &self.scatter {
-            Some(scatter) => scatter.without(roots, &self.whitener),
-            None => roots.map(|_| None).collect(),
+            Some(scatter) => scatter.without(shots, &self.whitener),
+            None => shots.map(|_| None).collect(),
         }
     }
 
-    /// Forgets what only taking shots out needs.
+    /// Frees what only [`Self::without_shots`] needs.
     pub(super) fn forget_shots(&mut self) {
         if let Some(scatter) = &mut self.scatter {
             scatter.forget_shots();
         }
     }
 
-    /// How scores change without a shot, given the inner product of each class's row and its residual.
+    /// How scores change without a shot; `of_classes` holds the inner product of each class's row with its residual.
     pub(super) fn change(&self, removed: RemovedShot, of_classes: Vec<f32>) -> ScatterChange {
-        ScatterChange { removed, of_classes, weight: self.discriminant, roots_start: self.roots_start() }
+        ScatterChange { removed, of_classes, weight: self.discriminant_weight, roots_start: self.roots_start() }
     }
 
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
@@ -135,7 +131,7 @@ impl ClassRowBuilder {
         }
         let offset = |(place, row): (usize, &[f32])| {
             let damped = &damped[place * self.roots_len..][..self.roots_len];
-            -0.5 * self.discriminant * dot(&row[self.roots_start()..], damped)
+            -0.5 * self.discriminant_weight * dot(&row[self.roots_start()..], damped)
         };
         let offsets = sums.chunks_exact(length).enumerate().map(offset).collect();
         self.whiten_roots(&mut damped);
@@ -143,13 +139,13 @@ impl ClassRowBuilder {
         for row in sums.chunks_exact_mut(length) {
             let (projected, rest) = row.split_at_mut(self.projections_len);
             let (directed, whitened) = rest.split_at_mut(self.inputs);
-            for (z, weight) in projected.chunks_exact_mut(self.dimension).zip(&self.heads) {
+            for (z, weight) in projected.chunks_exact_mut(self.dimension).zip(&self.head_weights) {
                 normalise(z);
                 scale(z, *weight);
             }
             normalise(directed);
-            scale(directed, self.means);
-            scale(whitened, self.discriminant);
+            scale(directed, self.means_weight);
+            scale(whitened, self.discriminant_weight);
         }
         offsets
     }
@@ -159,7 +155,7 @@ fn scale(values: &mut [f32], factor: f32) {
     values.iter_mut().for_each(|value| *value *= factor);
 }
 
-/// What gives a class's score for an embedding: the inner product with its row, and the offset.
+/// A class's score for an embedding is the inner product with `row`, plus `offset`.
 #[derive(Clone, Debug)]
 pub(super) struct ClassRow {
     pub(super) row: Vec<f32>,
@@ -167,7 +163,7 @@ pub(super) struct ClassRow {
 }
 
 impl ClassRow {
-    /// As it is once a shot is taken out of the scatter; the same where the shot is not in it.
+    /// The row once a shot is taken out of the scatter; the same row for `None`.
     #[must_use]
     pub(super) fn changed(mut self, change: Option<&ScatterChange>) -> Self {
         if let Some(change) = change {
@@ -181,7 +177,7 @@ impl ClassRow {
     }
 }
 
-/// What gives every class's score.
+/// The [rows](ClassRow) and offsets of all classes.
 #[derive(Clone, Debug)]
 pub(super) struct ScoreRows {
     /// `[length, padded(classes)]`, packed: a class is a column.

@@ -221,7 +221,9 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let row = model.without(&[shot], contributions).remove(0).unwrap();
         let (digest, embedded) =
             (bank.digest_of(exemplar), model.embedder.embed_stored(bank, &[exemplar], &model.projections));
-        let change = model.scatter_changes([(shot, &digest, &embedded[..])].into_iter()).remove(0).unwrap();
+        let roots = &embedded[model.row_builder.roots_start()..];
+        let scattered = scatter::ScatteredShot { class: shot.class as u32, digest: &digest, roots };
+        let change = model.scatter_changes([scattered].into_iter()).remove(0).unwrap();
         let viewed = left_out::ViewedShot { shot, row: row.changed(Some(&change)), others, change: Some(change) };
         left_out::view_scores(&model, bank, &model.projections, &[viewed]).remove(0)
     };

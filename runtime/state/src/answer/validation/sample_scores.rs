@@ -9,16 +9,17 @@ use crate::answer::calibrate::Calibrator;
 use crate::answer::embed::{EMBED_BATCH, Projections};
 use crate::answer::left_out::{ViewedShot, view_scores};
 use crate::answer::model::{LeftOutShot, ScoringModel};
+use crate::answer::scatter::ScatteredShot;
 use crate::parallel::for_each_result;
 use crate::state::State;
 
-/// What a sample scores in a state, without the border.
+/// Scores of a sample in a state, without the border.
 pub(super) struct SampleScores {
     /// The sample's number.
     pub(super) number: usize,
     /// Scores of every class that the state knows.
     pub(super) scores: Vec<f32>,
-    /// Whether anything is left of its class without it.
+    /// Whether its class is still known without it.
     pub(super) has_class: bool,
     /// See [`excluded`](super::Validation::excluded).
     pub(super) is_excluded: bool,
@@ -91,9 +92,9 @@ impl ValidationSamples<'_> {
         note: &mut dyn FnMut(SampleScores),
     ) {
         let different = if purpose == ScoringPurpose::Border { self.different_by_class() } else { BTreeMap::new() };
-        let (of_set_aside, _) = source.samples.split_at(self.first_exemplar_of(source.samples));
+        let (kept, _) = source.samples.split_at(self.first_exemplar_of(source.samples));
         let set_aside = &self.scoring.statistics.set_aside;
-        let of_set_aside = work.cache.is_some().then(|| model.embedder.projections(set_aside, of_set_aside, work));
+        let of_set_aside = work.cache.is_some().then(|| model.embedder.projections(set_aside, kept, work));
         let stored = self.stored(model.state);
         let context = ScoringContext { model, source, stored, of_set_aside, different };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
@@ -125,27 +126,21 @@ impl ValidationSamples<'_> {
         some: &[usize],
         purpose: ScoringPurpose,
     ) -> Vec<SampleScores> {
-        let ScoringContext { model, source, of_set_aside, different, .. } = context;
+        let ScoringContext { model, source, different, .. } = context;
         let SampleSource { projections, own, .. } = source;
         let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
-        // Samples set aside come before exemplars.
-        let (first, last) = some.split_at(self.first_exemplar_of(some));
-        let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
-        let set_aside = &self.scoring.statistics.set_aside;
-        let mut embedded = match of_set_aside {
-            Some(known) => model.embedder.embed_stored(set_aside, first, known),
-            None => model.embedder.embed(&set_aside.clean_of(first)),
-        };
-        embedded.extend(model.embedder.embed_stored(&self.state.exemplars, &last, projections));
+        let embedded = self.embed_samples(context, some);
         let mut scores = model.rows.scores(&embedded);
         let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
         let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
         let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
         let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
         let of_left_out = left_out.iter().zip(embedded.chunks_exact(length));
+        let roots_start = model.row_builder.roots_start();
         let changes = model.scatter_changes(of_left_out.filter_map(|(shot, embedded)| {
-            let shot = (*shot)?;
-            Some((shot, &self.digests[shot.exemplar], embedded))
+            let LeftOutShot { exemplar, class, .. } = (*shot)?;
+            let (digest, roots) = (&self.digests[exemplar], &embedded[roots_start..]);
+            Some(ScatteredShot { class: class as u32, digest, roots })
         }));
         let mut without = model.without(&shots, contributions).into_iter().zip(changes);
         let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
@@ -175,6 +170,21 @@ impl ValidationSamples<'_> {
         let views = view_scores(model, &self.state.exemplars, projections, &viewed);
         places.into_iter().zip(views).for_each(|(place, views)| scored[place].views = views);
         scored
+    }
+
+    /// Embeddings `[samples, length]` of these samples, whose numbers rise.
+    fn embed_samples(&self, context: &ScoringContext<'_>, samples: &[usize]) -> Vec<f32> {
+        let embedder = &context.model.embedder;
+        // Samples set aside come before exemplars.
+        let (first, last) = samples.split_at(self.first_exemplar_of(samples));
+        let exemplars: Vec<usize> = last.iter().map(|sample| sample - self.set_aside()).collect();
+        let set_aside = &self.scoring.statistics.set_aside;
+        let mut embedded = match &context.of_set_aside {
+            Some(known) => embedder.embed_stored(set_aside, first, known),
+            None => embedder.embed(&set_aside.clean_of(first)),
+        };
+        embedded.extend(embedder.embed_stored(&self.state.exemplars, &exemplars, context.source.projections));
+        embedded
     }
 
     /// A sample as a shot that is left out of its class in a state; `None` if it is no shot there.
