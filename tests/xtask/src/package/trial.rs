@@ -49,7 +49,7 @@ pub fn for_aarch64(profile: &str, cross: &Cross) -> Result<ExitCode, Box<dyn Err
 
 /// Builds the package twice, as of two versions, and tries it in a Debian.
 fn try_in(root: DebianRoot, profile: &str, target: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
-    // Somebody may have the usual one.
+    // A free port: another program may listen on the usual one.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let device = Device { root, port };
     // One after the other: cargo-deb removes an older package of the same name.
