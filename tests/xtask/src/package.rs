@@ -58,12 +58,12 @@ impl Arguments {
     }
 }
 
-/// What was made.
+/// What [`build`] makes.
 #[derive(Debug)]
 pub struct Package {
-    /// The package.
+    /// The Debian package.
     pub deb: PathBuf,
-    /// What it is made of.
+    /// Its bill of materials, CycloneDX as JSON.
     pub sbom: PathBuf,
 }
 
