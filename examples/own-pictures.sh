@@ -1,12 +1,14 @@
 #!/bin/sh
 # Tries a bundle on your own pictures: own-pictures.sh PICTURES [DRAW] [OPTION...]
 #
-# PICTURES holds a folder of pictures (JPEG, PNG, WebP) for each thing. Five of each are learned into a state of their own, up to
-# twenty others of each classified, and the share that is right is printed; "unknown" is wrong, whatever is said to be
-# nearest. From three things on, answers are among these alone, as on a device; with `--answers all` they are among the
-# classes of the bundle, too. Blurred pictures are taken. DRAW (1 where none is given) decides which pictures these are;
-# further options go to every `orco`, such as `--bundle models/everyday` or `--backbone int8`. ORCO names the program, if
-# not `cargo orco`.
+# PICTURES holds a folder of pictures (JPEG, PNG, WebP) for each thing. Five pictures of each are learned into a fresh
+# state, and up to twenty others of each are classified. The script prints the share of right answers; "unknown" counts
+# as wrong, whatever is said to be nearest. From three things on, answers are among these alone, as on a device; with
+# `--answers all` they are among the classes of the bundle, too. Blurred pictures are taken.
+#
+# DRAW, a number, decides which pictures are drawn (default 1). Further options go to every call of `orco`, such as
+# `--bundle models/everyday` or `--backbone int8`; none may contain spaces. ORCO names the program (default
+# `cargo orco`).
 set -eu
 pictures=${1:?PICTURES: a folder that holds a folder of pictures for each thing}
 shift

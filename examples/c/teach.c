@@ -13,8 +13,8 @@
 
 #include "orco.h"
 
-/* Ends the program unless a call did what it should. A change is made all the same where it may not outlive a power cut,
-   or where the head was not aligned to it. */
+/* Ends the program unless a call did what it should. A change is made all the same where it may not outlive a power
+   cut, or where the head was not aligned to it. */
 static void check(OrcoStatus status, const char *what) {
     if (status == ORCO_STATUS_OK) return;
     fprintf(stderr, "%s: %s\n", what, orco_error());

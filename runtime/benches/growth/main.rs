@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use ndarray::{Array2, Array3, ArrayView3};
+use ndarray::{Array2, Array3, ArrayView3, Axis};
 use orco_core::random::Random;
 use orco_runtime::learner::{AlignmentTime, Learner, Shots};
 use orco_runtime::state::classify::Classifier;
@@ -60,44 +60,50 @@ fn measure(bundle: &Path) {
             labels.iter().zip(&shots).map(|(label, shots)| (label.as_str(), Shots::Features(shots.view()))).collect();
         learner.learn_many(&new, &mut ()).unwrap().durable().unwrap();
         known = goal;
-        let (mut first, mut next, mut provisional) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut more, mut aligned) = (Vec::new(), Vec::new());
-        for _ in 0..RUNS {
-            let shots = class(learner.base_model(), &mut random);
-            let picture = shots.index_axis(ndarray::Axis(0), 0).row(0).to_owned();
-            let picture = picture.insert_axis(ndarray::Axis(0));
-            // The bundle is open already on a device that answers all day; the state is not.
-            let started = Instant::now();
-            let mut fresh = open();
-            let opened = started.elapsed();
-            let started = Instant::now();
-            answer(&mut fresh, &picture);
-            first.push((opened + started.elapsed()).as_secs_f64());
-            let started = Instant::now();
-            answer(&mut fresh, &picture);
-            next.push(started.elapsed().as_secs_f64());
-            provisional.push(imprinting(&fresh, shots.view()));
-            fresh.settings_mut().alignment = AlignmentTime::Later;
-            let started = Instant::now();
-            fresh.learn_many(&[("one more", Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
-            more.push(started.elapsed().as_secs_f64());
-            let started = Instant::now();
-            fresh.align(&mut ()).unwrap().durable().unwrap();
-            aligned.push(started.elapsed().as_secs_f64());
-            fresh.settings_mut().alignment = AlignmentTime::Now;
-            fresh.undo(1, &mut ()).unwrap().durable().unwrap();
-        }
+        let runs: Vec<[f64; 5]> =
+            (0..RUNS).map(|_| one_more(open, &class(learner.base_model(), &mut random))).collect();
         let bytes = fs::metadata(state.join("slot-a")).unwrap().len();
-        let [first, next, provisional, more, aligned] =
-            [first, next, provisional, more, aligned].map(|seconds| 1e3 * median(seconds));
+        let [first, next, provisional, more, aligned]: [f64; 5] =
+            std::array::from_fn(|column| 1e3 * median::<f64>(runs.iter().map(|run| run[column]).collect()));
         println!(
-            "{name:<20} {known:>6} {first:>12.1} {next:>12.2} {provisional:>12.2} {more:>12.0} {aligned:>12.0} {:>12.0}",
+            "{name:<20} {known:>6} {first:>12.1} {next:>12.2} {provisional:>12.2} {more:>12.0} {aligned:>12.0} \
+             {:>12.0}",
             bytes as f64 / 1e3
         );
         for (what, took) in [("first answer", first), ("next answer", next), ("one more", more), ("aligned", aligned)] {
             record(format!("{name} beside {known}, {what}"), took, Unit::Milliseconds);
         }
     }
+}
+
+/// Seconds until the first answer and until the next one, until one more class with these shots answers, until it is
+/// kept, and until the head is aligned to it. The class is taken back at the end.
+fn one_more(open: impl Fn() -> Learner, shots: &Array3<f32>) -> [f64; 5] {
+    let picture = shots.index_axis(Axis(0), 0).row(0).to_owned().insert_axis(Axis(0));
+    // The bundle is open already on a device that answers all day; the state is not.
+    let started = Instant::now();
+    let mut learner = open();
+    answer(&mut learner, &picture);
+    let first = started.elapsed().as_secs_f64();
+    let next = seconds(|| answer(&mut learner, &picture));
+    let provisional = imprinting(&learner, shots.view());
+    learner.settings_mut().alignment = AlignmentTime::Later;
+    let kept = seconds(|| {
+        learner.learn_many(&[("one more", Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
+    });
+    let aligned = seconds(|| {
+        learner.align(&mut ()).unwrap().durable().unwrap();
+    });
+    learner.settings_mut().alignment = AlignmentTime::Now;
+    learner.undo(1, &mut ()).unwrap().durable().unwrap();
+    [first, next, provisional, kept, aligned]
+}
+
+/// Seconds that a call takes.
+fn seconds(call: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    call();
+    started.elapsed().as_secs_f64()
 }
 
 fn answer(learner: &mut Learner, picture: &Array2<f32>) {
@@ -109,7 +115,5 @@ fn imprinting(learner: &Learner, shots: ArrayView3<'_, f32>) -> f64 {
     let mut classifier = Classifier::new(learner.base_model(), learner.state());
     let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
     let class = NewClass { label: "one more".into(), shots };
-    let started = Instant::now();
-    classifier.imprint(&class.shots);
-    started.elapsed().as_secs_f64()
+    seconds(|| classifier.imprint(&class.shots))
 }

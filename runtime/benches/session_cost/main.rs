@@ -49,15 +49,15 @@ fn main() {
     let sheets: Vec<Sheet> = bundles().iter().flat_map(|bundle| sheets(bundle)).collect();
     println!("\nMemory, MB\n");
     table(&["base model", "state", "learning", "saving", "at most", "measured", "whole process"], &sheets, |sheet| {
-        let SessionCost { bundle, state, learning, saving, .. } = sheet.told;
-        let parts = [bundle, state, learning, saving, sheet.told.memory(), sheet.measured, sheet.resident];
+        let SessionCost { bundle, state, learning, saving, .. } = sheet.estimated;
+        let parts = [bundle, state, learning, saving, sheet.estimated.memory(), sheet.measured, sheet.resident];
         parts.map(|bytes| format!("{:.1}", bytes as f64 / 1e6)).into()
     });
     println!("\nFlash, KB; millions of multiply-adds; seconds at peak rate\n");
     let boards = BOARDS.map(|board| board.name);
     let figures = ["files", "both slots", "to write", "written", "session", "backbone"];
     table(&[&figures[..], &boards].concat(), &sheets, |sheet| {
-        let SessionCost { written, multiply_adds, .. } = sheet.told;
+        let SessionCost { written, multiply_adds, .. } = sheet.estimated;
         let kilobytes = [sheet.files, sheet.slots, written as u64, sheet.written];
         let kilobytes = kilobytes.map(|bytes| bytes.div_ceil(1000).to_string());
         let millions = [multiply_adds, sheet.backbone].map(|count| format!("{:.0}", count as f64 / 1e6));
@@ -78,14 +78,17 @@ fn table(columns: &[&str], sheets: &[Sheet], line: impl Fn(&Sheet) -> Vec<String
 struct Sheet {
     bundle: String,
     known: usize,
-    told: SessionCost,
+    /// What `SessionCost` tells beforehand.
+    estimated: SessionCost,
     /// Most bytes that the allocator had handed out: bundle and state, and what the session took beside them.
     measured: usize,
     /// Most resident bytes of a process that learns from pictures.
     resident: usize,
-    /// Bytes of the bundle's files that a device needs, of both slots, and bytes that were written.
+    /// Bytes of the bundle's files that a device needs.
     files: u64,
+    /// Bytes of both slots.
     slots: u64,
+    /// Bytes that the session handed to the system to write.
     written: u64,
     /// Multiply-adds of the backbone for the shots' views.
     backbone: u64,
@@ -113,7 +116,7 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
 
     let before = held();
     let mut learner = open(bundle, state);
-    // The file of the backbone, which a device may keep elsewhere, is not among what is told.
+    // The file of the backbone, which a device may keep elsewhere, is not part of the estimate.
     let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
     let extent = SessionExtent {
         known_classes: known,
@@ -122,7 +125,7 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
         new_shots: SHOTS * NEW.len(),
         threads: usable_threads(),
     };
-    let told = SessionCost::of(learner.base_model(), extent).expect("shipped bundles have statistics");
+    let estimated = SessionCost::of(learner.base_model(), extent).expect("shipped bundles have statistics");
     let session = Session::of(&NEW, &learner, &mut random);
     let began = written();
     let ((), more) = peak_of(|| session.learn(&mut learner));
@@ -133,7 +136,17 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     learner.undo(1, &mut ()).unwrap().durable().unwrap();
     drop(learner);
     let (measured, resident, files) = (opened + more, resident(bundle, state), files(bundle));
-    Sheet { bundle: name.into(), known, told, measured, resident, files, slots: slots.iter().sum(), written, backbone }
+    Sheet {
+        bundle: name.into(),
+        known,
+        estimated,
+        measured,
+        resident,
+        files,
+        slots: slots.iter().sum(),
+        written,
+        backbone,
+    }
 }
 
 fn open(bundle: &Path, state: &Path) -> Learner {

@@ -104,14 +104,36 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
     });
 }
 
-/// The five products of the head's forward and backward pass: rows, length, columns, and whether the left and the right
-/// factor are stored transposed.
-const PRODUCTS: [(usize, usize, usize, bool, bool); 5] = [
-    (ROWS, SHAPE.inputs, SHAPE.hidden, false, true),
-    (ROWS, SHAPE.hidden, SHAPE.outputs, false, true),
-    (SHAPE.outputs, ROWS, SHAPE.hidden, true, false),
-    (ROWS, SHAPE.outputs, SHAPE.hidden, false, false),
-    (SHAPE.hidden, ROWS, SHAPE.inputs, true, false),
+/// A product of two matrices: `[rows, length]` times `[length, columns]`.
+#[derive(Clone, Copy)]
+struct ProductShape {
+    rows: usize,
+    length: usize,
+    columns: usize,
+    /// Which factor is stored transposed.
+    transposed: Transposed,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Transposed {
+    Left,
+    Right,
+    Neither,
+}
+
+impl ProductShape {
+    const fn new([rows, length, columns]: [usize; 3], transposed: Transposed) -> Self {
+        Self { rows, length, columns, transposed }
+    }
+}
+
+/// The five products of the head's forward and backward pass.
+const PRODUCTS: [ProductShape; 5] = [
+    ProductShape::new([ROWS, SHAPE.inputs, SHAPE.hidden], Transposed::Right),
+    ProductShape::new([ROWS, SHAPE.hidden, SHAPE.outputs], Transposed::Right),
+    ProductShape::new([SHAPE.outputs, ROWS, SHAPE.hidden], Transposed::Left),
+    ProductShape::new([ROWS, SHAPE.outputs, SHAPE.hidden], Transposed::Neither),
+    ProductShape::new([SHAPE.hidden, ROWS, SHAPE.inputs], Transposed::Left),
 ];
 
 /// Median seconds of the head's products alone, by the given kernel, each thread with a set of its own; per set.
@@ -126,35 +148,40 @@ fn products_alone(sets: &mut [Vec<Operands>], kernel: fn(&mut Operands)) -> f64 
 }
 
 /// Numbers that begin on a cache line, as those of a session do.
-struct Aligned(Vec<f32>, usize);
+struct Aligned {
+    /// The numbers, with room before or behind them.
+    padded: Vec<f32>,
+    /// Where the first of them lies.
+    first: usize,
+}
 
 impl Aligned {
-    fn new(length: usize, mut value: impl FnMut() -> f32) -> Self {
-        let mut values = vec![0.0; length + 16];
-        let first = values.as_ptr().align_offset(64);
-        values[first..first + length].iter_mut().for_each(|index| *index = value());
-        Self(values, first)
+    fn new(length: usize, value: impl FnMut() -> f32) -> Self {
+        let mut padded = vec![0.0; length + 16];
+        let first = padded.as_ptr().align_offset(64);
+        padded[first..first + length].fill_with(value);
+        Self { padded, first }
     }
 
     fn values(&self) -> &[f32] {
-        &self.0[self.1..]
+        &self.padded[self.first..]
     }
 
     fn values_mut(&mut self) -> &mut [f32] {
-        &mut self.0[self.1..]
+        &mut self.padded[self.first..]
     }
 }
 
 struct Operands {
-    shape: (usize, usize, usize, bool, bool),
+    shape: ProductShape,
     a: Aligned,
     b: Aligned,
     c: Aligned,
 }
 
 impl Operands {
-    fn new(shape: (usize, usize, usize, bool, bool), random: &mut Random) -> Self {
-        let (m, k, n, ..) = shape;
+    fn new(shape: ProductShape, random: &mut Random) -> Self {
+        let ProductShape { rows: m, length: k, columns: n, .. } = shape;
         let [a, b] = [m * k, k * n].map(|length| Aligned::new(length, || random.normal()));
         Self { shape, a, b, c: Aligned::new(m * n, || 0.0) }
     }
@@ -162,10 +189,11 @@ impl Operands {
 
 /// By the crate `matrixmultiply`.
 fn by_matrixmultiply(operands: &mut Operands) {
-    let (m, k, n, a_flip, b_flip) = operands.shape;
-    let strides =
-        |flip: bool, rows: usize, columns: usize| if flip { (1, rows as isize) } else { (columns as isize, 1) };
-    let ((rsa, csa), (rsb, csb)) = (strides(a_flip, m, k), strides(b_flip, k, n));
+    let ProductShape { rows: m, length: k, columns: n, transposed } = operands.shape;
+    let strides = |factor: Transposed, rows: usize, columns: usize| {
+        if transposed == factor { (1, rows as isize) } else { (columns as isize, 1) }
+    };
+    let ((rsa, csa), (rsb, csb)) = (strides(Transposed::Left, m, k), strides(Transposed::Right, k, n));
     let (a, b, c) = (operands.a.values().as_ptr(), operands.b.values().as_ptr(), operands.c.values_mut().as_mut_ptr());
     // SAFETY: the operands have m k, k n and m n entries, which these strides stay inside of.
     unsafe { matrixmultiply::sgemm(m, k, n, 1.0, a, rsa, csa, b, rsb, csb, 0.0, c, n as isize, 1) };
@@ -174,7 +202,7 @@ fn by_matrixmultiply(operands: &mut Operands) {
 /// By our own kernel, in the layouts in which it works: the left factor's rows one after the other, the right factor in
 /// panels.
 fn by_ours(operands: &mut Operands) {
-    let (m, k, n, ..) = operands.shape;
+    let ProductShape { rows: m, length: k, columns: n, .. } = operands.shape;
     let left = LeftFactor::rows(operands.a.values(), k);
     let panels = operands.b.values().chunks_exact(k * LANES).zip(operands.c.values_mut().chunks_exact_mut(m * LANES));
     for (panel, c) in panels.take(n / LANES) {

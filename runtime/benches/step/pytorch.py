@@ -1,5 +1,5 @@
-"""The training step of main.rs written in PyTorch on the same shapes. Arguments: threads, steps in a turn, and how many of
-these do not count. For every line of input it takes a turn and prints the median seconds of a step."""
+"""The training step of main.rs written in PyTorch on the same shapes. Arguments: threads, steps in a turn, and how many
+of these do not count. For every line of input it takes a turn and prints the median seconds of a step."""
 
 import statistics
 import sys

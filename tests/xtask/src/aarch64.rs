@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 
 use crate::cross::{Cross, TRIPLE};
-use crate::environment::cargo;
-use crate::environment::workspace;
+use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
 use crate::package::{folder_of, trial};
 use crate::process::run as must;
@@ -38,16 +37,16 @@ pub enum Part {
 ///
 /// # Errors
 /// If something cannot be built, or is not as it should be.
-pub fn run(profile: String, parts: &[Part]) -> Result<ExitCode, Box<dyn Error>> {
+pub fn run(profile: &str, parts: &[Part]) -> Result<ExitCode, Box<dyn Error>> {
     let cross = Cross::set_up()?;
     let wanted = |part| parts.is_empty() || parts.contains(&part);
     if wanted(Part::Libraries) {
-        libraries(&cross, &profile)?;
+        libraries(&cross, profile)?;
     }
     if wanted(Part::Program) {
-        program(&cross, &profile)?;
+        program(&cross, profile)?;
     }
-    if wanted(Part::Package) { trial::all(profile, true) } else { Ok(ExitCode::SUCCESS) }
+    if wanted(Part::Package) { trial::for_aarch64(profile, &cross) } else { Ok(ExitCode::SUCCESS) }
 }
 
 fn libraries(cross: &Cross, profile: &str) -> Result<(), Box<dyn Error>> {

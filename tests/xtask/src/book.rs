@@ -8,8 +8,7 @@ use std::process::{Command, ExitCode};
 use std::{fs, io};
 
 use crate::bench;
-use crate::environment::workspace;
-use crate::environment::{cargo, exit_code};
+use crate::environment::{cargo, exit_code, workspace};
 use crate::library::MDBOOK;
 
 /// Folder of the generated pages, in the workspace.

@@ -92,8 +92,8 @@ const OTHER_BUILDS: [Step; 5] = [
     // Every package without features, with each alone, and with all; no crate beside it turns features on. Those left
     // out need libtorch, and are built with all that they have by the tests, or have no standard library.
     Step::new(
-        "hack clippy --release --workspace --each-feature --exclude orco-trainer --exclude orco-tests --exclude orco-bare \
-         -- -D warnings",
+        "hack clippy --release --workspace --each-feature --exclude orco-trainer --exclude orco-tests \
+         --exclude orco-bare -- -D warnings",
     ),
     // cargo-fuzz builds these with nightly Rust; that they compile needs none.
     Step::new(
@@ -138,11 +138,10 @@ pub fn home_assistant() -> Vec<Step> {
     vec![HOME_ASSISTANT]
 }
 
-/// Runs the steps in the workspace's folder up to the first that fails, then prints a table of
-/// what each took.
+/// Runs the steps in the workspace's folder up to the first that fails, then prints a table of what each took.
 ///
-/// `set_up` gives the environment of all steps; it is timed as the first of them. Returns the
-/// exit code of the step that failed, or success.
+/// `set_up` gives the environment of all steps; it is timed as the first of them. Returns the exit code of the step that
+/// failed, or success.
 ///
 /// # Errors
 /// Those of `set_up`, and Cargo not starting.

@@ -7,20 +7,19 @@ use std::process::Command;
 
 use crate::cache::Cache;
 use crate::debian_root::{DebianRoot, folders_of_cargo};
-use crate::environment::cargo;
-use crate::environment::workspace;
+use crate::environment::{cargo, workspace};
 use crate::library::ONNX_RUNTIME_AARCH64;
 use crate::metadata::target_folder;
 use crate::process::run as must;
 
-/// What Rust calls these machines.
+/// Rust's target triple of these machines.
 pub const TRIPLE: &str = "aarch64-unknown-linux-gnu";
 
 /// Builds for aarch64, and runs what it built.
 #[derive(Debug)]
 pub struct Cross {
     compilers: DebianRoot,
-    /// What is linked to.
+    /// The Debian for aarch64 whose libraries are linked to.
     system: DebianRoot,
     onnx_runtime: PathBuf,
     target: PathBuf,

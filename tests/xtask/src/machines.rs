@@ -56,7 +56,7 @@ impl Isa {
     }
 }
 
-/// What came of one setting.
+/// The outcome of the tests in one setting.
 struct Outcome {
     isa: Isa,
     threads: usize,

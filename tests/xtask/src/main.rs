@@ -124,10 +124,8 @@ fn main() -> ExitCode {
 
 /// Sets up the libraries and prints the variables that name them, for a shell to take over.
 fn set_up(onnxruntime_only: bool) -> Result<ExitCode, Box<dyn Error>> {
-    let mut environment = Environment::default().with_onnx_runtime(ONNX_RUNTIME.locate()?);
-    if !onnxruntime_only {
-        environment = everything()?;
-    }
+    let environment =
+        if onnxruntime_only { Environment::default().with_onnx_runtime(ONNX_RUNTIME.locate()?) } else { everything()? };
     for assignment in environment.assignments() {
         println!("export {assignment}");
     }
@@ -176,7 +174,7 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         #[cfg(unix)]
         Some(Tier::OldestRust) => compatibility::oldest_rust(),
         #[cfg(unix)]
-        Some(Tier::Package { profile }) => package::trial::all(profile, false),
+        Some(Tier::Package { profile }) => package::trial::for_this_machine(&profile),
         #[cfg(unix)]
         Some(Tier::Wheel) => wheel::test(),
         #[cfg(unix)]
@@ -184,7 +182,7 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         #[cfg(unix)]
         Some(Tier::Miri) => miri::run(),
         #[cfg(unix)]
-        Some(Tier::Aarch64 { profile, parts }) => aarch64::run(profile, &parts),
+        Some(Tier::Aarch64 { profile, parts }) => aarch64::run(&profile, &parts),
         Some(Tier::Machines { isas, threads }) => machines::try_every_setting(&isas, &threads, &everything()?),
     }
 }
@@ -211,7 +209,8 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
     })
 }
 
-/// As `everything`, and what some tests need of Debian, where it can be had: both wait for the network.
+/// As [`everything`], with the Debian packages of some tests where they can be installed. Both wait for the network,
+/// so they run side by side.
 fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     thread::scope(|scope| {
         let packages = scope.spawn(test_packages::install_all);
@@ -229,7 +228,7 @@ fn everything_and_home_assistant() -> Result<Environment, Box<dyn Error>> {
     Ok(environment.with_home_assistant(home_assistant::python()?))
 }
 
-/// All of it, and what the whole of the checks needs beside it.
+/// As [`everything_and_packages`], with cargo-hack, and with Home Assistant where it can be set up.
 fn all_there_is() -> Result<Environment, Box<dyn Error>> {
     let environment = everything_and_packages()?.with_program(&CARGO_HACK.locate()?);
     #[cfg(unix)]

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::debian_root::{DebianRoot, folders_of_cargo};
-use crate::environment::cargo;
-use crate::environment::workspace;
+use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
 use crate::process::run as must;
 

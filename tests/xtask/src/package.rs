@@ -25,6 +25,9 @@ use crate::process::{output, run};
 use crate::test_packages;
 use crate::tool::CARGO_DEB;
 
+/// The program's version.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
 /// What is packed.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
@@ -55,12 +58,12 @@ impl Arguments {
     }
 }
 
-/// What was made.
+/// What [`build`] makes.
 #[derive(Debug)]
 pub struct Package {
-    /// The package.
+    /// The Debian package.
     pub deb: PathBuf,
-    /// What it is made of.
+    /// Its bill of materials, CycloneDX as JSON.
     pub sbom: PathBuf,
 }
 
@@ -88,13 +91,9 @@ pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
     copy_onnx_runtime(arguments, cross.as_ref(), &stage)?;
     let for_triple = triple.map_or_else(program::host, |triple| Ok(triple.to_owned()))?;
     notice::write(&for_triple, &stage.join("NOTICE"))?;
-    let release = env!("CARGO_PKG_VERSION");
-    let version = arguments.deb_version.clone().unwrap_or_else(|| format!("{release}-1"));
+    let version = arguments.deb_version.clone().unwrap_or_else(|| format!("{RELEASE}-1"));
     let maintainer = maintainer(&metadata)?;
-    let changes = fs::read_to_string(workspace().join("CHANGELOG.md"))?;
-    let changelog = stage.join("changelog.Debian");
-    fs::write(&changelog, changelog::of(&changes, release, &version, &maintainer, &date)?)?;
-    compress(&[changelog])?;
+    write_changelog(&stage, &version, &maintainer, &date)?;
     let pages = fs::read_dir(stage.join("man1"))?.map(|page| Ok(page?.path())).collect::<io::Result<Vec<_>>>()?;
     compress(&pages)?;
 
@@ -123,6 +122,14 @@ pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
         lint(&deb)?;
     }
     Ok(Package { deb, sbom })
+}
+
+/// Writes Debian's changelog, compressed.
+fn write_changelog(stage: &Path, version: &str, maintainer: &str, date: &BuildDate) -> Result<(), Box<dyn Error>> {
+    let changes = fs::read_to_string(workspace().join("CHANGELOG.md"))?;
+    let path = stage.join("changelog.Debian");
+    fs::write(&path, changelog::of(&changes, RELEASE, version, maintainer, date)?)?;
+    compress(&[path])
 }
 
 /// Compresses files as Debian wants them, without name and time, so that the same text gives the same bytes.

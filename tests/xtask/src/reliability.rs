@@ -15,8 +15,7 @@ use std::process::{ExitCode, Stdio};
 use orco_trials::record::{Record, TrialLength};
 use serde::Deserialize;
 
-use crate::environment::workspace;
-use crate::environment::{Environment, cargo, exit_code};
+use crate::environment::{Environment, cargo, exit_code, workspace};
 
 const PROMISES: &str = "docs/reliability.toml";
 const RECORDS: &str = "docs/reliability.json";
@@ -88,7 +87,8 @@ pub fn run(
     let code = if arguments.page || arguments.records.is_some() {
         ExitCode::SUCCESS
     } else {
-        try_all(&promises, arguments.short, folder.path(), &set_up()?)?
+        let length = if arguments.short { TrialLength::Short } else { TrialLength::Long };
+        try_all(&promises, length, folder.path(), &set_up()?)?
     };
     let new = collect(arguments.records.as_deref().unwrap_or(folder.path()))?;
     if let Some(stranger) = new.iter().find(|record| !promises.tests().contains(&(record.promise, &record.test))) {
@@ -117,7 +117,7 @@ fn of_changed_tree(records: &[Record]) -> Option<String> {
 /// Runs every test that backs a promise, but for those of this program: `cargo xtask test machines` takes hours.
 fn try_all(
     promises: &Promises,
-    short: bool,
+    length: TrialLength,
     folder: &Path,
     environment: &Environment,
 ) -> Result<ExitCode, Box<dyn Error>> {
@@ -128,11 +128,10 @@ fn try_all(
     command.args("test --release --workspace --lib --tests --no-fail-fast --".split(' ')).args(names);
     environment.apply(&mut command);
     command.env("ORCO_TRIALS", folder).current_dir(workspace()).stdin(Stdio::null());
-    if short {
-        command.env_remove("ORCO_HEAVY");
-    } else {
-        command.env("ORCO_HEAVY", "1");
-    }
+    match length {
+        TrialLength::Short => command.env_remove("ORCO_HEAVY"),
+        TrialLength::Long => command.env("ORCO_HEAVY", "1"),
+    };
     Ok(exit_code(command.status().map_err(|error| format!("cargo could not be started: {error}"))?))
 }
 

@@ -13,7 +13,7 @@ use crate::environment::workspace;
 use crate::metadata::target_folder;
 use crate::process::{output, run};
 
-/// What builds and judges wheels.
+/// Python packages that build and check wheels, as pip takes them.
 const TOOLS: [&str; 3] = ["maturin==1.16.0", "auditwheel==6.8.2", "mypy==2.4.1"];
 /// The package, in the workspace.
 const PACKAGE: &str = "runtime/bindings/python";

@@ -35,8 +35,8 @@ typedef enum OrcoStatus {
    */
   ORCO_STATUS_OK = 0,
   /**
-   * The change is made, or the file is written, but a power cut could lose it, or something of the old is left on the
-   * disk.
+   * The change is made, or the file is written, but a power cut could lose it, or something of the old is left on
+   * the disk.
    */
   ORCO_STATUS_UNCERTAIN = 1,
   /**
@@ -308,8 +308,8 @@ enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner,
                               uint64_t seed);
 
 /**
- * Whether the head is aligned to what a change brought when orco_align() is called, and not before the change returns.
- * Until then answers follow in closed form.
+ * Whether a change returns before the head is aligned to it, and orco_align() aligns it; until then answers follow in
+ * closed form. A change aligns the head itself, unless it is set.
  */
 enum OrcoStatus orco_set_align_later(const struct OrcoLearner *learner,
                                      bool later);
@@ -523,7 +523,8 @@ enum OrcoStatus orco_move_shot(const struct OrcoLearner *learner,
 
 /**
  * Aligns the head to what was learned, where that is still to be done (after orco_set_align_later()); part of the last
- * change, and undone with it. `aligned` says whether there was something to do; it and `report` may be NULL.
+ * change, and undone with it. `aligned` says whether there was something to do; if not, `report` is left as it is. Both
+ * may be NULL.
  */
 enum OrcoStatus orco_align(const struct OrcoLearner *learner,
                            bool *aligned,
@@ -612,8 +613,8 @@ void orco_history_free(struct OrcoHistory *history);
 /**
  * Writes a learned class into the file `path`, a pack, for another device with the same bundle: as a whole, or not at
  * all. It holds exemplars and no picture, and is not signed; `orco export --sign` signs. `device`, which may be NULL,
- * is the name of this one, for whoever receives the pack. A file that is there already stays and the call fails, unless
- * it may `replace` it. `bytes`, which gets the size of the file, may be NULL.
+ * is the name of this one, for whoever receives the pack. A file that is there already stays and the call fails,
+ * unless it may `replace` it. `bytes`, which gets the size of the file, may be NULL.
  */
 enum OrcoStatus orco_export(const struct OrcoLearner *learner,
                             const char *label,
@@ -624,8 +625,10 @@ enum OrcoStatus orco_export(const struct OrcoLearner *learner,
 
 /**
  * Writes all that the device knows into the file `path`: as a whole, or not at all. A file that is there already stays
- * and the call fails, unless it may `replace` it. `backup`, which says what was written, may be NULL; so may
- * `warnings`, which gets what had to be left out, a sentence a line, to be freed with orco_text_free().
+ * and the call fails, unless it may `replace` it. `backup`, which says what was written, may be NULL.
+ *
+ * `warnings`, which may be NULL, gets what had to be left out, a sentence a line, to be freed with orco_text_free(), or
+ * NULL if nothing was.
  */
 enum OrcoStatus orco_backup(const struct OrcoLearner *learner,
                             const char *path,
@@ -645,12 +648,12 @@ enum OrcoStatus orco_restore(const char *bundle,
                              struct OrcoBackup *backup);
 
 /**
- * Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures
- * that orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
- * afterwards. The old state is kept aside. `options` may be NULL for all zero.
+ * Learns the classes in the folder `state` again on the bundle `bundle`, from the pictures that orco_set_keep_shots()
+ * kept. No learner may be open on that folder; open one with the new bundle afterwards. The old state is kept aside.
+ * `options` may be NULL for all zero, and `report` may be NULL.
  *
- * `report` may be NULL, and so may `warnings`, which gets what was given up and which pictures could not be used, a
- * sentence a line, to be freed with orco_text_free().
+ * `warnings`, which may be NULL, gets what was given up and which pictures could not be used, a sentence a line, to be
+ * freed with orco_text_free(), or NULL if there is nothing to tell.
  */
 enum OrcoStatus orco_upgrade(const char *bundle,
                              const char *state,

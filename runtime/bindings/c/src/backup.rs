@@ -37,8 +37,10 @@ impl From<&BackupContents> for OrcoBackup {
 }
 
 /// Writes all that the device knows into the file `path`: as a whole, or not at all. A file that is there already stays
-/// and the call fails, unless it may `replace` it. `backup`, which says what was written, may be NULL; so may
-/// `warnings`, which gets what had to be left out, a sentence a line, to be freed with orco_text_free().
+/// and the call fails, unless it may `replace` it. `backup`, which says what was written, may be NULL.
+///
+/// `warnings`, which may be NULL, gets what had to be left out, a sentence a line, to be freed with orco_text_free(), or
+/// NULL if nothing was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_backup(
     learner: *const OrcoLearner,

@@ -142,7 +142,8 @@ pub unsafe extern "C" fn orco_move_shot(
 }
 
 /// Aligns the head to what was learned, where that is still to be done (after orco_set_align_later()); part of the last
-/// change, and undone with it. `aligned` says whether there was something to do; it and `report` may be NULL.
+/// change, and undone with it. `aligned` says whether there was something to do; if not, `report` is left as it is. Both
+/// may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_align(
     learner: *const OrcoLearner,

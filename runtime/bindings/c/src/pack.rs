@@ -12,8 +12,8 @@ use crate::status::{OrcoStatus, StatusError, guard};
 
 /// Writes a learned class into the file `path`, a pack, for another device with the same bundle: as a whole, or not at
 /// all. It holds exemplars and no picture, and is not signed; `orco export --sign` signs. `device`, which may be NULL,
-/// is the name of this one, for whoever receives the pack. A file that is there already stays and the call fails, unless
-/// it may `replace` it. `bytes`, which gets the size of the file, may be NULL.
+/// is the name of this one, for whoever receives the pack. A file that is there already stays and the call fails,
+/// unless it may `replace` it. `bytes`, which gets the size of the file, may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_export(
     learner: *const OrcoLearner,

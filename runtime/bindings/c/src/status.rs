@@ -23,8 +23,8 @@ use crate::pointer::c_string;
 pub enum OrcoStatus {
     /// It is done.
     Ok = 0,
-    /// The change is made, or the file is written, but a power cut could lose it, or something of the old is left on the
-    /// disk.
+    /// The change is made, or the file is written, but a power cut could lose it, or something of the old is left on
+    /// the disk.
     Uncertain = 1,
     /// An argument is NULL, not UTF-8, or out of range.
     BadArgument = 2,

@@ -36,12 +36,12 @@ impl Default for OrcoUpgradeOptions {
     }
 }
 
-/// Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures
-/// that orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
-/// afterwards. The old state is kept aside. `options` may be NULL for all zero.
+/// Learns the classes in the folder `state` again on the bundle `bundle`, from the pictures that orco_set_keep_shots()
+/// kept. No learner may be open on that folder; open one with the new bundle afterwards. The old state is kept aside.
+/// `options` may be NULL for all zero, and `report` may be NULL.
 ///
-/// `report` may be NULL, and so may `warnings`, which gets what was given up and which pictures could not be used, a
-/// sentence a line, to be freed with orco_text_free().
+/// `warnings`, which may be NULL, gets what was given up and which pictures could not be used, a sentence a line, to be
+/// freed with orco_text_free(), or NULL if there is nothing to tell.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_upgrade(
     bundle: *const c_char,

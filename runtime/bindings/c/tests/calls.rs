@@ -56,9 +56,16 @@ fn read(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
 }
 
-/// What the last call of this thread sentence.
+/// The text of this thread's last error.
 fn error() -> String {
     read(orco_error())
+}
+
+/// Checks that a call that has just returned was refused with the status `wanted`, and a text that holds `sentence`.
+#[track_caller]
+fn refused(status: OrcoStatus, wanted: OrcoStatus, sentence: &str) {
+    assert_eq!(status, wanted, "{}", error());
+    assert!(error().contains(sentence), "{} lacks {sentence}", error());
 }
 
 fn path(kind: &str, class: &str, number: usize) -> String {
@@ -296,10 +303,6 @@ fn wrong_arguments_are_named_and_change_nothing() {
     let (label, bad) = (c("mug"), c"m\xff");
     let mut learner: *mut OrcoLearner = null_mut::<OrcoLearner>().wrapping_add(1);
     let mut answer: *mut OrcoAnswer = null_mut();
-    let refused = |status: OrcoStatus, wanted: OrcoStatus, sentence: &str| {
-        assert_eq!(status, wanted, "{}", error());
-        assert!(error().contains(sentence), "{} lacks {sentence}", error());
-    };
     unsafe {
         use OrcoStatus::{BadArgument, BadPicture, CannotOpen, Refused};
         refused(orco_open(null(), label.as_ptr(), &mut learner), BadArgument, "bundle is NULL");
@@ -384,10 +387,6 @@ fn what_is_like_nothing_known_is_told_as_the_library_tells_it() {
 #[test]
 fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bundle() {
     use OrcoStatus::{BadArgument, CannotOpen, FileFailed, Ok, Refused};
-    let refused = |status: OrcoStatus, wanted: OrcoStatus, sentence: &str| {
-        assert_eq!(status, wanted, "{}", error());
-        assert!(error().contains(sentence), "{} lacks {sentence}", error());
-    };
     let folder = tempfile::tempdir().unwrap();
     let file = c(folder.path().join("door.orcobackup").to_str().unwrap());
     let device = Device::fresh();

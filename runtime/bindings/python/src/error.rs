@@ -18,7 +18,12 @@ create_exception!(orco, OpenError, OrcoError, "The bundle, its signature or the 
 create_exception!(orco, PictureError, OrcoError, "A picture cannot be used.");
 create_exception!(orco, EngineError, OrcoError, "The backbone cannot be started or fails.");
 create_exception!(orco, ChangeError, OrcoError, "A change is refused; nothing was changed.");
-create_exception!(orco, BackupError, OrcoError, "A backup's file cannot be read or written, or holds no backup.");
+create_exception!(
+    orco,
+    BackupError,
+    OrcoError,
+    "A backup's file is there already, cannot be read or written, or holds no backup."
+);
 create_exception!(
     orco,
     BusyError,

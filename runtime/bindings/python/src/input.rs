@@ -44,8 +44,8 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
     given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
 }
 
-/// A TypeError that says what was wanted, where Python raised one because `given` is of the wrong type. The error is its
-/// cause: the caller's code, such as `__iter__`, may have raised it. Any other error comes from there, and stays.
+/// A TypeError that says what was wanted, where Python raised one because `given` is of the wrong type. The error is
+/// its cause: the caller's code, such as `__iter__`, may have raised it. Any other error comes from there, and stays.
 fn reworded(error: PyErr, wanted: &str, given: &Bound<'_, PyAny>) -> PyErr {
     if !error.is_instance_of::<PyTypeError>(given.py()) {
         return error;

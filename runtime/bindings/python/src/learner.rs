@@ -13,6 +13,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, Observer};
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
 use orco_runtime::threads::ProcessLock;
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
@@ -26,7 +27,6 @@ use crate::input::{self, PyPicture, PyShots};
 use crate::interrupt;
 use crate::options::PyLearnerOptions;
 use crate::output::{PyAnswer, PyCounts, PyHistoryEntry, PyKnownClass, PyReport};
-use orco_runtime::state::sentence::with_causes;
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 #[pyclass(module = "orco", name = "Learner", frozen)]

@@ -42,10 +42,13 @@ def labels(answers: list[orco.Answer]) -> list[str]:
 
 class Device(unittest.TestCase):
     def setUp(self) -> None:
+        self.state = self.temporary_folder()
+        self.learner = orco.Learner(BUNDLE, self.state)
+
+    def temporary_folder(self) -> Path:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.state = Path(folder.name)
-        self.learner = orco.Learner(BUNDLE, self.state)
+        return Path(folder.name)
 
     def opened(self, **options: object) -> orco.Learner:
         return orco.Learner(BUNDLE, self.state, orco.LearnerOptions(**options))
@@ -105,9 +108,7 @@ class Device(unittest.TestCase):
                 learner.export("mug", place, replace=True)
         self.assertEqual([slot.read_bytes() for slot in slots], states)
 
-        other = tempfile.TemporaryDirectory()
-        self.addCleanup(other.cleanup)
-        file = Path(other.name) / "mug.orcopack"
+        file = self.temporary_folder() / "mug.orcopack"
         self.assertEqual(learner.export("mug", file, device="door 3"), file.stat().st_size)
         before = file.read_bytes()
         with self.assertRaisesRegex(FileExistsError, "mug.orcopack"):
@@ -122,10 +123,8 @@ class Device(unittest.TestCase):
     def test_a_file_that_is_written_but_not_synced_is_a_warning(self) -> None:
         learner = self.learner
         learner.learn({"mug": pictures("learn", "mug")})
-        other = tempfile.TemporaryDirectory()
-        self.addCleanup(other.cleanup)
         # A folder that takes files, but cannot be opened, so that it cannot be synced.
-        folder = Path(other.name)
+        folder = self.temporary_folder()
         if os.geteuid() == 0:
             # For root it can be: go on as nobody, to whom all of it is given.
             for path in [folder, self.state, *self.state.rglob("*")]:

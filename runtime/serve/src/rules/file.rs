@@ -202,10 +202,11 @@ fn checked_webhook(written: WrittenWebhook, folder: &Path) -> Result<Webhook, St
 /// Reads a secret, which its owner alone may read.
 fn secret(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("webhook: cannot read {}: {error}", path.display());
-    if is_exposed(&files::open_regular(path).map_err(unreadable)?).map_err(unreadable)? {
+    let file = files::open_regular(path).map_err(unreadable)?;
+    if is_exposed(&file).map_err(unreadable)? {
         return Err(format!("webhook: others may read {}: take that right from them (chmod 600)", path.display()));
     }
-    let secret = files::read(path, MAX_SECRET_BYTES).map_err(unreadable)?.trim_ascii().to_vec();
+    let secret = files::read_opened(file, MAX_SECRET_BYTES).map_err(unreadable)?.trim_ascii().to_vec();
     if secret.is_empty() {
         return Err(format!("webhook: {} is empty", path.display()));
     }

@@ -10,7 +10,7 @@ use crate::board::Ram;
 /// What a run is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// Before it answers.
+    /// What is done before the questions are answered.
     pub task: Task,
     /// Features of pictures to classify, `[inputs]` each.
     pub questions: Vec<Vec<f32>>,
@@ -75,16 +75,16 @@ pub struct Outcome {
     pub erased: usize,
     /// Most bytes of RAM in use.
     pub ram: Ram,
-    /// What each part took, in order.
+    /// The cost of each part, in order.
     pub parts: Vec<Part>,
 }
 
-/// What a part of a run took.
+/// The cost of a part of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// What it did.
+    /// What the part did, for people.
     pub name: String,
-    /// Instructions.
+    /// Instructions that it took.
     pub instructions: u64,
     /// Most bytes of the heap in use.
     pub heap: usize,

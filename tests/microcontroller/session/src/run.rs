@@ -55,7 +55,7 @@ impl Meter<'_> {
 /// Carries out an order on a bundle and a flash chip.
 ///
 /// # Errors
-/// A sentence that says what failed, the power among it where the board returned from its going.
+/// A sentence that says what failed; a power cut is such a failure on a board that returns from it.
 pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) -> Result<Outcome, String> {
     let mut meter = Meter { board, parts: Vec::new() };
     let (base_model, digest) = meter.measure("open the bundle", || open(files))?;
@@ -87,7 +87,7 @@ pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) 
 /// share of shots that are recognised.
 ///
 /// # Errors
-/// A sentence that says what failed; that something took memory of the heap, too.
+/// A sentence that says what failed. Memory that was taken from the heap is a failure, too.
 pub fn run_without_allocator(memory: &mut BareMemory, board: &dyn Board) -> Result<Outcome, String> {
     let mut meter = Meter { board, parts: Vec::new() };
     // Twice: what the first call returns is the peak until now, what the second one returns is in use.

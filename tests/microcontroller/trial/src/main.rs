@@ -100,13 +100,14 @@ fn trial(arguments: &Arguments) -> Result<()> {
 
     let start = device.chip()?;
     let session = order(Task::Learn(second.to_vec()), None);
-    let PowerCuts { kept, torn } = cut_power(&device, &session, arguments.cuts, start, [&before, &after], &order)?;
+    let answer = order(Task::Answer, None);
+    let PowerCuts { kept, torn } = cut_power(&device, &session, arguments.cuts, &start, [&before, &after], &answer)?;
     // On with what the last power cut has left that came before the end.
     device.set_chip(&torn)?;
     learned = device.finish(&session)?;
     same(&learned, &after).context("after the second session")?;
     table.add("second session: 2 classes of 5 shots", &learned);
-    let restarted = device.finish(&order(Task::Answer, None))?;
+    let restarted = device.finish(&answer)?;
     same(&restarted, &after).context("after a restart")?;
     table.add("restart", &restarted);
 
@@ -132,25 +133,25 @@ struct PowerCuts {
     torn: Vec<u8>,
 }
 
-/// Has the power go in the middle of a session, in so many places; each time the device must come to what the host has
-/// before the session or after it.
+/// Cuts the power in the middle of a session, at `count` places, each time from the chip `start`. The order `answer`
+/// then has the device classify: its outcome must be the host's before the session or after it.
 fn cut_power(
     device: &Device,
     session: &Order,
     count: usize,
-    start: Vec<u8>,
+    start: &[u8],
     [before, after]: [&Outcome; 2],
-    order: &dyn Fn(Task, Option<Cut>) -> Order,
+    answer: &Order,
 ) -> Result<PowerCuts> {
     let places = (0..count).map(|number| after.changes * number / count.max(2).saturating_sub(1));
-    let mut cuts = PowerCuts { kept: [0; 2], torn: start.clone() };
+    let mut cuts = PowerCuts { kept: [0; 2], torn: start.to_vec() };
     for (number, at) in places.enumerate() {
         let fate = [WriteFate::Before, WriteFate::Amid, WriteFate::After][number % 3];
         let cut = Cut { after: at.min(after.changes - 1), fate };
-        device.set_chip(&start)?;
+        device.set_chip(start)?;
         let ended = device.start(&Order { cut: Some(cut), ..session.clone() })?;
         ensure!(matches!(ended, RunEnd::PowerCut), "the power did not go at {cut:?}");
-        let found = device.finish(&order(Task::Answer, None))?;
+        let found = device.finish(answer)?;
         let is_before = found.generation == before.generation;
         same(&found, if is_before { before } else { after })
             .with_context(|| format!("after a power cut at {cut:?}"))?;

@@ -17,7 +17,7 @@ use crate::process::output;
 /// Probabilities of one picture may differ by so much: engines add the products of a convolution in an order that suits
 /// the vector unit, so features differ in their last bits, and so do, after learning, the exemplars of a state.
 const TOLERANCE: f64 = 1e-4;
-/// What answers.
+/// Engines that the program answers with.
 const ENGINES: [&str; 2] = ["rten", "onnxruntime"];
 /// What is learned at first: folders of `examples/shots/learn`.
 const LEARNED: [&str; 4] = ["cactus", "dumbbell", "mug", "rubber-duck"];
@@ -53,7 +53,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What the program answers.
+    /// Runs the program and returns the JSON that it prints.
     fn orco(&self, bundle: &str, state: &Path, words: &[&str]) -> Result<Value, Box<dyn Error>> {
         let bundle = workspace().join("models").join(bundle);
         let options = ["--bundle", text(&bundle), "--state", text(state), "--json", "-"];
@@ -112,7 +112,7 @@ impl<'a> Machine<'a> {
 
 type Answers = Vec<Answer>;
 
-/// What is said of a picture.
+/// The answer to a picture: the best label, and the scores of all that are told.
 struct Answer {
     best: String,
     scores: BTreeMap<String, f64>,

@@ -25,31 +25,39 @@ const LATER: &str = "99.0.0";
 /// How long the service may take for anything.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Builds the package twice, as of two versions, and tries it; for this machine, or for aarch64, which QEMU emulates
-/// then.
+/// Tries the package for this machine, in a Debian of the same architecture.
 ///
 /// # Errors
-/// If something is not as it should be.
-pub fn all(profile: String, for_aarch64: bool) -> Result<ExitCode, Box<dyn Error>> {
+/// If the package cannot be built, or something is not as it should be.
+pub fn for_this_machine(profile: &str) -> Result<ExitCode, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    // Somebody may have the usual one.
+    let root = folder.path().join("root");
+    fs::create_dir(&root)?;
+    run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&root))?;
+    try_in(DebianRoot::at(&root), profile, None)
+}
+
+/// Tries the package for aarch64, which QEMU emulates, in a copy of the Debian that it is built in.
+///
+/// # Errors
+/// As for [`for_this_machine`].
+pub fn for_aarch64(profile: &str, cross: &Cross) -> Result<ExitCode, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let root = cross.system().copied(&folder.path().join("root"))?;
+    try_in(root, profile, Some(TRIPLE))
+}
+
+/// Builds the package twice, as of two versions, and tries it in a Debian.
+fn try_in(root: DebianRoot, profile: &str, target: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
+    // A free port: another program may listen on the usual one.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-    let inside = folder.path().join("root");
-    let root = if for_aarch64 {
-        Cross::set_up()?.system().copied(&inside)?
-    } else {
-        fs::create_dir(&inside)?;
-        run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&inside))?;
-        DebianRoot::at(&inside)
-    };
     let device = Device { root, port };
-    let target = for_aarch64.then(|| TRIPLE.to_owned());
     // One after the other: cargo-deb removes an older package of the same name.
     for (deb_version, inside) in [(None, "/tmp/first.deb"), (Some(LATER.to_owned()), "/tmp/later.deb")] {
         // The later one differs in its version only.
         let lint = deb_version.is_none();
-        let built =
-            build(&Arguments { profile: profile.clone(), target: target.clone(), deb_version, fast: true, lint })?.deb;
+        let (profile, target) = (profile.to_owned(), target.map(str::to_owned));
+        let built = build(&Arguments { profile, target, deb_version, fast: true, lint })?.deb;
         fs::copy(&built, device.root.path(inside))
             .map_err(|error| format!("{} cannot be copied: {error}", built.display()))?;
     }

@@ -48,6 +48,9 @@ class Learner:
     on the same state, in this process or in others, change it one at a time. A change is made as a whole, and saved,
     or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
 
+    Arguments of a wrong type raise TypeError; arrays of a wrong shape and unknown names raise ValueError. After a fault
+    in the library itself, every call raises OrcoError: open the learner anew.
+
     A process that is forked after this package has computed features cannot compute any: that raises EngineError.
     So does every call of a learner that another thread was using at the fork. Start workers by multiprocessing's
     "spawn" or "forkserver", and let each open a learner.
@@ -68,19 +71,20 @@ class Learner:
         """
 
     def classify_features(self, features: NDArray[np.float32], *, most: int = 5) -> list[Answer]:
-        """Answers for pictures whose features [pictures, features] are known, as `classify` gives them."""
+        """Answers for pictures whose features [pictures, features] are known, as `classify` gives them. Raises
+        ValueError if there are not as many features as the bundle's backbone gives, or one is not finite."""
 
     def features(self, pictures: _Pictures) -> NDArray[np.float32]:
-        """Features of pictures, to be classified: [pictures, features]."""
+        """Features of pictures, to be classified: [pictures, features]. Raises as `classify` does."""
 
     def shot_features(self, pictures: _Pictures) -> NDArray[np.float32]:
-        """Features of all views of pictures, to be learned: [shots, views, features]."""
+        """Features of all views of pictures, to be learned: [shots, views, features]. Raises as `classify` does."""
 
     def learn(self, classes: Mapping[str, _Shots]) -> Report:
         """Learns new classes in one session.
 
-        Raises PictureError if a shot cannot be used, ChangeError if the change is refused, BusyError if another
-        process is changing the state; nothing was changed then.
+        Raises PictureError if a shot cannot be used, EngineError if the backbone fails, ChangeError if the change is
+        refused, BusyError if another process is changing the state; nothing was changed then.
         """
 
     def add(self, label: str, shots: _Shots) -> Report:
@@ -106,20 +110,20 @@ class Learner:
         """
 
     def export(self, label: str, path: _Path, *, device: str | None = None, replace: bool = False) -> int:
-        """Writes a learned class into a pack, for another device with the same bundle, and returns the bytes of the file.
-        It holds exemplars and no picture, and is not signed: `orco export --sign` signs. That
-        a power cut could still lose the file becomes a RuntimeWarning.
+        """Writes a learned class into a pack, for another device with the same bundle, and returns the file's size in
+        bytes. It holds exemplars and no picture, and is not signed: `orco export --sign` signs. That a power cut could
+        still lose the file becomes a RuntimeWarning.
 
         device: the name of this one, for whoever receives the pack.
         replace: whether a file that is there already may be replaced.
 
-        Raises ChangeError if the class was not learned here, OSError if the file is there, would be in the state's
-        folder or cannot be written.
+        Raises ChangeError if the class was not learned here or a name is no good for a pack, OpenError if the state
+        cannot be read, OSError if the file is there, would be in the state's folder or cannot be written.
         """
 
     def set_balance(self, balance: _Balance) -> Report:
-        """Changes how much base classes count against learned ones, and chooses the border between both anew. Nothing is
-        trained. Raises ChangeError if the bundle's answers have no border, or BusyError."""
+        """Changes how much base classes count against learned ones, and chooses the border between both anew. Nothing
+        is trained. Raises ChangeError if the bundle's answers have no border, or BusyError."""
 
     def balance(self) -> _Balance:
         """How much base classes count against learned ones."""
@@ -135,11 +139,12 @@ class Learner:
         """Redoes the last changes that were undone. Raises ChangeError or BusyError."""
 
     def align(self) -> Report | None:
-        """Aligns the head to what was learned; part of the last change, and undone with it. Returns `None` where there is
-        nothing to be done: with `LearnerOptions(align="now")`, changes do it. Raises ChangeError or BusyError."""
+        """Aligns the head to what was learned; part of the last change, and undone with it. Returns `None` where there
+        is nothing to be done: with `LearnerOptions(align="now")`, changes do it. Raises ChangeError or BusyError."""
 
     def refresh(self) -> None:
-        """Reads the state anew, which another process may have changed. Every change does so by itself."""
+        """Reads the state anew, which another process may have changed. Every change does so by itself. Raises
+        OpenError if it cannot be read; what was known before holds then."""
 
     def classes(self) -> list[Class]:
         """The known classes, those of the bundle first."""
@@ -169,7 +174,8 @@ class BusyError(ChangeError):
     """Another process is changing the same state; nothing was changed. To be tried again."""
 
 def read_picture(path: _Path) -> NDArray[np.uint8]:
-    """Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent, [height, width, 3].
+    """Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent. The array is
+    [height, width, 3].
 
     Raises PictureError if it cannot be used.
     """
@@ -190,8 +196,8 @@ def upgrade(
     force: bool = False,
     give_up_unkept: bool = False,
 ) -> Upgrade:
-    """Learns all that a device knows again on another bundle, from the pictures that `keep_shots` kept, while no learner
-    is open on its state's folder. The old state is kept aside. What was wrong with kept pictures becomes a
+    """Learns all that a device knows again on another bundle, from the pictures that `keep_shots` kept, while no
+    learner is open on its state's folder. The old state is kept aside. What was wrong with kept pictures becomes a
     RuntimeWarning.
 
     options: its public key, seed, wait and engine count.

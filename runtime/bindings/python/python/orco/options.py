@@ -24,8 +24,9 @@ class LearnerOptions:
     """Share of known pictures, 0 to 1, that may be taken for unknown ones."""
 
     scope: Literal["auto", "learned", "all"] = "all"
-    """Which classes are answered: all that are known; learned ones alone, and what is none of them is unknown; or "auto",
-    all until three are learned, then those alone. The program `orco` and its service start with "auto"."""
+    """Which classes are answered. "all": all that are known. "learned": learned ones alone; what is none of them is
+    unknown. "auto": all until three are learned, then those alone. The program `orco` and its service start with
+    "auto"."""
 
     keep_shots: bool = False
     """Whether the pictures of shots that are learned are kept beside the state, at the size that the backbone sees, so
@@ -43,8 +44,8 @@ class LearnerOptions:
     """How many seconds a change waits, at most, for another process that is changing the same state."""
 
     engine: Literal["auto", "onnxruntime", "rten"] = "auto"
-    """What the backbone runs on. "auto" takes rten, which is part of the package, and ONNX Runtime for a bundle that rten does
-    not take."""
+    """What the backbone runs on. "auto" takes rten, which is part of the package, and ONNX Runtime for a bundle that
+    rten does not take."""
 
 
 @dataclass(frozen=True, kw_only=True)
