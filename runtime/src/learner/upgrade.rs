@@ -188,7 +188,7 @@ pub fn discard_former_state(store: &Store, settings: &LearnerSettings) -> Result
 /// The state in the store, whatever bundle it belongs to.
 ///
 /// # Errors
-/// [`UpgradeError::Nothing`] if there is none, and if it cannot be read.
+/// [`UpgradeError::Nothing`] if there is none, [`UpgradeError::Store`] if it cannot be read.
 fn present_state(locked: &LockedStore, store: &Store) -> Result<SavedState, UpgradeError> {
     locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })
 }

@@ -137,7 +137,7 @@ impl SessionMemory {
 
     /// Drops what earlier scorings left, such as what was computed of a class that was purged.
     pub fn clear_cache(&mut self) {
-        self.cache = self.cache.take().map(|_| ScoringCache::default());
+        self.cache.iter_mut().for_each(ScoringCache::clear);
     }
 
     /// Grows to as much as is needed, if it is smaller.

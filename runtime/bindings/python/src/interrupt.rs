@@ -52,8 +52,8 @@ fn retry_while_busy<T>(
 ///
 /// # Errors
 /// The change's own error, or the exception of a signal that came meanwhile. A signal stops the change, or the
-/// alignment after it; a warning tells if the change is made all the same. An error of it is the exception's cause, and so is a
-/// warning where warnings are errors.
+/// alignment after it; a warning tells if the change is made all the same. An error of it is the exception's cause, and
+/// so is a warning where warnings are errors.
 pub fn change<T: Send>(
     py: Python<'_>,
     wait: Duration,

@@ -62,7 +62,7 @@ pub(super) struct Embedder {
     pub(super) inputs: usize,
     /// Length of the roots' part: `inputs`, or 0 where the discriminant does not count.
     pub(super) roots_len: usize,
-    /// Number of the state under which its heads are found in a cache ([`ScoringCache::begin`]).
+    /// Number of the state under which its heads are found in a cache ([`ScoringCache::begin`]); 0 without one.
     ///
     /// [`ScoringCache::begin`]: super::scoring_cache::ScoringCache::begin
     pub(super) cached_state: u32,

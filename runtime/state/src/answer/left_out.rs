@@ -65,7 +65,7 @@ pub(super) fn view_scores(
 /// A class without a shot and without another one.
 struct FewerShots {
     row: ClassRow,
-    /// Factor of what the class scores less without the other one ([`extrapolation`]).
+    /// Factor applied to the drop in score that leaving the other one out causes ([`extrapolation`]).
     factor: f32,
 }
 

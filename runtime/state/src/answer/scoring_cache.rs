@@ -59,9 +59,10 @@ impl ScoringCache {
     pub(super) fn begin<'h>(&mut self, heads: impl DoubleEndedIterator<Item = &'h Projector>) -> u32 {
         self.directions.begin();
         self.whitened.begin();
-        for head in heads.rev() {
-            let found = self.heads.iter().position(|kept| kept.head == *head);
-            let mut kept = found.map_or_else(|| HeadCache::empty(head), |index| self.heads.remove(index));
+        for (placed, head) in heads.rev().enumerate() {
+            // Two heads of a state may be equal: what is placed already is not taken again.
+            let found = self.heads[placed..].iter().position(|kept| kept.head == *head);
+            let mut kept = found.map_or_else(|| HeadCache::empty(head), |index| self.heads.remove(placed + index));
             kept.sums.begin();
             kept.samples.begin();
             self.heads.insert(0, kept);
@@ -69,6 +70,12 @@ impl ScoringCache {
         self.heads.truncate(MAX_HEADS);
         self.state = self.state.wrapping_add(1);
         self.state
+    }
+
+    /// Drops all rows.
+    pub(crate) fn clear(&mut self) {
+        // The number goes on, so that no later state has that of an earlier one.
+        *self = Self { state: self.state, ..Self::default() };
     }
 
     /// What is kept of projections by the head of this number of a state; none where another state has begun since.
@@ -104,7 +111,39 @@ impl CachedRows {
 
 #[cfg(test)]
 mod tests {
+    use std::vec;
+
+    use orco_core::projection::HeadShape;
+
     use super::*;
+    use crate::head::Head;
+
+    fn projector(bias: f32) -> Projector {
+        let mut head = Head::zeros(HeadShape { inputs: 1, hidden: 1, outputs: 1 });
+        head.b2[0] = bias;
+        Projector::new(&head)
+    }
+
+    #[test]
+    fn heads_are_found_by_their_number_in_the_state_that_began_last() {
+        let [first, second, third] = [1.0, 2.0, 3.0].map(projector);
+        let mut cache = ScoringCache::default();
+        let before = cache.begin([&first, &second].into_iter());
+        cache.of_head(0, before).unwrap().samples.insert([1; 32], &[1.0]);
+        cache.of_head(1, before).unwrap().samples.insert([1; 32], &[2.0]);
+        let state = cache.begin([&second, &third, &first].into_iter());
+        assert!(cache.of_head(0, before).is_none(), "another state has begun");
+        let mut row = |head: usize| cache.of_head(head, state).unwrap().samples.get(&[1; 32]).map(<[f32]>::to_vec);
+        assert_eq!([row(0), row(1), row(2)], [Some(vec![2.0]), None, Some(vec![1.0])]);
+        // Both heads of a state are the same, beside one of an earlier state.
+        let state = cache.begin([&first, &first].into_iter());
+        for head in 0..2 {
+            assert_eq!(cache.of_head(head, state).unwrap().head, first);
+        }
+        cache.clear();
+        assert!(cache.of_head(0, state).is_none());
+        assert_ne!(cache.begin([&first].into_iter()), state);
+    }
 
     #[test]
     fn rows_that_no_state_asks_for_are_dropped_and_others_stay() {

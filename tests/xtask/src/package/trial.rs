@@ -37,7 +37,7 @@ pub fn for_this_machine(profile: &str) -> Result<ExitCode, Box<dyn Error>> {
     try_in(DebianRoot::at(&root), profile, None)
 }
 
-/// Tries the package for aarch64, which QEMU emulates, in a copy of the Debian that it is built in.
+/// Tries the package for aarch64, which QEMU emulates, in a copy of the Debian whose libraries it is linked to.
 ///
 /// # Errors
 /// As for [`for_this_machine`].

@@ -48,8 +48,9 @@ class Learner:
     on the same state, in this process or in others, change it one at a time. A change is made as a whole, and saved,
     or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
 
-    Arguments of a wrong type raise TypeError; arrays of a wrong shape and unknown names raise ValueError. After a fault
-    in the library itself, every call raises OrcoError: open the learner anew.
+    Arguments of a wrong type, and arrays of a wrong dtype or number of axes, raise TypeError; other wrong shapes and
+    unknown names raise ValueError. After a fault in the library itself, every call raises OrcoError: open the learner
+    anew.
 
     A process that is forked after this package has computed features cannot compute any: that raises EngineError.
     So does every call of a learner that another thread was using at the fork. Start workers by multiprocessing's
