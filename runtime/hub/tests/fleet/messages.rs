@@ -17,7 +17,7 @@ use orco_runtime::files;
 use orco_serve::Tls;
 use orco_trials::until;
 
-use crate::support::{Changing, DeviceFiles, Fleet, code, refusal, release, release_mug};
+use crate::support::{Changing, DeviceFiles, Fleet, KillableHub, code, refusal, release, release_mug};
 
 #[test]
 fn strangers_learn_nothing() {
@@ -59,19 +59,14 @@ fn strangers_learn_nothing() {
 #[test]
 fn administrators_are_told_whose_fault_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let (hub, token) = (folder.path().join("hub"), folder.path().join("token"));
-    let store = HubStore::open(&hub).unwrap();
-    let options = HubOptions::new(([127, 0, 0, 1], 0)).token_file(Some(token.clone()));
-    let server = HubServer::bind(HubStore::open(&hub).unwrap(), &options).unwrap();
-    let mut network = HttpTransport::new(&format!("http://{}", server.address()));
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());
+    let hub = KillableHub::for_administrators(folder.path().join("hub"));
+    let (store, mut network) = (hub.store(), hub.network());
     let device = DeviceFiles::new(folder.path(), "door 3");
     device.enrol(&mut network, &store, DEFAULT_CHANNEL);
     device.teach("mug", 1);
     device.sync(&mut network);
     let pack = store.packs().unwrap()[0].digest;
-    let headers = vec![("authorization", format!("Bearer {}", std::fs::read_to_string(&token).unwrap().trim()))];
+    let headers = hub.authorization();
     let mut ask = |path: &str, body: String| {
         let path = format!("/admin/v1/{path}");
         let request = WireRequest { method: "POST", path, headers: headers.clone(), body: body.into() };
@@ -107,37 +102,32 @@ fn administrators_are_told_whose_fault_it_is() {
     let lost = ask("releases", packs(&pack.to_string()));
     let said = String::from_utf8(lost.body).unwrap();
     assert!(lost.status == 500 && said.contains("pushes it again in its next round"), "{said}");
-    stop.send(()).unwrap();
-    serving.join().unwrap();
+}
+
+/// Status and body of what a hub answers.
+fn get(network: &mut HttpTransport, path: &str, headers: Vec<(&'static str, String)>) -> (u16, String) {
+    let request = WireRequest { method: "GET", path: path.into(), headers, body: Vec::new() };
+    let answer = network.exchange(&request).unwrap();
+    (answer.status, String::from_utf8(answer.body).unwrap())
 }
 
 /// Without the token a probe learns whether the hub is well, and nothing of the fleet.
 #[test]
 fn probes_are_told_of_health_and_administrators_of_metrics() {
     let folder = tempfile::tempdir().unwrap();
-    let (hub, token) = (folder.path().join("hub"), folder.path().join("token"));
-    let store = HubStore::open(&hub).unwrap();
-    let options = HubOptions::new(([127, 0, 0, 1], 0)).token_file(Some(token.clone()));
-    let server = HubServer::bind(HubStore::open(&hub).unwrap(), &options).unwrap();
-    let mut network = HttpTransport::new(&format!("http://{}", server.address()));
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());
+    let hub = KillableHub::for_administrators(folder.path().join("hub"));
+    let (store, mut network) = (hub.store(), hub.network());
     let device = DeviceFiles::new(folder.path(), "door 3");
     device.enrol(&mut network, &store, DEFAULT_CHANNEL);
     device.sync(&mut network);
-    let bearer = format!("Bearer {}", std::fs::read_to_string(&token).unwrap().trim());
-    let mut get = |path: &str, headers: Vec<(&'static str, String)>| {
-        let request = WireRequest { method: "GET", path: path.into(), headers, body: Vec::new() };
-        let answer = network.exchange(&request).unwrap();
-        (answer.status, String::from_utf8(answer.body).unwrap())
-    };
+    let mut get = |path: &str, headers| get(&mut network, path, headers);
     assert_eq!(get("/v2/health/live", Vec::new()), (200, r#"{"live":true}"#.into()));
     assert_eq!(get("/v2/health/ready", Vec::new()), (200, r#"{"live":true,"ready":true}"#.into()));
     let nothing = (404, String::new());
     assert_eq!(get("/metrics", Vec::new()), nothing);
     assert_eq!(get("/v1/objects/x", Vec::new()), nothing);
     assert_eq!(get("/elsewhere", Vec::new()), nothing);
-    let (status, metrics) = get("/metrics", vec![("authorization", bearer)]);
+    let (status, metrics) = get("/metrics", hub.authorization());
     let expected = [
         "orco_ready 1",
         r#"orco_hub_devices{health="ok"} 1"#,
@@ -149,37 +139,24 @@ fn probes_are_told_of_health_and_administrators_of_metrics() {
     for line in expected {
         assert!(status == 200 && metrics.lines().any(|found| found == line), "{line} in {metrics}");
     }
-    stop.send(()).unwrap();
-    serving.join().unwrap();
 }
 
 #[test]
 fn a_hub_that_cannot_read_its_database_is_not_ready_until_it_can_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (hub, token) = (folder.path().join("hub"), folder.path().join("token"));
-    let options = HubOptions::new(([127, 0, 0, 1], 0)).token_file(Some(token.clone()));
-    let server = HubServer::bind(HubStore::open(&hub).unwrap(), &options).unwrap();
-    let mut network = HttpTransport::new(&format!("http://{}", server.address()));
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());
-    let bearer = format!("Bearer {}", std::fs::read_to_string(&token).unwrap().trim());
-    let mut get = |path: &str, headers: Vec<(&'static str, String)>| {
-        let request = WireRequest { method: "GET", path: path.into(), headers, body: Vec::new() };
-        let answer = network.exchange(&request).unwrap();
-        (answer.status, String::from_utf8(answer.body).unwrap())
-    };
-    let database = rusqlite::Connection::open(hub.join("hub.sqlite")).unwrap();
+    let hub = KillableHub::for_administrators(folder.path().join("hub"));
+    let mut network = hub.network();
+    let mut get = |path: &str, headers| get(&mut network, path, headers);
+    let database = rusqlite::Connection::open(hub.folder.join("hub.sqlite")).unwrap();
     database.execute_batch("ALTER TABLE device RENAME TO lost").unwrap();
     assert_eq!(get("/v2/health/ready", Vec::new()), (503, String::new()));
     assert_eq!(get("/v2/health/live", Vec::new()).0, 200);
-    let (status, metrics) = get("/metrics", vec![("authorization", bearer)]);
+    let (status, metrics) = get("/metrics", hub.authorization());
     assert!(status == 200 && metrics.lines().any(|line| line == "orco_ready 0"), "{metrics}");
     assert!(!metrics.contains("orco_hub_"), "{metrics}");
     database.execute_batch("ALTER TABLE lost RENAME TO device").unwrap();
     // A check holds for a few seconds.
     until("the hub is ready again", || get("/v2/health/ready", Vec::new()).0 == 200);
-    stop.send(()).unwrap();
-    serving.join().unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A hub that can be killed, a network that loses and repeats, and devices with real stores.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
@@ -46,6 +47,8 @@ pub fn chance(random: &mut impl Rng, one_in: u32) -> bool {
 pub struct KillableHub {
     pub folder: PathBuf,
     port: Arc<AtomicU16>,
+    /// The file of the administrators' token, where they may ask it.
+    token: Option<PathBuf>,
     running: Mutex<Option<RunningHub>>,
 }
 
@@ -56,9 +59,30 @@ struct RunningHub {
 
 impl KillableHub {
     pub fn start(folder: PathBuf, port: Arc<AtomicU16>) -> Self {
-        let hub = Self { folder, port, running: Mutex::new(None) };
+        Self::serve(folder, port, None)
+    }
+
+    /// One that administrators may ask, by a token in a file beside its folder.
+    pub fn for_administrators(folder: PathBuf) -> Self {
+        let token = folder.with_file_name("token");
+        Self::serve(folder, Arc::default(), Some(token))
+    }
+
+    fn serve(folder: PathBuf, port: Arc<AtomicU16>, token: Option<PathBuf>) -> Self {
+        let hub = Self { folder, port, token, running: Mutex::new(None) };
         hub.restart();
         hub
+    }
+
+    /// A way to it without a proxy.
+    pub fn network(&self) -> HttpTransport {
+        HttpTransport::new(&format!("http://{}:{}", Ipv4Addr::LOCALHOST, self.port.load(Ordering::SeqCst)))
+    }
+
+    /// The header of administrators.
+    pub fn authorization(&self) -> Vec<(&'static str, String)> {
+        let token = fs::read_to_string(self.token.as_ref().unwrap()).unwrap();
+        vec![("authorization", format!("Bearer {}", token.trim()))]
     }
 
     /// Opens the folder for an operator, as a command beside the service does.
@@ -80,7 +104,7 @@ impl KillableHub {
 
     pub fn restart(&self) {
         self.kill();
-        let options = HubOptions::new((Ipv4Addr::LOCALHOST, 0));
+        let options = HubOptions::new((Ipv4Addr::LOCALHOST, 0)).token_file(self.token.clone());
         let server = HubServer::bind(self.store(), &options).unwrap();
         self.port.store(server.address().port(), Ordering::SeqCst);
         let (stop, stopped) = oneshot::channel::<()>();
