@@ -52,7 +52,8 @@ fn median_seconds(mut call: impl FnMut()) -> f64 {
     median(seconds.collect())
 }
 
-/// Floating-point operations of a step's products: (those of the head, those of the losses).
+/// Floating-point operations of a step's products, as `operations_of_step` in `runtime/core/src/align/extent.rs` counts
+/// them: (those of the head, those of the losses).
 fn operations() -> (f64, f64) {
     let head = ROWS as f64 * (SHAPE.forward_cost() + SHAPE.backward_cost()) as f64;
     let contrast = (2 * ROWS * 2 * ROWS + 2 * ROWS * ROWS) * SHAPE.outputs;

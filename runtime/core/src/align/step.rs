@@ -1,4 +1,4 @@
-//! One training step of phase 3: losses, gradient, update.
+//! Trains the head in phase 3: what stays from step to step, then losses, gradient and update of each step.
 
 use super::memory::{Workspace, WorkspaceSize, buffers};
 use crate::config::{MethodConfig, UnperturbedTargets};
@@ -125,7 +125,7 @@ buffers! {
         targets: extent.targets * extent.shape.width(),
         /// The targets transposed ([`pack_transposed`]).
         transposed: padded(extent.targets) * extent.shape.width(),
-        /// What the targets are to each other ([`orthogonality::target_sums`]), `[targets]`.
+        /// For each target its sum of exponentials over all targets ([`orthogonality::target_sums`]), `[targets]`.
         target_sums: extent.targets,
         /// What the losses over pairs of rows work with: PSCL ([`PairScratch`]), then ORTH ([`orthogonality::memory`]).
         pairs: extent.pairs(),

@@ -63,10 +63,10 @@ pub fn target_sums(
     }
     let stride = padded(count);
     let at_once = scratch.len() / stride;
-    for (some, sums) in rows.values.chunks(at_once * width).zip(sums.chunks_mut(at_once)) {
+    for (block_rows, sums) in rows.values.chunks(at_once * width).zip(sums.chunks_mut(at_once)) {
         let lines = &mut scratch[..sums.len() * stride];
         for_each_chunk(workers, [(lines, ROWS * stride), (sums, ROWS)], |block, [lines, sums]| {
-            let rows = &some[block * ROWS * width..][..sums.len() * width];
+            let rows = &block_rows[block * ROWS * width..][..sums.len() * width];
             exponentials(UnitRows { values: rows, width }, transposed, lines, stride);
             let lines = lines.chunks_exact(stride).map(|line| &line[..count]);
             sums.iter_mut().zip(lines).for_each(|(to, line)| *to = sum_of(line));
@@ -146,8 +146,8 @@ pub fn loss(
         let along = dot(upstream, unit);
         // A mean of opposite rows has no direction, and no gradient either.
         let factor = if norms[mean] > SHORTEST { weight / (norms[mean] * counts[mean] as f32) } else { 0.0 };
-        let target = &mut gradient[row * width..][..width];
-        for ((value, upstream), unit) in target.iter_mut().zip(upstream).zip(unit) {
+        let row_gradient = &mut gradient[row * width..][..width];
+        for ((value, upstream), unit) in row_gradient.iter_mut().zip(upstream).zip(unit) {
             *value += factor * (upstream - along * unit);
         }
     }
@@ -167,15 +167,15 @@ fn loss_of_means(
     numbers: &mut [f32],
     workers: &dyn Workers,
 ) -> f32 {
-    let (count, known, width) = (means.count(), targets.rows.count(), means.width);
-    let (stride, mean_stride) = (padded(known), padded(count));
+    let (count, target_count, width) = (means.count(), targets.rows.count(), means.width);
+    let (stride, mean_stride) = (padded(target_count), padded(count));
     let (replaced, rest) = numbers.split_at_mut(count * width);
     let (of_means, rest) = rest.split_at_mut(count * stride);
     let (of_replaced, rest) = rest.split_at_mut(count * stride);
-    let (shares, rest) = rest.split_at_mut(known);
+    let (sums, rest) = rest.split_at_mut(target_count);
     let (transposed, rest) = rest.split_at_mut(width * mean_stride);
     let (among_means, rest) = rest.split_at_mut(count * mean_stride);
-    let mean_shares = &mut rest[..count];
+    let mean_sums = &mut rest[..count];
     for (row, target) in replaced.chunks_exact_mut(width).zip(target_of_mean) {
         row.copy_from_slice(targets.rows.row(*target as usize));
     }
@@ -187,44 +187,44 @@ fn loss_of_means(
     }
     pack_transposed(count, width, means.values, transposed);
     exponentials(means, transposed, among_means, mean_stride);
-    shares.copy_from_slice(targets.sums);
-    of_replaced.chunks_exact(stride).for_each(|line| add_scaled(shares, -1.0, &line[..known]));
-    of_means.chunks_exact(stride).for_each(|line| add_scaled(shares, 1.0, &line[..known]));
-    // A replaced target is no row. Infinity stands for its sum, so its share is 0.
+    sums.copy_from_slice(targets.sums);
+    of_replaced.chunks_exact(stride).for_each(|line| add_scaled(sums, -1.0, &line[..target_count]));
+    of_means.chunks_exact(stride).for_each(|line| add_scaled(sums, 1.0, &line[..target_count]));
+    // A replaced target is no row. Infinity stands for its sum, so its inverse is 0.
     for &target in target_of_mean {
-        shares[target as usize] = f32::INFINITY;
+        sums[target as usize] = f32::INFINITY;
         of_means.chunks_exact_mut(stride).for_each(|line| line[target as usize] = 0.0);
     }
     let mut total = 0.0;
-    let mut share = |sum: f32| {
+    let mut add_log_and_invert = |sum: f32| {
         total += f64::from(1.0 + ln(sum));
         1.0 / sum
     };
-    for value in &mut *shares {
-        *value = if *value == f32::INFINITY { 0.0 } else { share(*value) };
+    for value in &mut *sums {
+        *value = if *value == f32::INFINITY { 0.0 } else { add_log_and_invert(*value) };
     }
     let lines = of_means.chunks_exact(stride).zip(among_means.chunks_exact(mean_stride.max(1)));
-    for (value, (line, among)) in mean_shares.iter_mut().zip(lines) {
-        *value = share(sum_of(&line[..known]) + sum_of(&among[..count]));
+    for (value, (line, among)) in mean_sums.iter_mut().zip(lines) {
+        *value = add_log_and_invert(sum_of(&line[..target_count]) + sum_of(&among[..count]));
     }
-    let (shares, mean_shares, factor) = (&*shares, &*mean_shares, 1.0 / known as f32);
+    let (inverse_sums, inverse_mean_sums, factor) = (&*sums, &*mean_sums, 1.0 / target_count as f32);
     let buffers = [(of_means, ROWS * stride), (among_means, ROWS * mean_stride.max(1)), (gradient, ROWS * width)];
     for_each_chunk(workers, buffers, |block, [lines, among, gradient]| {
         gradient.fill(0.0);
-        let own = &mean_shares[block * ROWS..];
-        let target_terms = GradientTerms { rows: targets.rows, shares, stride, factor };
+        let own = &inverse_mean_sums[block * ROWS..];
+        let target_terms = GradientTerms { rows: targets.rows, inverse_sums, stride, factor };
         target_terms.add(lines, own, gradient);
-        let mean_terms = GradientTerms { rows: means, shares: mean_shares, stride: mean_stride, factor };
+        let mean_terms = GradientTerms { rows: means, inverse_sums: inverse_mean_sums, stride: mean_stride, factor };
         mean_terms.add(among, own, gradient);
     });
-    (total / known as f64) as f32
+    (total / target_count as f64) as f32
 }
 
 /// Rows r_i that add e_ik (1 / s_i + 1 / s_k) r_i to the gradient with respect to r_k.
 struct GradientTerms<'a> {
     rows: UnitRows<'a>,
     /// 1 / s_i of every row.
-    shares: &'a [f32],
+    inverse_sums: &'a [f32],
     /// Length of a line of e_ik.
     stride: usize,
     /// Factor of every term.
@@ -232,24 +232,24 @@ struct GradientTerms<'a> {
 }
 
 impl GradientTerms<'_> {
-    /// Adds the terms of some rows r_k, of which `own_shares` begins with 1 / s_k, to their gradient. `lines` holds a
+    /// Adds the terms of some rows r_k to their gradient; `own_inverse_sums` begins with their 1 / s_k. `lines` holds a
     /// line e_ik for each of them, and is overwritten.
-    fn add(&self, lines: &mut [f32], own_shares: &[f32], gradient: &mut [f32]) {
-        let Self { rows, shares, stride, factor } = *self;
+    fn add(&self, lines: &mut [f32], own_inverse_sums: &[f32], gradient: &mut [f32]) {
+        let Self { rows, inverse_sums, stride, factor } = *self;
         let width = rows.width;
-        for (line, own) in lines.chunks_exact_mut(stride).zip(own_shares) {
-            line.iter_mut().zip(shares).for_each(|(value, share)| *value *= share + own);
+        for (line, own) in lines.chunks_exact_mut(stride).zip(own_inverse_sums) {
+            line.iter_mut().zip(inverse_sums).for_each(|(value, inverse)| *value *= inverse + own);
         }
         let (left, right) = (LeftFactor::rows(lines, stride), RightFactor::rows(rows.values, width));
-        product(lines.len() / stride, shares.len(), left, right, |row, column, sums| {
+        product(lines.len() / stride, inverse_sums.len(), left, right, |row, column, sums| {
             let gradient = &mut gradient[row * width + column..][..sums.len()];
             gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += factor * sum);
         });
     }
 }
 
-/// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one for each of the rows r_i that come first, by the
-/// transpose of the rows t_j; what pads a line is undefined.
+/// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one line for each of the first rows r_i. `transposed` is the
+/// transpose of the rows t_j, packed. What pads a line is undefined.
 fn exponentials(rows: UnitRows<'_>, transposed: &[f32], lines: &mut [f32], stride: usize) {
     let width = rows.width;
     let (left, right) = (LeftFactor::rows(rows.values, width), RightFactor::packed(transposed, width, stride));

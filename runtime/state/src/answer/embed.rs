@@ -62,10 +62,10 @@ pub(super) struct Embedder {
     pub(super) inputs: usize,
     /// Length of the roots' part: `inputs`, or 0 where the discriminant does not count.
     pub(super) roots_len: usize,
-    /// Number of the state under which its heads are found in a cache ([`ScoringCache::begin`]); 0 without one.
+    /// The generation by which a cache finds its heads ([`ScoringCache::begin_state`]); 0 without one.
     ///
-    /// [`ScoringCache::begin`]: super::scoring_cache::ScoringCache::begin
-    pub(super) cached_state: u32,
+    /// [`ScoringCache::begin_state`]: super::scoring_cache::ScoringCache::begin_state
+    pub(super) generation: u32,
     centre: Vec<f32>,
     root_centre: Vec<f32>,
 }
@@ -80,7 +80,7 @@ impl Embedder {
             heads,
             inputs: base_model.head.inputs,
             roots_len: if weights.discriminant > 0.0 { base_model.head.inputs } else { 0 },
-            cached_state: 0,
+            generation: 0,
             centre: statistics.centre.clone(),
             root_centre: statistics.root_centre.clone(),
         }
@@ -215,7 +215,7 @@ impl Embedder {
         let rows = vec![0.0; exemplars.len() * views * projections_len];
         let mut projections = Projections { views, projections_len, exemplars: exemplars.to_vec(), rows };
         for (number, head) in self.heads.iter().enumerate() {
-            let mut kept = work.cache.as_deref_mut().and_then(|cache| cache.of_head(number, self.cached_state));
+            let mut kept = work.cache.as_deref_mut().and_then(|cache| cache.of_head(number, self.generation));
             let mut missing = Vec::new();
             for (place, &exemplar) in exemplars.iter().enumerate() {
                 match kept.as_mut().and_then(|kept| kept.samples.get(&bank.digest_of(exemplar))) {

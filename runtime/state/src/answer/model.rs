@@ -73,7 +73,7 @@ impl<'a> ScoringModel<'a> {
         let mut embedder = Embedder::new(base_model, state, scoring);
         let row_builder = ClassRowBuilder::new(&embedder, scoring, &state.exemplars);
         if let Some(cache) = &mut work.cache {
-            embedder.cached_state = cache.begin(embedder.heads.iter().map(|head| &head.projector));
+            embedder.generation = cache.begin_state(embedder.heads.iter().map(|head| &head.projector));
         }
         let projections = embedder.projections(&state.exemplars, wanted, work);
         let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
@@ -173,11 +173,9 @@ impl<'a> ScoringModel<'a> {
         let counts = |class: usize| range.start >= self.added_from(class);
         let counted: Vec<&ShotsOfClass> = classes.iter().filter(|shots| counts(shots.class)).collect();
         let mut kept = work.cache.as_deref_mut().and_then(|cache| match part {
-            EmbeddingPart::Projection(head) => {
-                cache.of_head(head, self.embedder.cached_state).map(|kept| &mut kept.sums)
-            }
-            EmbeddingPart::Direction => Some(&mut cache.directions),
-            EmbeddingPart::Roots => Some(&mut cache.whitened),
+            EmbeddingPart::Projection(head) => cache.of_head(head, self.embedder.generation).map(|kept| &mut kept.sums),
+            EmbeddingPart::Direction => Some(&mut cache.direction_sums),
+            EmbeddingPart::Roots => Some(&mut cache.whitened_sums),
         });
         let mut missing = Vec::new();
         for shots in counted {
