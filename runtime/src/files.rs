@@ -20,6 +20,11 @@ pub use self::owner::check_own_folder;
 pub use self::owner::user_name;
 pub(crate) use self::owner::{FolderOfAnotherUser, folder_of_another_user, probe_other_owner};
 
+/// Whether there was no room for what was to be written.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Opens a regular file for reading, or the one that a link leads to.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_runtime::bundle::OpenError;
+use orco_runtime::files;
 use orco_runtime::pack::OpenPackError;
 use orco_runtime::signature::SignError;
 use rusqlite::ErrorCode;
@@ -209,12 +210,8 @@ impl From<rusqlite::Error> for HubError {
 impl HubError {
     /// That of a file.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
         let path = path.into();
-        move |source| match source.kind() {
-            StorageFull | QuotaExceeded => Self::Full { path },
-            _ => Self::File { path, source },
-        }
+        move |source| if files::is_disk_full(&source) { Self::Full { path } } else { Self::File { path, source } }
     }
 }
 

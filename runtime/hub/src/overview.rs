@@ -88,6 +88,12 @@ impl FleetOverview {
     /// # Errors
     /// [`HubError::Database`] if it cannot be read.
     pub fn of(store: &HubStore) -> Result<Self, HubError> {
+        let packs = store.packs()?.into_iter().map(PackOverview::from).collect();
+        Ok(Self { packs, ..Self::without_packs(store)? })
+    }
+
+    /// That of a hub, as if it had no packs.
+    pub(crate) fn without_packs(store: &HubStore) -> Result<Self, HubError> {
         let devices = store.devices()?;
         let releases = store.releases()?;
         let replaced = store.replaced(&releases)?;
@@ -97,7 +103,7 @@ impl FleetOverview {
         });
         Ok(Self {
             releases: releases.collect(),
-            packs: store.packs()?.into_iter().map(PackOverview::from).collect(),
+            packs: Vec::new(),
             devices: devices.into_iter().map(DeviceOverview::from).collect(),
         })
     }

@@ -49,11 +49,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// The object that a body holds.
+/// The JSON object that a body holds. A hub reads the requests of its administrators by it, too.
 ///
 /// # Errors
 /// [`Refusal`] if it holds none, or one that is not understood.
-fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+pub fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     let Ok(text) = std::str::from_utf8(without_mark(body)) else {
         return Err(Refusal::bad_request(
             "the request is not in UTF-8: Windows PowerShell needs the content type \"application/json; \

@@ -12,8 +12,8 @@ use crate::error::ServeError;
 use crate::event::{Event, Events};
 use crate::refusal::{ErrorCode, Refusal};
 
-/// How long a check of a disk holds. It writes nothing.
-const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// How long the result of a check of a disk is reused. Checks write nothing.
+const RESULT_LIFETIME: Duration = Duration::from_secs(2);
 /// If a check of the state's folder takes longer, its disk hangs.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -44,8 +44,8 @@ enum Ending {
     NewBundle,
 }
 
-/// What checks of a disk found. Each holds for a few seconds, and only one caller checks at a time: while it does, others
-/// hear what the last check found, so that they do not hang where the disk does. A hub's probes use it, too.
+/// What checks of a disk found. A result is reused for a few seconds, and only one caller checks at a time: meanwhile
+/// the others get the last result at once, so a disk that hangs does not hold them up. A hub's probes use it, too.
 #[derive(Debug)]
 pub struct DiskCheck {
     timeout: Duration,
@@ -56,7 +56,7 @@ pub struct DiskCheck {
 struct LastDiskCheck {
     /// When it ended.
     ended: Option<Instant>,
-    /// When the one that is under way began.
+    /// When the check that is under way began.
     begun: Option<Instant>,
     /// Why the disk could not be used when it ended.
     problem: Option<String>,
@@ -68,20 +68,39 @@ impl DiskCheck {
         Self { timeout, last: Mutex::default() }
     }
 
-    /// Whether the caller is to check the disk now, and to [end](DiskCheck::end) that: nobody else checks it, and the
-    /// last check is old.
+    /// Begins a check if the last one is old and none is under way. If this is true, the caller must
+    /// [run](DiskCheck::run) it.
     #[must_use]
     pub fn begin(&self) -> bool {
         let mut last = lock(&self.last);
-        let is_due = last.begun.is_none() && last.ended.is_none_or(|at| at.elapsed() >= CHECK_EVERY);
+        let is_due = last.begun.is_none() && last.ended.is_none_or(|at| at.elapsed() >= RESULT_LIFETIME);
         if is_due {
             last.begun = Some(Instant::now());
         }
         is_due
     }
 
+    /// Runs the check that the caller has [begun](DiskCheck::begin): `check` says why the disk cannot be used, if it
+    /// cannot. The check ends where it panics, too.
+    pub fn run(&self, check: impl FnOnce() -> Option<String>) {
+        /// Ends the check with this problem, or none, when it is dropped.
+        struct RunningCheck<'a> {
+            disk: &'a DiskCheck,
+            problem: Option<String>,
+        }
+
+        impl Drop for RunningCheck<'_> {
+            fn drop(&mut self) {
+                self.disk.end(self.problem.take());
+            }
+        }
+
+        let mut running = RunningCheck { disk: self, problem: Some("the check of the disk broke off".to_owned()) };
+        running.problem = check();
+    }
+
     /// Ends a check that found this problem, or none.
-    pub fn end(&self, problem: Option<String>) {
+    fn end(&self, problem: Option<String>) {
         *lock(&self.last) = LastDiskCheck { ended: Some(Instant::now()), begun: None, problem };
     }
 
@@ -90,7 +109,7 @@ impl DiskCheck {
         lock(&self.last).begun.is_some_and(|begun| begun.elapsed() >= self.timeout)
     }
 
-    /// Why the disk of a folder cannot be used, as far as checks have found. Does not ask the disk.
+    /// Why the disk of a folder cannot be used, by the last result. Does not ask the disk.
     pub fn problem(&self, folder: &Path) -> Option<String> {
         if self.hangs() {
             return Some(format!("the disk of {} does not answer", folder.display()));
@@ -171,7 +190,7 @@ impl Health {
     fn disk_problem(&self) -> Option<String> {
         let SharedHealth { folder, disk, .. } = &*self.0;
         if disk.begin() {
-            disk.end(unwritable(folder).map(|why| format!("nothing can be learned: {why}")));
+            disk.run(|| unwritable(folder).map(|why| format!("nothing can be learned: {why}")));
         }
         disk.problem(folder)
     }
@@ -257,6 +276,15 @@ mod tests {
         disk.end(Some("full".into()));
         assert!(!disk.begin() && !disk.hangs(), "it was checked a moment ago");
         assert_eq!(disk.problem(folder).as_deref(), Some("full"));
+    }
+
+    #[test]
+    fn a_check_that_panics_ends_with_a_problem() {
+        let disk = DiskCheck::new(Duration::MAX);
+        assert!(disk.begin());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| disk.run(|| panic!("a fault"))));
+        assert!(panicked.is_err() && lock(&disk.last).begun.is_none());
+        assert_eq!(disk.problem(Path::new("state")).as_deref(), Some("the check of the disk broke off"));
     }
 
     #[test]

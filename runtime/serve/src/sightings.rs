@@ -15,11 +15,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use orco_runtime::files::lock::HeldFile;
 use orco_runtime::threads::lock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::folder::{FolderClaim, SightingFolder};
+use self::folder::SightingFolder;
 use self::tracker::{OngoingSighting, Tracker};
 use crate::error::ServeError;
 use crate::in_view::KnownThing;
@@ -64,7 +65,7 @@ struct SightingStore {
     folder: SightingFolder,
     tracker: Tracker,
     /// Keeps other services out of the folder until this one ends.
-    claim: Option<FolderClaim>,
+    claim: Option<HeldFile>,
 }
 
 impl fmt::Debug for Sightings {
@@ -170,7 +171,7 @@ impl Sightings {
 impl SightingStore {
     fn open(folder: &Path, now: Timestamp) -> Result<Self, ServeError> {
         // Before anything of it is read.
-        let claim = FolderClaim::take(folder)?;
+        let claim = folder::claim(folder)?;
         let (folder, mut tracker) = (SightingFolder::open(folder)?, Tracker::default());
         // The clock may be behind an earlier run's: a board without a battery starts at the same second each time.
         tracker.continue_after(folder.newest_id().map_or(now, |newest| newest.max(now)));

@@ -92,8 +92,8 @@ fn temporary_file() -> io::Result<File> {
 
 /// Whether a disk takes no file, or no more of it.
 fn takes_nothing(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    files::is_disk_full(error) || matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// Neither the state's disk nor the system's folder for temporary files takes a backup.

@@ -25,14 +25,33 @@ pub struct Lock {
 /// A file that this process has locked. The lock ends when this goes: closing the file would not end it as long as a
 /// process that was forked meanwhile has it open, too.
 #[derive(Debug)]
-pub(crate) struct HeldFile {
+pub struct HeldFile {
     file: File,
     process: Process,
 }
 
 impl HeldFile {
+    /// Locks a folder; waits up to `wait` for another process. Nothing where it cannot be opened, or the system has no
+    /// locks for folders.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] if another process holds it for so long.
+    pub fn folder(folder: &Path, wait: Duration) -> Result<Option<Self>, LockError> {
+        let Ok(file) = File::open(folder) else { return Ok(None) };
+        let held = keep_trying(wait, || match file.try_lock() {
+            Ok(()) => Ok(Some(())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        });
+        match held {
+            Ok(Some(())) => Ok(Some(Self::new(file))),
+            Ok(None) => Err(LockError::Held),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// A file that was locked just now.
-    pub fn new(file: File) -> Self {
+    fn new(file: File) -> Self {
         Self { file, process: Process::this() }
     }
 }

@@ -2,7 +2,7 @@
 //! hold a lock; a lock of the folder then lets one save at a time through.
 
 use std::cell::Cell;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use orco_state::slots::Slot;
 
 use super::{LockedStore, Store, StoreError};
-use crate::files::lock::{HeldFile, Lock, LockError, keep_trying};
+use crate::files::lock::{HeldFile, Lock, LockError};
 use crate::files::missing_folders;
 
 /// Name of the file whose lock a process holds while it changes the state.
@@ -74,17 +74,7 @@ impl Store {
     /// Holds the folder until what it returns is dropped; waits up to `wait` for another process. Nothing
     /// where the system has no locks for folders.
     pub(super) fn hold_folder(&self, wait: Duration) -> Result<Option<HeldFile>, StoreError> {
-        let Ok(folder) = File::open(&self.folder) else { return Ok(None) };
-        let held = keep_trying(wait, || match folder.try_lock() {
-            Ok(()) => Ok(Some(())),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        });
-        match held {
-            Ok(Some(())) => Ok(Some(HeldFile::new(folder))),
-            Ok(None) => Err(StoreError::Busy { folder: self.folder.clone() }),
-            Err(_) => Ok(None),
-        }
+        HeldFile::folder(&self.folder, wait).map_err(|_| StoreError::Busy { folder: self.folder.clone() })
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::OpenError;
+use orco_runtime::files;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError};
 use orco_runtime::state::escape::EscapedText;
@@ -133,8 +134,7 @@ fn after_removal(path: &Path) -> &'static str {
 impl SyncError {
     /// Whether there is no room for what was to be written.
     pub(super) fn is_disk_full(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Self::File { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+        matches!(self, Self::File { source, .. } if files::is_disk_full(source))
     }
 
     /// That of a file.

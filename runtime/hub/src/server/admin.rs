@@ -160,14 +160,7 @@ async fn read<T: DeserializeOwned>(hub: &HubService, request: Request) -> Result
         return Err(not_found());
     }
     let bytes = to_bytes(body, 16 * MAX_ENROLMENT).await.map_err(|error| refused(&error.to_string()))?;
-    // Windows' programs begin their files with a byte order mark.
-    let json = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
-    let text = std::str::from_utf8(json).map_err(|_| refused("the request is not in UTF-8"))?;
-    // The decoder would take a list for an object.
-    if !text.trim_ascii_start().starts_with('{') {
-        return Err(refused("the request must be a JSON object: {...}"));
-    }
-    serde_json::from_str(text).map_err(|error| refused(&format!("the request: {error}")))
+    orco_serve::api::object(&bytes).map_err(|refusal| refused(&refusal.sentence))
 }
 
 /// Runs what changes or reads the store. What an administrator asked for in vain is said, unlike to devices.

@@ -1,5 +1,5 @@
-//! Whether the hub answers, for probes. No token is needed: nothing of the fleet is told. Paths and answers are those
-//! of a device's service.
+//! Whether the hub answers, for probes. No token is needed: the answers tell nothing about the fleet. Paths and answers
+//! are those of a device's service.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,10 +20,10 @@ use super::{HubService, blocking};
 use crate::error::HubError;
 use crate::store::HubStore;
 
-/// How long the disk may take for an answer. If it takes longer, it hangs. Prometheus gives up after ten seconds.
+/// Beyond this time the disk counts as hanging. Prometheus gives up after ten seconds.
 pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What checks of the hub's database and folder found. Everybody may ask: one that is not old serves them all.
+/// What checks of the hub's database and folder found. Anybody may ask, so a recent result serves them all.
 #[derive(Debug)]
 pub(super) struct ReadyCheck {
     disk: DiskCheck,
@@ -77,14 +77,11 @@ pub(super) async fn ready(State(hub): State<Arc<HubService>>) -> Response {
 pub(super) async fn is_ready(hub: &Arc<HubService>) -> bool {
     if hub.ready_check.disk.begin() {
         let service = Arc::clone(hub);
-        // It ends the check even if nobody waits for it any more.
         let check = spawn_blocking(move || {
-            let problem = service.store.check().err().map(|error| with_causes(&error));
-            service.ready_check.disk.end(problem);
+            service.ready_check.disk.run(|| service.store.check().err().map(|error| with_causes(&error)));
         });
-        if let Ok(Err(error)) = timeout(DISK_TIMEOUT, check).await {
-            hub.ready_check.disk.end(Some(format!("the check of the hub's folder broke off: {error}")));
-        }
+        // The check goes on and ends even if nobody waits for it any more.
+        let _ = timeout(DISK_TIMEOUT, check).await;
     }
     hub.ready_check.is_passed(hub.store.folder())
 }

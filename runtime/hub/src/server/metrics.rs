@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, for administrators. What a device's service counts, too, has the same name here.
+//! Metrics for Prometheus, for administrators. Those that a device's service has, too, keep their names.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,7 +78,7 @@ pub(super) async fn metrics(State(hub): State<Arc<HubService>>, headers: HeaderM
         // Each read would hold one more thread.
         None
     } else {
-        health::in_time(&hub, DISK_TIMEOUT.saturating_sub(begun.elapsed()), FleetOverview::of).await
+        health::in_time(&hub, DISK_TIMEOUT.saturating_sub(begun.elapsed()), FleetOverview::without_packs).await
     };
     let format = MetricFormat::of_request(&headers);
     format.response(format.text(&registry(&hub.requests, is_ready, fleet.as_ref())))
@@ -101,7 +101,7 @@ fn registry(requests: &RequestCounter, is_ready: bool, fleet: Option<&FleetOverv
 
 fn register_devices(registry: &mut Registry, devices: &[DeviceOverview]) {
     let health: Family<HealthMetric, Gauge> = Family::default();
-    // Those that no device has are 0, and not missing.
+    // 0 for a health that no device has.
     for name in [OK, PROBLEMS, NO_REPORT] {
         health.get_or_create(&HealthMetric { health: name }).set(0);
     }
@@ -136,7 +136,7 @@ fn health_of(device: &DeviceOverview) -> &'static str {
     }
 }
 
-/// A text as the value of a label: the library writes it as it is.
+/// A text as the value of a label, which the library does not escape.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -192,10 +192,7 @@ impl HubStore {
     fn check_origins(&self, transaction: &Transaction<'_>, drafts: &[ReleaseDraft<'_>]) -> Result<(), HubError> {
         for digest in drafts.iter().flat_map(|draft| &draft.origins) {
             if !has_record(transaction, digest)? {
-                for draft in drafts {
-                    self.remove_unneeded(transaction, &draft.identity)?;
-                }
-                self.objects().sync_folders_of(drafts.iter().map(|draft| &draft.identity))?;
+                self.remove_all_unneeded(transaction, drafts.iter().map(|draft| &draft.identity))?;
                 return Err(HubError::NoPack { digest: *digest });
             }
         }

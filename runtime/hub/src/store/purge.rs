@@ -59,10 +59,7 @@ impl HubStore {
             let (mut purged, mut objects) = (HubPurge::default(), BTreeSet::new());
             delete(transaction, &mut purged, &mut objects)?;
             // Before the records are gone for good: they tell what a repeated purge has to delete.
-            for object in &objects {
-                self.remove_unneeded(transaction, object)?;
-            }
-            self.objects().sync_folders_of(&objects)?;
+            self.remove_all_unneeded(transaction, &objects)?;
             Ok(purged)
         })?;
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -73,6 +70,16 @@ impl HubStore {
             );
         }
         Ok(purged)
+    }
+
+    /// Removes those of some objects that nothing names any more; no power cut brings them back.
+    pub(super) fn remove_all_unneeded<'a>(
+        &self,
+        transaction: &Transaction<'_>,
+        objects: impl IntoIterator<Item = &'a ObjectDigest> + Clone,
+    ) -> Result<(), HubError> {
+        objects.clone().into_iter().try_for_each(|object| self.remove_unneeded(transaction, object))?;
+        self.objects().sync_folders_of(objects)
     }
 
     /// Removes an object that nothing names any more. Its folder is synced later, once for all of its objects: a sync

@@ -6,12 +6,14 @@
 //! it, the next start removes them.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use orco_runtime::files;
+use orco_runtime::files::lock::HeldFile;
 
 use super::Sighting;
 use crate::error::ServeError;
@@ -217,36 +219,22 @@ impl SightingFolder {
     }
 }
 
-/// A folder that is one service's: another would write the list without the lines of this one. Ends when it is dropped,
-/// or with the process.
-#[derive(Debug)]
-pub(super) struct FolderClaim(File);
-
-impl FolderClaim {
-    /// Claims a folder, and makes it if it is not there. Nothing where the system has no locks for folders.
-    ///
-    /// # Errors
-    /// [`ServeError::Sightings`] if it cannot be made, or another service keeps its sightings there.
-    pub fn take(folder: &Path) -> Result<Option<Self>, ServeError> {
-        make(folder)?;
-        // What is no folder is refused when it is read; a pipe would not even open.
-        let Some(Ok(file)) = folder.is_dir().then(|| File::open(folder)) else { return Ok(None) };
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self(file))),
-            Err(TryLockError::WouldBlock) => {
-                let reason = "another service keeps its sightings there: name a folder for this one alone".into();
-                Err(ServeError::Sightings { path: folder.into(), reason })
-            }
-            Err(TryLockError::Error(_)) => Ok(None),
-        }
+/// Claims a folder for one service, and makes it if it is not there: another service would write the list without the
+/// lines of this one. The claim ends when it is dropped, or with the process. Nothing where the system has no locks for
+/// folders.
+///
+/// # Errors
+/// [`ServeError::Sightings`] if it cannot be made, or another service keeps its sightings there.
+pub(super) fn claim(folder: &Path) -> Result<Option<HeldFile>, ServeError> {
+    make(folder)?;
+    // What is no folder is refused when it is read; a pipe would not even open.
+    if !folder.is_dir() {
+        return Ok(None);
     }
-}
-
-impl Drop for FolderClaim {
-    fn drop(&mut self) {
-        // A process that was started meanwhile may have the folder open, too. Closing it is left where this fails.
-        let _ = self.0.unlock();
-    }
+    HeldFile::folder(folder, Duration::ZERO).map_err(|_| {
+        let reason = "another service keeps its sightings there: name a folder for this one alone".into();
+        ServeError::Sightings { path: folder.into(), reason }
+    })
 }
 
 /// Makes a folder if it is not there.
