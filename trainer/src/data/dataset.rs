@@ -11,11 +11,11 @@
 mod channel_statistics;
 pub mod cifar100;
 mod cub200;
+mod duplicate_pictures;
 mod error;
 mod folders;
 mod image_files;
 mod mini_imagenet;
-mod repeated;
 mod room;
 mod session_lists;
 mod split;
@@ -43,8 +43,8 @@ use crate::platform::device::send;
 use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
 use crate::platform::interrupt;
+use duplicate_pictures::{PicturePart, duplicate_warnings};
 use image_files::Listing;
-use repeated::{PicturePart, repeated};
 use room::demand_room;
 
 /// Where a data set is, how strict to be with it, and who reads it.
@@ -99,7 +99,6 @@ fn open_with_warnings(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<(DataS
     let UnsplitData { train, test, test_seed, class_names, names, skipped, own_pictures } = read(recipe, origin)?;
     let class_names = labels(&class_names, recipe.classes())?;
     let title = recipe.data.kind.title();
-    demand_classes(recipe, class_names.len())?;
     let candidates = recipe.export.candidates_per_class;
     let lists = origin.lists.map(|folder| SessionLists { folder, names: &names });
     let split = Split::new(&recipe.split, candidates, &train, &test, lists, recipe.seed)
@@ -112,7 +111,7 @@ fn open_with_warnings(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<(DataS
     if origin.group.is_first()
         && let Some(pictures) = &own_pictures
     {
-        warnings.extend(pictures.repeated(recipe, &set));
+        warnings.extend(pictures.duplicate_warnings(recipe, &set));
     }
     Ok((set, warnings))
 }
@@ -212,14 +211,14 @@ struct OwnPictures {
 
 impl OwnPictures {
     /// Says which pictures of a data set are there twice though they must not be, a sentence each.
-    fn repeated(&self, recipe: &Recipe, set: &DataSet) -> Vec<String> {
+    fn duplicate_warnings(&self, recipe: &Recipe, set: &DataSet) -> Vec<String> {
         let ListNames::Paths { names, .. } = &set.names else { return Vec::new() };
         // Files in both folders may have the same name.
         let folders = if set.test_seed.is_none() { ["train/", "test/"] } else { [""; 2] };
         let (train, test) = (&set.train.labels, &set.test.labels);
         let train = PicturePart { folder: folders[0], names, labels: train, hashes: &self.train_hashes };
         let test = PicturePart { folder: folders[1], names: &self.test_names, labels: test, hashes: &self.test_hashes };
-        repeated([train, test], &set.split, recipe.split.measure_on)
+        duplicate_warnings([train, test], &set.split, recipe.split.measure_on)
     }
 }
 
@@ -230,10 +229,12 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     let listing = match data.kind {
         DataKind::Cifar100 => {
             let (train, test, class_names) = cifar100::open(folder()?, &origin.group)?;
+            demand_classes(recipe, class_names.len())?;
             return Ok(UnsplitData::numbered(train, test, class_names));
         }
         DataKind::Synthetic => {
             let classes = data.classes.unwrap_or_else(|| recipe.classes());
+            demand_classes(recipe, classes)?;
             let (each, tests) = (data.train_per_class.unwrap_or(100), data.test_per_class.unwrap_or(20));
             demand_room(classes.saturating_mul(each.saturating_add(tests)), data.canvas(), 2)?;
             let train = synthetic::images(classes, each, data.canvas(), synthetic::SyntheticPart::Train, recipe.seed);

@@ -10,7 +10,7 @@ use orco_runtime::threads::usable_threads;
 use tch::Tensor;
 
 use super::{DataError, Images};
-use crate::config::{DataConfig, SquareFit};
+use crate::config::{DataConfig, DataKind, SquareFit};
 use crate::platform::distributed::{RankGroup, SharedRows};
 use crate::platform::interrupt;
 use crate::run::progress::PhaseProgress;
@@ -102,7 +102,7 @@ pub(super) fn decode(
     {
         return Err(DataError::Image { path: entries[index].path.clone(), reason: reason.clone() });
     }
-    if group.size() > 1 {
+    if group.size() > 1 && is_compared(data) {
         for (start, part) in group.gather_all(&(own.start, hashes[own].to_vec()))? {
             hashes[start..start + part.len()].copy_from_slice(&part);
         }
@@ -124,7 +124,13 @@ pub(super) fn decode(
     Ok(DecodedImages { images, names, hashes, skipped })
 }
 
-/// Decodes some files on all cores into `rows`, `[n, 3, side, side]`: the hash of each one's pixels, or its error.
+/// Whether pictures are compared with each other: a user's own may be there twice.
+fn is_compared(data: &DataConfig) -> bool {
+    data.kind == DataKind::Folders
+}
+
+/// Decodes some files on all cores into `rows`, `[n, 3, side, side]`: the hash of each one's pixels, 0 where they are not
+/// [compared](is_compared), or its error.
 fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Vec<Result<u64, ImageError>> {
     let image = 3 * (data.canvas() * data.canvas()) as usize;
     let mut buffer = vec![0; entries.len() * image];
@@ -135,7 +141,8 @@ fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Ve
         for ((entries, planes), hashes) in parts {
             scope.spawn(move || {
                 for ((entry, planes), hash) in entries.iter().zip(planes.chunks_mut(image)).zip(hashes) {
-                    *hash = decode_one(entry, data, planes).map(|()| hash_of(planes));
+                    let decoded = decode_one(entry, data, planes);
+                    *hash = decoded.map(|()| if is_compared(data) { hash_of(planes) } else { 0 });
                 }
             });
         }

@@ -46,8 +46,8 @@ pub fn all(
     let draws = distinct_draws(asked, SHOTS, data.split.candidates.iter().map(Vec::len));
     say_of_draws(draws, asked)?;
     let sessions = session_digest(&data)?;
-    let training = RivalTrainingRequest { common, recipe: &first, base_images: data.split.base.len(), draws };
     let context = ResultsContext { recipe: &first, test_seed: data.test_seed, draws };
+    let training = RivalTrainingRequest { common, base_images: data.split.base.len(), context };
     let folders = RivalFolders { run: &common.run, data_seed: first.seed, sessions: &sessions };
     for recipe in &recipes {
         let of = if seeds > 1 { format!(", seed {}", recipe.seed) } else { String::new() };
@@ -71,7 +71,7 @@ pub fn all(
             }
         }
     }
-    if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, &training, context) } else { Ok(()) }
+    if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, &training) } else { Ok(()) }
 }
 
 /// A recipe with so many seeds, from its own on.
@@ -87,18 +87,16 @@ fn by_seeds(first: &Recipe, seeds: u32) -> Result<Vec<Recipe>> {
 /// What was asked for, as files of results tell it.
 struct RivalTrainingRequest<'a> {
     common: &'a TrainingArguments,
-    /// The recipe with the first seed.
-    recipe: &'a Recipe,
     /// Images of base classes that are trained on.
     base_images: usize,
-    /// Draws of the shots.
-    draws: usize,
+    /// The recipe with the first seed, and draws of the shots.
+    context: ResultsContext<'a>,
 }
 
 impl RivalTrainingRequest<'_> {
     /// How rivals were trained by so many seeds.
     fn run<T>(&self, measured: &[MeasuredRival<T>], seeds: usize) -> RivalRun {
-        let Self { common, recipe, base_images, draws } = *self;
+        let Self { common, base_images, context: ResultsContext { recipe, draws, .. } } = *self;
         let rivals: Vec<Rival> = measured.iter().map(|of| of.rival).collect();
         RivalRun {
             command: command(&rivals, common, draws, seeds),
@@ -160,9 +158,8 @@ fn write_and_print_over_seeds(
     recipes: &[Recipe],
     folders: &RivalFolders<'_>,
     training: &RivalTrainingRequest<'_>,
-    context: ResultsContext<'_>,
 ) -> Result<()> {
-    let draws = context.draws;
+    let draws = training.context.draws;
     let each = |rival: Rival| {
         let each = recipes.iter().map(|recipe| folders.kept(rival, recipe).filter(|kept| kept.draws == draws));
         Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
@@ -170,7 +167,7 @@ fn write_and_print_over_seeds(
     let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
     let run = training.run(&measured, recipes.len());
     let seeds: Vec<u64> = recipes.iter().map(|recipe| recipe.seed).collect();
-    let over = write_over_seeds(folders.run, &measured, &seeds, &run, context)?;
+    let over = write_over_seeds(folders.run, &measured, &seeds, &run, training.context)?;
     print(SeedSummary::heading())?;
     for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
         print(over.line())?;

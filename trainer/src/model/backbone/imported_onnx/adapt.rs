@@ -1,11 +1,11 @@
 //! Leads an imported model through all passes, in the order in which [`super`] lists them.
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
+use prost::Message;
 use prost::bytes::Bytes;
-use prost::{DecodeError, Message};
 
 use super::outputs::names;
-use super::parts::{GraphParts, ModelParts};
+use super::parts::{GraphParts, ModelParts, unreadable};
 use crate::config::Pooling;
 use crate::model::onnx_proto::ValueInfoProto;
 
@@ -91,11 +91,6 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     drop(model);
     parts.graph = Some(graph);
     Ok(AdaptedModel { model: parts.encode_to_vec(), takes_bytes, took_one })
-}
-
-/// What is said of a part of the model that is damaged.
-fn unreadable(_: DecodeError) -> String {
-    "its graph cannot be read".to_owned()
 }
 
 /// Makes the value of that name the only output; says which values there are if it is none of them.

@@ -10,7 +10,7 @@ use orco_runtime::files;
 use prost::Message;
 use prost::bytes::Bytes;
 
-use super::parts::ModelParts;
+use super::parts::{ModelParts, unreadable};
 use crate::model::onnx_proto::{StringEntryProto, TensorProto};
 
 /// Most bytes of such weights; protocol buffers, and so one file, hold 2 GiB.
@@ -97,7 +97,6 @@ pub fn with_external_data(model: Vec<u8>, path: &Path) -> Result<Vec<u8>, String
     if !may_have_some {
         return Ok(model);
     }
-    let unreadable = |_| "its graph cannot be read".to_owned();
     let model = Bytes::from(model);
     let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
     let mut room = MOST_BYTES;

@@ -33,6 +33,11 @@ impl ModelParts {
     }
 }
 
+/// What is said of a part of the model that is damaged.
+pub fn unreadable(_: DecodeError) -> String {
+    "its graph cannot be read".to_owned()
+}
+
 /// Whether a domain is that of ONNX's own operators.
 pub fn is_onnx_domain(domain: &str) -> bool {
     matches!(domain, "" | "ai.onnx")

@@ -1,6 +1,6 @@
-//! Own pictures that are there twice, pixel for pixel, though they must not be: in two classes, of which one is wrong,
-//! or among the images that are learned from and those that are measured on, so that accuracy says nothing about new
-//! pictures.
+//! Finds a user's pictures that are there twice: in two classes, of which one is wrong, or among the images that are
+//! learned from and those that are measured on, so that accuracy says nothing about new pictures. Pictures are equal
+//! where the hashes of their pixels are.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
@@ -11,13 +11,13 @@ use orco_state::sentence::join_first;
 use super::Split;
 use crate::config::MeasureOn;
 
-/// Pairs that a sentence names.
-const NAMED: usize = 3;
+/// Most pairs that a sentence names.
+const MAX_NAMED: usize = 3;
 
 /// Training or test images, by index.
 #[derive(Clone, Copy)]
 pub(super) struct PicturePart<'a> {
-    /// The folder that sets them apart, with a slash after it; empty where none does.
+    /// `train/` or `test/` where both folders may hold the same name, else empty.
     pub folder: &'static str,
     /// `class/file` of each.
     pub names: &'a [String],
@@ -38,7 +38,7 @@ impl<'a> PicturePart<'a> {
     }
 }
 
-/// One of them.
+/// One picture of a part.
 #[derive(Clone, Copy)]
 struct Picture<'a> {
     folder: &'static str,
@@ -53,43 +53,29 @@ impl Display for Picture<'_> {
     }
 }
 
-/// Pairs of equal pictures, of which few are put into words: every picture of a large folder may be in one.
-#[derive(Default)]
-struct EqualPairs {
-    named: Vec<String>,
-    count: usize,
-}
-
-impl EqualPairs {
-    fn add(&mut self, first: Picture<'_>, second: Picture<'_>) {
-        if self.named.len() < NAMED {
-            self.named.push(format!("{first} and {second}"));
-        }
-        self.count += 1;
-    }
-
-    /// The first pairs, and how many more there are; nothing without any.
-    fn shown(&self) -> Option<String> {
-        // Only what is shown is looked up.
-        let pairs = (0..self.count).map(|index| &self.named[index]);
-        (self.count > 0).then(|| join_first(pairs, NAMED, ", "))
-    }
+/// The first of some pairs of equal pictures, and how many more there are; nothing without any.
+fn named(pairs: &[[Picture<'_>; 2]]) -> Option<String> {
+    let pairs = (!pairs.is_empty()).then(|| pairs.iter().map(|[first, second]| format!("{first} and {second}")))?;
+    Some(join_first(pairs, MAX_NAMED, ", "))
 }
 
 /// Says which of the training and test images are equal though they must not be, a sentence each.
 ///
-/// Images that nothing is learned from or measured on, as those of classes beyond the split, count for the first
-/// sentence alone.
-pub(super) fn repeated([train, test]: [PicturePart<'_>; 2], split: &Split, measure_on: MeasureOn) -> Vec<String> {
-    let (mut in_two_classes, mut learned_and_measured) = (EqualPairs::default(), EqualPairs::default());
+/// Images beyond the split are compared for the sentence on two classes alone.
+pub(super) fn duplicate_warnings(
+    [train, test]: [PicturePart<'_>; 2],
+    split: &Split,
+    measure_on: MeasureOn,
+) -> Vec<String> {
+    let (mut in_two_classes, mut learned_and_measured) = (Vec::new(), Vec::new());
     let mut first_of = HashMap::new();
     for picture in train.pictures().chain(test.pictures()) {
         let first: Picture<'_> = *first_of.entry(picture.hash).or_insert(picture);
         if first.label != picture.label {
-            in_two_classes.add(first, picture);
+            in_two_classes.push([first, picture]);
         }
     }
-    // Equal pictures of two classes are told already.
+    // Equal pictures of two classes were told above.
     let key = |picture: Picture<'_>| (picture.hash, picture.label);
     let learned = split.base.iter().chain(&split.set_aside).chain(split.candidates.iter().flatten());
     let mut learned_of = HashMap::new();
@@ -102,13 +88,12 @@ pub(super) fn repeated([train, test]: [PicturePart<'_>; 2], split: &Split, measu
     };
     for picture in split.measured.iter().map(|&index| measured.picture(index)) {
         if let Some(&learned) = learned_of.get(&key(picture)) {
-            learned_and_measured.add(learned, picture);
+            learned_and_measured.push([learned, picture]);
         }
     }
-    let in_two_classes = in_two_classes
-        .shown()
+    let in_two_classes = named(&in_two_classes)
         .map(|pairs| format!("the same picture lies in two classes: {pairs}; remove it where it is wrong"));
-    let learned_and_measured = learned_and_measured.shown().map(|pairs| {
+    let learned_and_measured = named(&learned_and_measured).map(|pairs| {
         format!(
             "the same picture is a training image and {second}: {pairs}; measured accuracies will be too high; remove one \
              of each pair"
@@ -161,7 +146,7 @@ mod tests {
         let train = Listed::of(&[("a/1.png", 0, 10), ("a/2.png", 0, 10), ("b/1.png", 1, 90)]);
         let with = |test: &[(&str, u16, u64)]| {
             let (test, measured) = (Listed::of(test), (0..test.len()).collect::<Vec<_>>());
-            repeated([train.part(""), test.part("")], &split(&[0, 1, 2], &[], &measured), MeasureOn::Test)
+            duplicate_warnings([train.part(""), test.part("")], &split(&[0, 1, 2], &[], &measured), MeasureOn::Test)
         };
         assert!(with(&[("a/6.png", 0, 20)]).is_empty(), "twice in one class is no contradiction");
         let two_classes = "the same picture lies in two classes: a/1.png and b/2.png; remove it where it is wrong";
@@ -177,7 +162,7 @@ mod tests {
         let test = Listed::of(&[("a/3.png", 0, 30), ("c/1.png", 2, 50)]);
         let parts = [train.part("train/"), test.part("test/")];
         let said = |base: &[usize], shots: &[usize], measured: &[usize], measure_on| {
-            repeated(parts, &split(base, shots, measured), measure_on).join("\n")
+            duplicate_warnings(parts, &split(base, shots, measured), measure_on).join("\n")
         };
         assert_eq!(said(&[0, 1, 2], &[3], &[], MeasureOn::Test), "");
         assert_eq!(said(&[0, 1], &[], &[0, 1], MeasureOn::Test), "");
@@ -202,7 +187,7 @@ mod tests {
             Listed::of(&pictures.iter().map(|(name, label, hash)| (name.as_str(), *label, *hash)).collect::<Vec<_>>())
         };
         let (one, other) = (listed(&all("a", 0)), listed(&all("b", 1)));
-        let said = repeated([one.part(""), other.part("")], &split(&[], &[], &[]), MeasureOn::Test);
+        let said = duplicate_warnings([one.part(""), other.part("")], &split(&[], &[], &[]), MeasureOn::Test);
         let first = "a/0.png and b/0.png, a/1.png and b/1.png, a/2.png and b/2.png, and 97 more";
         assert_eq!(said, [format!("the same picture lies in two classes: {first}; remove it where it is wrong")]);
     }
