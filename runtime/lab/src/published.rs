@@ -43,7 +43,8 @@ pub enum PaperTable {
 }
 
 impl PaperTable {
-    const ALL: [Self; 3] = [Self::Cifar100, Self::MiniImagenet, Self::Cub200];
+    /// In the order of the page beside the paper's tables.
+    pub const ALL: [Self; 3] = [Self::Cifar100, Self::MiniImagenet, Self::Cub200];
 
     /// The table that numbers may stand in which were measured on the test pictures of `source`, a data set's name in
     /// words, with so many base classes and so many new ones in each session.

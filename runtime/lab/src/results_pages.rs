@@ -236,7 +236,7 @@ impl ResultsPages {
         let mut text = format!("{NOTE}# The paper's tables\n\n");
         text += "aHM / harmonic mean of the last session / aACC, in percent. *Published* is the OrCo paper's table, each system by its own \
                  recipe and backbone. Our columns are measured on the features of one bundle each.\n";
-        for table in [PaperTable::Cifar100, PaperTable::MiniImagenet, PaperTable::Cub200] {
+        for table in PaperTable::ALL {
             let measured: Vec<&MeasuredBundle> =
                 self.bundles.iter().filter(|bundle| bundle.report.paper == Some(table)).collect();
             let _ = write!(text, "\n## {}\n\n| system | published |", table.name());
@@ -291,6 +291,7 @@ impl MeasuredBundle {
             counted(report.ways.len(), "session"),
             counted(report.shots as usize, "shot"),
             counted(report.results.draws, "draw"),
+            // Reports of bundles that were exported before say "images" twice.
             report.results.source.replace("own images test images", "own test images"),
             report.command
         );

@@ -16,7 +16,10 @@ use crate::rival_results::{RivalBackboneConfig, RivalBudget, RivalRecipe, RivalR
 /// What a table shows of a rival.
 const TOTALS: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
 
-const INTRODUCTION: &str = "\n### Rivals that train the backbone\n\n\
+const HEADING: &str = "\n### Rivals that train the backbone\n\n";
+
+/// Stands below the first table that has rivals.
+const INTRODUCTION: &str = "\
     One recipe trains all rivals of a table: the same network, images, views, learning rate and number of steps in \
     the base training. CEC, C-FSCIL and LIMIT then train the backbone further by episodes; in every session, BiDist \
     and LCwoF train its last stage, C-FSCIL and NC-FSCIL a projection behind it. \
@@ -25,6 +28,9 @@ const INTRODUCTION: &str = "\n### Rivals that train the backbone\n\n\
     aHM / harmonic mean of the last session / aACC, where each method has its own backbone and budget. In commands, \
     DATA is the folder of the data set, LISTS that of the session lists, RUN a new one: see \
     [Train other methods](../guides/data.md#train-other-methods).\n";
+
+/// Stands below the others.
+const SEE_ABOVE: &str = "They are trained and named as [above](#rivals-that-train-the-backbone).\n";
 
 /// Rivals that were trained by a recipe, and the benchmark that they were measured on.
 pub(super) struct MeasuredRivals {
@@ -56,9 +62,14 @@ fn read_file(path: &Path) -> Result<MeasuredRivals, ResultsPagesError> {
 
 /// What was measured on a benchmark; nothing where no file is of it.
 pub(super) fn section(rivals: &[MeasuredRivals], table: PaperTable) -> String {
+    let has_rivals = |table: &PaperTable| rivals.iter().any(|rivals| rivals.table == *table);
+    if !has_rivals(&table) {
+        return String::new();
+    }
+    let is_first = PaperTable::ALL.iter().find(|table| has_rivals(table)) == Some(&table);
     let of_table = rivals.iter().filter(|rivals| rivals.table == table);
     let recipes: String = of_table.map(|rivals| of_recipe(&rivals.measured, table)).collect();
-    if recipes.is_empty() { recipes } else { format!("{INTRODUCTION}{recipes}") }
+    format!("{HEADING}{}{recipes}", if is_first { INTRODUCTION } else { SEE_ABOVE })
 }
 
 /// The budget, the command and the numbers of a recipe.
