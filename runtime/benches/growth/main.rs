@@ -5,7 +5,7 @@
 //! ```
 //!
 //! "One more" is the time until the class is kept and answers in closed form, "aligned" what it then takes until the
-//! head is aligned to it and kept, too.
+//! head is aligned to it and kept, too; in KB, what each of the two hands to the file system.
 //!
 //! Shots are features drawn around the features of the bundle's exemplars, five for each class, with the views that the
 //! bundle keeps. Where a bundle has too few pseudo-targets for a thousand classes, random directions are put beside
@@ -14,7 +14,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::fs;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Instant;
 
@@ -25,22 +25,34 @@ use orco_runtime::state::classify::Classifier;
 use orco_runtime::state::session::NewClass;
 use orco_trials::benchmark::{Unit, record};
 use orco_trials::median;
-use support::{bundles, class, roomy};
+use support::{bundles, bytes_written, class, roomy};
 
 const KNOWN: [usize; 3] = [10, 100, 1000];
 /// Times that everything is measured; the median counts.
 const RUNS: usize = 3;
 
+/// What is measured, and in which unit.
+const COLUMNS: [(&str, &str); 7] = [
+    ("first answer", "ms"),
+    ("next answer", "ms"),
+    ("provisional", "ms"),
+    ("one more", "ms"),
+    ("aligned", "ms"),
+    ("one more", "KB"),
+    ("aligned", "KB"),
+];
+
 fn main() {
     let bundles = bundles();
-    println!(
-        "{:<20} {:>6} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}",
-        "bundle", "known", "first answer", "next answer", "provisional", "one more", "aligned", "state"
-    );
-    println!("{:<20} {:>6} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}", "", "", "ms", "ms", "ms", "ms", "ms", "KB");
+    println!("{:<20} {:>6}{}", "bundle", "known", in_columns(COLUMNS.map(|(what, _)| what)));
+    println!("{:<20} {:>6}{}", "", "", in_columns(COLUMNS.map(|(_, unit)| unit)));
     for bundle in bundles {
         measure(&bundle);
     }
+}
+
+fn in_columns<T: Display>(cells: [T; COLUMNS.len()]) -> String {
+    cells.into_iter().map(|cell| format!(" {cell:>12}")).collect()
 }
 
 /// Prints a line for each number of known classes.
@@ -60,60 +72,59 @@ fn measure(bundle: &Path) {
             labels.iter().zip(&shots).map(|(label, shots)| (label.as_str(), Shots::Features(shots.view()))).collect();
         learner.learn_many(&new, &mut ()).unwrap().durable().unwrap();
         known = goal;
-        let runs: Vec<[f64; 5]> =
+        let runs: Vec<[f64; COLUMNS.len()]> =
             (0..RUNS).map(|_| one_more(open, &class(learner.base_model(), &mut random))).collect();
-        let bytes = fs::metadata(state.join("slot-a")).unwrap().len();
-        let [first, next, provisional, more, aligned]: [f64; 5] =
-            std::array::from_fn(|column| 1e3 * median::<f64>(runs.iter().map(|run| run[column]).collect()));
-        println!(
-            "{name:<20} {known:>6} {first:>12.1} {next:>12.2} {provisional:>12.2} {more:>12.0} {aligned:>12.0} \
-             {:>12.0}",
-            bytes as f64 / 1e3
-        );
-        for (what, took) in [("first answer", first), ("next answer", next), ("one more", more), ("aligned", aligned)] {
-            record(format!("{name} beside {known}, {what}"), took, Unit::Milliseconds);
+        let medians: [f64; COLUMNS.len()] =
+            std::array::from_fn(|column| median::<f64>(runs.iter().map(|run| run[column]).collect()));
+        println!("{name:<20} {known:>6}{}", in_columns(medians.map(|median| format!("{median:.1}"))));
+        for ((what, unit), median) in COLUMNS.into_iter().zip(medians) {
+            if unit == "ms" && what != "provisional" {
+                record(format!("{name} beside {known}, {what}"), median, Unit::Milliseconds);
+            }
         }
     }
 }
 
-/// Seconds until the first answer and until the next one, until one more class with these shots answers, until it is
-/// kept, and until the head is aligned to it. The class is taken back at the end.
-fn one_more(open: impl Fn() -> Learner, shots: &Array3<f32>) -> [f64; 5] {
+/// The [columns](COLUMNS) for one more class with these shots. The class is taken back at the end.
+fn one_more(open: impl Fn() -> Learner, shots: &Array3<f32>) -> [f64; COLUMNS.len()] {
     let picture = shots.index_axis(Axis(0), 0).row(0).to_owned().insert_axis(Axis(0));
-    // The bundle is open already on a device that answers all day; the state is not.
-    let started = Instant::now();
-    let mut learner = open();
-    answer(&mut learner, &picture);
-    let first = started.elapsed().as_secs_f64();
-    let next = seconds(|| answer(&mut learner, &picture));
+    let mut learner = None;
+    let first = milliseconds(|| answer(learner.insert(open()), &picture));
+    let mut learner = learner.expect("it has answered");
+    let next = milliseconds(|| answer(&mut learner, &picture));
     let provisional = imprinting(&learner, shots.view());
     learner.settings_mut().alignment = AlignmentTime::Later;
-    let kept = seconds(|| {
+    // 0 where the system does not tell.
+    let kilobytes_written = || bytes_written().unwrap_or(0) as f64 / 1e3;
+    let mut written = vec![kilobytes_written()];
+    let kept = milliseconds(|| {
         learner.learn_many(&[("one more", Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
     });
-    let aligned = seconds(|| {
+    written.push(kilobytes_written());
+    let aligned = milliseconds(|| {
         learner.align(&mut ()).unwrap().durable().unwrap();
     });
+    written.push(kilobytes_written());
     learner.settings_mut().alignment = AlignmentTime::Now;
     learner.undo(1, &mut ()).unwrap().durable().unwrap();
-    [first, next, provisional, kept, aligned]
+    [first, next, provisional, kept, aligned, written[1] - written[0], written[2] - written[1]]
 }
 
-/// Seconds that a call takes.
-fn seconds(call: impl FnOnce()) -> f64 {
+/// Milliseconds that a call takes.
+fn milliseconds(call: impl FnOnce()) -> f64 {
     let started = Instant::now();
     call();
-    started.elapsed().as_secs_f64()
+    1e3 * started.elapsed().as_secs_f64()
 }
 
 fn answer(learner: &mut Learner, picture: &Array2<f32>) {
     assert_eq!(learner.classify_features(picture.view()).len(), 1);
 }
 
-/// Seconds until a new class answers, from the features of its shots: before the session that learns it has run.
+/// Milliseconds until a new class answers, from the features of its shots: before the session that learns it has run.
 fn imprinting(learner: &Learner, shots: ArrayView3<'_, f32>) -> f64 {
     let mut classifier = Classifier::new(learner.base_model(), learner.state());
     let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
     let class = NewClass { label: "one more".into(), shots };
-    seconds(|| classifier.imprint(&class.shots))
+    milliseconds(|| classifier.imprint(&class.shots))
 }

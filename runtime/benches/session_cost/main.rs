@@ -26,12 +26,12 @@ use orco_runtime::learner::{Learner, Shots};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK};
 use orco_runtime::threads::usable_threads;
 use orco_state::session::cost::{SessionCost, SessionExtent};
-use orco_state::slots::Slot;
+use orco_state::slots::{Medium as _, Slot};
 use orco_trials::memory::{CountingAllocator, held, peak_of};
-use orco_trials::system::{figure, status};
+use orco_trials::system::status;
 
 use board::BOARDS;
-use support::{SHOTS, bundles, class, roomy, shipped};
+use support::{SHOTS, bundles, bytes_written, class, roomy, shipped};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -127,10 +127,10 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     };
     let estimated = SessionCost::of(learner.base_model(), extent).expect("shipped bundles have statistics");
     let session = Session::of(&NEW, &learner, &mut random);
-    let began = written();
+    let began = bytes_written().unwrap();
     let ((), more) = peak_of(|| session.learn(&mut learner));
-    let written = written() - began;
-    let slots = Slot::BOTH.map(|slot| fs::metadata(learner.store().path(slot)).unwrap().len());
+    let written = bytes_written().unwrap() - began;
+    let slots = Slot::BOTH.map(|slot| learner.store().slots().read(slot).unwrap().unwrap().len() as u64);
     let pictures = SHOTS * NEW.len() * learner.base_model().config.views;
     let backbone = pictures as u64 * of_backbone(learner.bundle());
     learner.undo(1, &mut ()).unwrap().durable().unwrap();
@@ -191,11 +191,6 @@ fn files(bundle: &Path) -> u64 {
     let Bundle { manifest, .. } = Bundle::open(bundle).unwrap();
     let needed = manifest.files.keys().filter(|name| *name != BENCHMARK && !name.contains("int8"));
     needed.map(|name| fs::metadata(bundle.join(name)).unwrap().len()).sum()
-}
-
-/// Bytes that this process has handed to the system to write.
-fn written() -> u64 {
-    figure("/proc/self/io", "wchar").unwrap()
 }
 
 /// Largest resident memory of a process of its own that learns the session's classes from pictures, in bytes.

@@ -12,6 +12,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_state::codec::{self, FileKind};
 use orco_state::state::BaseModel;
+use orco_trials::system::figure;
 
 /// Shots of a class.
 pub const SHOTS: usize = 5;
@@ -75,4 +76,9 @@ pub fn roomy(bundle: &Path, folder: &Path, classes: usize) -> PathBuf {
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
     fs::write(folder.join(LEARNER), learner).unwrap();
     folder.into()
+}
+
+/// Bytes that this process has handed to the system to be written, where the system tells.
+pub fn bytes_written() -> Option<u64> {
+    figure("/proc/self/io", "wchar")
 }
