@@ -47,7 +47,15 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As for [`read`], and if it is a link.
 pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    read_opened(open_own(OpenOptions::new().read(true), path)?, limit)
+    read_own_with_room(path, limit, 0)
+}
+
+/// Reads a file as [`read_own`] does, into memory with room for so many more bytes.
+///
+/// # Errors
+/// As for [`read_own`].
+pub(crate) fn read_own_with_room(path: &Path, limit: u64, room: usize) -> io::Result<Vec<u8>> {
+    read_with_room(open_own(OpenOptions::new().read(true), path)?, limit, room)
 }
 
 /// Reads a file of at most `limit` bytes that is open already, as after a check of its rights: its path may lead to
@@ -56,9 +64,14 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be read, or is larger.
 pub fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    read_with_room(file, limit, 0)
+}
+
+fn read_with_room(file: File, limit: u64, room: usize) -> io::Result<Vec<u8>> {
     // Room for all of it at once: bytes that grew as they came would take up to three times the memory.
-    let length = file.metadata()?.len();
-    let mut bytes = Vec::with_capacity(usize::try_from(length.min(limit)).unwrap_or(0));
+    let length = usize::try_from(file.metadata()?.len().min(limit)).unwrap_or(0);
+    let limit_in_memory = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut bytes = Vec::with_capacity(length.saturating_add(room).min(limit_in_memory));
     // The size is counted while reading, since the file may grow.
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -324,7 +337,7 @@ fn replace_by<T, E: From<io::Error>>(
 }
 
 /// A file as it is told from one that took its place, without reading either; all zeros where the system does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileStamp {
     bytes: u64,
     modified: Option<SystemTime>,

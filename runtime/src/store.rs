@@ -63,7 +63,7 @@ use crate::files::{
     FolderOfAnotherUser, SymlinkPolicy, create_folder, folder_of_another_user, probe_other_owner, random_name,
 };
 pub(crate) use disk::MAX_SLOT;
-use disk::{Disk, StateFolder};
+use disk::StateFolder;
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, Slot, SlotFault};
@@ -281,7 +281,7 @@ impl Store {
     pub fn mentions(&self, label: &str) -> Result<bool, StoreError> {
         let files = self.files();
         for name in files.all().map_err(|source| self.read_error(source))? {
-            let bytes = files.disk.read(&name);
+            let bytes = files.read_patched(&name);
             let bytes = bytes.map_err(|source| StoreError::Read { path: self.folder.join(&name), source })?;
             if bytes.is_some_and(|bytes| slot_mentions(&bytes, label)) {
                 return Ok(true);
@@ -323,13 +323,14 @@ impl Store {
     }
 }
 
-/// Whether the bytes of a slot hold a label: what cannot be decoded may hold it anywhere.
+/// Whether the bytes of a slot hold a label, those of states that patches changed among them: what cannot be decoded may
+/// hold it anywhere.
 fn slot_mentions(bytes: &[u8], label: &str) -> bool {
-    if let Some(saved) = slots::read(bytes) {
-        return saved.mentions(label);
-    }
     let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
-    bytes.windows(stored.len()).any(|window| window == stored)
+    slots::read_each(bytes).any(|saved| match saved {
+        Some(saved) => saved.mentions(label),
+        None => bytes.windows(stored.len()).any(|window| window == stored),
+    })
 }
 
 /// The warning that a slot is left out.

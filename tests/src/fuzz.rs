@@ -19,6 +19,7 @@ use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
 use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
+use orco_state::history::SavedState;
 use orco_state::pack::{self, UnverifiedPack};
 use orco_state::slots::{self, Medium, Slot, SlotFrame, VERSION};
 use orco_state::state::{BaseModel, Class, State};
@@ -76,11 +77,12 @@ pub fn codec(bytes: &[u8]) -> bool {
     slot || learner || benchmark
 }
 
-/// Bodies of such files, their envelopes made right; the first byte says of which kind.
+/// Bodies of such files, and of a slot's patches, their envelopes made right; the first byte says of which kind.
 pub fn repaired(bytes: &[u8]) -> bool {
     let Some((&kind, body)) = bytes.split_first() else { return false };
-    match [FileKind::Slot, FileKind::Learner, FileKind::Benchmark][usize::from(kind) % 3] {
+    match [FileKind::Slot, FileKind::Learner, FileKind::Benchmark, FileKind::Patch][usize::from(kind) % 4] {
         FileKind::Slot => read(FileKind::Slot, &slot(body)),
+        FileKind::Patch => read(FileKind::Slot, &patched_slot(body)),
         kind => read(kind, &codec::seal(kind, kind.version(), &[body])),
     }
 }
@@ -88,6 +90,16 @@ pub fn repaired(bytes: &[u8]) -> bool {
 /// A slot with such a body, whose envelope is right.
 pub fn slot(body: &[u8]) -> Vec<u8> {
     SlotFrame { version: VERSION, generation: 1, bundle_digest: DIGEST, body }.encode()
+}
+
+/// A slot that holds a sound state, and behind it a patch of these pieces, whose envelope is right.
+fn patched_slot(pieces: &[u8]) -> Vec<u8> {
+    let body = codec::encode(FileKind::Slot, &SavedState::without_history(state()));
+    let frame = slot(&body[codec::HEADER..]);
+    let checksum = &frame[codec::HEADER - 32..codec::HEADER];
+    let generation: u64 = 2;
+    let patch = codec::seal(FileKind::Patch, VERSION, &[&generation.to_le_bytes(), checksum, pieces]);
+    [frame, patch].concat()
 }
 
 /// One slot in memory, the other one never written.
@@ -117,7 +129,7 @@ impl Medium for OneSlotMedium<'_> {
 fn read(kind: FileKind, bytes: &[u8]) -> bool {
     let base_model = base_model();
     match kind {
-        FileKind::Slot => {
+        FileKind::Slot | FileKind::Patch => {
             let loaded = slots::load(&mut OneSlotMedium(bytes), &base_model, DIGEST);
             let saved = loaded.ok().and_then(|loaded| loaded.saved);
             saved.inspect(|saved| classify(&base_model, &saved.state)).is_some()

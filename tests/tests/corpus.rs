@@ -135,7 +135,11 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             codec::encode(FileKind::Benchmark, &benchmark()),
         ],
         "repaired" => {
-            vec![body(0, &SavedState::without_history(state())), body(1, &base_model()), body(2, &benchmark())]
+            let saved = SavedState::without_history(state());
+            let length = postcard::to_allocvec(&saved).unwrap().len();
+            // Two runs of the body, and nothing added: the same body.
+            let pieces: [(u32, usize, u32); 2] = [(0, 1, 0), (1, length - 1, 0)];
+            vec![body(0, &saved), body(1, &base_model()), body(2, &benchmark()), body(3, &pieces)]
         }
         "manifest" => {
             let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge/manifest.toml");

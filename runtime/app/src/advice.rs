@@ -287,11 +287,11 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         }
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
         StoreError::Lost { .. } => {
-            "`orco restore --force` puts a backup in their place; without one, move slot-a and slot-b away to start from \
+            "`orco restore --force` puts a backup in their place; without one, move slot-a* and slot-b* away to start from \
              the bundle again"
         }
         StoreError::Decode { .. } => {
-            "update this program, or move slot-a and slot-b away to start from the bundle again"
+            "update this program, or move slot-a* and slot-b* away to start from the bundle again"
         }
         StoreError::OtherBundle { kept: 0, .. } => {
             "give that bundle with --bundle, or another folder with --state, and teach the classes again; no pictures \

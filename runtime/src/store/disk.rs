@@ -18,8 +18,12 @@ pub trait Disk {
     /// Names of all that is in the folder, whatever it is.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// A file's bytes; `None` if there is no such file. An error if something else lies in its place, a link for one.
-    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
+    /// A file's bytes, in memory with room for so many more; `None` if there is no such file. An error if something else
+    /// lies in its place, a link for one.
+    fn read(&self, name: &str, room: usize) -> io::Result<Option<Vec<u8>>>;
+
+    /// How many bytes a file has, as far as the system tells; 0 if it does not.
+    fn length(&self, name: &str) -> usize;
 
     /// Makes a file that nobody but its owner can read, and fails if there is one of that name.
     fn create(&self, name: &str) -> io::Result<Self::File>;
@@ -66,12 +70,17 @@ impl Disk for StateFolder {
         self.open()?.map_or(Ok(Vec::new()), |folder| folder.names())
     }
 
-    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        match files::read_own(&self.path.join(name), MAX_SLOT) {
+    fn read(&self, name: &str, room: usize) -> io::Result<Option<Vec<u8>>> {
+        match files::read_own_with_room(&self.path.join(name), MAX_SLOT, room) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn length(&self, name: &str) -> usize {
+        let facts = fs::symlink_metadata(self.path.join(name));
+        facts.map_or(0, |facts| usize::try_from(facts.len().min(MAX_SLOT)).unwrap_or(0))
     }
 
     fn create(&self, name: &str) -> io::Result<File> {

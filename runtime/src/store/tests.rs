@@ -5,6 +5,7 @@ mod damage;
 mod errors;
 mod kept;
 mod parallel;
+mod patches;
 mod rules;
 mod simulated;
 mod unreadable;
@@ -46,21 +47,28 @@ fn base_model() -> BaseModel {
 }
 
 /// The states that a device goes through: each has one class more, of so many exemplars.
-fn saves(base_model: &BaseModel, count: u32, exemplars: usize) -> Vec<SavedState> {
+fn saves(base_model: &BaseModel, count: usize, exemplars: usize) -> Vec<SavedState> {
+    saves_of(base_model, &vec![exemplars; count], HistoryLimits::default())
+}
+
+/// The states of a device that first learned a class of a thousand exemplars, which are more than all that follows, and
+/// then these.
+fn saves_beside_many(base_model: &BaseModel, exemplars: &[usize]) -> Vec<SavedState> {
+    // An entry has the numbers of all exemplars: few bytes only where these are large.
+    saves_of(base_model, &[&[1000], exemplars].concat(), HistoryLimits::default().entries(1))
+}
+
+fn saves_of(base_model: &BaseModel, exemplars: &[usize], limits: HistoryLimits) -> Vec<SavedState> {
     let mut saved = SavedState::fresh(base_model, DIGEST);
     let mut saves = Vec::new();
-    for number in 1..=count {
+    for (number, &exemplars) in (1..).zip(exemplars) {
         let mut next = saved.state.clone();
         next.sessions = number;
         next.classes.push(Class { label: label(number), target: number, session: number });
         for exemplar in 0..exemplars {
             next.exemplars.push(number, &[number as f32, 0.01 * exemplar as f32, 1.0]);
         }
-        saved = saved.successor(
-            next,
-            &HistoryChange::new(ChangeKind::Learn, 1).labels([label(number)]),
-            HistoryLimits::default(),
-        );
+        saved = saved.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([label(number)]), limits);
         saves.push(saved.clone());
     }
     saves

@@ -3,14 +3,14 @@
 //!
 //! | offset | bytes | what (integers little endian) |
 //! |---|---|---|
-//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOSTAT`, `ORCOBNCH`, `ORCOSLOT`, `ORCOPACK`, `ORCOBKUP` or `ORCOBGND` |
+//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOSTAT`, `ORCOBNCH`, `ORCOSLOT`, `ORCOPTCH`, `ORCOPACK`, `ORCOBKUP` or `ORCOBGND` |
 //! | 8 | 2 | version of the content |
 //! | 10 | 8 | n, length of the content |
 //! | 18 | 32 | SHA-256 of the bytes 0..18 and the content |
 //! | 50 | n | the content |
 //!
 //! The envelope is the same in every release, so that damage is told from a newer version: only bytes whose checksum is
-//! right are asked for their version. Nothing follows the content.
+//! right are asked for their version. Nothing follows the content, but that of a slot: its patches, each in an envelope.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -32,6 +32,8 @@ pub enum FileKind {
     Benchmark,
     /// A saved state: [`crate::slots::SlotFrame`].
     Slot,
+    /// What a later save changed of a slot, in the version of the slot's body: [`crate::slots::SlotPatch`].
+    Patch,
     /// A class for another device: [`crate::pack`].
     Pack,
     /// All that a device knows, for its replacement, as a tar archive.
@@ -48,6 +50,7 @@ impl FileKind {
             Self::Statistics => b"ORCOSTAT",
             Self::Benchmark => b"ORCOBNCH",
             Self::Slot => b"ORCOSLOT",
+            Self::Patch => b"ORCOPTCH",
             Self::Pack => b"ORCOPACK",
             Self::Backup => b"ORCOBKUP",
             Self::Background => b"ORCOBGND",
@@ -60,6 +63,7 @@ impl FileKind {
     pub const fn version(self) -> u16 {
         match self {
             Self::Learner | Self::Benchmark | Self::Slot | Self::Pack => 1,
+            Self::Patch => Self::Slot.version(),
             // The second has the ratio of accuracies; files without it are still written as the first.
             Self::Statistics => 2,
             // The second has a signature and the releases that were used.
@@ -97,6 +101,9 @@ pub enum DecodeError {
     /// The content matches its checksum, but is no such value.
     #[error("its content makes no sense")]
     Body,
+    /// What follows a slot's frame is damaged, or a part of it is missing.
+    #[error("a change that was appended to it is damaged or missing")]
+    Patch,
 }
 
 /// Which versions a program reads that does not read `actual`, as words before its own version.
@@ -106,14 +113,27 @@ fn versions_read(own: u16, actual: u16) -> &'static str {
 
 /// Puts content, given in parts, into an envelope.
 pub fn seal(kind: FileKind, version: u16, content: &[&[u8]]) -> Vec<u8> {
-    let length: usize = content.iter().map(|part| part.len()).sum();
+    let length = content.iter().map(|part| part.len()).sum();
+    let mut bytes = start_envelope(kind, version, length);
+    content.iter().for_each(|part| bytes.extend_from_slice(part));
+    finish_envelope(bytes)
+}
+
+/// An envelope whose content is to follow, so many bytes, without its checksum.
+fn start_envelope(kind: FileKind, version: u16, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + length);
     bytes.extend_from_slice(kind.magic());
     bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&(length as u64).to_le_bytes());
-    let checksum = checksum(&bytes, content);
-    bytes.extend_from_slice(&checksum);
-    content.iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes.extend_from_slice(&[0; DIGEST]);
+    bytes
+}
+
+/// Sets the checksum of an envelope that has its content.
+fn finish_envelope(mut bytes: Vec<u8>) -> Vec<u8> {
+    let (header, content) = bytes.split_at_mut(HEADER);
+    let checksum = checksum(&header[..CHECKED], &[content]);
+    header[CHECKED..].copy_from_slice(&checksum);
     bytes
 }
 
@@ -123,21 +143,60 @@ pub fn seal(kind: FileKind, version: u16, content: &[&[u8]]) -> Vec<u8> {
 /// [`DecodeError::WrongKind`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off,
 /// too long, or altered in any bit.
 pub fn open(kind: FileKind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
+    let Envelope { version, content, rest, .. } = open_first(kind, bytes)?;
+    if rest.is_empty() { Ok((version, content)) } else { Err(DecodeError::Checksum) }
+}
+
+/// The first of several envelopes, opened.
+pub(crate) struct Envelope<'a> {
+    /// Version of the content.
+    pub(crate) version: u16,
+    /// The SHA-256 in its header, checked.
+    pub(crate) checksum: [u8; DIGEST],
+    /// The content.
+    pub(crate) content: &'a [u8],
+    /// What follows the envelope.
+    pub(crate) rest: &'a [u8],
+}
+
+/// Opens an envelope that others may follow.
+///
+/// # Errors
+/// [`DecodeError::WrongKind`] if the bytes do not start with an envelope of this kind, [`DecodeError::Checksum`] if it is
+/// cut off or altered in any bit.
+pub(crate) fn open_first(kind: FileKind, bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     if !bytes.starts_with(kind.magic()) {
         return Err(DecodeError::WrongKind);
     }
     let (header, content) = bytes.split_at_checked(HEADER).ok_or(DecodeError::Checksum)?;
     let (checked, sum) = header.split_at(CHECKED);
     // The length first: it costs nothing, and a file that is cut off is the commonest damage.
-    if u64::from_le_bytes(bytes_at(checked, 10)) != content.len() as u64 || sum != checksum(checked, &[content]) {
+    let length = usize::try_from(u64::from_le_bytes(bytes_at(checked, 10))).ok();
+    let (content, rest) = length.and_then(|length| content.split_at_checked(length)).ok_or(DecodeError::Checksum)?;
+    if sum != checksum(checked, &[content]) {
         return Err(DecodeError::Checksum);
     }
-    Ok((u16::from_le_bytes(bytes_at(checked, 8)), content))
+    let version = u16::from_le_bytes(bytes_at(checked, 8));
+    Ok(Envelope { version, checksum: bytes_at(sum, 0), content, rest })
+}
+
+/// The SHA-256 that an envelope claims to have, unchecked; `None` if the bytes are too few for one.
+pub(crate) fn claimed_checksum(envelope: &[u8]) -> Option<[u8; DIGEST]> {
+    envelope.get(CHECKED..HEADER).map(|sum| bytes_at(sum, 0))
 }
 
 /// Encodes a value as postcard in an envelope of the present version.
 pub fn encode<T: Serialize>(kind: FileKind, value: &T) -> Vec<u8> {
-    seal(kind, kind.version(), &[&to_postcard(value)])
+    seal_value(kind, kind.version(), &[], value)
+}
+
+/// Puts some bytes and a value, as postcard, into an envelope.
+pub(crate) fn seal_value<T: Serialize>(kind: FileKind, version: u16, start: &[&[u8]], value: &T) -> Vec<u8> {
+    let start = start.concat();
+    // Serialised into the envelope: what is put there later takes twice the memory.
+    let mut bytes = start_envelope(kind, version, start.len() + postcard_size(value));
+    bytes.extend_from_slice(&start);
+    finish_envelope(postcard::to_extend(value, bytes).expect("serialising into memory cannot fail"))
 }
 
 /// Decodes a value of the present version. The caller checks that its parts fit together.

@@ -3,6 +3,9 @@
 //! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the
 //! old state or the new one.
 //!
+//! A change touches a small part of a state. Where the medium can, a save adds a [patch](SlotPatch) to a slot instead of
+//! writing it whole.
+//!
 //! What a slot holds is a [`SavedState`]: the state, and the history of how it came to be. Each has a *generation*, the
 //! number of the save that wrote it.
 //!
@@ -13,17 +16,18 @@
 pub mod flash;
 mod frame;
 mod medium;
+mod patch;
 mod rules;
 
-pub use frame::{HEADER, SlotFrame};
+pub use frame::{FrameId, HEADER, PatchId, SlotContent, SlotFrame, SlotPatch};
 pub use medium::{Medium, Slot};
 pub use rules::{DamagedSlot, FaultySlot, LoadError, MediumSnapshot, MediumState, NewestSlot, SaveError, SlotFault};
 
-use alloc::vec::Vec;
+use core::iter;
 
 use rules::SlotRules;
 
-use crate::codec::{FileKind, from_postcard, to_postcard};
+use crate::codec::{FileKind, from_postcard};
 use crate::history::SavedState;
 use crate::state::BaseModel;
 
@@ -67,12 +71,12 @@ pub fn save<M: Medium>(
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     check_sound(base_model, saved)?;
-    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, &encode(saved)))
+    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, saved))
 }
 
-/// Saves as [`save`] does, but reads no slot first: for a caller that knows what both hold, since it has
-/// [loaded](MediumSnapshot::newest_undisturbed) or saved them and nobody has changed them since. `newest` holds what
-/// this state was made from.
+/// Saves as [`save`] does, but judges no slot first: for a caller that knows what both hold, since it has
+/// [loaded](MediumSnapshot::newest_undisturbed) or saved them and nobody has changed them since. It reads at most the
+/// slot that it appends to. `newest` holds what this state was made from.
 ///
 /// # Errors
 /// [`SaveError`] if the state would not be read again, or the medium refused.
@@ -83,7 +87,7 @@ pub fn save_next<M: Medium>(
     newest: NewestSlot,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     check_sound(base_model, saved)?;
-    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save_next(medium, newest, &encode(saved)))
+    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save_next(medium, newest, saved))
 }
 
 /// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
@@ -98,7 +102,7 @@ pub fn purge<M: Medium>(
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     check_sound(base_model, saved)?;
-    with_rules(base_model, saved.state.bundle_digest, |rules| rules.replace_all(medium, from, &encode(saved)))
+    with_rules(base_model, saved.state.bundle_digest, |rules| rules.replace_all(medium, from, saved))
 }
 
 /// SHA-256 of the learner file of the bundle that the newest slot belongs to; `None` if no slot says so.
@@ -127,14 +131,30 @@ pub fn switch<M: Medium>(
     saved: &SavedState,
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
-    without_base_model(owner, |rules| rules.switch(medium, saved.state.bundle_digest, from, &encode(saved)))
+    without_base_model(owner, |rules| rules.switch(medium, saved.state.bundle_digest, from, saved))
 }
 
 /// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no
 /// sense even without the bundle.
 pub fn read(slot: &[u8]) -> Option<SavedState> {
-    let SlotFrame { version, bundle_digest, body, .. } = SlotFrame::decode(slot).ok()?;
-    decode(version, body).filter(|saved| saved.is_consistent() && saved.state.bundle_digest == bundle_digest)
+    read_content(&SlotContent::decode(slot).ok()?)
+}
+
+/// All states out of the bytes of a slot, the oldest first: that with which it was written whole, and what each save
+/// has made of it since. `None` for one that cannot be read, as for [`read`].
+pub fn read_each(slot: &[u8]) -> impl Iterator<Item = Option<SavedState>> {
+    let mut next = Some(SlotContent::decode_frame(slot.into()));
+    iter::from_fn(move || {
+        let Ok(mut content) = next.take()? else { return Some(None) };
+        let saved = read_content(&content);
+        next = content.apply_next().map(|applied| applied.then_some(content)).transpose();
+        Some(saved)
+    })
+}
+
+fn read_content(content: &SlotContent<'_>) -> Option<SavedState> {
+    let saved = decode(content.version, &content.body())?;
+    (saved.is_consistent() && saved.state.bundle_digest == content.bundle_digest).then_some(saved)
 }
 
 /// A state that would not be read again must not take the place of one that is.
@@ -154,11 +174,6 @@ fn without_base_model<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) 
 fn with_rules<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
     let decode = |version, body: &[u8]| decode(version, body).filter(|saved| saved.is_sound(base_model));
     act(SlotRules { bundle_digest: digest, version: VERSION, decode: &decode })
-}
-
-/// Body of version [`VERSION`].
-fn encode(saved: &SavedState) -> Vec<u8> {
-    to_postcard(saved)
 }
 
 /// Reads a body of any version up to [`VERSION`]: an arm for each. An earlier version is decoded into types of its own,

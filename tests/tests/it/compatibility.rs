@@ -20,7 +20,7 @@ use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HeadFingerprint, HistoryChange, HistoryLimits, SavedState};
 use orco_state::session::{self, NewClass, Session, SessionMemory};
-use orco_state::slots::{Slot, SlotFrame, VERSION};
+use orco_state::slots::{Slot, SlotContent, VERSION};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::target::{TargetMethod, generate};
 use tempfile::TempDir;
@@ -119,7 +119,7 @@ fn a_slot_loads_and_is_written_as_it_was() {
     let (base_model, digest) = learner();
     for (version, file) in [(1, SLOT)] {
         let bytes = read(file);
-        assert_eq!(SlotFrame::decode(&bytes).unwrap().version, version);
+        assert_eq!(SlotContent::decode(&bytes).unwrap().version, version);
         let folder = TempDir::new().unwrap();
         let store = Store::new(folder.path());
         for slot in Slot::BOTH {

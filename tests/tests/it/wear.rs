@@ -1,16 +1,22 @@
 //! Flash is spared: bytes that are written for one added class, counted as they pass.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::path::Path;
 
+use orco_core::config::MethodConfig;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
 use orco_runtime::threads::Threads;
+use orco_state::bank::Bank;
+use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::session::{NewClass, Session, SessionMemory};
-use orco_state::slots::{self, Medium, Slot};
+use orco_state::slots::{self, Medium, Slot, SlotPatch};
+use orco_state::state::{BaseModel, Class};
 use tempfile::TempDir;
 
 /// Passes everything on and counts what is written.
@@ -31,6 +37,15 @@ impl<M: Medium> Medium for CountingMedium<M> {
         self.medium.write(slot, bytes)
     }
 
+    fn can_append(&self) -> bool {
+        self.medium.can_append()
+    }
+
+    fn append(&mut self, slot: Slot, patch: &SlotPatch) -> Result<(), M::Error> {
+        self.written += patch.bytes.len();
+        self.medium.append(slot, patch)
+    }
+
     fn set_aside(&mut self, slot: Slot) -> Result<(), M::Error> {
         self.medium.set_aside(slot)
     }
@@ -49,7 +64,7 @@ fn an_added_class_costs_at_most_twice_the_state() {
     let slots = Store::new(folder.path()).slots();
     let mut medium = CountingMedium { medium: slots, written: 0 };
     let threads = Threads::usable();
-    let config = orco_core::config::MethodConfig { epochs: 2, ..base_model.config.clone() };
+    let config = MethodConfig { epochs: 2, ..base_model.config.clone() };
     let mut saved = SavedState::fresh(base_model, bundle.digest);
     let mut random = Random::new(1, "made-up features");
     let mut figures = Vec::new();
@@ -79,4 +94,52 @@ fn an_added_class_costs_at_most_twice_the_state() {
         figures.join(", "),
         saved.history.bytes()
     );
+}
+
+/// Beside a thousand classes one more writes what it and the one before take, since a slot is written by every other save,
+/// and the history's entry for each: not what all classes take.
+#[test]
+fn a_class_beside_a_thousand_writes_little() {
+    const KNOWN: u32 = 1000;
+    const INPUTS: usize = 1280;
+    /// Bytes that the entries of two changes add, where they repeat little of the entry before.
+    const ENTRIES: usize = 32 << 10;
+    let mut random = Random::new(1, "made-up features");
+    let mut feature = || -> Vec<f32> { (0..INPUTS).map(|_| random.normal().max(0.0)).collect() };
+    let angles = (0..2 * KNOWN).map(|target| f64::from(target) * std::f64::consts::PI / f64::from(KNOWN));
+    let base_model = BaseModel {
+        dimension: 2,
+        targets: angles.flat_map(|angle| [angle.cos() as f32, angle.sin() as f32]).collect(),
+        head: Head::zeros(HeadShape { inputs: INPUTS, hidden: 2, outputs: 2 }),
+        classes: vec![Class { label: "base".into(), target: 0, session: 0 }],
+        exemplars: Bank::new(INPUTS, 1, ExemplarPrecision::Int8),
+        config: MethodConfig { views: 1, ..MethodConfig::published() },
+        statistics: None,
+    };
+    let digest = [7; 32];
+    let mut learn = |saved: &SavedState, classes: RangeInclusive<u32>| {
+        let mut next = saved.state.clone();
+        next.sessions += 1;
+        for class in classes {
+            next.classes.push(Class { label: format!("class {class}"), target: class, session: next.sessions });
+            (0..5).for_each(|_| next.exemplars.push(class, &feature()));
+        }
+        saved.successor(next, &HistoryChange::new(ChangeKind::Learn, 1), HistoryLimits::default())
+    };
+    let folder = TempDir::new().unwrap();
+    let mut medium = CountingMedium { medium: Store::new(folder.path()).slots(), written: 0 };
+    let mut saved = learn(&SavedState::fresh(&base_model, digest), 1..=KNOWN);
+    let mut newest = slots::save(&mut medium, &base_model, &saved, 0).unwrap();
+    let class = 5 * saved.state.exemplars.bytes_per_exemplar();
+    let mut most = 0;
+    for number in KNOWN + 1..=KNOWN + 40 {
+        saved = learn(&saved, number..=number);
+        medium.written = 0;
+        newest = slots::save_next(&mut medium, &base_model, &saved, newest).unwrap();
+        most = most.max(medium.written);
+    }
+    assert!(most <= 2 * class + ENTRIES, "{most} bytes for a class of {class}");
+    let found = slots::load(&mut medium, &base_model, digest).unwrap();
+    assert_eq!((found.generation, found.saved.as_ref()), (newest.generation, Some(&saved)));
+    let _ = writeln!(io::stderr(), "store: {most} bytes at most written for a class of {class} beside {KNOWN}");
 }

@@ -351,7 +351,7 @@ fn a_damaged_slot_is_left_out_and_two_are_refused() {
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     let both = [&newest, &older].map(|slot| format!("{}: its checksum does not match", path(slot)));
     both.iter().for_each(|copy| device.refused(&["list"], copy));
-    device.refused(&["learn", &argument("mug", &shots("learn", "mug"))], "move slot-a and slot-b away");
+    device.refused(&["learn", &argument("mug", &shots("learn", "mug"))], "move slot-a* and slot-b* away");
     fs::write(&newest, &good).unwrap();
     assert_eq!(device.json(&["info"])["learned_classes"], 1);
 }

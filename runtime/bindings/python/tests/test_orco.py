@@ -566,12 +566,17 @@ time.sleep(float(delay))
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
             self.assertEqual((ended.returncode, ended.stderr), (0, ""), (call, delay))
 
+    def damage_newest_copy(self) -> Path:
+        """Damages the file that was written last, a copy of the state or a change of it; the path of the copy."""
+        newest = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
+        newest.write_bytes(b"damaged")
+        return newest.with_name(newest.name.partition(".")[0])
+
     def test_a_damaged_copy_of_the_state_becomes_a_warning(self) -> None:
         for _ in range(2):
             self.learner.learn({"mug": pictures("learn", "mug")})
             self.learner.undo()
-        slot = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
-        slot.write_bytes(b"damaged")
+        slot = self.damage_newest_copy()
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             orco.Learner(BUNDLE, self.state)
@@ -581,8 +586,7 @@ time.sleep(float(delay))
     def test_a_change_warns_of_a_damaged_copy_that_it_found(self) -> None:
         for name in ["mug", "cactus"]:
             self.learner.learn({name: pictures("learn", name)})
-        slot = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
-        slot.write_bytes(b"damaged")
+        slot = self.damage_newest_copy()
         with self.assertWarnsRegex(RuntimeWarning, slot.name):
             self.learner.forget("mug")
 
@@ -591,8 +595,7 @@ time.sleep(float(delay))
         for name in ["one", "two"]:
             self.learner.learn({name: pictures("learn", "traffic-cone")})
             self.learner.undo()
-        slot = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
-        slot.write_bytes(b"damaged")
+        slot = self.damage_newest_copy()
         with self.assertWarnsRegex(RuntimeWarning, slot.name), self.assertRaises(KeyboardInterrupt):
             self.interrupt_once(lambda: any(self.state.rglob("slot-*.bad-*")) and slot.exists())
             self.learner.learn(shots)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
-use super::{DIGEST, base_model, files_on, generation, saves, say};
+use super::{DIGEST, base_model, files_on, generation, saves, saves_beside_many, say};
 use crate::store::slot_files::SlotFiles;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, Slot};
@@ -69,6 +69,9 @@ fn cut_everywhere(
         tally.deepest = tally.deepest.max(files.disk.pending());
         if !files.disk.is_off() {
             assert_eq!(files.disk.pending(), 0, "{}: said to be done before it was", scenario.name);
+            let left: Vec<String> = files.disk.image().into_keys().collect();
+            let is_purge = scenario.name.starts_with("purge");
+            assert!(!is_purge || left == Slot::BOTH.map(Slot::name), "{}: {left:?} is left", scenario.name);
         }
         every_fate(files.disk.pending(), &mut |fates| {
             tally.outcomes += 1;
@@ -93,35 +96,79 @@ fn save(base_model: &BaseModel, saved: &SavedState, files: &mut SlotFiles<Simula
 fn a_power_cut_leaves_the_old_state_or_the_new_one() {
     let mut trial = orco_trials::trial!(1, "outcomes of power cuts");
     let base_model = base_model();
-    let saves = saves(&base_model, 5, 1);
-    let state_of = |count: usize| {
-        let mut files = files_on(&Image::new(), usize::MAX);
-        saves[..count].iter().for_each(|saved| assert!(save(&base_model, saved, &mut files)));
-        files.disk.image()
-    };
-    let damaged = |slot: Slot, count: usize| {
-        let mut image = state_of(count);
-        image.get_mut(slot.name()).unwrap()[100] ^= 1;
+    let (mut first, mut again) = (Tally::default(), Tally::default());
+    // Of states so small, each is written whole.
+    cut_all_changes(&base_model, &saves(&base_model, 5, 1), DEEP, &mut first, &mut again);
+    assert_eq!(first.deepest, depth(DEEP), "the enumeration does not reach its depth");
+    // A class among many is appended, another many are written whole.
+    let patched = saves_beside_many(&base_model, &[1, 1, 1, 1000]);
+    assert_eq!(patches_in(&state_of(&base_model, &patched[..4])), 3);
+    assert_eq!(patches_in(&state_of(&base_model, &patched)), 2);
+    cut_all_changes(&base_model, &patched, SHALLOW, &mut first, &mut again);
+    // An append that is cut off: the next save appends, too.
+    let patched = saves_beside_many(&base_model, &[1; 4]);
+    assert_eq!(patches_in(&state_of(&base_model, &patched)), 4);
+    cut_all_changes(&base_model, &patched, SHALLOW, &mut first, &mut again);
+    trial.count(first.outcomes + again.outcomes);
+    say(&format!(
+        "{} crash points, {} outcomes of up to {} operations without a sync, {} different disks left; \
+         {} crash points and {} outcomes while recovering from those; 0 lost",
+        first.points, first.outcomes, first.deepest, first.images, again.points, again.outcomes
+    ));
+}
+
+/// A disk on which these were saved, in turn.
+fn state_of(base_model: &BaseModel, saves: &[SavedState]) -> Image {
+    let mut files = files_on(&Image::new(), usize::MAX);
+    saves.iter().for_each(|saved| assert!(save(base_model, saved, &mut files)));
+    files.disk.image()
+}
+
+fn patches_in(image: &Image) -> usize {
+    image.keys().filter(|name| name.contains(".patch-")).count()
+}
+
+/// Cuts the power at every moment of every kind of change that leads through these five states, and of the recovery, which
+/// saves the last.
+fn cut_all_changes(base_model: &BaseModel, saves: &[SavedState], deep: usize, first: &mut Tally, again: &mut Tally) {
+    let state_of = |count: usize| state_of(base_model, &saves[..count]);
+    // As somebody who takes the slots away leaves it.
+    let without_slots = |mut image: Image| {
+        image.retain(|name, _| Slot::BOTH.iter().all(|slot| name != slot.name()));
         image
     };
-    let to = |number: usize| {
-        let (base_model, saves) = (&base_model, &saves);
-        move |files: &mut SlotFiles<SimulatedDisk>| save(base_model, &saves[number - 1], files)
+    // The last byte of a slot, which may be that of a patch.
+    let damaged = |slot: Slot, count: usize| {
+        let mut image = state_of(count);
+        let (_, last) = image.iter_mut().rfind(|(name, _)| name.starts_with(slot.name())).unwrap();
+        *last.last_mut().unwrap() ^= 1;
+        image
     };
+    let to = |number: usize| move |files: &mut SlotFiles<SimulatedDisk>| save(base_model, &saves[number - 1], files);
     let purge = |files: &mut SlotFiles<SimulatedDisk>| {
-        files.remove_unfinished().is_ok() && super::purge(files, &base_model, &saves[3]).is_ok()
+        files.remove_unfinished().is_ok() && super::purge(files, base_model, &saves[3]).is_ok()
     };
     // Save 1 lies in both slots, so save 2 goes to A and save 3 to B.
     let scenarios = [
-        Scenario { name: "first save", start: Image::new(), before: 0, after: 1, depth: DEEP, change: &to(1) },
-        Scenario { name: "save to A", start: state_of(1), before: 1, after: 2, depth: DEEP, change: &to(2) },
+        Scenario { name: "first save", start: Image::new(), before: 0, after: 1, depth: deep, change: &to(1) },
+        Scenario { name: "save to A", start: state_of(1), before: 1, after: 2, depth: deep, change: &to(2) },
         Scenario { name: "save to B", start: state_of(2), before: 2, after: 3, depth: SHALLOW, change: &to(3) },
+        Scenario { name: "save to A again", start: state_of(3), before: 3, after: 4, depth: SHALLOW, change: &to(4) },
+        Scenario { name: "save to B again", start: state_of(4), before: 4, after: 5, depth: SHALLOW, change: &to(5) },
+        Scenario {
+            name: "first save beside patches of another time",
+            start: without_slots(state_of(3)),
+            before: 0,
+            after: 1,
+            depth: SHALLOW,
+            change: &to(1),
+        },
         Scenario {
             name: "older slot damaged",
             start: damaged(Slot::A, 3),
             before: 3,
             after: 4,
-            depth: DEEP,
+            depth: deep,
             change: &to(4),
         },
         Scenario {
@@ -142,24 +189,16 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
             change: &purge,
         },
     ];
-    let (mut first, mut again) = (Tally::default(), Tally::default());
     for scenario in &scenarios {
-        let left = cut_everywhere(&base_model, scenario, block_of(scenario), &mut first);
+        let left = cut_everywhere(base_model, scenario, block_of(scenario), first);
         // Whatever is left, the next save on it may be cut, too.
         for (start, before) in left {
-            let change = |files: &mut SlotFiles<SimulatedDisk>| save(&base_model, &saves[4], files);
+            let change = |files: &mut SlotFiles<SimulatedDisk>| save(base_model, &saves[4], files);
             let name = format!("recovery after {}", scenario.name);
-            let recovery = Scenario { name: &name, start, before, after: 5, depth: DEEP, change: &change };
-            cut_everywhere(&base_model, &recovery, usize::MAX, &mut again);
+            let recovery = Scenario { name: &name, start, before, after: 5, depth: deep, change: &change };
+            cut_everywhere(base_model, &recovery, usize::MAX, again);
         }
     }
-    assert_eq!(first.deepest, depth(DEEP), "the enumeration does not reach its depth");
-    trial.count(first.outcomes + again.outcomes);
-    say(&format!(
-        "{} crash points, {} outcomes of up to {} operations without a sync, {} different disks left; \
-         {} crash points and {} outcomes while recovering from those; 0 lost",
-        first.points, first.outcomes, first.deepest, first.images, again.points, again.outcomes
-    ));
 }
 
 /// Bytes of a block, the fewest with which no more operations are pending than are to be enumerated.

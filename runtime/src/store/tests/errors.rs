@@ -4,12 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
-use super::{DIGEST, base_model, files_on, generation, saves, say};
+use super::{DIGEST, base_model, files_on, generation, saves, saves_beside_many, say};
 use crate::store::slot_files::SlotFiles;
 use crate::store::{MAX_SLOT, Store, StoreError};
 use orco_core::border::Border;
+use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, MediumState, SaveError, Slot};
-use orco_state::state::Calibration;
+use orco_state::state::{BaseModel, Calibration};
+use orco_trials::record::Trial;
 
 #[test]
 fn a_state_that_would_not_be_read_again_is_not_written() {
@@ -50,18 +52,26 @@ fn a_state_that_makes_no_sense_does_not_take_the_place_of_one_that_does() {
 fn disk_errors_are_reported_and_nothing_is_lost() {
     let mut trial = orco_trials::trial!(5, "disk errors");
     let base_model = base_model();
-    let saves = saves(&base_model, 4, 3);
+    // States that are written whole, and states of which what has changed is appended.
+    for saves in [saves(&base_model, 4, 3), saves_beside_many(&base_model, &[1; 3])] {
+        fail_every_operation(&base_model, &saves, &mut trial);
+    }
+}
+
+/// Fails every operation of a first save, of a later one, and of one beside a damaged slot.
+fn fail_every_operation(base_model: &BaseModel, saves: &[SavedState], trial: &mut Trial) {
+    /// Bytes that the disk takes at a time.
+    const BLOCK: usize = 200;
     let found = |files: &mut SlotFiles<SimulatedDisk>| {
-        let loaded = slots::load(files, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
+        let loaded = slots::load(files, base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
         generation(loaded.saved.as_ref())
     };
     let (mut tried, mut reported) = (0, 0);
-    // The first save, a later one, and one beside a damaged slot.
     for (before, damage) in [(0, false), (2, false), (3, true)] {
         let mut start = {
-            let mut files = files_on(&Image::new(), 100);
+            let mut files = files_on(&Image::new(), BLOCK);
             for saved in &saves[..before] {
-                super::save(&mut files, &base_model, saved).unwrap();
+                super::save(&mut files, base_model, saved).unwrap();
             }
             files.disk.image()
         };
@@ -69,17 +79,17 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
             start.get_mut("slot-a").unwrap()[95] ^= 1;
         }
         let operations = {
-            let mut files = files_on(&start, 100);
-            super::save(&mut files, &base_model, &saves[before]).unwrap();
+            let mut files = files_on(&start, BLOCK);
+            super::save(&mut files, base_model, &saves[before]).unwrap();
             files.disk.operations()
         };
         for operation in 0..operations {
             for failure in [Failure::Broken, Failure::Full, Failure::ReadOnly, Failure::Short] {
                 for lasting in [false, true] {
                     let what = format!("after {before}, operation {operation}, {failure:?}, lasting {lasting}");
-                    let mut files = files_on(&start, 100);
+                    let mut files = files_on(&start, BLOCK);
                     files.disk.fail(Some((operation, failure, lasting)));
-                    let saved = super::save(&mut files, &base_model, &saves[before]);
+                    let saved = super::save(&mut files, base_model, &saves[before]);
                     tried += 1;
                     let here = found(&mut files) as usize;
                     match &saved {
@@ -95,7 +105,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     for fate in FATES {
                         let fates = vec![fate; files.disk.pending()];
                         let left = files.disk.after_crash(&fates);
-                        let mut files = files_on(&left, 100);
+                        let mut files = files_on(&left, BLOCK);
                         let there = found(&mut files) as usize;
                         let right = if saved.is_ok() { before + 1..=before + 1 } else { before..=before + 1 };
                         assert!(right.contains(&there), "{what}, {fate:?}: found {there}");
@@ -103,11 +113,11 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     // The disk works again: so does the store.
                     files.disk.fail(None);
                     files.remove_unfinished().unwrap();
-                    super::save(&mut files, &base_model, &saves[before])
+                    super::save(&mut files, base_model, &saves[before])
                         .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
                     let lost = vec![Fate::Lost; files.disk.pending()];
-                    let mut files = files_on(&files.disk.after_crash(&lost), 100);
+                    let mut files = files_on(&files.disk.after_crash(&lost), BLOCK);
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
                 }
             }

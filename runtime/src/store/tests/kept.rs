@@ -10,7 +10,7 @@ use crate::store::disk::Disk;
 use crate::store::kept_pictures::{exemplar_of, file_of, put, sweep};
 use crate::store::slot_files::SlotFiles;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
-use orco_state::slots::{self, SlotFrame};
+use orco_state::slots::{self, Medium as _, SlotContent};
 use orco_state::state::State;
 
 /// SHA-256 of the bundle that is gone over to.
@@ -36,8 +36,12 @@ impl Disk for SubfolderDisk<'_> {
         Ok(self.disk.list()?.into_iter().filter_map(own).collect())
     }
 
-    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        self.disk.read(&self.path(name))
+    fn read(&self, name: &str, room: usize) -> io::Result<Option<Vec<u8>>> {
+        self.disk.read(&self.path(name), room)
+    }
+
+    fn length(&self, name: &str) -> usize {
+        self.disk.length(&self.path(name))
     }
 
     fn create(&self, name: &str) -> io::Result<usize> {
@@ -81,7 +85,7 @@ fn folder_of(digest: &[u8; 32]) -> &'static str {
 fn keep_all(disk: &SimulatedDisk, saved: &SavedState) -> io::Result<()> {
     let within = SubfolderDisk { disk, folder: folder_of(&saved.state.bundle_digest) };
     // What is there already is not written again.
-    let is_new = |exemplar: &&[u8; 32]| within.read(&file_of(exemplar)).ok().flatten() != Some(picture(exemplar));
+    let is_new = |exemplar: &&[u8; 32]| within.read(&file_of(exemplar), 0).ok().flatten() != Some(picture(exemplar));
     let exemplars = saved.exemplar_digests();
     exemplars.iter().filter(is_new).try_for_each(|exemplar| put(&within, &file_of(exemplar), &picture(exemplar)))
 }
@@ -187,7 +191,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     let switch_bundle = |files: &mut SlotFiles<SimulatedDisk>| -> bool {
         let Ok(found) = slots::load_any(files) else { return false };
         let from = found.generation;
-        let slot = files.disk.read(found.slot.unwrap().name()).ok().flatten();
+        let slot = files.read(found.slot.unwrap()).ok().flatten();
         keep_all(&files.disk, &new).is_ok()
             && slot.is_some_and(|slot| {
                 put(&SubfolderDisk { disk: &files.disk, folder: "kept-this" }, "state", &slot).is_ok()
@@ -200,7 +204,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
         assert!(*found == new || !done, "acknowledged and lost");
         if *found == new {
             let aside = &image["kept-this/state"];
-            assert_eq!(SlotFrame::decode(aside).unwrap().bundle_digest, DIGEST);
+            assert_eq!(SlotContent::decode(aside).unwrap().bundle_digest, DIGEST);
             assert_eq!(slots::read(aside).as_ref(), Some(old));
             assert!(there(image, "kept-this").is_superset(&old.exemplar_digests()));
         }

@@ -1,10 +1,11 @@
 //! Which slot holds, on a medium that is always there.
 
-use super::{DIGEST, base_model, generation, saves};
+use super::{DIGEST, base_model, generation, saves, saves_beside_many};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::slots::{
-    self, DamagedSlot, FaultySlot, LoadError, Medium, NewestSlot, SaveError, Slot, SlotFault, SlotFrame, VERSION,
+    self, DamagedSlot, FaultySlot, LoadError, Medium, NewestSlot, SaveError, Slot, SlotContent, SlotFault, SlotFrame,
+    SlotPatch, VERSION,
 };
 
 /// Two slots in memory.
@@ -17,9 +18,15 @@ pub struct MemoryMedium {
     pub aside: Vec<(Slot, Option<Vec<u8>>)>,
     /// Bytes written so far.
     pub written: usize,
+    /// Whether patches can be appended.
+    pub appends: bool,
 }
 
 impl MemoryMedium {
+    pub fn that_appends() -> Self {
+        Self { appends: true, ..Self::default() }
+    }
+
     pub fn put(&mut self, slot: Slot, bytes: &[u8]) {
         self.slots[slot as usize] = Some(bytes.into());
     }
@@ -40,6 +47,16 @@ impl Medium for MemoryMedium {
         self.written += bytes.len();
         self.unreadable[slot as usize] = false;
         self.put(slot, bytes);
+        Ok(())
+    }
+
+    fn can_append(&self) -> bool {
+        self.appends
+    }
+
+    fn append(&mut self, slot: Slot, patch: &SlotPatch) -> Result<(), String> {
+        self.written += patch.bytes.len();
+        self.slots[slot as usize].as_mut().unwrap().extend_from_slice(&patch.bytes);
         Ok(())
     }
 
@@ -120,7 +137,7 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
     assert_eq!(found(&mut medium), Ok(4));
     super::purge(&mut medium, &base_model(), &saves[3]).unwrap();
     assert!(medium.aside.is_empty());
-    let bodies = medium.slots.clone().map(|bytes| SlotFrame::decode(&bytes.unwrap()).unwrap().body.to_vec());
+    let bodies = medium.slots.clone().map(|bytes| SlotContent::decode(bytes.unwrap()).unwrap().into_body());
     assert_eq!(bodies[0], bodies[1], "a purge leaves nothing older");
 }
 
@@ -275,5 +292,107 @@ fn a_save_writes_the_state_once_and_the_first_one_twice() {
         save(&mut medium, saved);
         let state = medium.slots.iter().flatten().map(Vec::len).max().unwrap();
         assert_eq!(medium.written, if number == 0 { 2 * state } else { state });
+    }
+}
+
+#[test]
+fn what_is_appended_is_read_as_what_was_written_whole() {
+    let base_model = base_model();
+    let saves = saves_beside_many(&base_model, &[1; 10]);
+    let mut whole = medium_with(&saves[..1]);
+    let mut patched = MemoryMedium { appends: true, ..whole.clone() };
+    for saved in &saves[1..] {
+        let before = patched.clone();
+        patched.written = 0;
+        assert_eq!(save(&mut whole, saved), save(&mut patched, saved));
+        let whole_slots = whole.slots.each_ref().map(|bytes| SlotContent::decode(bytes.as_ref().unwrap()).unwrap());
+        let patched_slots = patched.slots.each_ref().map(|bytes| SlotContent::decode(bytes.as_ref().unwrap()).unwrap());
+        for (whole, patched) in whole_slots.iter().zip(&patched_slots) {
+            assert_eq!((whole.generation, whole.body()), (patched.generation, patched.body()));
+        }
+        let changed: Vec<usize> = (0..2).filter(|&slot| patched.slots[slot] != before.slots[slot]).collect();
+        let [changed] = changed[..] else { panic!("one slot changes, not {changed:?}") };
+        let (now, then) = (patched.slots[changed].as_ref().unwrap(), before.slots[changed].as_ref().unwrap());
+        assert!(now.starts_with(then) && patched.written < then.len() / 4, "{} bytes", patched.written);
+    }
+    let states = slots::read_each(patched.slots[0].as_ref().unwrap());
+    let sessions: Vec<u32> = states.map(|saved| saved.unwrap().state.sessions).collect();
+    assert_eq!(sessions, [1, 2, 4, 6, 8, 10], "all that slot A has held since it was written whole");
+}
+
+#[test]
+fn patches_do_not_grow_without_end() {
+    let base_model = base_model();
+    let saves = saves_beside_many(&base_model, &[1; 3]);
+    let mut medium = MemoryMedium { appends: true, ..medium_with(&saves[..2]) };
+    let (mut longest, mut written) = (0, 0);
+    for round in 0..1000 {
+        let (saved, from) = (&saves[2 + round % 2], slots::load_any(&mut medium).unwrap().generation);
+        medium.written = 0;
+        slots::save(&mut medium, &base_model, saved, from).unwrap();
+        written += medium.written;
+        longest = longest.max(medium.slots.iter().flatten().map(Vec::len).max().unwrap());
+    }
+    let whole = medium_with(&saves).slots[0].as_ref().unwrap().len();
+    assert!(longest <= whole + whole / 2, "{longest} bytes, and whole {whole}");
+    assert!(written < 1000 * whole / 4, "{written} bytes were written, and {} would have been", 1000 * whole);
+}
+
+/// A medium that appends, on which a class of many exemplars and six more were saved, and the lengths that slot A had:
+/// of its frame, and with each of its three patches.
+fn patched_medium(saves: &[SavedState]) -> (MemoryMedium, [usize; 4]) {
+    let mut medium = MemoryMedium { appends: true, ..medium_with(&saves[..1]) };
+    let mut lengths = vec![medium.slots[0].as_ref().unwrap().len()];
+    for saved in &saves[1..] {
+        save(&mut medium, saved);
+        lengths.push(medium.slots[0].as_ref().unwrap().len());
+    }
+    lengths.dedup();
+    (medium, lengths.try_into().unwrap())
+}
+
+#[test]
+fn a_slot_without_its_last_patches_holds_the_state_before() {
+    let (medium, lengths) = patched_medium(&saves_beside_many(&base_model(), &[1; 6]));
+    let slot = medium.slots[0].as_ref().unwrap();
+    let sessions = lengths.map(|length| slots::read(&slot[..length]).unwrap().state.sessions);
+    assert_eq!(sessions, [1, 2, 4, 6]);
+}
+
+#[test]
+fn a_gap_between_patches_or_one_that_comes_twice_is_damage() {
+    let (mut medium, [frame, first, second, _]) = patched_medium(&saves_beside_many(&base_model(), &[1; 6]));
+    let slot = medium.slots[0].clone().unwrap();
+    let without_first = [&slot[..frame], &slot[first..]].concat();
+    let without_second = [&slot[..first], &slot[second..]].concat();
+    let with_last_twice = [&slot[..], &slot[second..]].concat();
+    for damaged in [without_first, without_second, with_last_twice] {
+        assert_eq!(SlotContent::decode(&damaged), Err(DecodeError::Patch));
+        medium.put(Slot::A, &damaged);
+        assert_eq!(found(&mut medium), Ok(7), "the other slot is used");
+        // A patch is behind a save that was acknowledged: alone, such a slot is no first save that was cut off.
+        let mut alone = MemoryMedium { slots: [Some(damaged), None], ..MemoryMedium::default() };
+        let lost = DamagedSlot { slot: Slot::A, error: DecodeError::Patch };
+        assert_eq!(found(&mut alone), Err(LoadError::Lost(vec![lost])));
+    }
+}
+
+#[test]
+fn a_patch_of_a_later_release_is_refused_by_its_version() {
+    let saves = saves_beside_many(&base_model(), &[1; 6]);
+    let (mut medium, _) = patched_medium(&saves);
+    let slot = medium.slots[0].clone().unwrap();
+    let patched = |slot: &[u8], generation| {
+        let mut content = SlotContent::decode(slot).unwrap();
+        content.version = VERSION + 1;
+        [slot, &content.patch_to(generation, &saves[6]).unwrap().bytes].concat()
+    };
+    let once = patched(&slot, 98);
+    // Nobody but that release knows what its second patch changes.
+    let twice = patched(&once, 99);
+    for later in [once, twice] {
+        medium.put(Slot::A, &later);
+        let refused = LoadError::Version { slot: Slot::A, expected: VERSION, actual: VERSION + 1 };
+        assert_eq!(found(&mut medium), Err(refused));
     }
 }

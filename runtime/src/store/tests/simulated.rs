@@ -241,10 +241,15 @@ impl Disk for SimulatedDisk {
         Ok(self.seen.borrow().names.keys().cloned().collect())
     }
 
-    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+    fn read(&self, name: &str, _: usize) -> io::Result<Option<Vec<u8>>> {
         self.look()?;
         let seen = self.seen.borrow();
         Ok(seen.names.get(name).map(|inode| seen.inodes[*inode].clone()))
+    }
+
+    fn length(&self, name: &str) -> usize {
+        let seen = self.seen.borrow();
+        seen.names.get(name).map_or(0, |inode| seen.inodes[*inode].len())
     }
 
     fn create(&self, name: &str) -> io::Result<usize> {

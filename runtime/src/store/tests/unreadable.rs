@@ -1,11 +1,12 @@
 //! Every read of a change fails once, or from then on: what cannot be read is never taken for damaged.
 
 use super::simulated::{Image, SimulatedDisk, codes};
-use super::{DIGEST, base_model, files_on, generation, purge, save, saves, say};
+use super::{DIGEST, base_model, files_on, generation, purge, save, saves, saves_beside_many, say};
 use crate::store::slot_files::SlotFiles;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, MediumState, SaveError, Slot};
 use orco_state::state::BaseModel;
+use orco_trials::record::Trial;
 
 /// A change, from taking the lock to having saved, with what the store does in between.
 type Change = fn(&mut SlotFiles<SimulatedDisk>, &BaseModel, &SavedState) -> Result<u64, SaveError<std::io::Error>>;
@@ -27,10 +28,17 @@ fn change(
 fn what_cannot_be_read_is_refused_and_never_set_aside() {
     let mut trial = orco_trials::trial!(17, "failed reads");
     let base_model = base_model();
-    let saves = saves(&base_model, 5, 2);
+    // States that are written whole, and states of which what has changed is appended.
+    for saves in [saves(&base_model, 5, 2), saves_beside_many(&base_model, &[1; 4])] {
+        fail_every_read(&base_model, &saves, &mut trial);
+    }
+}
+
+/// Fails every read of the saves and purges that lead through these states.
+fn fail_every_read(base_model: &BaseModel, saves: &[SavedState], trial: &mut Trial) {
     let after = |count: usize| {
         let mut files = files_on(&Image::new(), usize::MAX);
-        saves[..count].iter().for_each(|saved| assert!(save(&mut files, &base_model, saved).is_ok()));
+        saves[..count].iter().for_each(|saved| assert!(save(&mut files, base_model, saved).is_ok()));
         files.disk.image()
     };
     let damaged = |slot: Slot, count: usize| {
@@ -54,7 +62,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
     ];
     let changes: [(&str, Change); 2] = [("save", save), ("purge", purge)];
     let found = |image: &Image| {
-        let loaded = slots::load(&mut files_on(image, 64), &base_model, DIGEST).unwrap();
+        let loaded = slots::load(&mut files_on(image, 64), base_model, DIGEST).unwrap();
         generation(loaded.saved.as_ref()) as usize
     };
     let (mut tried, mut refused, mut made) = (0, 0, 0);
@@ -63,7 +71,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
             let reads = {
                 let mut files = files_on(image, 64);
                 files.disk.fail_read(None);
-                change(&mut files, &base_model, &saves[next - 1], write).unwrap();
+                change(&mut files, base_model, &saves[next - 1], write).unwrap();
                 files.disk.reads()
             };
             for read in 0..reads {
@@ -73,7 +81,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
                             format!("{verb} of {start}, read {read} of {reads}, error {code}, lasting {lasting}");
                         let mut files = files_on(image, 64);
                         files.disk.fail_read(Some((read, code, lasting)));
-                        let done = change(&mut files, &base_model, &saves[next - 1], write);
+                        let done = change(&mut files, base_model, &saves[next - 1], write);
                         files.disk.fail_read(None);
                         tried += 1;
                         let left = files.disk.image();
@@ -90,7 +98,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
                             assert!(slots(&left) == slots(image), "{what}: refused, but something was changed");
                             assert_eq!(found(&left), *before, "{what}");
                             // It can be read again: the same change goes through.
-                            change(&mut files, &base_model, &saves[next - 1], write).unwrap();
+                            change(&mut files, base_model, &saves[next - 1], write).unwrap();
                             assert_eq!(found(&files.disk.image()), *next, "{what}");
                         }
                     }
@@ -114,7 +122,8 @@ fn looking_goes_on_with_the_slot_that_can_be_read() {
     let saves = saves(&base_model, 3, 2);
     let mut files = files_on(&Image::new(), usize::MAX);
     saves.iter().for_each(|saved| assert!(save(&mut files, &base_model, saved).is_ok()));
-    for (read, expected) in [(0, 3), (1, 2)] {
+    // To read a slot takes two reads: of the folder's names, and of its file.
+    for (read, expected) in [(0, 3), (1, 3), (2, 2), (3, 2)] {
         files.disk.fail_read(Some((read, codes::EIO, false)));
         let loaded = slots::load(&mut files, &base_model, DIGEST).unwrap();
         assert_eq!((generation(loaded.saved.as_ref()), loaded.faults.len()), (expected, 1));

@@ -44,7 +44,7 @@ pub struct SessionCost {
     pub learning: usize,
     /// Bytes of memory that saving takes beside bundle and state at the most.
     pub saving: usize,
-    /// Bytes written: one slot. The first change of a device writes both.
+    /// Bytes written at the most: one slot. The first change of a device writes both.
     pub written: usize,
     /// Multiply-adds of matrix products, the backbone's not among them.
     pub multiply_adds: u64,

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::frame::SlotPatch;
+
 /// One of the two slots that hold a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
@@ -44,7 +46,7 @@ impl fmt::Display for Slot {
 ///
 /// What an implementation promises, and what the crash argument in `STATE.md` rests on:
 ///
-/// 1. [`write`](Self::write) returns `Ok` only when the bytes survive a power cut.
+/// 1. [`write`](Self::write) and [`append`](Self::append) return `Ok` only when the bytes survive a power cut.
 /// 2. Until then, and after an error or a power cut in between, *that* slot may hold anything; the other one is
 ///    untouched.
 /// 3. [`read`](Self::read) changes nothing.
@@ -59,7 +61,7 @@ pub trait Medium {
     /// If they cannot be read now, though they may be sound. Nothing is changed then.
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Self::Error>;
 
-    /// Replaces a slot's bytes.
+    /// Replaces a slot's bytes, those of its patches among them.
     ///
     /// # Errors
     /// If that failed, or it is not certain that they would survive a power cut.
@@ -74,6 +76,21 @@ pub trait Medium {
         self.write(slot, bytes)
     }
 
+    /// Whether [`append`](Self::append) can be used.
+    fn can_append(&self) -> bool {
+        false
+    }
+
+    /// Adds a patch behind the bytes of a slot.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    /// # Panics
+    /// If the medium [cannot](Self::can_append).
+    fn append(&mut self, _slot: Slot, _patch: &SlotPatch) -> Result<(), Self::Error> {
+        unimplemented!("a medium that can append says how")
+    }
+
     /// Keeps the bytes of a slot, damaged or not ours, elsewhere for inspection, where there is room for that. The slot
     /// is written next.
     ///
@@ -81,7 +98,8 @@ pub trait Medium {
     /// If that failed; the slot is as it was.
     fn set_aside(&mut self, slot: Slot) -> Result<(), Self::Error>;
 
-    /// Removes everything but the two slots: what was set aside, what an interrupted write left.
+    /// Removes everything but the two slots, which have both just been written whole: what was set aside, what an
+    /// interrupted write left.
     ///
     /// # Errors
     /// If some of it is still there, or could be after a power cut.
@@ -101,6 +119,14 @@ impl<M: Medium + ?Sized> Medium for &mut M {
 
     fn write_first(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error> {
         (**self).write_first(slot, bytes)
+    }
+
+    fn can_append(&self) -> bool {
+        (**self).can_append()
+    }
+
+    fn append(&mut self, slot: Slot, patch: &SlotPatch) -> Result<(), Self::Error> {
+        (**self).append(slot, patch)
     }
 
     fn set_aside(&mut self, slot: Slot) -> Result<(), Self::Error> {

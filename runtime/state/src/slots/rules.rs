@@ -1,16 +1,16 @@
 //! Which slot holds, which is written next.
 //!
-//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; what is
-//! damaged there, another bundle's or a later release's is set aside first. Where there is no sound slot yet, both are
-//! written, so that from the first acknowledged save on there are always two.
+//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; where the
+//! medium can, it only appends what has changed. What is damaged there, another bundle's or a later release's is set
+//! aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged save on there are
+//! always two.
 //!
 //! A slot that cannot be read may be the newest: looking goes on with the other one, and says so; nothing is saved.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::frame::SlotFrame;
+use super::frame::{SlotContent, SlotPatch, seal_frame};
 use super::medium::{Medium, Slot};
 use crate::codec::DecodeError;
 use crate::history::SavedState;
@@ -118,21 +118,11 @@ pub enum MediumState {
     Either,
 }
 
-/// A slot's bytes, judged.
-enum Content<E> {
+/// What a slot's bytes are, before the body is decoded.
+enum SlotCondition<E> {
     Empty,
-    Sound { generation: u64, version: u16, owner: Owner },
+    Sound(SlotContent<'static>),
     Faulty(SlotFault<E>),
-}
-
-/// Whose a sound slot is.
-#[derive(Clone, PartialEq)]
-enum Owner {
-    /// Ours, with its body.
-    Ours(Box<SavedState>),
-    /// Of our bundle, but by a later release.
-    LaterRelease,
-    OtherBundle,
 }
 
 /// The newest state on a medium, decoded.
@@ -153,7 +143,7 @@ pub struct MediumSnapshot<E> {
 }
 
 impl<E> MediumSnapshot<E> {
-    /// The newest slot, if both were read and neither is to be set aside: a save may then [read none
+    /// The newest slot, if both were read and neither is to be set aside: a save need then [judge none
     /// again](super::save_next) (`STATE.md`, "Which slot holds", 8).
     pub fn newest_undisturbed(&self) -> Option<NewestSlot> {
         let slot = self.slot.filter(|_| self.faults.is_empty() && self.not_ours.is_none())?;
@@ -198,73 +188,83 @@ pub struct SlotRules<'a> {
 }
 
 impl SlotRules<'_> {
-    fn judge<M: Medium>(&self, medium: &mut M, slot: Slot) -> Content<M::Error> {
+    fn judge<M: Medium>(&self, medium: &mut M, slot: Slot) -> SlotCondition<M::Error> {
         let bytes = match medium.read(slot) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return Content::Empty,
-            Err(error) => return Content::Faulty(SlotFault::Unreadable(error)),
+            Ok(None) => return SlotCondition::Empty,
+            Err(error) => return SlotCondition::Faulty(SlotFault::Unreadable(error)),
         };
-        match SlotFrame::decode(&bytes) {
-            Err(error) => Content::Faulty(SlotFault::Damaged(error)),
-            Ok(SlotFrame { version, generation, bundle_digest, body }) => {
-                // What belongs to another release or bundle is theirs to judge.
-                let owner = if bundle_digest != self.bundle_digest {
-                    Some(Owner::OtherBundle)
-                } else if version > self.version {
-                    Some(Owner::LaterRelease)
-                } else {
-                    (self.decode)(version, body).map(|saved| Owner::Ours(Box::new(saved)))
-                };
-                match owner.filter(|_| generation <= LAST_GENERATION) {
-                    Some(owner) => Content::Sound { generation, version, owner },
-                    None => Content::Faulty(SlotFault::Damaged(DecodeError::Body)),
-                }
-            }
+        match SlotContent::decode(bytes) {
+            Ok(content) if content.generation <= LAST_GENERATION => SlotCondition::Sound(content),
+            Ok(_) => SlotCondition::Faulty(SlotFault::Damaged(DecodeError::Body)),
+            Err(error) => SlotCondition::Faulty(SlotFault::Damaged(error)),
         }
     }
 
-    /// The newest sound slot.
+    /// Why a sound slot is not ours to read, if so: what belongs to another release or bundle is theirs to judge.
+    fn refusal<E>(&self, slot: Slot, content: &SlotContent<'_>) -> Option<LoadError<E>> {
+        if content.bundle_digest != self.bundle_digest {
+            Some(LoadError::OtherBundle { slot })
+        } else if content.version > self.version {
+            Some(LoadError::Version { slot, expected: self.version, actual: content.version })
+        } else {
+            None
+        }
+    }
+
+    /// The newest sound slot. The body of the older one is not looked at.
     ///
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
     pub fn load<M: Medium>(&self, medium: &mut M) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
         let mut found = MediumSnapshot { slot: None, saved: None, generation: 0, faults: Vec::new(), not_ours: None };
-        let mut newest = None;
+        let (mut newest, mut older): (Option<(Slot, SlotContent<'static>)>, _) = (None, None);
         let mut empty = 0;
         for slot in Slot::BOTH {
             match self.judge(medium, slot) {
-                Content::Empty => empty += 1,
-                Content::Faulty(fault) => found.faults.push(FaultySlot { slot, fault }),
-                Content::Sound { generation, version, owner } => {
-                    if !matches!(owner, Owner::Ours(_)) {
+                SlotCondition::Empty => empty += 1,
+                SlotCondition::Faulty(fault) => found.faults.push(FaultySlot { slot, fault }),
+                SlotCondition::Sound(content) => {
+                    if self.refusal::<M::Error>(slot, &content).is_some() {
                         found.not_ours = Some(slot);
                     }
-                    if newest.is_none() || generation > found.generation {
-                        newest = Some((slot, version, owner));
-                        (found.slot, found.generation) = (Some(slot), generation);
+                    // The bytes of the older one are dropped: those of both would take much memory.
+                    if newest.as_ref().is_none_or(|(_, newest)| content.generation > newest.generation) {
+                        older = newest.replace((slot, content)).map(|(slot, _)| slot);
+                    } else {
+                        older = Some(slot);
                     }
                 }
             }
         }
-        let Some((slot, actual, owner)) = newest else {
-            let found = found.refuse_unreadable()?;
-            // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one
-            // would have written both. A slot whose checksum is right was not cut off.
-            let whole = |error: &DecodeError| !matches!(error, DecodeError::WrongKind | DecodeError::Checksum);
-            let lost = found.faults.iter().filter_map(|FaultySlot { slot, fault }| match fault {
-                SlotFault::Damaged(error) if empty == 0 || whole(error) => {
-                    Some(DamagedSlot { slot: *slot, error: *error })
+        while let Some((slot, content)) = newest {
+            if let Some(refusal) = self.refusal(slot, &content) {
+                return Err(refusal);
+            }
+            let (version, generation) = (content.version, content.generation);
+            if let Some(saved) = (self.decode)(version, &content.into_body()) {
+                return Ok(MediumSnapshot { saved: Some(saved), generation, slot: Some(slot), ..found });
+            }
+            found.faults.push(FaultySlot { slot, fault: SlotFault::Damaged(DecodeError::Body) });
+            newest = older.take().and_then(|slot| match self.judge(medium, slot) {
+                SlotCondition::Sound(content) => Some((slot, content)),
+                SlotCondition::Faulty(fault) => {
+                    found.faults.push(FaultySlot { slot, fault });
+                    None
                 }
-                _ => None,
+                SlotCondition::Empty => None,
             });
-            let lost: Vec<_> = lost.collect();
-            return if lost.is_empty() { Ok(found) } else { Err(LoadError::Lost(lost)) };
-        };
-        match owner {
-            Owner::Ours(saved) => Ok(MediumSnapshot { saved: Some(*saved), ..found }),
-            Owner::OtherBundle => Err(LoadError::OtherBundle { slot }),
-            Owner::LaterRelease => Err(LoadError::Version { slot, expected: self.version, actual }),
         }
+        let found = found.refuse_unreadable()?;
+        // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one would have
+        // written both. A slot whose checksum is right was not cut off.
+        let whole = |error: &DecodeError| !matches!(error, DecodeError::WrongKind | DecodeError::Checksum);
+        let lost = found.faults.iter().filter_map(|FaultySlot { slot, fault }| match fault {
+            SlotFault::Damaged(error) if empty == 0 || whole(error) => Some(DamagedSlot { slot: *slot, error: *error }),
+            _ => None,
+        });
+        let lost: Vec<_> = lost.collect();
+        if lost.is_empty() { Ok(found) } else { Err(LoadError::Lost(lost)) }
     }
 
     /// The newest sound slot, for a change that started from the state of generation `from`.
@@ -280,21 +280,26 @@ impl SlotRules<'_> {
         Ok(found)
     }
 
-    /// Saves a body that was made from the state of generation `from`: into the slot that does not hold that one, or
+    /// Saves a state that was made from the state of generation `from`: into the slot that does not hold that one, or
     /// into both if there is none.
     ///
     /// # Errors
     /// [`SaveError`]; the old state holds, unless the error says otherwise.
-    pub fn save<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<NewestSlot, SaveError<M::Error>> {
+    pub fn save<M: Medium>(
+        &self,
+        medium: &mut M,
+        from: u64,
+        saved: &SavedState,
+    ) -> Result<NewestSlot, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
         match found.slot {
-            Some(slot) => self.save_next(medium, NewestSlot { generation: from, slot }, body),
-            None => self.write_both(medium, Slot::A, from, body, M::write_first),
+            Some(slot) => self.save_next(medium, NewestSlot { generation: from, slot }, saved),
+            None => self.write_both(medium, Slot::A, from, saved, M::write_first),
         }
     }
 
-    /// Saves a body that was made from the newest state into the slot that does not hold that one.
+    /// Saves a state that was made from the newest state into the slot that does not hold that one.
     ///
     /// # Errors
     /// [`SaveError::Medium`]; the old state holds, unless the error says otherwise.
@@ -302,12 +307,28 @@ impl SlotRules<'_> {
         &self,
         medium: &mut M,
         newest: NewestSlot,
-        body: &[u8],
+        saved: &SavedState,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
-        self.write(medium, newest.slot.other(), newest.generation + 1, body, M::write)
+        let (slot, generation) = (newest.slot.other(), newest.generation + 1);
+        match self.patch(medium, slot, generation, saved) {
+            Some(patch) => append(medium, slot, &patch),
+            None => self.write(medium, slot, generation, saved, M::write),
+        }
     }
 
-    /// Saves a body as [`save`](Self::save) does, but into both slots, and removes everything else, so that nothing of
+    /// What makes this state of the one that a slot holds, if it can be appended there and is much smaller.
+    fn patch<M: Medium>(&self, medium: &mut M, slot: Slot, generation: u64, saved: &SavedState) -> Option<SlotPatch> {
+        if !medium.can_append() {
+            return None;
+        }
+        // Both slots were judged before, so a fault has appeared since, and in the older one: writing over it loses nothing.
+        let bytes = medium.read(slot).ok()??;
+        let there = SlotContent::decode(bytes).ok()?;
+        let is_ours = there.version == self.version && there.bundle_digest == self.bundle_digest;
+        if is_ours { there.patch_to(generation, saved) } else { None }
+    }
+
+    /// Saves a state as [`save`](Self::save) does, but into both slots, and removes everything else, so that nothing of
     /// what was there before is left.
     ///
     /// # Errors
@@ -316,16 +337,16 @@ impl SlotRules<'_> {
         &self,
         medium: &mut M,
         from: u64,
-        body: &[u8],
+        saved: &SavedState,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         let first = found.slot.map_or(Slot::A, Slot::other);
-        let newest = self.write_both(medium, first, from, body, M::write)?;
+        let newest = self.write_both(medium, first, from, saved, M::write)?;
         medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: MediumState::New })?;
         Ok(newest)
     }
 
-    /// Saves a body that belongs to another bundle, `to`, into both slots, in the place of the one of generation
+    /// Saves a state that belongs to another bundle, `to`, into both slots, in the place of the one of generation
     /// `from`.
     ///
     /// # Errors
@@ -335,7 +356,7 @@ impl SlotRules<'_> {
         medium: &mut M,
         to: [u8; 32],
         from: u64,
-        body: &[u8],
+        saved: &SavedState,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
@@ -343,7 +364,7 @@ impl SlotRules<'_> {
             Some(slot) => (slot.other(), M::write),
             None => (Slot::A, M::write_first),
         };
-        SlotRules { bundle_digest: to, ..*self }.write_both(medium, first, from, body, how)
+        SlotRules { bundle_digest: to, ..*self }.write_both(medium, first, from, saved, how)
     }
 
     fn write_both<M: Medium>(
@@ -351,11 +372,11 @@ impl SlotRules<'_> {
         medium: &mut M,
         first: Slot,
         from: u64,
-        body: &[u8],
+        saved: &SavedState,
         how: SlotWrite<M>,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
-        self.write(medium, first, from + 1, body, how)?;
-        self.write(medium, first.other(), from + 2, body, how).map_err(|error| match error {
+        self.write(medium, first, from + 1, saved, how)?;
+        self.write(medium, first.other(), from + 2, saved, how).map_err(|error| match error {
             SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, holds: MediumState::New },
             other => other,
         })
@@ -366,23 +387,35 @@ impl SlotRules<'_> {
         medium: &mut M,
         slot: Slot,
         generation: u64,
-        body: &[u8],
+        saved: &SavedState,
         how: SlotWrite<M>,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
-        let frame = SlotFrame { version: self.version, generation, bundle_digest: self.bundle_digest, body };
-        let bytes = frame.encode();
-        match how(medium, slot, &bytes) {
-            Ok(()) => Ok(NewestSlot { generation, slot }),
-            Err(source) => {
-                let holds = match medium.read(slot) {
-                    Ok(Some(there)) if there == bytes => MediumState::New,
-                    Ok(_) => MediumState::Old,
-                    Err(_) => MediumState::Either,
-                };
-                Err(SaveError::Medium { slot, source, holds })
-            }
-        }
+        let bytes = seal_frame(self.version, generation, &self.bundle_digest, saved);
+        let written = how(medium, slot, &bytes);
+        outcome(medium, slot, generation, written, |there| there == bytes)
     }
+}
+
+fn append<M: Medium>(medium: &mut M, slot: Slot, patch: &SlotPatch) -> Result<NewestSlot, SaveError<M::Error>> {
+    let appended = medium.append(slot, patch);
+    outcome(medium, slot, patch.id.generation, appended, |there| there.ends_with(&patch.bytes))
+}
+
+/// What became of a save into a slot. Where it failed, the slot is read back, to say which state it holds.
+fn outcome<M: Medium>(
+    medium: &mut M,
+    slot: Slot,
+    generation: u64,
+    written: Result<(), M::Error>,
+    is_new: impl FnOnce(&[u8]) -> bool,
+) -> Result<NewestSlot, SaveError<M::Error>> {
+    let Err(source) = written else { return Ok(NewestSlot { generation, slot }) };
+    let holds = match medium.read(slot) {
+        Ok(Some(there)) if is_new(&there) => MediumState::New,
+        Ok(_) => MediumState::Old,
+        Err(_) => MediumState::Either,
+    };
+    Err(SaveError::Medium { slot, source, holds })
 }
 
 /// Sets aside what is damaged or not ours, and would be written over.
@@ -396,10 +429,10 @@ fn set_aside<M: Medium>(medium: &mut M, found: &MediumSnapshot<M::Error>) -> Res
 /// SHA-256 of the bundle's learner file that the newest slot belongs to, whose frame is sound; slots that cannot be
 /// read are passed over.
 pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
-    let frame = |slot| {
+    let content = |slot| {
         let bytes = medium.read(slot).ok()??;
-        let frame = SlotFrame::decode(&bytes).ok()?;
-        (frame.generation <= LAST_GENERATION).then_some((frame.generation, frame.bundle_digest))
+        let content = SlotContent::decode(bytes).ok()?;
+        (content.generation <= LAST_GENERATION).then_some((content.generation, content.bundle_digest))
     };
-    Slot::BOTH.into_iter().filter_map(frame).max_by_key(|(generation, _)| *generation).map(|(_, owner)| owner)
+    Slot::BOTH.into_iter().filter_map(content).max_by_key(|(generation, _)| *generation).map(|(_, owner)| owner)
 }

@@ -276,9 +276,11 @@ impl Device {
         paths.map(|path| (name(&path), fs::read(path).unwrap())).collect()
     }
 
-    /// Both slots.
-    pub fn state_bytes(&self) -> [Option<Vec<u8>>; 2] {
-        ["slot-a", "slot-b"].map(|slot| fs::read(self.state().join(slot)).ok())
+    /// Both slots, with what was appended to them.
+    pub fn state_bytes(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut files = self.state_files();
+        files.retain(|name, _| name.starts_with("slot-"));
+        files
     }
 
     /// What is saved, read without the program.
