@@ -172,7 +172,9 @@ fn without_base_model<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) 
 
 /// Does something by the rules for states on a base model.
 fn with_rules<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
-    let decode = |version, body: &[u8]| decode(version, body).filter(|saved| saved.is_sound(base_model));
+    let decode = |version, body: &[u8]| {
+        decode(version, body).filter(|saved| saved.is_sound(base_model) && saved.state.bundle_digest == digest)
+    };
     act(SlotRules { bundle_digest: digest, version: VERSION, decode: &decode })
 }
 

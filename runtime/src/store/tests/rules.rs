@@ -1,7 +1,7 @@
 //! Which slot holds, on a medium that is always there.
 
 use super::{DIGEST, base_model, generation, saves, saves_beside_many};
-use orco_state::codec::DecodeError;
+use orco_state::codec::{DecodeError, FileKind, HEADER, encode};
 use orco_state::history::SavedState;
 use orco_state::slots::{
     self, DamagedSlot, FaultySlot, LoadError, Medium, NewestSlot, SaveError, Slot, SlotContent, SlotFault, SlotFrame,
@@ -284,6 +284,20 @@ fn what_is_not_ours_and_older_is_set_aside_by_the_next_save() {
 }
 
 #[test]
+fn a_body_of_another_bundle_than_its_frame_makes_no_sense() {
+    let saves = saves(&base_model(), 2, 1);
+    let mut medium = MemoryMedium::default();
+    save(&mut medium, &saves[0]);
+    let mut theirs = saves[1].clone();
+    theirs.state.bundle_digest = [9; 32];
+    let body = &encode(FileKind::Slot, &theirs)[HEADER..];
+    medium.put(Slot::B, &SlotFrame { version: VERSION, generation: 9, bundle_digest: DIGEST, body }.encode());
+    assert_eq!(found(&mut medium), Ok(1), "the other slot is used");
+    save(&mut medium, &saves[1]);
+    assert_eq!(found(&mut medium), Ok(2));
+}
+
+#[test]
 fn a_save_writes_the_state_once_and_the_first_one_twice() {
     let saves = saves(&base_model(), 4, 50);
     let mut medium = MemoryMedium::default();
@@ -395,4 +409,17 @@ fn a_patch_of_a_later_release_is_refused_by_its_version() {
         let refused = LoadError::Version { slot: Slot::A, expected: VERSION, actual: VERSION + 1 };
         assert_eq!(found(&mut medium), Err(refused));
     }
+}
+
+#[test]
+fn a_patch_of_a_newer_version_than_its_frame_is_damage() {
+    let saves = saves_beside_many(&base_model(), &[1; 6]);
+    let (medium, [frame, ..]) = patched_medium(&saves);
+    let whole = &medium.slots[0].as_ref().unwrap()[..frame];
+    let body = SlotContent::decode(whole).unwrap().into_body();
+    let older = SlotFrame { version: VERSION - 1, generation: 1, bundle_digest: DIGEST, body: &body }.encode();
+    let mut content = SlotContent::decode(&older).unwrap();
+    content.version = VERSION;
+    let patch = content.patch_to(2, &saves[1]).unwrap();
+    assert_eq!(SlotContent::decode([&older[..], &patch.bytes[..]].concat()), Err(DecodeError::Patch));
 }

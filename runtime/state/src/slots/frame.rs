@@ -147,8 +147,8 @@ impl<'a> SlotContent<'a> {
         }
         let read = self.bytes.len() - patch.rest.len();
         // What a later release wrote is refused by its version; only its generation counts.
-        if patch.version == self.version && patch.version <= FileKind::Patch.version() {
-            if self.patches == MAX_PATCHES {
+        if patch.version <= FileKind::Patch.version() {
+            if patch.version != self.version || self.patches == MAX_PATCHES {
                 return Err(DecodeError::Patch);
             }
             let patched = self.body.patched(pieces, read - pieces.len(), max_body(self.bytes.len()));
