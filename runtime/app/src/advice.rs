@@ -282,8 +282,8 @@ fn on_owner(_: &StoreError) -> Option<String> {
 fn on_store(error: &StoreError) -> Option<&'static str> {
     Some(match error {
         StoreError::UnreadableSlot { .. } => {
-            "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on \
-             without it"
+            "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away, together with \
+             its .patch- files, to go on without it"
         }
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
         StoreError::Lost { .. } => {

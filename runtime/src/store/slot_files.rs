@@ -120,6 +120,11 @@ pub(super) fn replace<D: Disk>(
     disk.sync_folder()
 }
 
+/// An error of one of the files of a slot, which says which one: what stands around it names the slot or the folder alone.
+fn named(name: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{name}: {error}"))
+}
+
 /// Refuses bytes of a slot that would not be read again: the state could then neither be opened nor changed.
 fn check_length(bytes: &[u8]) -> io::Result<()> {
     let length = bytes.len() as u64;
@@ -185,7 +190,7 @@ impl<D: Disk> SlotFiles<D> {
         let mut names = self.disk.list()?;
         let mut frames = BTreeMap::new();
         for name in names.iter().filter(|name| is_slot(name) || number_aside(name).is_some()) {
-            frames.insert(name.clone(), self.frame_of(name)?);
+            frames.insert(name.clone(), self.frame_of(name).map_err(|error| named(name, error))?);
         }
         names.retain(|name| match patch_id(name) {
             Some((file, id)) => frames.get(file) != Some(&Some(id.frame)),
@@ -218,7 +223,8 @@ impl<D: Disk> SlotFiles<D> {
             let frame = FrameId::claimed(&bytes);
             for (name, _) in patches.into_iter().filter(|(_, id)| frame == Some(id.frame)) {
                 // One that is gone by now: another process has written the slot whole.
-                let Some(patch) = self.disk.read(name, 0)? else { continue 'attempts };
+                let patch = self.disk.read(name, 0).map_err(|error| named(name, error))?;
+                let Some(patch) = patch else { continue 'attempts };
                 bytes.extend_from_slice(&patch);
                 if patch.is_empty() {
                     // What is left of one; without any bytes it would pass for none.
