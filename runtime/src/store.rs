@@ -225,14 +225,21 @@ impl Store {
             return Ok(Self::without_slots(base_model, digest, vec![self.missing_warning()]));
         }
         let undisturbed_for = loaded.newest_undisturbed().map(|_| digest);
-        let warnings = self.slot_warnings(&loaded);
+        let mut warnings = self.slot_warnings(&loaded);
         match loaded.saved {
             Some(saved) => {
                 let newest =
                     NewestState { revision, generation: loaded.generation, slot: loaded.slot, undisturbed_for };
                 Ok(StoreSnapshot { saved, warnings, newest })
             }
-            None => Ok(Self::without_slots(base_model, digest, warnings)),
+            None => {
+                let patches = self.files().patches().map_err(|source| self.read_error(source))?;
+                // Another process may have saved for the first time since.
+                if !patches.is_empty() && self.revision().is_empty() {
+                    warnings.push(self.patches_alone_warning());
+                }
+                Ok(Self::without_slots(base_model, digest, warnings))
+            }
         }
     }
 
@@ -269,6 +276,18 @@ impl Store {
             "both copies of the state in {} are missing, and older ones lie there that were set aside (slot-a.bad-N, \
              slot-b.bad-N): the device knows what the bundle knows, and the next change begins a new state; where \
              nobody moved them away on purpose, restore a backup first",
+            self.folder.display()
+        )
+    }
+
+    /// The warning that there is no slot, but patches of one: somebody moved `slot-a` and `slot-b` away without them, or
+    /// copied them without these.
+    fn patches_alone_warning(&self) -> String {
+        format!(
+            "slot-a and slot-b are missing in {}, where changes that were appended to them still lie (slot-a.patch-..., \
+             slot-b.patch-...): the device knows what the bundle knows, and the next change begins a new state and \
+             removes these files; where nobody moved slot-a and slot-b away on purpose, put them back or restore a \
+             backup first",
             self.folder.display()
         )
     }

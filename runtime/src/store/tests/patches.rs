@@ -1,7 +1,11 @@
 //! Files of patches that are there without their slot, cut off, or of a time before.
 
-use super::simulated::{Failure, Image, SimulatedDisk};
+use std::fs;
+use std::io;
+
+use super::simulated::{Failure, Image, SimulatedDisk, codes};
 use super::{DIGEST, base_model, files_on, generation, save, saves_beside_many};
+use crate::store::Store;
 use crate::store::slot_files::SlotFiles;
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
@@ -106,4 +110,30 @@ fn patches_are_searched_as_parts_of_their_slot_or_by_themselves_where_it_is_gone
     image.remove("slot-b").unwrap();
     let alone = patches_of(&image, "slot-b");
     assert_eq!(files_on(&image, 64).all().unwrap(), [&["slot-a".to_owned()], &alone[..]].concat());
+}
+
+#[test]
+fn a_patch_that_cannot_be_read_is_named() {
+    let (_, files) = patched();
+    let patch = patches_of(&files.disk.image(), "slot-a").remove(0);
+    // The folder's names and the slot's own file are read before it.
+    files.disk.fail_read(Some((2, codes::EACCES, false)));
+    let error = files.read_patched("slot-a").unwrap_err();
+    assert_eq!(error.kind(), io::Error::from_raw_os_error(codes::EACCES).kind());
+    assert!(error.to_string().starts_with(&format!("{patch}: ")), "{error}");
+}
+
+#[test]
+fn patches_without_any_slot_are_said() {
+    let (_, files) = patched();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    for (name, bytes) in files.disk.image() {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let warnings = || store.load_on(&base_model(), DIGEST).unwrap().warnings;
+    assert_eq!(warnings(), [""; 0]);
+    Slot::BOTH.iter().for_each(|slot| fs::remove_file(store.path(*slot)).unwrap());
+    let said = warnings();
+    assert!(said.len() == 1 && said[0].starts_with("slot-a and slot-b are missing in "), "{said:?}");
 }
