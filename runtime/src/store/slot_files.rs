@@ -221,13 +221,13 @@ impl<D: Disk> SlotFiles<D> {
             let room = patches.iter().fold(0, |room: usize, (name, _)| room.saturating_add(self.disk.length(name)));
             let Some(mut bytes) = self.disk.read(file, room)? else { return Ok(None) };
             let frame = FrameId::claimed(&bytes);
-            for (name, _) in patches.into_iter().filter(|(_, id)| frame == Some(id.frame)) {
+            for (name, id) in patches.into_iter().filter(|(_, id)| frame == Some(id.frame)) {
                 // One that is gone by now: another process has written the slot whole.
                 let patch = self.disk.read(name, 0).map_err(|error| named(name, error))?;
                 let Some(patch) = patch else { continue 'attempts };
                 bytes.extend_from_slice(&patch);
-                if patch.is_empty() {
-                    // What is left of one; without any bytes it would pass for none.
+                if PatchId::claimed_generation(&patch) != Some(id.generation) {
+                    // Renamed, or nothing is left of it: without a wrong byte it would pass for another one or for none.
                     bytes.push(0);
                 }
                 check_length(&bytes)?;

@@ -62,6 +62,16 @@ fn a_patch_of_which_nothing_is_left_is_damage_and_the_next_save_goes_on() {
 }
 
 #[test]
+fn a_patch_under_the_name_of_another_is_damage() {
+    let (_, files) = patched();
+    let mut image = files.disk.image();
+    let last = patches_of(&image, "slot-b").pop().unwrap();
+    let bytes = image.remove(&last).unwrap();
+    image.insert(format!("{last}9"), bytes);
+    assert_eq!(found(&image), (4, 1));
+}
+
+#[test]
 fn what_is_set_aside_keeps_its_patches_and_comes_back_with_them() {
     let (_, mut files) = patched();
     let before = files.disk.image();

@@ -71,6 +71,13 @@ pub struct PatchId {
     pub generation: u64,
 }
 
+impl PatchId {
+    /// The generation that a patch says it makes; nothing is checked. `None` if there are too few bytes.
+    pub fn claimed_generation(patch: &[u8]) -> Option<u64> {
+        patch.get(codec::HEADER..HEADER).map(|start| u64::from_le_bytes(bytes_at(start, 0)))
+    }
+}
+
 /// A patch that is to be appended to a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotPatch {
