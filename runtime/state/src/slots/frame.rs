@@ -34,7 +34,7 @@ pub struct SlotFrame<'a> {
 }
 
 impl SlotFrame<'_> {
-    /// The bytes of a slot. A save encodes a state by [`seal_frame`]; this takes any body, as tests do.
+    /// The bytes of a slot. A save encodes a state without a copy of its body; this takes any body, as tests do.
     pub fn encode(&self) -> Vec<u8> {
         codec::seal(FileKind::Slot, self.version, &[&self.generation.to_le_bytes(), &self.bundle_digest, self.body])
     }
