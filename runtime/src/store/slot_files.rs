@@ -54,7 +54,8 @@ fn patch_name(file: &str, PatchId { frame: FrameId(frame), generation }: PatchId
     format!("{file}.patch-{:016x}-{generation}", u64::from_be_bytes(frame))
 }
 
-/// Splits such a name into that of the slot's file, which may have been set aside, and what tells the patch from others.
+/// Splits such a name into that of the slot's file, which may have been set aside, and what tells the patch from
+/// others.
 fn patch_id(name: &str) -> Option<(&str, PatchId)> {
     let (file, rest) = name.split_once(".patch-")?;
     let (frame, generation) = rest.split_once('-')?;
@@ -64,8 +65,8 @@ fn patch_id(name: &str) -> Option<(&str, PatchId)> {
     is_ours.then_some((file, id))
 }
 
-/// Names of the patches of a file, whatever frame they belong to, and what tells them apart; those of one frame in their
-/// order.
+/// Names of the patches of a file, whatever frame they belong to, and what tells them apart; those of one frame in
+/// their order.
 fn patches_of<'a>(file: &str, names: &'a [String]) -> Vec<(&'a str, PatchId)> {
     let own = |name: &'a String| patch_id(name).filter(|(of, _)| *of == file).map(|(_, id)| (&**name, id));
     let mut patches: Vec<_> = names.iter().filter_map(own).collect();
@@ -120,7 +121,8 @@ pub(super) fn replace<D: Disk>(
     disk.sync_folder()
 }
 
-/// An error of one of the files of a slot, which says which one: what stands around it names the slot or the folder alone.
+/// An error of one of the files of a slot, which says which one: what stands around it names the slot or the folder
+/// alone.
 fn named(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
@@ -227,7 +229,8 @@ impl<D: Disk> SlotFiles<D> {
                 let Some(patch) = patch else { continue 'attempts };
                 bytes.extend_from_slice(&patch);
                 if PatchId::claimed_generation(&patch) != Some(id.generation) {
-                    // Renamed, or nothing is left of it: without a wrong byte it would pass for another one or for none.
+                    // The file was renamed or emptied. A stray byte makes this damage; else it could pass for another
+                    // patch, or for none.
                     bytes.push(0);
                 }
                 check_length(&bytes)?;
@@ -240,10 +243,11 @@ impl<D: Disk> SlotFiles<D> {
     /// Writes a slot whole, in the place of its patches.
     fn write_whole(&self, slot: Slot, bytes: &[u8], rename: fn(&D, &str, &str) -> io::Result<()>) -> io::Result<()> {
         check_length(bytes)?;
-        // Where the folder cannot be listed, patches stay, and harm nobody unless two faults meet.
+        // Where the folder cannot be listed, old patches stay. They belong to another frame and are ignored, unless
+        // this same frame was written before.
         let names = self.disk.list().unwrap_or_default();
         if names.iter().all(|name| name != slot.name()) {
-            // A frame that was written once before, as by restoring a backup twice, has no patches of then.
+            // It may have been: a backup that is restored twice has the same frames. Its old patches would apply again.
             let own = FrameId::claimed(bytes);
             self.remove_patches(slot, &names, |id| own == Some(id.frame))?;
         }
@@ -261,8 +265,8 @@ impl<D: Disk> SlotFiles<D> {
         if patches.is_empty() { Ok(()) } else { self.disk.sync_folder() }
     }
 
-    /// Gives a slot, damaged or not ours, and its patches a name under which they are kept for inspection; returns that.
-    /// Beyond [`KEPT_ASIDE`] of them the oldest goes. The folder is to be synced next.
+    /// Gives a slot, damaged or not ours, and its patches a name under which they are kept for inspection; returns
+    /// that. Beyond [`KEPT_ASIDE`] of them the oldest goes. The folder is to be synced next.
     pub fn move_aside(&self, slot: Slot) -> io::Result<String> {
         let names = self.disk.list()?;
         let aside = slots_aside(&names);
@@ -276,12 +280,11 @@ impl<D: Disk> SlotFiles<D> {
         // Patches without their slot are no state; a slot without some of its patches would be an older one.
         self.disk.rename_new(slot.name(), &aside.name)?;
         let mut patches = patches_of(slot.name(), &names).into_iter();
-        patches.try_for_each(|(name, id)| self.disk.rename_new(name, &patch_name(&aside.name, id))).inspect_err(
-            |_| {
-                let _ = self.put_back(slice::from_ref(&aside));
-            },
-        )?;
-        Ok(aside.name)
+        let moved = patches.try_for_each(|(name, id)| self.disk.rename_new(name, &patch_name(&aside.name, id)));
+        if moved.is_err() {
+            let _ = self.put_back(slice::from_ref(&aside));
+        }
+        moved.map(|()| aside.name)
     }
 
     /// Gives slots that were [moved aside](Self::move_aside) their names back.

@@ -1,4 +1,5 @@
-//! Files of patches that are there without their slot, cut off, or of a time before.
+//! Files of patches that are there without their slot, cut off, or of a time before. Power cuts while a patch is
+//! appended are in `crash.rs`.
 
 use std::fs;
 use std::io;
@@ -6,10 +7,10 @@ use std::io;
 use super::simulated::{Failure, Image, SimulatedDisk, codes};
 use super::{DIGEST, base_model, files_on, generation, save, saves_beside_many};
 use crate::store::Store;
-use crate::store::slot_files::SlotFiles;
+use crate::store::slot_files::{AsideSlot, SlotFiles};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
-use orco_state::slots::{self, Slot, SlotFault};
+use orco_state::slots::{self, Medium as _, Slot, SlotFault};
 
 /// A disk on which a class of many exemplars and four more were saved: slot A holds the fourth, B the last, each by two
 /// patches.
@@ -78,9 +79,9 @@ fn what_is_set_aside_keeps_its_patches_and_comes_back_with_them() {
     let name = files.move_aside(Slot::B).unwrap();
     assert_eq!((found(&files.disk.image()), name.as_str()), ((4, 0), "slot-b.bad-0"));
     assert_eq!(files.read_patched(&name).unwrap(), files_on(&before, 64).read_patched("slot-b").unwrap());
-    files.put_back(&[crate::store::slot_files::AsideSlot { slot: Slot::B, name }]).unwrap();
+    files.put_back(&[AsideSlot { slot: Slot::B, name }]).unwrap();
     assert_eq!(files.disk.image(), before);
-    slots::Medium::set_aside(&mut files, Slot::B).unwrap();
+    files.set_aside(Slot::B).unwrap();
     assert_eq!(patches_of(&files.disk.image(), "slot-b.bad-0").len(), 2);
 }
 

@@ -92,7 +92,8 @@ impl SessionCost {
             bundle: bundle(base_model, scoring.statistics),
             state: state(learned, stored),
             learning: meanwhile + evaluation.memory(),
-            // What will be written, both slots as they are, and one of them decoded.
+            // Both slots while they are judged, each with patches of half its size, then the newest one's body,
+            // decoded.
             saving: meanwhile + 4 * written,
             written,
             multiply_adds: evaluation.multiply_adds() + to_assign + to_align,

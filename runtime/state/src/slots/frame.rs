@@ -17,8 +17,9 @@ pub const HEADER: usize = codec::HEADER + START;
 /// Most patches of a slot.
 const MAX_PATCHES: usize = 256;
 
-/// Bytes of the largest frame that gets patches: with them it has at most 768 MiB, and files may have 1 GiB.
-const MAX_PATCHED: usize = 512 << 20;
+/// Bytes of the largest frame that gets patches. They add at most half of it, so that such a slot stays below 1 GiB, as
+/// files must.
+const MAX_PATCHABLE_FRAME: usize = 512 << 20;
 
 /// A slot that is written whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +46,8 @@ pub(super) fn seal_frame<T: Serialize>(version: u16, generation: u64, bundle_dig
     codec::seal_value(FileKind::Slot, version, &[&generation.to_le_bytes(), bundle_digest], body)
 }
 
-/// Tells a frame from all others: the first bytes of its SHA-256. Patches name it, so that those which an interrupted
-/// write left behind do not count for the next frame.
+/// Identifies a frame: the first bytes of its SHA-256. The file name of a patch contains it, so that patches which an
+/// interrupted write left are not applied to the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FrameId(pub [u8; 8]);
 
@@ -182,7 +183,7 @@ impl<'a> SlotContent<'a> {
     /// The patch that turns the body into this one; `None` if the slot should be written whole (`STATE.md`, "Which slot
     /// holds", 2).
     pub fn patch_to<T: Serialize>(&self, generation: u64, body: &T) -> Option<SlotPatch> {
-        let has_room = self.patches < MAX_PATCHES && self.frame_len <= MAX_PATCHED;
+        let has_room = self.patches < MAX_PATCHES && self.frame_len <= MAX_PATCHABLE_FRAME;
         if !has_room || generation <= self.generation {
             return None;
         }
@@ -190,7 +191,7 @@ impl<'a> SlotContent<'a> {
         let most = (self.frame_len / 4).min((self.frame_len / 2).checked_sub(of_patches + HEADER)?);
         let pieces = PieceWriter::new(&self.bytes, &self.body, most);
         let pieces = postcard::serialize_with_flavor(body, pieces).ok()?;
-        // What would not be read again is not written.
+        // Readers must accept the result. They count the bytes of the patches, too, so this limit is the stricter one.
         self.body.patched(&pieces, self.bytes.len() + HEADER, max_body(self.frame_len))?;
         let bytes = codec::seal(FileKind::Patch, self.version, &[&generation.to_le_bytes(), &self.last, &pieces]);
         Some(SlotPatch { id: PatchId { frame: self.frame, generation }, bytes })

@@ -1,8 +1,9 @@
-//! Describes a new body by its difference from the old one: bodies of megabytes often differ by the bytes of one class.
+//! Describes a new body by its difference (diff, delta) from the old one: bodies of megabytes often differ by the bytes
+//! of one class.
 //!
 //! A patch is a row of pieces, each a run of the old body and then bytes that are added. They are found as rsync finds
-//! them: blocks of the old body are looked up by a hash that rolls over the new one. Any two bodies can be described, so
-//! that nothing here depends on what a body holds; and the new one is never in memory as a whole.
+//! them: blocks of the old body are looked up by a hash that rolls over the new one. Any two bodies can be described,
+//! so that nothing here depends on what a body holds; and the new one is never in memory as a whole.
 //!
 //! A piece is three variable-length integers, as postcard writes them, and bytes: where its run of the old body begins,
 //! how long that is, how many bytes are added, and these.
@@ -17,8 +18,8 @@ use postcard::ser_flavors::Flavor;
 /// Bytes of a block that is looked up.
 const BLOCK: usize = 256;
 
-/// Distance between two blocks that can be found. A run that is kept is sure to be found if it has as many bytes and those
-/// of a block; all blocks would take four times the time, and save a few hundred bytes of a change.
+/// Distance between the starts of indexed blocks. Every unchanged run of `STRIDE + BLOCK` bytes contains one. Indexing
+/// all blocks would take four times as long, and save a few hundred bytes of a change.
 const STRIDE: usize = 4 * BLOCK;
 
 /// Most segments of a body. Each takes a few words of memory, however few bytes it holds.
@@ -53,8 +54,8 @@ impl Segments {
         }
     }
 
-    /// The body that pieces make of this one, which lie in the slot from `at` on. `None` if they make no sense, or if it
-    /// would have more than `most` bytes or too many segments.
+    /// The body that pieces make of this one, which lie in the slot from `at` on. `None` if they make no sense, or if
+    /// it would have more than `most` bytes or too many segments.
     pub(super) fn patched(&self, pieces: &[u8], at: usize, most: usize) -> Option<Self> {
         let mut patched = Self { ranges: Vec::new(), ends: Vec::new() };
         let end = at + pieces.len();
@@ -127,7 +128,7 @@ struct OldBody<'a> {
 }
 
 impl<'a> OldBody<'a> {
-    /// Its bytes from one on, as far as they lie in one segment; none behind its end.
+    /// Its bytes from one on, as far as they lie in one segment; none past its end.
     fn ahead(self, at: usize) -> &'a [u8] {
         self.segments.range_from(at).map_or(&[], |range| &self.slot[range])
     }
@@ -234,8 +235,8 @@ impl<'a> PieceWriter<'a> {
         self.old.has_block(start, &self.added[end - BLOCK..end]).then_some(start)
     }
 
-    /// Begins a piece with a run of the old body that the added bytes end with: its block at `start`, and what comes before
-    /// it.
+    /// Begins a piece with a run of the old body that the added bytes end with: its block at `start`, and what comes
+    /// before it.
     fn begin_piece(&mut self, mut start: usize) -> postcard::Result<()> {
         let behind = start + BLOCK;
         self.added.truncate(self.added.len() - BLOCK);
@@ -269,7 +270,7 @@ impl Flavor for PieceWriter<'_> {
     fn try_extend(&mut self, mut bytes: &[u8]) -> postcard::Result<()> {
         while !bytes.is_empty() {
             bytes = if self.has_ended {
-                // Few at a time: what the old body has of the rest is not added.
+                // Few at a time: `add` counts all that it gets against `most`, also what follows a block that it finds.
                 let some = &bytes[..bytes.len().min(STRIDE)];
                 let left = self.add(some)?;
                 &bytes[some.len() - left.len()..]
@@ -330,8 +331,8 @@ impl RollingHash {
 struct BlockIndex {
     /// A table with open addressing, at most half full: a block's hash, and from 1 its number, counted in strides.
     table: Vec<(u32, u32)>,
-    /// A bit for one in eight hashes of each place of the table: most hashes are told to be none of a block's by these bits,
-    /// without a branch that the processor cannot foresee.
+    /// A Bloom filter with one hash, eight bits for each place of the table: it rejects most hashes without a look at
+    /// the table, by a branch that the processor predicts well.
     filter: Vec<u64>,
 }
 

@@ -1,9 +1,9 @@
 //! Which slot holds, which is written next.
 //!
-//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; where the
-//! medium can, it only appends what has changed. What is damaged there, another bundle's or a later release's is set
-//! aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged save on there are
-//! always two.
+//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; where
+//! the medium can, it only appends what has changed. What is damaged there, another bundle's or a later release's is
+//! set aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged save on
+//! there are always two.
 //!
 //! A slot that cannot be read may be the newest: looking goes on with the other one, and says so; nothing is saved.
 
@@ -256,8 +256,8 @@ impl SlotRules<'_> {
             });
         }
         let found = found.refuse_unreadable()?;
-        // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one would have
-        // written both. A slot whose checksum is right was not cut off.
+        // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one would
+        // have written both. A slot whose checksum is right was not cut off.
         let whole = |error: &DecodeError| !matches!(error, DecodeError::WrongKind | DecodeError::Checksum);
         let lost = found.faults.iter().filter_map(|FaultySlot { slot, fault }| match fault {
             SlotFault::Damaged(error) if empty == 0 || whole(error) => Some(DamagedSlot { slot: *slot, error: *error }),
@@ -310,18 +310,25 @@ impl SlotRules<'_> {
         saved: &SavedState,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
         let (slot, generation) = (newest.slot.other(), newest.generation + 1);
-        match self.patch(medium, slot, generation, saved) {
+        match self.try_patch(medium, slot, generation, saved) {
             Some(patch) => append(medium, slot, &patch),
             None => self.write(medium, slot, generation, saved, M::write),
         }
     }
 
-    /// What makes this state of the one that a slot holds, if it can be appended there and is much smaller.
-    fn patch<M: Medium>(&self, medium: &mut M, slot: Slot, generation: u64, saved: &SavedState) -> Option<SlotPatch> {
+    /// The patch that makes this state of the one that a slot holds, if it can be appended there and is much smaller.
+    fn try_patch<M: Medium>(
+        &self,
+        medium: &mut M,
+        slot: Slot,
+        generation: u64,
+        saved: &SavedState,
+    ) -> Option<SlotPatch> {
         if !medium.can_append() {
             return None;
         }
-        // Both slots were judged before, so a fault has appeared since, and in the older one: writing over it loses nothing.
+        // Both slots were judged before, so a fault has appeared since, and in the older one: writing over it loses
+        // nothing.
         let bytes = medium.read(slot).ok()??;
         let there = SlotContent::decode(bytes).ok()?;
         let is_ours = there.version == self.version && there.bundle_digest == self.bundle_digest;
