@@ -7,7 +7,7 @@ mod sgd;
 
 pub use lars::{Lars, LarsConfig};
 pub use loss_scaler::LossScaler;
-pub use sgd::{Sgd, SgdConfig};
+pub use sgd::{Sgd, SgdConfig, step_groups};
 
 use std::collections::HashMap;
 

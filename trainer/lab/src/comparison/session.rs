@@ -13,7 +13,7 @@ use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::interrupt;
 use orco_trainer::train::loss::class_means;
 use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets};
-use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients, step_groups};
 use tch::{Device, Tensor, no_grad};
 
 use super::{TrainedParts, features};
@@ -104,12 +104,8 @@ impl ComparedSession<'_> {
                 // Without contrast and orthogonality a batch of base classes alone has no gradient.
                 if loss.requires_grad() {
                     let gradients = gradients(&loss, groups.iter().flat_map(|(group, _)| group.parameters()));
-                    let mut left = gradients.as_slice();
-                    for (group, share) in &mut groups {
-                        let (own, others) = left.split_at(group.parameters().len());
-                        group.step(own, *share * schedule.rate(epoch));
-                        left = others;
-                    }
+                    let rate = schedule.rate(epoch);
+                    step_groups(groups.iter_mut().map(|(group, share)| (group, *share * rate)), &gradients);
                 }
             }
             if !sum.is_finite() {

@@ -21,7 +21,7 @@ use orco_trainer::model::backbone::{ForwardMode, Network, ProjectionHead, unit};
 use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt;
-use orco_trainer::train::optimiser::gradients;
+use orco_trainer::train::optimiser::{gradients, step_groups};
 use tch::nn::VarStore;
 use tch::{Kind, Tensor, no_grad};
 
@@ -148,12 +148,7 @@ impl<'a> Bidist<'a> {
                 .loss(&|rows| trust.forward(rows), &|rows| selector.forward(rows), &likeness);
             check_loss(&loss)?;
             let gradients = gradients(&loss, groups.iter().flat_map(|(group, _)| group.parameters()));
-            let mut left = gradients.as_slice();
-            for (group, rate) in &mut groups {
-                let (own, others) = left.split_at(group.parameters().len());
-                group.step(own, *rate);
-                left = others;
-            }
+            step_groups(groups.iter_mut().map(|(group, rate)| (group, *rate)), &gradients);
         }
         small.freeze();
         self.weights = weights.detach();

@@ -13,7 +13,7 @@ use orco_trainer::run::Run;
 use orco_trainer::train::fit::{
     BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
 };
-use orco_trainer::train::optimiser::{Sgd, finite, gradients};
+use orco_trainer::train::optimiser::{Sgd, finite, gradients, step_groups};
 use orco_trainer::train::pretrain::accuracy;
 use serde_json::{Map, json};
 use tch::{Device, Kind, Tensor};
@@ -274,12 +274,7 @@ impl<T: EpisodeSource> TrainingPhase for EpisodePhase<'_, T> {
         let logits = attention.logits(&images, &prototypes);
         let loss = logits.cross_entropy_for_logits(&labels);
         let gradients = gradients(&loss, optimisers.iter().flat_map(Sgd::parameters));
-        let (of_backbone, of_others) = gradients.split_at(optimisers[0].parameters().len());
-        for ((optimiser, gradients), rate) in
-            optimisers.iter_mut().zip([of_backbone, of_others]).zip(source.rates(at.epoch))
-        {
-            optimiser.step(gradients, rate);
-        }
+        step_groups(optimisers.iter_mut().zip(source.rates(at.epoch)), &gradients);
         record.add(&loss, &logits, &labels);
         Ok(())
     }

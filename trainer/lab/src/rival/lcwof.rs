@@ -21,7 +21,7 @@ use orco_trainer::model::Model;
 use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
+use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients, step_groups};
 use tch::{Kind, Tensor, no_grad};
 
 use super::baseline::CrossEntropy;
@@ -133,9 +133,7 @@ impl<'a> Lcwof<'a> {
                 check_loss(&loss)?;
                 let mut gradients = gradients(&loss, stage.parameters().iter().chain(rows.parameters()));
                 clip(&mut gradients);
-                let (of_stage, of_rows) = gradients.split_at(before.len());
-                rows.step(of_rows, phase.rate);
-                stage.step(of_stage, phase.rate * SHARE);
+                step_groups([(&mut stage, phase.rate * SHARE), (&mut rows, phase.rate)], &gradients);
                 hold(stage.parameters(), before, phase.rate * SHARE);
                 progress.advance(1, "");
             }

@@ -1,6 +1,7 @@
 //! The checkpoints of phase 2: of one in progress, and of a finished one.
 
 use std::collections::HashMap;
+use std::iter;
 
 use anyhow::{Result, bail};
 use tch::{Kind, Tensor, no_grad};
@@ -13,7 +14,7 @@ use crate::platform::distributed::RankGroup;
 use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::fit::{BaseSession, Position};
 use crate::train::objective::Targets;
-use crate::train::optimiser::{Sgd, SgdConfig, finite, gradients};
+use crate::train::optimiser::{Sgd, SgdConfig, finite, gradients, step_groups};
 
 /// Name of the checkpoint of a phase 2 in progress. Beside a finished one it stays as the one before it.
 pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";
@@ -207,14 +208,12 @@ impl AlignState {
     ///
     /// # Errors
     /// If another rank is gone.
-    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &RankGroup) -> Result<()> {
+    pub fn descend(&mut self, loss: &Tensor, rates: [f64; 2], group: &RankGroup) -> Result<()> {
         let gradients = gradients(loss, self.parameters());
         let loss = loss.detach().to_kind(Kind::Double);
         group.all_reduce_mean(gradients.iter().filter(|gradient| gradient.defined()))?;
         group.all_reduce_mean([&loss])?;
-        let (head, backbone) = gradients.split_at(self.head.parameters().len());
-        self.head.step(head, of_head);
-        self.backbone.iter_mut().for_each(|sgd| sgd.step(backbone, of_backbone));
+        step_groups(iter::once(&mut self.head).chain(&mut self.backbone).zip(rates), &gradients);
         let _ = self.sum.g_add_(&loss);
         Ok(())
     }

@@ -88,6 +88,20 @@ impl Sgd {
     }
 }
 
+/// Takes one step of each group of parameters at its own learning rate. `gradients` are those of the groups'
+/// parameters, group after group.
+///
+/// # Panics
+/// If there are fewer gradients than parameters.
+pub fn step_groups<'a>(groups: impl IntoIterator<Item = (&'a mut Sgd, f64)>, gradients: &[Tensor]) {
+    let mut rest = gradients;
+    for (group, learning_rate) in groups {
+        let (own, others) = rest.split_at(group.parameters.len());
+        group.step(own, learning_rate);
+        rest = others;
+    }
+}
+
 /// A step of one parameter as tensor operations, where `FusedTensors` does not fit it.
 fn by_tensors(
     weights: &mut Tensor,
