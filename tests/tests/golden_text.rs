@@ -152,7 +152,8 @@ fn golden_text_of_the_trainer() {
         let Phase { name, base_classes, known_classes } = phase;
         let classes: Vec<i64> = golden.labels(&format!("{name}.classes")).values.into_iter().map(i64::from).collect();
         let rows = (0..known_classes as i64).collect();
-        let targets = Targets { vectors: Tensor::from_slice(&whole.values).view_as(&shaped("targets")), rows };
+        let targets =
+            Targets { vectors: Tensor::from_slice(&whole.values).view_as(&shaped("targets")), assignment: rows };
         for (case, config) in cases() {
             let config = MethodConfig { perturbation_width: 0.0, ..config };
             let objective = if base_classes == 0 {

@@ -10,7 +10,7 @@ use orco_tests::phase3::{
 use orco_trainer::model::backbone::{ProjectionHead, unit};
 use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::mkl;
-use orco_trainer::train::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
+use orco_trainer::train::loss::{contrast, cosine_cross_entropy, orthogonality, unit_class_means};
 use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
@@ -164,7 +164,7 @@ fn terms(phase: &Phase3, step: usize, projection: &Tensor) -> [Tensor; 3] {
 
     let counted = classes.ge(i64::from(phase.base_classes)).nonzero().flatten(0, -1);
     let (projection, classes) = (projection.index_select(0, &counted), classes.index_select(0, &counted));
-    let (means, present) = class_means(&projection, &classes, 0..assigned.size()[0]);
+    let (means, present) = unit_class_means(&projection, &classes, 0..assigned.size()[0]);
     let orthogonality = orthogonality(&Tensor::cat(&[means.where_self(&present, &assigned), free], 0));
 
     [contrast, cross_entropy, orthogonality]

@@ -233,15 +233,15 @@ fn alignment_brings_base_classes_to_their_targets() {
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     pretrain(&mut model, &recipe.pretrain, &base, None).unwrap();
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
-    let mut rows = targets.rows.clone();
+    let mut rows = targets.assignment.clone();
     rows.sort_unstable();
     rows.dedup();
-    assert_eq!(rows.len(), 4, "two classes share a target: {:?}", targets.rows);
+    assert_eq!(rows.len(), 4, "two classes share a target: {:?}", targets.assignment);
     let metrics = std::fs::read_to_string(run.path("metrics.jsonl")).unwrap();
     let last: serde_json::Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
     assert!(last["accuracy"].as_f64().unwrap() > 90.0, "{last}");
     let mut again = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     let loaded = align(&mut again, (&recipe).into(), &base).unwrap();
-    assert_eq!(loaded.rows, targets.rows);
+    assert_eq!(loaded.assignment, targets.assignment);
     assert!(again.head.w1.equal(&model.head.w1), "a finished phase is trained again");
 }

@@ -129,7 +129,7 @@ impl<'a> BundleSource<'a> {
         let config = self.recipe.learn.clone();
         let exemplars = self.bank(encoder, self.train, &self.base_exemplars(), config.views)?;
         let vectors = targets.vectors.to_device(tch::Device::Cpu).contiguous().view(-1);
-        let classes = targets.rows.iter().zip(self.labels).map(|(&row, label)| Class {
+        let classes = targets.assignment.iter().zip(self.labels).map(|(&row, label)| Class {
             label: label.clone(),
             target: row as u32,
             session: 0,

@@ -26,7 +26,7 @@ use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::fit::{
     BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
 };
-use crate::train::loss::class_means;
+use crate::train::loss::unit_class_means;
 use crate::train::objective::{Objective, ObjectiveConfig, Targets, pseudo_targets};
 use crate::train::require_full_batch;
 
@@ -88,7 +88,7 @@ pub fn align_sharing(
         );
     }
     let (device, dimension) = (model.device(), model.head.dimension());
-    let made = match &begun {
+    let vectors = match &begun {
         None => pseudo_targets(tables.targets, dimension as usize, base.seed)?,
         Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
     };
@@ -98,15 +98,15 @@ pub fn align_sharing(
         model.head.scale_to(&cache.clean);
     }
     let mut state = AlignState::new(model, config);
-    let (rows, at) = match &begun {
-        None => (assigned(model, cache, &made, base, config)?, Position::default()),
-        Some(begun) => (begun.targets.rows.clone(), state.restore(&begun.tensors)?),
+    let (assignment, at) = match &begun {
+        None => (assign_base_classes(model, cache, &vectors, base, config)?, Position::default()),
+        Some(begun) => (begun.targets.assignment.clone(), state.restore(&begun.tensors)?),
     };
     // Ranks may round differently and so assign differently: all take what the first one chose.
-    let (vectors, chosen) = (Tensor::from_slice(&made), Tensor::from_slice(&rows));
-    group.broadcast([&vectors, &chosen])?;
+    let (vectors, assignment) = (Tensor::from_slice(&vectors), Tensor::from_slice(&assignment));
+    group.broadcast([&vectors, &assignment])?;
     let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
-    let targets = Targets { vectors, rows: Vec::try_from(chosen)? };
+    let targets = Targets { vectors, assignment: Vec::try_from(assignment)? };
     state.stopping = EarlyStopping::new(model, config, base, &targets)?;
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
@@ -127,9 +127,9 @@ fn settings(model: &Model, tables: AlignTables<'_>) -> Result<Tensor> {
     Ok(Tensor::from_slice(text.as_bytes()))
 }
 
-/// For every base class the row of its target among `targets`: chosen by the class means as the head sees them, or
-/// drawn.
-fn assigned(
+/// Gives each base class a target: by matching the projected class means to the targets, or at random. Returns the row
+/// in `targets` of each base class's target.
+fn assign_base_classes(
     model: &Model,
     cache: &FeatureCache,
     targets: &[f32],
@@ -137,7 +137,8 @@ fn assigned(
     config: &BaseAlignConfig,
 ) -> Result<Vec<i64>> {
     let classes = base.split.base_classes;
-    let (means, present) = no_grad(|| class_means(&model.head.forward(&cache.clean), &cache.labels, 0..classes as i64));
+    let (means, present) =
+        no_grad(|| unit_class_means(&model.head.forward(&cache.clean), &cache.labels, 0..classes as i64));
     let present = present.to_kind(Kind::Int64).sum(Kind::Int64).int64_value(&[]);
     if present != classes as i64 {
         bail!("only {present} of {classes} base classes have images");
@@ -198,7 +199,7 @@ impl<'a> AlignPhase<'a> {
         // A finished checkpoint of other settings goes, with its metrics.
         run.remove(ALIGN_CHECKPOINT)?;
         run.rewind("align", at.epoch)?;
-        self.redraw(at, steps)?;
+        self.replay_draws(at, steps)?;
         let (name, title, work) = ("align", "phase 2", Activity::Align);
         let epochs = config.epochs;
         TrainingLoop { run, name, title, work, device, steps, epochs, until: epochs, views: None }.run(self, at)
@@ -215,7 +216,7 @@ impl<'a> AlignPhase<'a> {
     }
 
     /// Repeats the random draws of the steps before a checkpoint, so that a run that goes on ends in the same numbers.
-    fn redraw(&mut self, at: Position, steps: usize) -> Result<()> {
+    fn replay_draws(&mut self, at: Position, steps: usize) -> Result<()> {
         let (config, device) = (self.tables.align, self.model.device());
         let batch = config.batch as i64;
         let group = self.base.run.group();
@@ -226,7 +227,7 @@ impl<'a> AlignPhase<'a> {
             } else {
                 let _ = self.cache.choose(batch, device);
             }
-            self.objective.draw(batch);
+            self.objective.replay_draws(batch);
         };
         for _ in 0..at.epoch {
             interrupt::check()?;
@@ -279,7 +280,7 @@ impl<'a> AlignPhase<'a> {
 
 impl TrainingPhase for AlignPhase<'_> {
     fn begin(&mut self, at: Position) -> Result<()> {
-        // Within an epoch, `redraw` has drawn its order.
+        // Within an epoch, `replay_draws` has drawn its order.
         if at.step == 0 {
             self.order = Some(self.shuffled());
         }

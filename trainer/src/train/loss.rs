@@ -9,9 +9,8 @@ use tch::{Kind, Tensor};
 
 use crate::model::backbone::unit;
 
-/// What masked logits are set to. Minus infinity would make the gradient of a row that is masked throughout NaN; this
-/// is far below any cosine over a temperature of 0.001, the lowest that recipes may have, so its exponential is 0
-/// beside it.
+/// What masked logits are set to. Minus infinity would give NaN gradients to a row that is masked throughout. This is so
+/// far below any cosine over 0.001, the lowest temperature of a recipe, that its exponential vanishes beside theirs.
 pub const MASKED_LOGIT: f64 = -1e9;
 
 /// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean
@@ -33,19 +32,19 @@ pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64, form: ContrastFor
     let kind = z.kind();
     let (similarity, itself, same) = pairs(z, labels, temperature);
     let positive = same.logical_and(&itself.logical_not());
-    let struck = if form == ContrastForm::Negatives { &same } else { &itself };
-    let all = similarity.masked_fill(struck, MASKED_LOGIT).logsumexp([1].as_slice(), true);
+    let left_out = if form == ContrastForm::Negatives { &same } else { &itself };
+    let denominator = similarity.masked_fill(left_out, MASKED_LOGIT).logsumexp([1].as_slice(), true);
     let mut anchors = positive.any_dim(1, false);
     if form == ContrastForm::Negatives {
         anchors = anchors.logical_and(&same.all_dim(1, false).logical_not());
     }
     let losses = if form == ContrastForm::Inside {
-        all.squeeze_dim(1)
+        denominator.squeeze_dim(1)
             - similarity.masked_fill(&positive.logical_not(), MASKED_LOGIT).logsumexp([1].as_slice(), false)
     } else {
         let positive = positive.to_kind(kind);
         let count = positive.sum_dim_intlist([1].as_slice(), false, kind).clamp_min(1.0);
-        ((all - similarity) * positive).sum_dim_intlist([1].as_slice(), false, kind) / count
+        ((denominator - similarity) * positive).sum_dim_intlist([1].as_slice(), false, kind) / count
     };
     let anchors = anchors.to_kind(kind);
     (losses * &anchors).sum(kind) / anchors.sum(kind).clamp_min(1.0)
@@ -68,19 +67,21 @@ pub fn cosine_cross_entropy(z: &Tensor, targets: &Tensor, labels: &Tensor) -> Te
     unit(z).matmul(&targets.transpose(0, 1)).cross_entropy_for_logits(labels)
 }
 
-/// Normalised means of the rows of each class in `classes`, and whether it has any; without, its mean is zero.
+/// The normalised mean of the unit rows of each class in `classes`, and whether the class has a row; without one, its
+/// mean is zero.
 ///
-/// Shapes do not depend on the labels, so a GPU need not be waited for.
+/// Shapes do not depend on the labels, so the program need not wait for a GPU.
 ///
 /// # Shapes
 /// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns f32 `[k, d]`, bool `[k, 1]` for k classes.
-pub fn class_means(z: &Tensor, labels: &Tensor, classes: Range<i64>) -> (Tensor, Tensor) {
+pub fn unit_class_means(z: &Tensor, labels: &Tensor, classes: Range<i64>) -> (Tensor, Tensor) {
     let classes = Tensor::arange_start(classes.start, classes.end, (Kind::Int64, z.device()));
     let member = classes.unsqueeze(1).eq_tensor(&labels.unsqueeze(0));
     (unit(&member.to_kind(Kind::Float).matmul(&unit(z))), member.any_dim(1, true))
 }
 
-/// Cosine similarity over temperature, which pairs are a row with itself, and which have equal labels.
+/// For every pair of rows: the cosine over the temperature, whether both are the same row, and whether their labels are
+/// equal; each `[n, n]`.
 fn pairs(z: &Tensor, labels: &Tensor, temperature: f64) -> (Tensor, Tensor, Tensor) {
     let z = unit(z);
     let itself = Tensor::eye(z.size()[0], (Kind::Bool, z.device()));

@@ -15,29 +15,29 @@ use tch::{Device, Kind, Tensor};
 pub use self::generation::pseudo_targets;
 use crate::config::BaseAlignConfig;
 use crate::model::backbone::unit;
-use crate::train::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
+use crate::train::loss::{contrast, cosine_cross_entropy, orthogonality, unit_class_means};
 
-/// Pseudo-targets, and which class has which.
+/// The pseudo-targets, and which of them each known class has.
 #[derive(Debug)]
 pub struct Targets {
-    /// Unit rows `[count, d]`.
+    /// Unit rows, f32 `[count, d]`.
     pub vectors: Tensor,
-    /// For every known class, in order of label, the row of its target.
-    pub rows: Vec<i64>,
+    /// The row in `vectors` of each known class's target, in order of label.
+    pub assignment: Vec<i64>,
 }
 
 impl Targets {
-    /// Targets of the known classes, in order of label, `[known, d]`.
+    /// The known classes' targets in order of label, `[known, d]`.
     pub fn assigned(&self) -> Tensor {
-        self.select(&self.rows)
+        self.select(&self.assignment)
     }
 
-    /// Rows of the targets that no class has, rising.
+    /// Rows of the unassigned targets, ascending.
     pub fn free_rows(&self) -> Vec<i64> {
-        (0..self.vectors.size()[0]).filter(|row| !self.rows.contains(row)).collect()
+        (0..self.vectors.size()[0]).filter(|row| !self.assignment.contains(row)).collect()
     }
 
-    /// Targets that no class has, `[free, d]`.
+    /// The unassigned targets, `[free, d]`.
     pub fn free(&self) -> Tensor {
         self.select(&self.free_rows())
     }
@@ -45,7 +45,7 @@ impl Targets {
     /// These targets on another device.
     #[must_use]
     pub fn to_device(&self, device: Device) -> Self {
-        Self { vectors: self.vectors.to_device(device), rows: self.rows.clone() }
+        Self { vectors: self.vectors.to_device(device), assignment: self.assignment.clone() }
     }
 
     fn select(&self, rows: &[i64]) -> Tensor {
@@ -123,11 +123,11 @@ pub struct Objective {
     config: ObjectiveConfig,
     /// Number of base classes.
     base: i64,
-    /// Targets of the known classes, `[known, d]`.
+    /// The known classes' targets, `[known, d]`.
     assigned: Tensor,
-    /// The others, `[free, d]`.
+    /// Unassigned targets, `[free, d]`.
     free: Tensor,
-    /// Both, in this order.
+    /// `assigned`, then `free`.
     all: Tensor,
     /// Rows of `all` that are perturbed, i64.
     perturbed: Tensor,
@@ -136,72 +136,95 @@ pub struct Objective {
 }
 
 impl Objective {
-    /// Of phase 2, which knows base classes only; their means in the batch enter ORTH.
+    /// The objective of phase 2, which knows base classes only; their means in the batch enter ORTH.
     pub fn of_base(targets: &Targets, config: ObjectiveConfig) -> Self {
-        Self::of_session(targets, config, targets.rows.len() as i64)
+        Self::of_session(targets, config, targets.assignment.len() as i64)
     }
 
-    /// Of an incremental session over `base` base classes.
+    /// The objective of an incremental session, where the first `base` known classes are base classes.
     pub fn of_session(targets: &Targets, config: ObjectiveConfig, base: i64) -> Self {
         let (assigned, free) = (targets.assigned(), targets.free());
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);
-        let PerturbedTargets { base: of_base, incremental, free: of_none } = config.perturbed;
-        let UnperturbedTargets { assigned: of_known, free: of_free } = config.unperturbed_targets;
-        let rows = |roles: &[(Range<i64>, bool)]| {
-            let wanted = roles.iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows.clone());
-            Tensor::from_slice(&wanted.collect::<Vec<i64>>()).to_device(all.device())
+        let rows_of = |roles: &[(Range<i64>, bool)]| {
+            let chosen = roles.iter().filter(|(_, is_chosen)| *is_chosen).flat_map(|(rows, _)| rows.clone());
+            Tensor::from_slice(&chosen.collect::<Vec<i64>>()).to_device(all.device())
         };
-        let perturbed = rows(&[(0..base, of_base), (base..known, incremental), (known..count, of_none)]);
-        let unperturbed = rows(&[(0..known, of_known), (known..count, of_free)]);
+        let PerturbedTargets { base: of_base, incremental, free: of_free } = config.perturbed;
+        let perturbed = rows_of(&[(0..base, of_base), (base..known, incremental), (known..count, of_free)]);
+        let UnperturbedTargets { assigned: of_known, free: of_free } = config.unperturbed_targets;
+        let unperturbed = rows_of(&[(0..known, of_known), (known..count, of_free)]);
         Self { config, base, assigned, free, all, perturbed, unperturbed }
     }
 
-    /// PSCL + CE + ORTH of a batch.
+    /// PSCL + CE + ORTH of a batch, each times its weight.
     ///
     /// # Shapes
     /// `z` f32 `[views b, d]` unit rows, the first view of all samples first; `labels` i64 `[b]`; returns a scalar.
     pub fn loss(&self, z: &Tensor, labels: &Tensor) -> Tensor {
-        let config = &self.config;
-        let batch = labels.size()[0];
-        let of_rows = labels.repeat([z.size()[0] / batch]);
+        let (config, batch) = (&self.config, labels.size()[0]);
+        let row_labels = labels.repeat([z.size()[0] / batch]);
         let mut total = Tensor::zeros([], (Kind::Float, z.device()));
         if config.contrast > 0.0 {
-            let (rows, row_labels) = self.with_perturbed(z, &of_rows, batch);
-            let (rows, row_labels) = self.with_unperturbed(rows, row_labels);
-            total += contrast(&rows, &row_labels, config.temperature, config.contrast_form) * config.contrast;
+            total += self.perturbed_contrast(z, &row_labels, batch) * config.contrast;
         }
-        // Where all known classes are base classes, every row counts.
-        let of_base = (self.assigned.size()[0] > self.base).then(|| of_rows.less(self.base));
-        let first = config.cross_entropy_classes.first(self.base as usize) as i64;
-        let terms =
-            [(config.cross_entropy, Some(of_rows.ge(self.base)), first), (config.base_cross_entropy, of_base, 0)];
-        for (weight, counted, first) in terms.iter().filter(|(weight, _, _)| *weight > 0.0) {
-            if let Some(loss) = self.cross_entropy(z, &of_rows, counted.as_ref(), *first) {
-                total += loss * *weight;
-            }
+        if config.cross_entropy > 0.0
+            && let Some(loss) = self.incremental_cross_entropy(z, &row_labels)
+        {
+            total += loss * config.cross_entropy;
+        }
+        if config.base_cross_entropy > 0.0
+            && let Some(loss) = self.base_cross_entropy(z, &row_labels)
+        {
+            total += loss * config.base_cross_entropy;
         }
         if config.orthogonality > 0.0 {
-            let (means, present) = class_means(&z.narrow(0, 0, batch), labels, 0..self.assigned.size()[0]);
-            let first = config.orthogonality_classes.first(self.base as usize) as i64;
-            let moving = Tensor::arange(present.size()[0], (Kind::Int64, z.device())).ge(first).unsqueeze(1);
-            // A class that the batch lacks enters by its target.
-            let known = means.where_self(&present.logical_and(&moving), &self.assigned);
-            let rows = Tensor::cat(&[known, self.free.shallow_clone()], 0);
-            total += orthogonality(&rows) * config.orthogonality;
+            total += self.batch_orthogonality(&z.narrow(0, 0, batch), labels) * config.orthogonality;
         }
         total
     }
 
-    /// Cross entropy over the targets of the known classes from `first` on, of the rows that count (of all without
-    /// `counted`), which are of such classes; nothing if there is none.
-    fn cross_entropy(&self, z: &Tensor, labels: &Tensor, counted: Option<&Tensor>, first: i64) -> Option<Tensor> {
-        // A GPU need not be waited for where every row counts.
-        let Some(counted) = counted else { return Some(cosine_cross_entropy(z, &self.assigned, labels)) };
+    /// PSCL (OrCo, Eq. 6): contrast over the rows of all views and the targets that join them, as many perturbed ones
+    /// per view as the batch has samples.
+    fn perturbed_contrast(&self, z: &Tensor, labels: &Tensor, batch: i64) -> Tensor {
+        let (rows, labels) = self.with_perturbed(z, labels, batch);
+        let (rows, labels) = self.with_unperturbed(rows, labels);
+        contrast(&rows, &labels, self.config.temperature, self.config.contrast_form)
+    }
+
+    /// CE (OrCo, Eq. 5) of the rows of incremental classes; nothing if there is none.
+    fn incremental_cross_entropy(&self, z: &Tensor, labels: &Tensor) -> Option<Tensor> {
+        let first = self.config.cross_entropy_classes.first(self.base as usize) as i64;
+        self.cross_entropy_of(&labels.ge(self.base), z, labels, first)
+    }
+
+    /// CE of the rows of base classes, over all known classes; nothing if there is none.
+    fn base_cross_entropy(&self, z: &Tensor, labels: &Tensor) -> Option<Tensor> {
+        if self.assigned.size()[0] == self.base {
+            // In phase 2 every row is of a base class: a GPU need not be waited for.
+            return Some(cosine_cross_entropy(z, &self.assigned, labels));
+        }
+        self.cross_entropy_of(&labels.less(self.base), z, labels, 0)
+    }
+
+    /// Cross entropy of the rows that `counted` (bool `[n]`) marks, over the targets of the known classes from `first`
+    /// on; nothing if it marks none.
+    fn cross_entropy_of(&self, counted: &Tensor, z: &Tensor, labels: &Tensor, first: i64) -> Option<Tensor> {
         let counted = counted.nonzero().squeeze_dim(1);
         let (z, labels) = (z.index_select(0, &counted), labels.index_select(0, &counted));
         let targets = self.assigned.narrow(0, first, self.assigned.size()[0] - first);
         (counted.numel() > 0).then(|| cosine_cross_entropy(&z, &targets, &(labels - first)))
+    }
+
+    /// ORTH (OrCo, Eq. 7) over the means of the classes in the batch, as the first view shows them, the targets of the
+    /// other known classes, and the free targets.
+    fn batch_orthogonality(&self, first_view: &Tensor, labels: &Tensor) -> Tensor {
+        let (means, is_present) = unit_class_means(first_view, labels, 0..self.assigned.size()[0]);
+        let first = self.config.orthogonality_classes.first(self.base as usize) as i64;
+        let enters_by_mean =
+            Tensor::arange(is_present.size()[0], (Kind::Int64, first_view.device())).ge(first).unsqueeze(1);
+        let known = means.where_self(&is_present.logical_and(&enters_by_mean), &self.assigned);
+        orthogonality(&Tensor::cat(&[known, self.free.shallow_clone()], 0))
     }
 
     /// The rows and labels of PSCL with the unperturbed targets below them.
@@ -239,8 +262,8 @@ impl Objective {
         (Tensor::cat(&[z.shallow_clone(), perturbed(), perturbed()], 0), Tensor::cat(&[labels, &chosen, &chosen], 0))
     }
 
-    /// Draws the random numbers that [`Objective::loss`] draws for a batch of so many samples.
-    pub fn draw(&self, batch: i64) {
+    /// Draws the random numbers that [`Objective::loss`] draws for a batch of so many samples, to skip a step.
+    pub fn replay_draws(&self, batch: i64) {
         if self.config.contrast > 0.0 {
             let none = self.assigned.narrow(0, 0, 0);
             let labels = Tensor::zeros([0], (Kind::Int64, none.device()));

@@ -49,7 +49,7 @@ impl SharedFeatures {
         let key = key(model, augment, config, base)?;
         if let Some((_, cache)) = self.0.as_ref().filter(|(there, _)| *there == key) {
             log::info!("features: those of the alignment before");
-            cache.draw_again(augment, base);
+            cache.replay_draws(augment, base);
             return Ok(Rc::clone(cache));
         }
         // What is of no more use goes before there is more.
@@ -102,8 +102,8 @@ impl FeatureCache {
         Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
     }
 
-    /// Draws the numbers that [`FeatureCache::new`] drew.
-    fn draw_again(&self, augment: &AugmentConfig, base: &BaseSession<'_>) {
+    /// Draws the random numbers that [`FeatureCache::new`] drew.
+    fn replay_draws(&self, augment: &AugmentConfig, base: &BaseSession<'_>) {
         let (train, group) = (base.images, base.run.group());
         let own = group.own_part(&base.split.base).len();
         group.draw_separately(|| ());

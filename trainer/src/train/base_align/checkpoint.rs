@@ -21,8 +21,8 @@ pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";
 
 /// The targets of a checkpoint, if it has them.
 fn targets(tensors: &HashMap<String, Tensor>) -> Option<Targets> {
-    let (vectors, rows) = (tensors.get("targets")?, tensors.get("assignment")?);
-    Some(Targets { vectors: vectors.shallow_clone(), rows: Vec::try_from(rows).ok()? })
+    let (vectors, assignment) = (tensors.get("targets")?, tensors.get("assignment")?);
+    Some(Targets { vectors: vectors.shallow_clone(), assignment: Vec::try_from(assignment).ok()? })
 }
 
 /// A checkpoint that was made with these settings, if there is one.
@@ -76,9 +76,9 @@ pub(super) struct AlignTask<'a> {
 impl AlignTask<'_> {
     /// Its part of a checkpoint.
     fn tensors(&self) -> [(String, Tensor); 3] {
-        let rows = Tensor::from_slice(&self.targets.rows);
+        let assignment = Tensor::from_slice(&self.targets.assignment);
         let vectors = self.targets.vectors.shallow_clone();
-        let named = [("targets", vectors), ("assignment", rows), ("settings", self.settings.shallow_clone())];
+        let named = [("targets", vectors), ("assignment", assignment), ("settings", self.settings.shallow_clone())];
         named.map(|(name, tensor)| (name.to_owned(), tensor))
     }
 }

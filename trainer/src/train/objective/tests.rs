@@ -9,7 +9,7 @@ use crate::config::Recipe;
 #[test]
 fn the_settings_say_which_targets_are_perturbed_and_how_much() {
     let recipe: Recipe = toml::from_str(include_str!("../../../recipes/cifar100-edge.toml")).unwrap();
-    let targets = Targets { vectors: Tensor::eye(5, (Kind::Float, Device::Cpu)), rows: vec![4, 1] };
+    let targets = Targets { vectors: Tensor::eye(5, (Kind::Float, Device::Cpu)), assignment: vec![4, 1] };
     let drawn = |[base, free]: [bool; 2], perturbation, perturbation_width| {
         let perturbed = PerturbedTargets { base, incremental: false, free };
         let config = BaseAlignConfig { perturbed, perturbation, perturbation_width, ..recipe.align.clone() };
@@ -41,7 +41,7 @@ fn the_phases_differ_in_who_counts() {
     tch::manual_seed(3);
     let recipe: Recipe = toml::from_str(include_str!("../../../recipes/cifar100-edge.toml")).unwrap();
     let vectors = unit(&Tensor::randn([6, 4], (Kind::Float, Device::Cpu)));
-    let targets = Targets { vectors, rows: vec![0, 1, 2, 3] };
+    let targets = Targets { vectors, assignment: vec![0, 1, 2, 3] };
     let z = unit(&Tensor::randn([8, 4], (Kind::Float, Device::Cpu)));
     let labels = Tensor::from_slice(&[0i64, 1, 2, 3]);
     let none = MethodConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 0.0, ..MethodConfig::published() };
@@ -98,7 +98,7 @@ fn the_loss_with(config: &MethodConfig) {
     let [w1, b1, w2, b2] = weights.each_ref().map(|weight| weight.set_requires_grad(true));
     let features = random(&[14, 4]);
     let z = unit(&features.linear(&w1, Some(&b1)).relu().linear(&w2, Some(&b2)));
-    let known = Targets { vectors: targets, rows: (0..7).collect() };
+    let known = Targets { vectors: targets, assignment: (0..7).collect() };
     let objective =
         Objective::of_session(&known, ObjectiveConfig { perturbed: NONE, ..ObjectiveConfig::from(config) }, 4);
     let loss = objective.loss(&z, &Tensor::from_slice(&classes));
