@@ -266,14 +266,11 @@ impl<'a> AlignPhase<'a> {
 
     /// Share of the base images, unaugmented, whose nearest target is their class's.
     fn accuracy(&self) -> Result<f64> {
-        let renewed;
-        let clean = if self.tables.align.train_backbone {
-            renewed = cache::features(self.model, None, self.base, &self.base.split.base, &mut |_| Ok(()))?;
-            &renewed
-        } else {
-            &self.cache.clean
+        let clean = match self.tables.align.train_backbone {
+            true => cache::clean_features(self.model, self.base, &self.base.split.base)?,
+            false => self.cache.clean.shallow_clone(),
         };
-        let right = no_grad(|| self.objective.nearest(&self.model.head.project(clean)).eq_tensor(&self.cache.labels));
+        let right = no_grad(|| self.objective.nearest(&self.model.head.project(&clean)).eq_tensor(&self.cache.labels));
         Ok(right.to_kind(Kind::Float).mean(Kind::Float).double_value(&[]))
     }
 }

@@ -32,8 +32,8 @@ pub(super) struct FeatureCache {
     pub(super) labels: Tensor,
 }
 
-/// What one alignment computed, for the next ones in this process: those that differ in what comes after the features,
-/// as the variants of an ablation do, take them as they are.
+/// The features of the last alignment, for the next ones in this process. Variants of an ablation that differ only in
+/// what follows the features reuse them.
 #[derive(Default)]
 pub struct SharedFeatures(Option<(String, Rc<FeatureCache>)>);
 
@@ -52,7 +52,7 @@ impl SharedFeatures {
             cache.replay_draws(augment, base);
             return Ok(Rc::clone(cache));
         }
-        // What is of no more use goes before there is more.
+        // Frees the old features before new ones need the memory.
         self.0 = None;
         let cache = Rc::new(FeatureCache::new(model, augment, config, base)?);
         self.0 = Some((key, Rc::clone(&cache)));
@@ -60,7 +60,7 @@ impl SharedFeatures {
     }
 }
 
-/// A digest of all that features depend on.
+/// A digest of everything that the features depend on.
 fn key(model: &Model, augment: &AugmentConfig, config: &BaseAlignConfig, base: &BaseSession<'_>) -> Result<String> {
     let views = json!([augment, config.cached_views, config.views_precision, config.train_backbone, config.mirrored]);
     let images = json!([base.seed, base.split.base, base.images.labels]);
@@ -74,8 +74,8 @@ fn key(model: &Model, augment: &AugmentConfig, config: &BaseAlignConfig, base: &
 }
 
 impl FeatureCache {
-    /// Computes the augmented views that the recipe asks for beside the clean one, in its precision; of those a
-    /// trained backbone has none.
+    /// Computes the clean features, and those of as many augmented views as the recipe caches: none where the backbone is
+    /// trained, since each step then draws its own.
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
@@ -96,7 +96,7 @@ impl FeatureCache {
             })
         };
         let clean = pass(None)?;
-        examine(&clean, train, split)?;
+        check_features(&clean, train, split)?;
         let views = (0..views).map(|_| pass(Some((augment, config.views_precision)))).collect::<Result<_>>()?;
         progress.finish();
         Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
@@ -117,7 +117,7 @@ impl FeatureCache {
         }
     }
 
-    /// For every image of a share of the batch, features under two different cached views.
+    /// Features of two different cached views of each image in the rank's `share` of the batch, `[b, features]` each.
     pub(super) fn two_views(&self, batch: &Tensor, share: Range<usize>) -> [Tensor; 2] {
         let own = |all: &Tensor| all.narrow(0, share.start as i64, share.len() as i64);
         let images = own(batch);
@@ -138,14 +138,14 @@ impl FeatureCache {
     }
 }
 
-/// Images for views whose random numbers alone count: how many those are depends on the number of images, not on their
-/// size.
+/// Black images to replay the draws of random views on: the number of draws depends on the number of images, not on
+/// their size.
 pub(super) fn blank(count: usize, device: Device) -> Tensor {
     Tensor::zeros([count as i64, 3, 8, 8], (Kind::Float, device))
 }
 
-/// Refuses features that are no numbers, and warns of such as tell images apart badly.
-fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
+/// Refuses features that are not finite, and warns of features that are nearly the same for every image.
+fn check_features(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
     let broken = clean.isfinite().all_dim(1, false).logical_not().nonzero().view(-1);
     if let Some(first) = Vec::<i64>::try_from(broken)?.first() {
         let image = split.base[*first as usize];
@@ -155,11 +155,11 @@ fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
             train.labels[image]
         );
     }
-    /// Of the features' length, what is left of it without their mean, in backbones that work: 0.3 and more.
-    const LEAST: f64 = 1e-3;
-    let length = |rows: &Tensor| rows.square().sum(Kind::Double).sqrt().double_value(&[]);
-    let spread = length(&(clean - clean.mean_dim(0, true, Kind::Float))) / length(clean).max(f64::MIN_POSITIVE);
-    if spread < LEAST {
+    /// Lowest norm of the centred features relative to the norm of the features. Backbones that work have 0.3 and more.
+    const MIN_SPREAD: f64 = 1e-3;
+    let norm = |rows: &Tensor| rows.square().sum(Kind::Double).sqrt().double_value(&[]);
+    let spread = norm(&(clean - clean.mean_dim(0, true, Kind::Float))) / norm(clean).max(f64::MIN_POSITIVE);
+    if spread < MIN_SPREAD {
         log::warn!(
             "the backbone gives nearly the same features for every image (they differ by {:.4} % of their length): \
              it will tell nothing apart; check its weights, and that its input is normalised as it was trained \
@@ -170,9 +170,17 @@ fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
     Ok(())
 }
 
-/// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the precision given;
-/// `done` is told of every batch. Of several ranks each computes a part and has all.
-pub(super) fn features(
+/// Clean features of the training images at `indices`, f32 `[n, features]`.
+///
+/// # Errors
+/// If an engine outside this program fails.
+pub(super) fn clean_features(model: &Model, base: &BaseSession<'_>, indices: &[usize]) -> Result<Tensor> {
+    features(model, None, base, indices, &mut |_| Ok(()))
+}
+
+/// Features of the training images at `indices`, f32 `[n, features]`: clean, or with `augment` of one random view of each,
+/// computed in its precision. `done` is told the size of every batch. Each rank computes a part and gets all.
+fn features(
     model: &Model,
     augment: Option<(&AugmentConfig, Precision)>,
     base: &BaseSession<'_>,
@@ -181,12 +189,12 @@ pub(super) fn features(
 ) -> Result<Tensor> {
     let group = base.run.group();
     let own = group.own_part(indices);
-    let rows = group.draw_separately(|| features_of(model, augment, base.images, &own, done))?;
+    let rows = group.draw_separately(|| own_features(model, augment, base.images, &own, done))?;
     Ok(group.gather_rows(&rows, indices.len())?)
 }
 
-/// As `features`, by this process alone.
-fn features_of(
+/// As [`features`], by this process alone.
+fn own_features(
     model: &Model,
     augment: Option<(&AugmentConfig, Precision)>,
     train: &Images,

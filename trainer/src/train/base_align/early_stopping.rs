@@ -1,4 +1,4 @@
-//! When phase 2 has learned enough: judged by images that no step saw (early stopping; Prechelt, 1998).
+//! Early stopping of phase 2 (Prechelt, 1998) by the loss on images that no step saw.
 
 use std::collections::HashMap;
 
@@ -13,25 +13,25 @@ use crate::platform::device::send;
 use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 
-/// Patience, as a share of the epochs: after so many without a better head no better one is expected.
+/// Epochs without improvement after which phase 2 stops, as a fraction of all epochs.
 const PATIENCE: f64 = 0.25;
-/// Patience at least, in epochs: where images are many, a quarter of the epochs may be one or two.
+/// The same as a number, at least: where images are many, a quarter of the epochs may be one or two.
 const MIN_PATIENCE: usize = 5;
-/// Share of the best loss by which a loss must be below it to count as less (`min_delta` elsewhere).
+/// How far below the best loss a loss must be to count as an improvement, as a fraction of the best loss.
 const MIN_IMPROVEMENT: f64 = 0.01;
-/// And by how much at least: below this, a loss cannot be told from 0.
+/// The same as a difference, at least: near 0 a fraction of the best loss is noise.
 const MIN_ABSOLUTE_IMPROVEMENT: f64 = 1e-3;
-/// Where the best weights stand in a checkpoint.
+/// What the names of the best weights begin with in a checkpoint.
 const PREFIX: &str = "best.";
 
-/// The rule: keep the weights with the least loss on the images set aside, within [`MIN_IMPROVEMENT`], stop when they
-/// stay the best.
+/// Keeps the weights with the lowest loss on the images set aside, and stops phase 2 once that loss has not improved for
+/// `patience` epochs.
 pub(super) struct EarlyStopping {
-    /// Clean features of these images, f32 `[n, features]`; none where the backbone is trained.
+    /// Clean features of the images set aside, f32 `[n, features]`; none where the backbone is trained.
     clean: Option<Tensor>,
-    /// i64 `[n]`.
+    /// Their labels, i64 `[n]`.
     labels: Tensor,
-    /// Unit targets of the base classes, over the temperature, `[classes, dimension]`.
+    /// Targets of the base classes divided by the temperature of PSCL, `[classes, dimension]`.
     targets: Tensor,
     patience: usize,
     best: Option<BestWeights>,
@@ -45,7 +45,7 @@ struct BestWeights {
 }
 
 impl EarlyStopping {
-    /// The rule, where the recipe counts steps and sets images aside that training does not see.
+    /// Early stopping where the recipe counts steps and sets images aside that training does not see; `None` elsewhere.
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
@@ -61,14 +61,14 @@ impl EarlyStopping {
         }
         let clean = match config.train_backbone {
             true => None,
-            false => Some(cache::features(model, None, base, unseen, &mut |_| Ok(()))?),
+            false => Some(cache::clean_features(model, base, unseen)?),
         };
         let patience = MIN_PATIENCE.max((PATIENCE * config.epochs as f64).ceil() as usize);
         let labels = send(&base.images.select_labels(unseen), model.device());
         Ok(Some(Self { clean, labels, targets: targets.assigned() / config.temperature, patience, best: None }))
     }
 
-    /// Judges the weights after so many epochs, and keeps them if none were better.
+    /// The loss on the images set aside after `epoch` epochs; keeps the weights if it improves on the best one.
     ///
     /// # Errors
     /// If an engine outside this program fails.
@@ -79,15 +79,11 @@ impl EarlyStopping {
         epoch: usize,
         trained: impl Iterator<Item = &'a Parameter>,
     ) -> Result<f64> {
-        let renewed;
         let clean = match &self.clean {
-            Some(clean) => clean,
-            None => {
-                renewed = cache::features(model, None, base, base.split.unseen(), &mut |_| Ok(()))?;
-                &renewed
-            }
+            Some(clean) => clean.shallow_clone(),
+            None => cache::clean_features(model, base, base.split.unseen())?,
         };
-        let scores = no_grad(|| model.head.project(clean).matmul(&self.targets.transpose(0, 1)));
+        let scores = no_grad(|| model.head.project(&clean).matmul(&self.targets.transpose(0, 1)));
         let loss = scores.to_kind(Kind::Double).cross_entropy_for_logits(&self.labels).double_value(&[]);
         let loss = base.run.group().broadcast_number(loss)?;
         let improves =
@@ -99,12 +95,12 @@ impl EarlyStopping {
         Ok(loss)
     }
 
-    /// Whether no better weights are expected after so many epochs.
+    /// Whether `epochs` epochs exhaust the patience.
     pub fn should_stop(&self, epochs: usize) -> bool {
         self.best.as_ref().is_some_and(|best| epochs >= best.epoch + self.patience)
     }
 
-    /// Gives the best weights back to what is trained; returns after how many epochs they were reached.
+    /// Sets the trained parameters to the best weights; returns after how many epochs they were reached.
     pub fn restore_best<'a>(&self, trained: impl Iterator<Item = &'a Parameter>) -> Option<usize> {
         let best = self.best.as_ref()?;
         for (parameter, (_, tensor)) in trained.zip(&best.weights) {
@@ -113,7 +109,7 @@ impl EarlyStopping {
         Some(best.epoch)
     }
 
-    /// What a checkpoint keeps of it.
+    /// The best weights, for a checkpoint.
     pub fn state(&self) -> Vec<(String, Tensor)> {
         let Some(best) = &self.best else { return Vec::new() };
         let named = |(name, tensor): &(String, Tensor)| (format!("{PREFIX}{name}"), tensor.shallow_clone());
@@ -123,7 +119,7 @@ impl EarlyStopping {
         state
     }
 
-    /// Goes on from a checkpoint.
+    /// Takes the best weights out of a checkpoint's tensors; without them there, there are none yet.
     pub fn restore<'a>(&mut self, tensors: &HashMap<String, Tensor>, trained: impl Iterator<Item = &'a Parameter>) {
         let of = |name: &str| tensors.get(&format!("{PREFIX}{name}"));
         let weights = trained.map(|parameter| {
