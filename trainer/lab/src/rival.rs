@@ -252,8 +252,8 @@ impl RivalTraining<'_> {
 /// Backbones that are trained by cross entropy over cosines.
 const BY_CROSS_ENTROPY: RivalBackbone = RivalBackbone { name: "cross-entropy", revision: 1 };
 
-/// What the programs train with where phase 1 does not: Nesterov's SGD that has everything decay.
-fn sgd(parameters: Vec<Parameter>) -> Sgd {
+/// SGD as the rivals' programs set it outside the base session: Nesterov momentum, and weight decay on every parameter.
+fn nesterov_sgd(parameters: Vec<Parameter>) -> Sgd {
     let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
     Sgd::new(parameters.into_iter().map(|parameter| Parameter { decays: true, ..parameter }).collect(), settings)
 }

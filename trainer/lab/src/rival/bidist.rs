@@ -31,8 +31,8 @@ use super::branch::{Branch, copied};
 use super::cosine::cosines;
 use super::draw::{drawn, permuted};
 use super::embedding::{class_means, features};
+use super::nesterov_sgd;
 use super::prototypes::new_means;
-use super::sgd;
 use super::{RivalBackbone, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner, check_loss, labelled};
 
@@ -131,7 +131,8 @@ impl<'a> Bidist<'a> {
         let weights = self.weights.copy().set_requires_grad(true);
         let mut trained = self.branch.trained();
         trained.push(Parameter { name: "weights".into(), tensor: weights.shallow_clone(), decays: true });
-        let mut groups = [(sgd(trained), RATE), (sgd(store::parameters(store::tensors(&small))), SMALL_RATE)];
+        let mut groups =
+            [(nesterov_sgd(trained), RATE), (nesterov_sgd(store::parameters(store::tensors(&small))), SMALL_RATE)];
         let likeness = unit(&self.base_weights.narrow(0, base, known - base)).matmul(&unit(&self.base_means).tr());
         for _ in 0..STEPS {
             interrupt::check()?;

@@ -38,7 +38,7 @@ use self::meta_training::MetaTraining;
 use super::baseline::CrossEntropy;
 use super::embedding::Embedding;
 use super::prototypes::new_means;
-use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining, sgd};
+use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining, nesterov_sgd};
 use crate::sessions::{Protocol, SessionLearner, check_loss};
 
 pub(super) static C_FSCIL: RivalSpec = RivalSpec {
@@ -181,7 +181,7 @@ impl<'a> CFscilSessions<'a> {
         let start = layer.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
         let means = embedding.means.squeeze_dim(1).to_device(layer.weight.device());
         let base = means * batches(protocol.data.split.base_classes) as f64;
-        let (sgd, prototypes) = (sgd(layer.parameters()), no_grad(|| layer.project(&base)));
+        let (sgd, prototypes) = (nesterov_sgd(layer.parameters()), no_grad(|| layer.project(&base)));
         Self { layer, embedding, start, sgd, features: base.shallow_clone(), base, prototypes }
     }
 
@@ -207,7 +207,7 @@ impl<'a> CFscilSessions<'a> {
 impl SessionLearner for CFscilSessions<'_> {
     fn begin(&mut self, _: usize) -> Result<()> {
         store::restore(self.layer.tensors(), &self.start)?;
-        self.sgd = sgd(self.layer.parameters());
+        self.sgd = nesterov_sgd(self.layer.parameters());
         self.features = self.base.shallow_clone();
         self.align()
     }

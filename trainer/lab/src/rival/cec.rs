@@ -17,7 +17,7 @@ use tch::{Device, Kind, Tensor};
 use super::baseline::CrossEntropy;
 use super::draw::permuted;
 use super::embedding::rows_of_classes;
-use super::episodes::{self, Episode, EpisodeImages, EpisodeSource};
+use super::episodes::{self, Episode, EpisodeImages, EpisodeSchedule, EpisodeSource};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
 pub(super) static CEC: RivalSpec = RivalSpec {
@@ -45,7 +45,7 @@ const WAYS: i64 = 15;
 /// Images of each that are to be told apart, `-episode_query`.
 const QUERIES: i64 = 15;
 /// Epochs, of the authors' 100, and episodes of each, `-epochs_base` and `-train_episode`.
-const LENGTH: [usize; 2] = [20, 50];
+const SCHEDULE: EpisodeSchedule = EpisodeSchedule { epochs: 20, episodes: 50 };
 /// Learning rates of the backbone and of attention, `-lr_base` and `-lrg`, halved every fifth of the epochs: `-gamma`,
 /// `-step`.
 const RATES: [f64; 2] = [0.002, 0.0002];
@@ -103,8 +103,8 @@ impl EpisodeSource for Cec<'_> {
         CEC.revision
     }
 
-    fn length(&self) -> [usize; 2] {
-        LENGTH
+    fn schedule(&self) -> EpisodeSchedule {
+        SCHEDULE
     }
 
     fn rates(&self, epoch: usize) -> [f64; 2] {

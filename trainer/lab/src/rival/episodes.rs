@@ -20,7 +20,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::attention::Attention;
 use super::embedding::{class_means, features};
-use super::sgd;
+use super::nesterov_sgd;
 
 /// The base images that episodes are drawn from.
 #[derive(Clone, Copy)]
@@ -66,6 +66,14 @@ pub(super) struct Episode {
     pub labels: Tensor,
 }
 
+/// How long a training by episodes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpisodeSchedule {
+    pub epochs: usize,
+    /// Episodes in an epoch; each is one step.
+    pub episodes: usize,
+}
+
 /// Where episodes come from, and how they are trained on.
 pub(super) trait EpisodeSource {
     /// Name of the phase and of its checkpoint.
@@ -73,9 +81,9 @@ pub(super) trait EpisodeSource {
     /// The rival's [revision](super::RivalSpec). A checkpoint that another one wrote is ignored: training begins anew,
     /// and overwrites it.
     fn revision(&self) -> u32;
-    /// Epochs, and steps of each.
-    fn length(&self) -> [usize; 2];
-    /// Learning rates of an epoch: of the backbone, and of all else.
+    /// Number of epochs and episodes.
+    fn schedule(&self) -> EpisodeSchedule;
+    /// Learning rates of an epoch: of the backbone, and of all else that is trained.
     fn rates(&self, epoch: usize) -> [f64; 2];
     /// Draws an episode.
     fn draw(&self) -> Episode;
@@ -108,8 +116,8 @@ pub(super) fn train<T: EpisodeSource>(
 ) -> Result<()> {
     let precision = config.precision.unscaled();
     let own = store::tensors(&attention.store).into_iter().chain(source.tensors());
-    let optimisers = [sgd(model.parameters(BACKBONE)), sgd(store::parameters(own))];
-    let record = EpisodeRecord::new(T::NAME, source.revision(), source.length());
+    let optimisers = [nesterov_sgd(model.parameters(BACKBONE)), nesterov_sgd(store::parameters(own))];
+    let record = EpisodeRecord::new(T::NAME, source.revision(), source.schedule());
     let mut phase = EpisodePhase { model, attention, source, precision, base, optimisers, record };
     let trained = phase.trained();
     let at = phase.record.load(base.run, trained, &mut phase.optimisers)?;
@@ -128,15 +136,14 @@ pub(super) struct EpisodeRecord {
     name: &'static str,
     /// The rival's: a checkpoint that another one wrote is ignored.
     revision: u32,
-    /// Epochs, and steps of each.
-    length: [usize; 2],
+    schedule: EpisodeSchedule,
     /// Of losses and accuracies over the steps of this epoch.
     sums: [f64; 2],
 }
 
 impl EpisodeRecord {
-    pub fn new(name: &'static str, revision: u32, length: [usize; 2]) -> Self {
-        Self { name, revision, length, sums: [0.0; 2] }
+    pub fn new(name: &'static str, revision: u32, schedule: EpisodeSchedule) -> Self {
+        Self { name, revision, schedule, sums: [0.0; 2] }
     }
 
     fn file(&self) -> String {
@@ -145,7 +152,7 @@ impl EpisodeRecord {
 
     /// How the phase is trained.
     pub fn training_loop<'a>(&self, run: &'a Run, device: Device) -> TrainingLoop<'a> {
-        let [epochs, steps] = self.length;
+        let EpisodeSchedule { epochs, episodes: steps } = self.schedule;
         TrainingLoop {
             run,
             name: self.name,
@@ -230,7 +237,7 @@ impl EpisodeRecord {
             (REVISION, f64::from(self.revision)),
         ];
         tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
-        run.save(&self.file(), &tensors, at.global_step(self.length[1]))
+        run.save(&self.file(), &tensors, at.global_step(self.schedule.episodes))
     }
 }
 
@@ -316,8 +323,8 @@ mod tests {
             self.revision
         }
 
-        fn length(&self) -> [usize; 2] {
-            [2, 3]
+        fn schedule(&self) -> EpisodeSchedule {
+            EpisodeSchedule { epochs: 2, episodes: 3 }
         }
 
         fn rates(&self, _: usize) -> [f64; 2] {

@@ -21,7 +21,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::baseline::CrossEntropy;
 use super::embedding::rows_of_classes;
-use super::episodes::{self, Episode, EpisodeImages, EpisodeSource};
+use super::episodes::{self, Episode, EpisodeImages, EpisodeSchedule, EpisodeSource};
 use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
 pub(super) static LIMIT: RivalSpec = RivalSpec {
@@ -107,8 +107,8 @@ impl EpisodeSource for Limit<'_> {
         LIMIT.revision
     }
 
-    fn length(&self) -> [usize; 2] {
-        [EPOCHS, (self.labels.numel() / self.batch).max(1)]
+    fn schedule(&self) -> EpisodeSchedule {
+        EpisodeSchedule { epochs: EPOCHS, episodes: (self.labels.numel() / self.batch).max(1) }
     }
 
     fn rates(&self, epoch: usize) -> [f64; 2] {
@@ -181,7 +181,7 @@ mod tests {
             let prototypes = limit.prototypes(&Tensor::from_slice(&[2i64]), &shot);
             assert_eq!(values(&prototypes.get(2)), values(&shot));
             assert_eq!(values(&prototypes.narrow(0, 3, 3)), means[3 * features as usize..]);
-            assert_eq!(limit.length(), [20, 3]);
+            assert_eq!(limit.schedule(), EpisodeSchedule { epochs: 20, episodes: 3 });
             let rates = [1, 2, 4, 19].map(|epoch| limit.rates(epoch)[0] / RATE);
             let expected = [1.0, 0.3, 0.09, 0.027];
             assert!(rates.iter().zip(expected).all(|(rate, share)| (rate - share).abs() < 1e-12), "{rates:?}");

@@ -25,8 +25,8 @@ use tch::{Kind, Reduction, Tensor, no_grad};
 
 use super::{C_FSCIL, ProjectionLayer, directions};
 use crate::rival::draw::permuted;
-use crate::rival::episodes::EpisodeRecord;
-use crate::rival::sgd;
+use crate::rival::episodes::{EpisodeRecord, EpisodeSchedule};
+use crate::rival::nesterov_sgd;
 
 /// Name of the phase and of its checkpoint: another one than that of the backbone, which other rivals stand on.
 const NAME: &str = "c-fscil";
@@ -93,8 +93,7 @@ pub(super) struct MetaTraining<'a> {
     of_classes: Vec<Vec<usize>>,
     /// Rows of the memory: all classes, those to come among them.
     rows: i64,
-    /// Epochs, and steps of each.
-    length: [usize; 2],
+    schedule: EpisodeSchedule,
 }
 
 impl<'a> MetaTraining<'a> {
@@ -105,9 +104,10 @@ impl<'a> MetaTraining<'a> {
             of_classes[usize::from(base.images.labels[image])].push(image);
         }
         let of_episode = WAYS.min(of_classes.len()) * (SHOTS + QUERIES);
-        let steps = (base.split.base.len() / of_episode.max(1)).max(1);
+        let episodes = (base.split.base.len() / of_episode.max(1)).max(1);
+        let schedule = EpisodeSchedule { epochs: EPOCHS, episodes };
         let rows = recipe.classes() as i64;
-        Self { model, layer, config: &recipe.pretrain, base, of_classes, rows, length: [EPOCHS, steps] }
+        Self { model, layer, config: &recipe.pretrain, base, of_classes, rows, schedule }
     }
 
     /// Trains as far as it is not trained yet: from the model as the base session left it, or from the own checkpoint.
@@ -175,8 +175,8 @@ struct MetaPhase<'a> {
 impl<'a> MetaPhase<'a> {
     fn new(training: &'a MetaTraining<'a>) -> Self {
         let parameters = store::parameters(training.tensors());
-        let record = EpisodeRecord::new(NAME, C_FSCIL.revision, training.length);
-        Self { training, sgd: sgd(parameters), record }
+        let record = EpisodeRecord::new(NAME, C_FSCIL.revision, training.schedule);
+        Self { training, sgd: nesterov_sgd(parameters), record }
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
             let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
             let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
             let training = MetaTraining::new(&model, &layer, &recipe, &base);
-            assert_eq!((training.length, training.rows), ([EPOCHS, 1], 10));
+            assert_eq!((training.schedule, training.rows), (EpisodeSchedule { epochs: EPOCHS, episodes: 1 }, 10));
             let MetaEpisode { shots, queries } = training.draw();
             // Six classes of twelve images.
             let counts = |of: &LabelledViews| values(&of.labels.bincount(None::<Tensor>, 6).to_kind(Kind::Float));
@@ -326,14 +326,14 @@ mod tests {
             || {
                 let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
                 let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
-                let length = [2, 3];
+                let schedule = EpisodeSchedule { epochs: 2, episodes: 3 };
                 let trained = |name: &str, stops: bool| {
                     let run = &Run::open(&folder.path().join(name), &recipe).unwrap();
                     let base = base(&data, run);
                     let shared = |run: &Run| fs::read(run.path(PRETRAIN_CHECKPOINT)).unwrap();
                     if stops {
                         let (model, layer) = start(&recipe, &base);
-                        let training = MetaTraining { length, ..MetaTraining::new(&model, &layer, &recipe, &base) };
+                        let training = MetaTraining { schedule, ..MetaTraining::new(&model, &layer, &recipe, &base) };
                         let mut phase = MetaPhase::new(&training);
                         phase.begin(Position::default()).unwrap();
                         for step in 0..2 {
@@ -343,7 +343,7 @@ mod tests {
                     }
                     let (model, layer) = start(&recipe, &base);
                     let (before, by_base) = (shared(run), values_of(&model.tensors()));
-                    let training = MetaTraining { length, ..MetaTraining::new(&model, &layer, &recipe, &base) };
+                    let training = MetaTraining { schedule, ..MetaTraining::new(&model, &layer, &recipe, &base) };
                     training.train().unwrap();
                     let tensors = training.tensors();
                     assert_eq!(run.metrics(NAME).len(), 2);
@@ -353,7 +353,7 @@ mod tests {
                     // Another rival finds the base session's backbone; this one its own.
                     let (model, layer) = start(&recipe, &base);
                     assert!(values_of(&model.tensors()) == by_base);
-                    let training = MetaTraining { length, ..MetaTraining::new(&model, &layer, &recipe, &base) };
+                    let training = MetaTraining { schedule, ..MetaTraining::new(&model, &layer, &recipe, &base) };
                     training.train().unwrap();
                     assert!(values_of(&training.tensors()) == values_of(&tensors), "the checkpoint is taken");
                     tensors
