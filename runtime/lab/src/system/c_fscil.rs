@@ -6,12 +6,15 @@
 //! mean features come to the nudged prototypes; and the means' new projections are what pictures are compared with.
 //! Losses, rates and steps are those of the authors' command for mode 3.
 //!
-//! Otherwise than there, where the head is trained: weight decay is 1e-4, there 5e-4; momentum is plain, there
-//! Nesterov's; and it begins at zero in each session, there it is kept over the sessions. Besides, the backbone and the
-//! head that it starts from are the bundle's, trained by OrCo's phases 1 and 2 instead of meta-learning; the head has a
-//! hidden layer; prototypes are unit vectors, not hyperbolic tangents of a layer's outputs, so that the same rate turns
-//! them further; and the rate of the head's training falls along a cosine. The method with a training of its own is
-//! `orco-train-lab rival c-fscil`.
+//! Differences from the authors' program:
+//!
+//! - Backbone and head begin as the bundle's, trained by OrCo's phases 1 and 2 instead of meta-learning; the head has a
+//!   hidden layer.
+//! - Prototypes are unit vectors, not hyperbolic tangents of a layer's outputs, so that the same rate turns them further.
+//! - The head is trained with weight decay 1e-4 instead of 5e-4, plain instead of Nesterov momentum that begins at zero
+//!   in each session instead of being kept, and a rate that falls along a cosine.
+//!
+//! `orco-train-lab rival c-fscil` trains the whole method.
 
 use orco_core::math::{add_scaled, dot, exp, normalise_rows};
 use orco_core::random::Random;

@@ -4,11 +4,14 @@
 //! A picture gets, for every class, the Mahalanobis distance to its mean under a covariance that is shrunk and
 //! normalised to unit variances. The means of new classes are calibrated as TEEN does.
 //!
-//! Otherwise than there: a bundle has ten samples of a base class, too few for a covariance of its own, so that all
-//! classes share one, that of these samples around their classes' means; and features are roots seen from their centre,
-//! of which the bundle has every base class's mean over all its images. The calibrated program, written for ViT-B/16,
-//! keeps 0.75 to 0.9 of a new class's mean where this keeps TEEN's 0.5, shrinks by 100 in place of FeCAM's 1 for
-//! ResNets, and brings the means of all classes to unit length.
+//! Differences from the authors' programs:
+//!
+//! - All classes share one covariance, that of the bundle's samples around their classes' means: ten samples of a base
+//!   class are too few for a covariance of its own.
+//! - Features are directions of signed square roots from their centre, of which the bundle has each base class's mean
+//!   over all its images.
+//! - The calibrated program, written for ViT-B/16, keeps 0.75 to 0.9 of a new class's mean, shrinks by 100 and
+//!   normalises the means of all classes. Here it is TEEN's 0.5, and FeCAM's 1 for ResNets.
 
 use nalgebra::{Cholesky, DMatrix};
 use orco_core::discriminant::{direction, signed_sqrt};

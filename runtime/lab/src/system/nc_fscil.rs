@@ -1,13 +1,18 @@
 //! NC-FSCIL's head (Yang et al., Neural Collapse Inspired Feature-Classifier Alignment, ICLR 2023) on given features.
 //!
-//! Every class, also of sessions to come, has a vertex of one regular simplex as its fixed classifier; the head is
-//! pulled there by the dot-regression loss, in the base session on what a bundle carries of the base classes, in later
-//! ones on the new shots and on one mean feature vector of every class before, and goes on from session to session.
-//! New classes take the vertices in the order in which they come.
+//! Every class, also of sessions to come, has a vertex of one regular simplex as its fixed classifier. The
+//! dot-regression loss pulls projections to the vertex of their class: in the base session on what a bundle carries of
+//! the base classes, in later ones on the new shots and one mean feature vector of every earlier class. The head goes on
+//! from session to session. New classes take the vertices in the order in which they come.
 //!
-//! Otherwise than there: the backbone is the bundle's, the head starts as phase 2 left it instead of being trained on
-//! all base images, its vertices are the centred pseudo-targets, and rate and epochs are ours. The method with a
-//! training of its own is `orco-train-lab rival nc-fscil`.
+//! Differences from the authors' program:
+//!
+//! - The backbone is the bundle's.
+//! - The head starts as phase 2 left it instead of being trained on all base images.
+//! - The vertices are the centred pseudo-targets.
+//! - Rate and epochs are ours.
+//!
+//! `orco-train-lab rival nc-fscil` trains the whole method.
 
 use orco_core::math::{add_scaled, normalise_rows};
 use orco_core::random::Random;

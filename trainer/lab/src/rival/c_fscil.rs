@@ -14,10 +14,12 @@
 //! That of a learned class is the mean of its shots, all in one batch. So base prototypes are much longer, and their
 //! hyperbolic tangents hardly move any more; the same is done here.
 //!
-//! Otherwise than there, the base session trains the backbone alone, over scaled cosines and by the recipe's budget,
-//! and the layer begins with the episodes; there the layer is trained in the base session, too, below a linear
-//! classifier without a bias. Kept features are means of clean images, of all that there are of a base class; there of
-//! one random view of each of its 200.
+//! Differences from the authors' program:
+//!
+//! - The base session trains the backbone alone, over scaled cosines and by the recipe's budget, and the layer begins
+//!   with the episodes. The program trains the layer in the base session, too, below a linear classifier without a bias.
+//! - Kept features are means over clean images, of a base class over all of them. The program averages one random view
+//!   of each of 200 images.
 
 mod meta_training;
 

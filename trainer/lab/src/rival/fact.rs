@@ -14,12 +14,12 @@
 //! other, which stays as it began; the same is done here. What it computes twice of a batch is computed once: there,
 //! batch norm counts a batch as often, so mixtures weigh less in its statistics.
 
-use orco_benchmark::Summary;
-use orco_lab::method::Method;
 use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
 
 use anyhow::Result;
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{Description, ForwardMode, unit};
 use orco_trainer::model::store::Parameter;

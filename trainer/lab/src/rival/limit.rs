@@ -1,16 +1,21 @@
 //! LIMIT: learning multi-phase incremental tasks (Zhou et al., "Few-Shot Class-Incremental Learning by Sampling
 //! Multi-Phase Tasks", TPAMI 2022).
 //!
-//! Fake incremental tasks are drawn from the base classes: sixteen of them are known by one shot only, the others by
-//! their classifiers, and images of all are to be told apart. A layer of a transformer, over all classifiers and the
-//! image at hand, learns to adapt classifiers to that image, and those of one shot to the trained ones; in incremental
-//! sessions it does the same over the means of all classes seen. Backbone and classifiers move with it; every epoch
-//! begins with class means as classifiers.
+//! Fake incremental tasks are drawn from the base classes: sixteen classes are known by one shot only, the others by
+//! their classifiers, and images of all classes are classified. A transformer layer over all classifiers and the image
+//! at hand learns to adapt the classifiers to that image, and those of one shot to the trained ones. In incremental
+//! sessions it does the same over the means of all classes seen. Backbone and classifiers are trained with it; every
+//! epoch begins with class means as classifiers.
 //!
-//! Settings are those of the authors' command for CIFAR-100, its 20 epochs among them. In their program, the 32 tasks
-//! of a step are the same classes and shots in another order, which attention does not see; here a step has one. Images
-//! of a step are drawn with replacement, in as many steps as there are full batches; there an epoch shows each image
-//! once. Otherwise than there, classes of sessions to come have no token in the attention.
+//! Settings are those of the authors' command for CIFAR-100, its 20 epochs among them.
+//!
+//! Differences from the authors' program:
+//!
+//! - A step has one task. The program's 32 tasks of a step are the same classes and shots in another order, which
+//!   attention does not see.
+//! - The images of a step are drawn with replacement, in as many steps as there are full batches. In the program an
+//!   epoch shows each image once.
+//! - Classes of sessions to come have no token in the attention.
 
 use anyhow::Result;
 use orco_benchmark::Summary;

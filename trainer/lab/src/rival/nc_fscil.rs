@@ -1,23 +1,27 @@
-//! NC-FSCIL: neural collapse ahead of its time (Yang et al., "Neural Collapse Inspired Feature-Classifier Alignment for
-//! Few-Shot Class-Incremental Learning", ICLR 2023).
+//! NC-FSCIL: classifiers fixed at the vertices of a simplex (Yang et al., "Neural Collapse Inspired Feature-Classifier
+//! Alignment for Few-Shot Class-Incremental Learning", ICLR 2023).
 //!
-//! Every class, those of sessions to come among them, has a vertex of one regular simplex for its classifier, which
-//! nothing trains. A projection of the features is pulled there by the dot-regression loss: in the base session
-//! together with the backbone, on images that are mixed with each other or pasted into each other; in a session alone,
-//! on the features of the shots and one mean feature vector of every class before, and goes on from session to session.
-//! An image is answered with the vertex that its projection is nearest to.
+//! Every class, also of sessions to come, has a vertex of one regular simplex as its classifier, which stays fixed. The
+//! dot-regression loss pulls a projection of the features to the class's vertex. The base session trains the projection
+//! and the backbone, on images mixed by mixup or CutMix. An incremental session trains the projection alone, on the
+//! features of the shots and one mean feature vector of every earlier class, from where the session before left it. An
+//! image is answered with the vertex nearest to its projection.
 //!
-//! Settings beside the recipe's are those of the authors' program for CIFAR-100. Otherwise than there, a session's rate
-//! falls along the cosine to its end, without steps at a tenth of it; sessions beyond the eighth are as long as the
-//! eighth; and biases and norms do not decay.
+//! Settings beside the recipe's are those of the authors' program for CIFAR-100.
+//!
+//! Differences from the authors' program:
+//!
+//! - A session's rate falls along the cosine to its end, without steps at a tenth of it.
+//! - Sessions beyond the eighth are as long as the eighth.
+//! - Biases and norms do not decay.
 
-use orco_benchmark::Summary;
-use orco_lab::method;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use anyhow::Result;
+use orco_benchmark::Summary;
 use orco_core::schedule::Schedule;
+use orco_lab::method;
 use orco_state::target::{TargetMethod, generate};
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{ForwardMode, unit};
