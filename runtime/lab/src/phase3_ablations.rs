@@ -52,7 +52,7 @@ pub const RANDOM_IN_BOTH: &str = "random, in phase 2 too";
 /// for [`Question::Answer`]; nothing for a question that needs a training.
 pub fn variants(question: Question, program: &MethodConfig) -> Vec<AblationVariant<Phase3Settings>> {
     match question {
-        Question::Losses => LossSelection::VARIANTS.map(|(name, taken)| losses(program, name, taken)).into(),
+        Question::Losses => LossSelection::VARIANTS.map(|(name, selection)| losses(program, name, selection)).into(),
         Question::Perturbation => perturbations(program),
         Question::Assignment => {
             let by = |name, assignment| ablated(program, name, Ablation { assignment, ..Ablation::default() });
@@ -104,9 +104,9 @@ fn ablated(program: &MethodConfig, name: &str, ablation: Ablation) -> AblationVa
     AblationVariant { name: name.into(), settings: Phase3Settings { config: program.clone(), ablation } }
 }
 
-/// A variant by the losses that phase 3 takes.
-fn losses(program: &MethodConfig, name: &str, taken: LossSelection) -> AblationVariant<Phase3Settings> {
-    configured(name, taken.of(program))
+/// A variant by the losses that phase 3 uses.
+fn losses(program: &MethodConfig, name: &str, selection: LossSelection) -> AblationVariant<Phase3Settings> {
+    configured(name, selection.applied_to(program))
 }
 
 fn perturbations(program: &MethodConfig) -> Vec<AblationVariant<Phase3Settings>> {

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
-    /// Which losses are taken: in phase 3 alone by the lab, in phases 2 and 3 by the trainer.
+    /// Which losses are used: in phase 3 alone by the lab, in phases 2 and 3 by the trainer.
     Losses,
-    /// How pseudo-targets are made.
+    /// How pseudo-targets are generated.
     Targets,
-    /// Which losses phase 1 takes.
+    /// Which losses phase 1 uses.
     Pretraining,
     /// Whether the incremental sessions train the head g alone, or the backbone f as well.
     Frozen,
@@ -27,7 +27,7 @@ pub enum Question {
     Exemplars,
     /// How far phase 3 perturbs targets.
     Noise,
-    /// Which losses phase 3 takes where answers are a device's default ones. The paper does not ask this.
+    /// Which losses phase 3 uses where answers are a device's default ones. The paper does not ask this.
     Answer,
 }
 
@@ -92,7 +92,7 @@ pub struct AblationVariant<S> {
     pub settings: S,
 }
 
-/// Which losses phases 2 and 3 take.
+/// The losses that phases 2 and 3 use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossSelection {
     /// PSCL, perturbed supervised contrast.
@@ -119,8 +119,8 @@ impl LossSelection {
         ("all", Self::ALL),
     ];
 
-    /// Phase 3 with these losses alone.
-    pub fn of(self, config: &MethodConfig) -> MethodConfig {
+    /// `config` with these losses alone.
+    pub fn applied_to(self, config: &MethodConfig) -> MethodConfig {
         let mut config = config.clone();
         if !self.contrast {
             config.contrast = 0.0;

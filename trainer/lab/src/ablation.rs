@@ -18,14 +18,14 @@ use orco_lab::results::MeasuredSystem;
 use orco_state::target::TargetMethod;
 use serde_json::json;
 
-use crate::comparison::{check_trainable, compare, of_head, on_device};
+use crate::comparison::{check_trainable, compare, measure_variants, on_device};
 use crate::measurements::{self, Experiment, ResultsContext};
 use orco_trainer::config::{Architecture, BaseAssignment, Recipe, Stem, TargetConfig};
 use orco_trainer::model::Model;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::objective::Targets;
 
-/// Whether the lab's variants of the head answer it.
+/// Whether the question concerns the head alone, so that the lab's variants answer it.
 fn varies_the_head_alone(question: Question) -> bool {
     matches!(question, Question::Perturbation | Question::Assignment | Question::Exemplars | Question::Noise)
 }
@@ -42,15 +42,18 @@ pub fn trains_the_recipe(question: Question) -> bool {
 /// If the recipe leaves nothing to vary, with what to do.
 pub fn variants(question: Question, recipe: &Recipe, reading: PaperReading) -> Result<Vec<AblationVariant<Recipe>>> {
     check(question, recipe)?;
-    let learn =
-        MethodConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
+    let learn = MethodConfig {
+        views: recipe.learn.views,
+        precision: recipe.learn.precision,
+        ..phase_3_settings(recipe, reading)
+    };
     let align = match reading {
         PaperReading::Program => recipe.align.clone(),
         PaperReading::Text => recipe.align.with_paper_text(),
     };
     let recipe = Recipe { learn, align, ..recipe.clone() };
     Ok(match question {
-        Question::Losses => LossSelection::VARIANTS.map(|(name, taken)| losses(&recipe, name, taken)).into(),
+        Question::Losses => LossSelection::VARIANTS.map(|(name, selection)| losses(&recipe, name, selection)).into(),
         Question::Targets => target_methods(&recipe),
         Question::Pretraining => [
             pretraining(&recipe, "CE", [1.0, 0.0, 0.0]),
@@ -79,8 +82,8 @@ pub fn variants(question: Question, recipe: &Recipe, reading: PaperReading) -> R
     })
 }
 
-/// The settings of phase 3 that are varied.
-fn settings(recipe: &Recipe, reading: PaperReading) -> MethodConfig {
+/// The published settings of phase 3 that are varied.
+fn phase_3_settings(recipe: &Recipe, reading: PaperReading) -> MethodConfig {
     reading.settings(published::program(recipe.data.kind.title()))
 }
 
@@ -90,7 +93,7 @@ fn variants_of_head(
     recipe: &Recipe,
     reading: PaperReading,
 ) -> Vec<AblationVariant<Phase3Settings>> {
-    let variants = phase3_ablations::variants(question, &settings(recipe, reading));
+    let variants = phase3_ablations::variants(question, &phase_3_settings(recipe, reading));
     match recipe.align.assignment {
         BaseAssignment::Matched => variants,
         BaseAssignment::Random => {
@@ -123,19 +126,19 @@ fn variant(name: &str, recipe: Recipe) -> AblationVariant<Recipe> {
     AblationVariant { name: name.into(), settings: recipe }
 }
 
-/// A variant by the losses that phases 2 and 3 take.
-fn losses(recipe: &Recipe, name: &str, taken: LossSelection) -> AblationVariant<Recipe> {
+/// A variant by the losses that phases 2 and 3 use.
+fn losses(recipe: &Recipe, name: &str, selection: LossSelection) -> AblationVariant<Recipe> {
     let mut align = recipe.align.clone();
-    for (is_taken, weight) in [
-        (taken.contrast, &mut align.contrast),
-        (taken.cross_entropy, &mut align.cross_entropy),
-        (taken.orthogonality, &mut align.orthogonality),
+    for (is_used, weight) in [
+        (selection.contrast, &mut align.contrast),
+        (selection.cross_entropy, &mut align.cross_entropy),
+        (selection.orthogonality, &mut align.orthogonality),
     ] {
-        if !is_taken {
+        if !is_used {
             *weight = 0.0;
         }
     }
-    variant(name, Recipe { align, learn: taken.of(&recipe.learn), ..recipe.clone() })
+    variant(name, Recipe { align, learn: selection.applied_to(&recipe.learn), ..recipe.clone() })
 }
 
 fn target_methods(recipe: &Recipe) -> Vec<AblationVariant<Recipe>> {
@@ -154,14 +157,18 @@ fn target_methods(recipe: &Recipe) -> Vec<AblationVariant<Recipe>> {
     variants
 }
 
-/// Weights of cross entropy, of SCL and of SSCL in phase 1.
-fn pretraining(recipe: &Recipe, name: &str, [cross_entropy, supervised, own]: [f64; 3]) -> AblationVariant<Recipe> {
+/// A variant by the weights of cross entropy, SCL and SSCL in phase 1.
+fn pretraining(
+    recipe: &Recipe,
+    name: &str,
+    [cross_entropy, supervised, self_supervised]: [f64; 3],
+) -> AblationVariant<Recipe> {
     let mut recipe = recipe.clone();
     let pretrain = &mut recipe.pretrain;
     pretrain.cross_entropy = cross_entropy;
     pretrain.supervised_contrast = supervised;
-    pretrain.self_contrast = own;
-    // What contrast compares.
+    pretrain.self_contrast = self_supervised;
+    // Contrast without cross entropy compares two views of an image.
     pretrain.views = pretrain.views.max(if cross_entropy > 0.0 { 1 } else { 2 });
     variant(name, recipe)
 }
@@ -203,7 +210,7 @@ pub fn measure(
             return compare(model, targets, experiment, &[1.0]);
         }
         if varies_the_head_alone(question) {
-            return of_head(&variants_of_head(question, recipe, reading), model, targets, experiment);
+            return measure_variants(&variants_of_head(question, recipe, reading), model, targets, experiment);
         }
         let measured = on_device(model, targets, recipe, data, draws)?;
         Ok(vec![Summary { name: variant.name.clone(), ..measured }])

@@ -2,8 +2,8 @@
 //!
 //! The runtime's learner on stored features stands first. The others are trained here from images, with new views in
 //! every step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2
-//! left them. All answer by targets alone. Batch norm of f keeps its statistics throughout. The metrics are the
-//! runtime's.
+//! left them. All answer by targets alone, as the paper does: where f is trained, means of stored features would be
+//! those of another f. Batch norm of f keeps its statistics throughout. The metrics are the runtime's.
 
 mod session;
 
@@ -46,7 +46,7 @@ pub(crate) const ON_DEVICE: &str = "g, as on the device";
 pub enum TrainedParts {
     /// The head g; f stays.
     Head,
-    /// Both; the learning rate of f is this share of g's.
+    /// Both; f's learning rate is this multiple of g's.
     Both(f64),
 }
 
@@ -59,7 +59,7 @@ impl TrainedParts {
         }
     }
 
-    /// What names of the files begin with that keep its draws.
+    /// The prefix of the files that keep its draws.
     fn file(self) -> String {
         match self {
             Self::Head => "head".into(),
@@ -87,13 +87,14 @@ pub fn compare(
     let source = BundleSource::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, targets, &source)?;
     let config = &recipe.learn.by_targets_alone();
-    let mut summaries = vec![by_device(&base_model, &benchmark, config, draws)?];
-    let rivals: Vec<TrainedParts> =
+    let mut summaries = vec![measure_on_device(&base_model, &benchmark, config, draws)?];
+    let compared: Vec<TrainedParts> =
         std::iter::once(TrainedParts::Head).chain(shares.iter().map(|&share| TrainedParts::Both(share))).collect();
-    let (of_draw, mut done) = ((data.split.sessions.len() * config.epochs) as u64, 0);
-    let mut progress = PhaseProgress::counting("comparison", "epochs", of_draw * (rivals.len() * draws) as u64, 0);
+    let (epochs_of_draw, mut done) = ((data.split.sessions.len() * config.epochs) as u64, 0);
+    let total = epochs_of_draw * (compared.len() * draws) as u64;
+    let mut progress = PhaseProgress::counting("comparison", "epochs", total, 0);
     let start = StartingPoint::new(model, targets, &source);
-    for trained in rivals {
+    for trained in compared {
         let inputs = fingerprint(json!([recipe, sessions, trained.name()]));
         let (name, file) = (&trained.name(), &trained.file());
         let protocol = Protocol { recipe, data, draws, name, file, run, fingerprint: &inputs };
@@ -102,7 +103,7 @@ pub fn compare(
         // Whatever happened, the model is what it was.
         model.restore(&start.tensors)?;
         let summary = summary?;
-        done += of_draw * draws as u64;
+        done += epochs_of_draw * draws as u64;
         progress.at(done, String::new);
         progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.name, summary.ahm, summary.aacc));
         summaries.push(summary);
@@ -121,15 +122,15 @@ pub fn compare(
 pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataSet, draws: usize) -> Result<Summary> {
     let source = BundleSource::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
-    by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
+    measure_on_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
 }
 
-/// Measures variants of the lab, which vary the head alone. The run keeps every draw.
+/// Measures the lab's variants of phase 3, which train the head alone. The run keeps every draw.
 ///
 /// # Errors
 /// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
-pub fn of_head(
-    of_the_head: &[AblationVariant<Phase3Settings>],
+pub fn measure_variants(
+    variants: &[AblationVariant<Phase3Settings>],
     model: &Model,
     targets: &Targets,
     experiment: &Experiment<'_>,
@@ -144,7 +145,7 @@ pub fn of_head(
     let ablations =
         Phase3Ablations { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
     let threads = Threads::new(usable_threads())?;
-    let measured = of_the_head.iter().map(|variant| {
+    let measured = variants.iter().map(|variant| {
         let measured = ablations.measure(variant, draws, &threads, &interrupt::flow);
         interrupt::check()?;
         log::info!("\"{}\" is measured", variant.name);
@@ -153,7 +154,7 @@ pub fn of_head(
     measured.collect()
 }
 
-/// What a bundle would have of a model, its features computed as on a device.
+/// The base model and the benchmark that a bundle of this model would carry, its features computed as on a device.
 fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Result<(BaseModel, Benchmark)> {
     let mut encoder = Onnx::pool(&BundleSource::encode(model, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;
@@ -163,10 +164,15 @@ fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Resu
     Ok((base_model, benchmark))
 }
 
-/// All answer as the paper does: where f is trained, means of stored features would be those of another f.
-fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &MethodConfig, draws: usize) -> Result<Summary> {
-    let device = Measurement { base_model, benchmark, system: System::DEVICE, config, seed: SEED };
-    let measured = device.run(benchmark.distinct_draws(draws), &interrupt::flow);
+/// Measures the runtime's learner on a base model.
+fn measure_on_device(
+    base_model: &BaseModel,
+    benchmark: &Benchmark,
+    config: &MethodConfig,
+    draws: usize,
+) -> Result<Summary> {
+    let measurement = Measurement { base_model, benchmark, system: System::DEVICE, config, seed: SEED };
+    let measured = measurement.run(benchmark.distinct_draws(draws), &interrupt::flow);
     interrupt::check()?;
     Ok(Summary { name: ON_DEVICE.into(), ..measured? })
 }
@@ -203,7 +209,7 @@ pub fn check(model: &Model, learn: &MethodConfig, shares: &[f64]) -> Result<()> 
     Ok(())
 }
 
-/// Prints the systems, then every session's row of each.
+/// A table of the systems, then every session's row of each, as text.
 pub fn table(summaries: &[Summary], draws: usize) -> String {
     let mut lines =
         vec![format!("means, draws: {draws:<16} aHM            aACC           base decay  performance decay")];
@@ -224,11 +230,11 @@ pub fn table(summaries: &[Summary], draws: usize) -> String {
 /// What every session begins with: the model after phase 2.
 struct StartingPoint<'a> {
     targets: &'a Targets,
-    /// Images of the exemplars of base classes that the settings let a session see.
+    /// Images of the base exemplars, as many of each class as the settings let a session see.
     exemplars: Vec<usize>,
-    /// Tensors of the model.
+    /// Every tensor of the model, by name.
     tensors: HashMap<String, Tensor>,
-    /// Features of the measured images by that model, `[measured, features]`.
+    /// Features of the measured images, `[measured, features]`.
     features: Tensor,
 }
 
@@ -312,7 +318,7 @@ impl SessionLearner for ComparedLearner<'_> {
     }
 }
 
-/// Features of clean views by the model's own backbone, `[indices, features]`.
+/// Features of clean images by the model's own backbone, `[indices, features]`.
 fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
     let parts = indices.chunks(images.forward_batch(BATCH));
     let parts = parts.map(|indices| model.features(images, indices, |images| images));

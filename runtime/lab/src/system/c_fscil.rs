@@ -10,7 +10,8 @@
 //!
 //! - Backbone and head begin as the bundle's, trained by OrCo's phases 1 and 2 instead of meta-learning; the head has a
 //!   hidden layer.
-//! - Prototypes are unit vectors, not hyperbolic tangents of a layer's outputs, so that the same rate turns them further.
+//! - Prototypes are unit vectors, not hyperbolic tangents of a layer's outputs, so that the same rate turns them
+//!   further.
 //! - The head is trained with weight decay 1e-4 instead of 5e-4, plain instead of Nesterov momentum that begins at zero
 //!   in each session instead of being kept, and a rate that falls along a cosine.
 //!

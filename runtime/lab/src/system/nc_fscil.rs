@@ -2,8 +2,8 @@
 //!
 //! Every class, also of sessions to come, has a vertex of one regular simplex as its fixed classifier. The
 //! dot-regression loss pulls projections to the vertex of their class: in the base session on what a bundle carries of
-//! the base classes, in later ones on the new shots and one mean feature vector of every earlier class. The head goes on
-//! from session to session. New classes take the vertices in the order in which they come.
+//! the base classes, in later ones on the new shots and one mean feature vector of every earlier class. The head goes
+//! on from session to session. New classes take the vertices in the order in which they come.
 //!
 //! Differences from the authors' program:
 //!

@@ -17,7 +17,8 @@
 //! Differences from the authors' program:
 //!
 //! - The base session trains the backbone alone, over scaled cosines and by the recipe's budget, and the layer begins
-//!   with the episodes. The program trains the layer in the base session, too, below a linear classifier without a bias.
+//!   with the episodes. The program trains the layer in the base session, too, below a linear classifier without a
+//!   bias.
 //! - Kept features are means over clean images, of a base class over all of them. The program averages one random view
 //!   of each of 200 images.
 
