@@ -60,23 +60,24 @@ use orco_trainer::train::pretrain::{Criterion, train};
 pub(crate) struct RivalSpec {
     /// Its name, and whose it is.
     method: Method,
-    /// Number of what it computes. Raise it with every change of its numbers: what was kept of it is then measured
+    /// Revision of its computation. Raise it with every change of its numbers: what was kept of it is then measured
     /// anew, and its episodes are trained anew.
     revision: u32,
     /// What trains its backbone: rivals that say the same share one.
     backbone: RivalBackbone,
-    /// Trains it as far as it is not trained yet, and leads it through the sessions.
+    /// Completes its training, and measures it through the sessions.
     measure: fn(&mut RivalTraining<'_>) -> Result<Summary>,
     /// How long it trains the backbone beyond the recipe's budget, and how long its authors do, as tables of results
     /// say it; `None` if it does not.
     extra_training: Option<&'static str>,
 }
 
-/// What trains a backbone in the base session.
+/// How a backbone is trained in the base session.
 pub(crate) struct RivalBackbone {
+    /// Name of the training, by which rivals share a backbone.
     name: &'static str,
-    /// Number of what it trains. Raise it with every change of that, and the revision of each rival that stands on it:
-    /// the backbone is then trained anew, in a folder of its own.
+    /// Revision of its training. Raise it with every change of that, and the revision of each rival that uses this
+    /// backbone: it is then trained anew, in a folder of its own.
     revision: u32,
 }
 
@@ -151,7 +152,7 @@ impl Rival {
         Some(self.published(table)?.numbers(table))
     }
 
-    /// Trains it as far as it is not trained yet, and measures it; or reads what was measured of the same before.
+    /// Completes its training, and measures it; or reads what was measured before.
     ///
     /// # Errors
     /// As for [`orco_trainer::train::pretrain::pretrain`], or if a file of the run cannot be written.
@@ -170,7 +171,7 @@ impl Rival {
         Ok(summary)
     }
 
-    /// What was measured of it last, on the same [sessions](orco_trainer::data::digest::session_digest), in the folder
+    /// The last measurement of it on the same [sessions](orco_trainer::data::digest::session_digest), in the folder
     /// of its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
         kept_measurements::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))
@@ -180,7 +181,7 @@ impl Rival {
         format!("{}.json", self.name())
     }
 
-    /// Of all that a draw depends on, beside its number.
+    /// A digest of everything that a draw depends on, beside its number.
     fn fingerprint(self, recipe: &Recipe, sessions: &str) -> String {
         fingerprint(json!([self.name(), self.0.revision, recipe, sessions]))
     }
@@ -222,12 +223,12 @@ pub(crate) struct RivalTraining<'a> {
 }
 
 impl RivalTraining<'_> {
-    /// Trains the backbone by the recipe's budget, as far as it is not trained yet.
+    /// Trains the backbone by the recipe's budget, or what is left of it.
     fn train(&mut self, criterion: &mut impl Criterion) -> Result<()> {
         train(self.model, &self.recipe.pretrain, &self.base, None, criterion).context("phase 1").map(drop)
     }
 
-    /// Features by the backbone as it is, of every image under each turn.
+    /// Features of every image under each turn, by the backbone as it is.
     fn embedding(&self, turns: &[i64]) -> Result<Embedding> {
         Embedding::of(self.model, self.data, self.protocol.measured(), turns)
     }
@@ -242,7 +243,8 @@ impl RivalTraining<'_> {
         EpisodeImages { model: self.model, data: self.data, augment: &self.recipe.pretrain.augment }
     }
 
-    /// Attention that was not trained yet. What follows draws the same whether the backbone was trained now or before.
+    /// Untrained attention. Seeds torch's generator, so that later draws are the same whether the backbone was trained
+    /// in this process or read from its checkpoint.
     fn attention(&self) -> Attention {
         tch::manual_seed(self.recipe.seed as i64);
         Attention::new(self.model.backbone.description.features(), self.model.device())

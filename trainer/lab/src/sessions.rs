@@ -19,13 +19,13 @@ use crate::measurements;
 /// Images that are scored at a time.
 const BATCH: i64 = 1000;
 
-/// What is measured, and over how many draws of the shots.
+/// Measures a [`SessionLearner`] through all sessions, over several draws of the shots.
 #[derive(Clone, Copy)]
 pub(crate) struct Protocol<'a> {
     pub recipe: &'a Recipe,
     pub data: &'a DataSet,
     pub draws: usize,
-    /// Who answers.
+    /// Name of the learner in results.
     pub name: &'a str,
     /// Keeps every draw, in files whose names begin with `file`, under a fingerprint of all that it depends on.
     pub run: &'a Run,
@@ -33,26 +33,28 @@ pub(crate) struct Protocol<'a> {
     pub fingerprint: &'a str,
 }
 
-/// Someone on the way through the sessions.
+/// A method that learns session after session from training images.
 pub(crate) trait SessionLearner {
-    /// Forgets what was learned in sessions, before another draw.
+    /// Returns to the state after the base session, before another draw.
     fn begin(&mut self, draw: usize) -> Result<()>;
 
-    /// Learns a session's classes, which follow those that are known, from training images, class after class, `SHOTS`
-    /// of each.
+    /// Learns a session's classes, numbered after the known ones. `shots` are training images, class after class,
+    /// `SHOTS` of each.
     fn learn(&mut self, shots: &[usize]) -> Result<()>;
 
-    /// Scores of the classes seen so far, f32 `[rows, classes]` on any device, for some of the measured images,
-    /// given as rows of the split's list, i64.
+    /// Scores of the classes seen so far for some of the measured images.
+    ///
+    /// # Shapes
+    /// `rows` i64 `[n]`: positions in the split's `measured`; returns f32 `[n, classes]`, on any device.
     fn scores(&self, rows: &Tensor) -> Tensor;
 }
 
-/// The shots of a session with their classes, which follow `known` ones.
+/// The shots of a session with their classes, numbered from `known` on.
 pub(crate) fn labelled(shots: &[usize], known: i64) -> Vec<(usize, i64)> {
     shots.iter().enumerate().map(|(row, &image)| (image, known + (row / SHOTS) as i64)).collect()
 }
 
-/// Refuses a session's loss that is no number any more.
+/// Refuses a session's loss that is not finite.
 pub(crate) fn check_loss(loss: &Tensor) -> Result<()> {
     if !loss.double_value(&[]).is_finite() {
         bail!("the loss of a session is no finite number any more");
@@ -61,13 +63,13 @@ pub(crate) fn check_loss(loss: &Tensor) -> Result<()> {
 }
 
 impl<'a> Protocol<'a> {
-    /// Images accuracy is measured on.
+    /// The images that accuracy is measured on.
     pub fn measured(&self) -> &'a Images {
         if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
     }
 
     /// Leads a learner through all sessions of every draw that was not measured before. With the first draw the run
-    /// gets a picture of who is taken for whom after the last session: `confusion-NAME.svg` and `.png`, and `.json`
+    /// gets a picture of the confusion matrix after the last session: `confusion-NAME.svg` and `.png`, and `.json`
     /// with the counts.
     ///
     /// # Errors
@@ -129,12 +131,12 @@ impl<'a> Protocol<'a> {
         classes_after(split.base_classes, split.sessions.iter().map(|session| session.classes.len()))
     }
 
-    /// Measures the classes seen so far; also counts the images of a class (row) that were answered with a class
+    /// Accuracy on the classes seen so far, and the confusion matrix: counts of images by class (row) and answer
     /// (column).
     fn measure(&self, learner: &dyn SessionLearner, session: usize) -> (SessionAccuracy, Vec<Vec<u32>>) {
         let (split, images) = (&self.data.split, self.measured());
         let seen = self.classes_after()[session];
-        let mut answered = vec![vec![0; seen]; seen];
+        let mut confusion = vec![vec![0; seen]; seen];
         let label = |row: &i64| usize::from(images.labels[split.measured[*row as usize]]);
         let known: Vec<i64> = (0..split.measured.len() as i64).filter(|row| label(row) < seen).collect();
         let mut counts = AccuracyCounts::new(seen, split.base_classes);
@@ -143,9 +145,9 @@ impl<'a> Protocol<'a> {
             let scores = Vec::<f32>::try_from(scores.to_device(Device::Cpu).contiguous().view(-1)).expect("scores");
             for (row, scores) in rows.iter().zip(scores.chunks_exact(seen)) {
                 counts.count_scores(label(row), scores);
-                answered[label(row)][argmax(scores)] += 1;
+                confusion[label(row)][argmax(scores)] += 1;
             }
         }
-        (counts.row(session), answered)
+        (counts.row(session), confusion)
     }
 }

@@ -216,7 +216,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
         let classifies = self.criterion.classifies(self.config);
         let metrics = [
             ("cross_entropy", classifies.then_some(cross_entropy)),
-            (C::OTHER, Some(other)),
+            (C::OTHER_LOSS, Some(other)),
             ("accuracy", classifies.then_some(100.0 * accuracy)),
             ("learning_rate", Some(rate)),
         ];
@@ -225,7 +225,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
         let summary = if classifies {
             format!("accuracy on augmented views {:.1} %", 100.0 * accuracy)
         } else {
-            format!("{} {other:.3}", C::OTHER)
+            format!("{} {other:.3}", C::OTHER_LOSS)
         };
         Ok(EpochReport { loss: total, metrics, summary })
     }

@@ -36,7 +36,7 @@ pub(super) struct CrossEntropy;
 impl Criterion for CrossEntropy {
     type StepDraw = Tensor;
 
-    const OTHER: &'static str = "other";
+    const OTHER_LOSS: &'static str = "other";
 
     fn views(&self, _: &PretrainConfig) -> usize {
         1

@@ -106,7 +106,7 @@ impl Fact {
 impl Criterion for Fact {
     type StepDraw = FactDraw;
 
-    const OTHER: &'static str = "reserve";
+    const OTHER_LOSS: &'static str = "reserve";
 
     fn views(&self, _: &PretrainConfig) -> usize {
         1

@@ -168,7 +168,7 @@ impl NcFscil {
 impl Criterion for NcFscil {
     type StepDraw = NcFscilDraw;
 
-    const OTHER: &'static str = "dot regression";
+    const OTHER_LOSS: &'static str = "dot regression";
 
     fn views(&self, _: &PretrainConfig) -> usize {
         1

@@ -182,7 +182,7 @@ fn fantasised_classes(labels: &Tensor, base: i64) -> Tensor {
 impl Criterion for Savc {
     type StepDraw = SavcDraw;
 
-    const OTHER: &'static str = "contrast";
+    const OTHER_LOSS: &'static str = "contrast";
 
     fn views(&self, _: &PretrainConfig) -> usize {
         3 * TURNS.len()

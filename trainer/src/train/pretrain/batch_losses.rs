@@ -13,26 +13,31 @@ pub struct BatchLosses {
     /// What is minimised, a scalar.
     pub total: Tensor,
     cross_entropy: Tensor,
-    /// The loss beside it, for the metrics: of a recipe SCL + SSCL without their weights, of a rival its own with its
-    /// weight.
+    /// The loss beside cross entropy, for the metrics: of a recipe SCL + SSCL without their weights, of a rival its own
+    /// times its weight.
     other: Tensor,
     accuracy: Tensor,
 }
 
-/// The share of rows whose highest logit is their label's.
+/// The fraction of rows whose highest logit is their label's.
+///
+/// # Shapes
+/// `logits` `[n, classes]`, `labels` i64 `[n]`; returns an f32 scalar.
 pub fn accuracy(logits: &Tensor, labels: &Tensor) -> Tensor {
     logits.argmax(1, false).eq_tensor(labels).to_kind(Kind::Float).mean(Kind::Float)
 }
 
 impl BatchLosses {
-    /// The losses of a rival: its cross entropy and its accuracy, and what it minimises beside, weighted as in the sum.
+    /// The losses of a rival, all scalars: its cross entropy, what it minimises beside, times its weight, and its
+    /// accuracy.
     pub fn new(cross_entropy: Tensor, other: Tensor, accuracy: Tensor) -> Self {
         let total = &cross_entropy + &other;
         Self { total, cross_entropy: cross_entropy.detach(), other: other.detach(), accuracy }
     }
 
-    /// The losses that a recipe weighs, over features. Contrast is that of all ranks' rows and the same on every rank;
-    /// cross entropy is that of the own rows. Their gradients, averaged over the ranks, are those of a single process.
+    /// Cross entropy, SCL and SSCL (OrCo, Eq. 2), each times its weight in the recipe. Contrast is over the rows of all
+    /// ranks and the same on every rank; cross entropy is over the own rows. Their gradients, averaged over the ranks,
+    /// are those of a single process.
     ///
     /// # Shapes
     /// `features` `[views b, features]` of the own rows b of the batch, the first view of all first; `labels` i64
@@ -40,7 +45,7 @@ impl BatchLosses {
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub fn over(
+    pub fn of_recipe(
         model: &Model,
         config: &PretrainConfig,
         features: &Tensor,
@@ -76,7 +81,7 @@ impl BatchLosses {
         Ok(losses)
     }
 
-    /// Total, cross entropy, the other loss and accuracy, `[4]`, as numbers.
+    /// Total, cross entropy, the other loss and accuracy, `[4]`, without gradients.
     pub fn parts(&self) -> Tensor {
         let parts = [&self.total, &self.cross_entropy, &self.other, &self.accuracy].map(Tensor::detach);
         Tensor::stack(&parts, 0)

@@ -55,7 +55,7 @@ pub trait Criterion {
     type StepDraw;
 
     /// Name of the loss beside cross entropy in the metrics.
-    const OTHER: &'static str;
+    const OTHER_LOSS: &'static str;
 
     /// Views of an image in a step.
     fn views(&self, config: &PretrainConfig) -> usize;
@@ -104,7 +104,7 @@ pub(super) struct RecipeCriterion;
 impl Criterion for RecipeCriterion {
     type StepDraw = Tensor;
 
-    const OTHER: &'static str = "contrast";
+    const OTHER_LOSS: &'static str = "contrast";
 
     fn views(&self, config: &PretrainConfig) -> usize {
         config.views
@@ -122,6 +122,6 @@ impl Criterion for RecipeCriterion {
         let StepContext { model, config, group, .. } = context;
         let features =
             model.backbone.forward(&model.channels.normalise(&drawn), config.precision, ForwardMode::Training);
-        BatchLosses::over(model, config, &features, &context.labels(batch), group)
+        BatchLosses::of_recipe(model, config, &features, &context.labels(batch), group)
     }
 }

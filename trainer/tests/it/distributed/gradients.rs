@@ -62,7 +62,7 @@ fn gradients_in(group: &RankGroup) -> Vec<(String, Tensor)> {
     let features = Tensor::randn([2 * BATCH, model.head.w1.size()[1]], (Kind::Double, Device::Cpu));
     let labels = Tensor::randint(6, [BATCH], (Kind::Int64, Device::Cpu));
     for (name, config) in cases() {
-        let losses = BatchLosses::over(&model, &config, &own_rows(&features, group), &labels, group).unwrap();
+        let losses = BatchLosses::of_recipe(&model, &config, &own_rows(&features, group), &labels, group).unwrap();
         let parameters: Vec<_> =
             model.parameters("").into_iter().filter(|parameter| !parameter.name.starts_with("backbone")).collect();
         let made = gradients(&losses.total, &parameters);

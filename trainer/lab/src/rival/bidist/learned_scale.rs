@@ -38,7 +38,7 @@ impl LearnedScale {
 impl Criterion for LearnedScale {
     type StepDraw = Tensor;
 
-    const OTHER: &'static str = "other";
+    const OTHER_LOSS: &'static str = "other";
 
     fn views(&self, _: &PretrainConfig) -> usize {
         1
