@@ -20,10 +20,10 @@ use crate::platform::interrupt::{self, Activity};
 use crate::platform::{device, waiting};
 use crate::run::{RECIPE, Run, RunRecord, progress, read_recipe};
 use crate::train::base_align::{SharedFeatures, align_sharing};
-use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::pretrain::pretrain;
 use crate::train::require_full_batch;
+use crate::train::training_loop::BaseSession;
 
 /// Reads a recipe and its images, together with the other ranks. The recipe may be one that needs `--backbone`.
 ///

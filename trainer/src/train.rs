@@ -1,23 +1,31 @@
-//! Training: losses, optimisers, the loop over epochs, and the two phases that run in it.
+//! Training: the two phases on the workstation, their losses and optimisers, and the loop over epochs.
 //!
-//! - [`pretrain`]: phase 1; [`base_align`]: phase 2, which also assigns pseudo-targets to the base classes;
-//! - [`loss`]: PSCL, CE and ORTH in libtorch; [`objective`]: their sum over the pseudo-targets, which phase 2
-//!   minimises, and the pseudo-targets that a recipe asks for;
-//! - [`optimiser`]: SGD and LARS; [`fit`]: the loop over epochs, with its checkpoints.
+//! | the method (OrCo) | where |
+//! |---|---|
+//! | phase 1: SCL + SSCL, Eq. 2, cross entropy beside them | [`pretrain`]; the losses are in [`BatchLosses`] |
+//! | pseudo-targets, section 3.1 | [`objective::pseudo_targets`] |
+//! | phase 2: one-to-one assignment, then PSCL + CE + ORTH | [`base_align`] |
+//! | PSCL, CE and ORTH over the targets by role, Eqs. 5 to 7 | [`Objective`]; each loss alone is in [`loss`] |
+//!
+//! Phase 3 runs on devices ([`orco_core::align`]). [`optimiser`] has SGD and LARS; [`training_loop`] leads a phase
+//! through its epochs, with checkpoints.
+//!
+//! [`BatchLosses`]: pretrain::BatchLosses
+//! [`Objective`]: objective::Objective
 
 use anyhow::{Result, ensure};
 
 pub mod base_align;
-pub mod fit;
 pub mod loss;
 pub mod objective;
 pub mod optimiser;
 pub mod pretrain;
+pub mod training_loop;
 
-/// Refuses a batch that the base images do not fill; `setting` is the recipe's name of its size.
+/// Refuses a batch larger than the number of base images; `setting` is the recipe's name of the batch size.
 ///
 /// # Errors
-/// If they do not fill it.
+/// If the batch is larger.
 pub fn require_full_batch(setting: &str, batch: usize, images: usize) -> Result<()> {
     ensure!(images >= batch, "the {images} base images do not fill one batch of {batch}; lower {setting}");
     Ok(())

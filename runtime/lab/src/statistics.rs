@@ -15,8 +15,8 @@ use orco_state::session::{NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::statistics::Statistics;
 
-/// Axes that are kept. With 64 of 128 to 1,280, discriminants were as accurate as with all
-/// (measured on the bundles); further ones cost memory alone.
+/// Principal axes that are kept. On our bundles 64 of 128 to 1,280 axes gave discriminants as accurate as all of them;
+/// more only cost memory.
 const AXES: usize = 64;
 /// a: share of the multiple of the identity in the shrunk covariance.
 pub const SHRINKAGE: f64 = 0.5;
@@ -44,10 +44,10 @@ impl Features<'_> {
     }
 }
 
-/// Base pictures that no phase was trained on: what the accuracy to be expected is told by.
+/// Base pictures that no phase was trained on, for the expected accuracy.
 #[derive(Clone, Copy, Debug)]
 pub enum UnseenPictures<'a> {
-    /// There are none: a phase has seen the samples that are set aside, too.
+    /// There are none: a phase was trained on the samples that are set aside, too.
     None,
     /// The samples that are set aside themselves.
     SetAside,
@@ -64,8 +64,8 @@ pub struct ValidationPictures<'a> {
     pub unseen: UnseenPictures<'a>,
 }
 
-/// Computes the statistics of a bundle's base classes. Nothing but borders and
-/// [`Statistics::base_accuracy_ratio`] is computed from the pictures for validation.
+/// Computes the statistics of a bundle's base classes. Only borders and [`Statistics::base_accuracy_ratio`] depend on
+/// the pictures for validation.
 ///
 /// # Panics
 /// If a base class has no image, or rows are not as long as the head's inputs.
@@ -78,18 +78,21 @@ pub fn fit(
     let ValidationPictures { set_aside, unseen } = validation;
     let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
     assert_eq!(features.values.len(), features.classes.len() * inputs, "features are not rows of {inputs}");
-    let mut rooted = features.values.to_vec();
-    signed_sqrt(&mut rooted);
-    let rooted = Features { values: &rooted, ..features };
-    let (centre, root_centre) = (mean(features, inputs), mean(rooted, inputs));
-    let seen = directions(features, &centre);
-    let roots = directions(rooted, &root_centre);
-    let means = class_means(Features { values: &seen, ..features }, inputs, base);
-    let root_means = class_means(Features { values: &roots, ..features }, inputs, base);
-    let (axes, damping, factor) = whitening(Features { values: &roots, ..features }, &root_means, inputs);
-    let mut whitened = root_means;
-    let by = Whitening { axes: &axes, damping: &damping, factor };
-    whitened.chunks_exact_mut(inputs).for_each(|row| by.apply(row));
+    // For the nearest class mean: directions of the features from their mean.
+    let centre = mean(features, inputs);
+    let centred = directions(features, &centre);
+    let means = class_means(Features { values: &centred, ..features }, inputs, base);
+    // For the linear discriminant: the same of their signed square roots, whitened.
+    let mut roots = features.values.to_vec();
+    signed_sqrt(&mut roots);
+    let roots = Features { values: &roots, ..features };
+    let root_centre = mean(roots, inputs);
+    let centred_roots = directions(roots, &root_centre);
+    let centred_roots = Features { values: &centred_roots, ..features };
+    let mut whitened = class_means(centred_roots, inputs, base);
+    let (axes, damping, factor) = whitening(centred_roots, &whitened, inputs);
+    let transform = Whitening { axes: &axes, damping: &damping, factor };
+    whitened.chunks_exact_mut(inputs).for_each(|row| transform.apply(row));
     let bank = |rows: &[f32], precision: ExemplarPrecision| {
         let mut bank = Bank::new(inputs, 1, precision);
         rows.chunks_exact(inputs).enumerate().for_each(|(index, row)| bank.push(index as u32, row));
@@ -114,6 +117,7 @@ pub fn fit(
     statistics
 }
 
+/// The mean of all rows, `[inputs]`.
 fn mean(features: Features<'_>, inputs: usize) -> Vec<f32> {
     let mut sum = DVector::<f64>::zeros(inputs);
     for (row, _) in features.rows(inputs) {
@@ -122,7 +126,7 @@ fn mean(features: Features<'_>, inputs: usize) -> Vec<f32> {
     sum.iter().map(|sum| (sum / features.classes.len().max(1) as f64) as f32).collect()
 }
 
-/// `[n, inputs]`.
+/// The directions of all rows from a centre, `[n, inputs]`.
 fn directions(features: Features<'_>, centre: &[f32]) -> Vec<f32> {
     let mut values = features.values.to_vec();
     values.chunks_exact_mut(centre.len()).for_each(|row| direction(row, centre));

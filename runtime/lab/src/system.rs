@@ -21,6 +21,7 @@ use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::align::{AlignError, AlignProgress};
 use orco_core::config::MethodConfig;
+use orco_core::math::add_scaled;
 use orco_core::workers::Workers;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
@@ -238,7 +239,10 @@ pub(crate) struct SystemContext<'a> {
     pub ablation: Option<Ablation>,
 }
 
-/// Reports an epoch that trained something else than phase 3, and asks whether to go on.
+/// Reports an epoch of a training other than phase 3.
+///
+/// # Errors
+/// [`AlignError::Cancelled`] if `on_progress` breaks.
 pub(crate) fn report_epoch(epoch: usize, epochs: usize, on_progress: OnProgress<'_>) -> Result<(), LearnError> {
     let progress = AlignProgress { epoch: epoch + 1, epochs, losses: Default::default() };
     if on_progress(progress).is_break() { Err(AlignError::Cancelled.into()) } else { Ok(()) }
@@ -247,6 +251,14 @@ pub(crate) fn report_epoch(epoch: usize, epochs: usize, on_progress: OnProgress<
 /// The clean views of a class's shots, `[shots, inputs]`.
 pub(crate) fn clean(class: &NewClass, inputs: usize) -> Vec<f32> {
     class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
+}
+
+/// The mean of rows `[n, dimension]`; zero of none.
+pub(crate) fn mean(rows: &[f32], dimension: usize) -> Vec<f32> {
+    let mut mean = vec![0.0; dimension];
+    let weight = 1.0 / (rows.len() / dimension).max(1) as f32;
+    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, weight, row));
+    mean
 }
 
 #[cfg(test)]

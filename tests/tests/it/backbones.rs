@@ -14,8 +14,8 @@ use orco_trainer::model::backbone::{Description, ForwardMode, Network, OnnxBackb
 use orco_trainer::model::{Model, Norms, WeightFile};
 use orco_trainer::run::Run;
 use orco_trainer::train::base_align::align;
-use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::pretrain;
+use orco_trainer::train::training_loop::BaseSession;
 use orco_trainer_lab::comparison::on_device;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};

@@ -10,8 +10,8 @@ use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
 use orco_trainer::run::{PRETRAIN_CHECKPOINT, Run};
 use orco_trainer::train::base_align::align;
-use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::pretrain;
+use orco_trainer::train::training_loop::BaseSession;
 use tch::{Device, Tensor};
 
 /// Names the run folder of the process that is killed.

@@ -52,9 +52,9 @@ use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
 use orco_trainer::model::store::Parameter;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
-use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::optimiser::{Sgd, SgdConfig};
 use orco_trainer::train::pretrain::{Criterion, train};
+use orco_trainer::train::training_loop::BaseSession;
 
 /// What a rival is. Each file of this folder defines its own; [`Rival::ALL`] lists them.
 pub(crate) struct RivalSpec {

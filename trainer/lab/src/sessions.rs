@@ -11,7 +11,7 @@ use orco_trainer::config::{MeasureOn, Recipe, SHOTS};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::Run;
-use orco_trainer::train::fit::part_seed;
+use orco_trainer::train::training_loop::part_seed;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use crate::measurements;

@@ -23,12 +23,12 @@ use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::interrupt::{self, Activity};
 use crate::run::{ALIGN_CHECKPOINT, Run};
-use crate::train::fit::{
-    BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
-};
 use crate::train::loss::unit_class_means;
 use crate::train::objective::{Objective, ObjectiveConfig, Targets, pseudo_targets};
 use crate::train::require_full_batch;
+use crate::train::training_loop::{
+    BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
+};
 
 /// The tables of a recipe that phase 2 goes by.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl<'a> From<&'a Recipe> for AlignTables<'a> {
 }
 
 /// Generates the targets, assigns the base classes, trains the head, saves the checkpoint. A run that finished this
-/// phase with the same settings loads it instead; one that was stopped in it goes on ([`crate::train::fit`] says when a
+/// phase with the same settings loads it instead; one that was stopped in it goes on ([`crate::train::training_loop`] says when a
 /// checkpoint is saved).
 ///
 /// torch's generator is seeded once, before the cached views are drawn. A run that goes on draws everything before once

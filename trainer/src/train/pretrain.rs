@@ -23,11 +23,13 @@ use crate::platform::interrupt::Activity;
 use crate::platform::speed::Speed;
 use crate::platform::system;
 use crate::run::Run;
-use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
 use crate::train::optimiser::{gradients, unscale};
 use crate::train::require_full_batch;
+use crate::train::training_loop::{
+    BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
+};
 
-/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::fit`] says when
+/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::training_loop`] says when
 /// one is saved.
 ///
 /// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
@@ -87,7 +89,7 @@ pub fn train<C: Criterion>(
         order: Vec::new(),
         speed: Speed::default(),
     };
-    let fit = TrainingLoop {
+    let training_loop = TrainingLoop {
         run,
         name: "pretrain",
         title: "phase 1",
@@ -98,7 +100,7 @@ pub fn train<C: Criterion>(
         until: until.unwrap_or(config.epochs).min(config.epochs),
         views: Some(views),
     };
-    fit.run(&mut phase, at)?;
+    training_loop.run(&mut phase, at)?;
     let speed = phase.speed;
     model.backbone.norm_group = None;
     Ok(speed)

@@ -26,7 +26,7 @@ use orco_state::state::BaseModel;
 use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
-use super::{SystemContext, SystemSpec, as_measured, clean};
+use super::{SystemContext, SystemSpec, as_measured, clean, mean};
 use crate::method::Method;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
@@ -124,10 +124,7 @@ impl FeatureLearner for CFscilHead<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let inputs = self.head.inputs;
         for class in new {
-            let mut mean = vec![0.0; inputs];
-            let share = 1.0 / class.shots.len().max(1) as f32;
-            clean(class, inputs).chunks_exact(inputs).for_each(|row| add_scaled(&mut mean, share, row));
-            self.means.extend(mean);
+            self.means.extend(mean(&clean(class, inputs), inputs));
         }
         self.train(on_progress)
     }

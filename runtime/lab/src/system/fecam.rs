@@ -24,7 +24,7 @@ use orco_state::target::cosines;
 use crate::method::Method;
 
 use super::means::TEEN_SHIFT;
-use super::{SystemSpec, as_measured, clean};
+use super::{SystemSpec, as_measured, clean, mean};
 use orco_benchmark::FeatureLearner;
 
 /// How much of the mean variance, and of the mean covariance, is added to every one.
@@ -144,10 +144,7 @@ impl FeatureLearner for CFecamHead<'_> {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         for class in new {
             let shots = mapped(&clean(class, self.inputs), self.centre);
-            let mut mean = vec![0.0; self.inputs];
-            let share = 1.0 / class.shots.len().max(1) as f32;
-            shots.chunks_exact(self.inputs).for_each(|row| add_scaled(&mut mean, share, row));
-            let moved = TEEN_SHIFT.moved(&mean, &self.base);
+            let moved = TEEN_SHIFT.moved(&mean(&shots, self.inputs), &self.base);
             self.means.extend(cosines(&moved, &self.whitening, self.inputs));
         }
         Ok(0.0)

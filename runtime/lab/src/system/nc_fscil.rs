@@ -23,7 +23,7 @@ use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
-use super::{SystemContext, SystemSpec, as_measured, clean};
+use super::{SystemContext, SystemSpec, as_measured, clean, mean};
 use crate::method;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
@@ -117,9 +117,7 @@ impl Samples {
 
 /// Targets seen from their mean, as unit vectors: a regular simplex, if they are orthonormal or one already.
 fn simplex(mut targets: Vec<f32>, outputs: usize) -> Vec<f32> {
-    let count = targets.len() / outputs;
-    let mut mean = vec![0.0; outputs];
-    targets.chunks_exact(outputs).for_each(|row| add_scaled(&mut mean, 1.0 / count as f32, row));
+    let mean = mean(&targets, outputs);
     targets.chunks_exact_mut(outputs).for_each(|row| add_scaled(row, -1.0, &mean));
     normalise_rows(&mut targets, outputs);
     targets
@@ -135,11 +133,7 @@ impl FeatureLearner for NcFscilHead<'_> {
         }
         let operations = self.train(&samples, on_progress)? + core::mem::take(&mut self.before);
         for class in new {
-            let mut mean = vec![0.0; self.inputs];
-            let rows = clean(class, self.inputs);
-            let share = 1.0 / class.shots.len().max(1) as f32;
-            rows.chunks_exact(self.inputs).for_each(|row| add_scaled(&mut mean, share, row));
-            self.means.extend(mean);
+            self.means.extend(mean(&clean(class, self.inputs), self.inputs));
         }
         Ok(operations)
     }

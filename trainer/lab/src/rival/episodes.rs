@@ -10,11 +10,11 @@ use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
-use orco_trainer::train::fit::{
-    BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
-};
 use orco_trainer::train::optimiser::{Sgd, finite, gradients, step_groups};
 use orco_trainer::train::pretrain::accuracy;
+use orco_trainer::train::training_loop::{
+    BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
+};
 use serde_json::{Map, json};
 use tch::{Device, Kind, Tensor};
 
@@ -121,8 +121,8 @@ pub(super) fn train<T: EpisodeSource>(
     let mut phase = EpisodePhase { model, attention, source, precision, base, optimisers, record };
     let trained = phase.trained();
     let at = phase.record.load(base.run, trained, &mut phase.optimisers)?;
-    let fit = phase.record.training_loop(base.run, attention.store.device());
-    fit.run(&mut phase, at)
+    let training_loop = phase.record.training_loop(base.run, attention.store.device());
+    training_loop.run(&mut phase, at)
 }
 
 /// How names of the backbone's tensors begin.

@@ -17,7 +17,7 @@ use crate::platform::interrupt;
 use crate::run::checkpoint;
 use crate::run::digest::digest;
 use crate::run::progress::PhaseProgress;
-use crate::train::fit::BaseSession;
+use crate::train::training_loop::BaseSession;
 
 /// Most images at a time.
 const BATCH: usize = 500;

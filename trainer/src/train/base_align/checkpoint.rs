@@ -12,9 +12,9 @@ use crate::model::Model;
 use crate::model::store::Parameter;
 use crate::platform::distributed::RankGroup;
 use crate::run::{ALIGN_CHECKPOINT, Run};
-use crate::train::fit::{BaseSession, Position};
 use crate::train::objective::Targets;
 use crate::train::optimiser::{Sgd, SgdConfig, finite, gradients, step_groups};
+use crate::train::training_loop::{BaseSession, Position};
 
 /// Name of the checkpoint of a phase 2 in progress. Beside a finished one it stays as the one before it.
 pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";

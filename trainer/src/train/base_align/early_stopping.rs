@@ -10,8 +10,8 @@ use crate::config::BaseAlignConfig;
 use crate::model::Model;
 use crate::model::store::Parameter;
 use crate::platform::device::send;
-use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
+use crate::train::training_loop::BaseSession;
 
 /// Epochs without improvement after which phase 2 stops, as a fraction of all epochs.
 const PATIENCE: f64 = 0.25;

@@ -9,8 +9,8 @@ use super::criterion::Criterion;
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::run::{PRETRAIN_CHECKPOINT, Run};
-use crate::train::fit::Position;
 use crate::train::optimiser::{LossScaler, Optimiser, finite};
+use crate::train::training_loop::Position;
 
 /// What phase 1 changes beside the model.
 pub(super) struct PretrainState {

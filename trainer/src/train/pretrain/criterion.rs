@@ -14,7 +14,7 @@ use crate::model::backbone::ForwardMode;
 use crate::model::store::Parameter;
 use crate::platform::device::send;
 use crate::platform::distributed::{RankError, RankGroup};
-use crate::train::fit::BaseSession;
+use crate::train::training_loop::BaseSession;
 
 /// What every step works on.
 pub struct StepContext<'a> {

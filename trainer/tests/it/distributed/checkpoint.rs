@@ -11,7 +11,7 @@ use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
-use orco_trainer::train::fit::{EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
+use orco_trainer::train::training_loop::{EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
 use tch::Device;
 
 use super::{FOLDER, LIMIT, ended, free_port, rank_of_test, recipe};
@@ -68,8 +68,8 @@ fn a_rank_waits_for_the_checkpoint() {
     );
     let run = &open("run", [7; 32]).unwrap();
     let (name, title, work, device) = ("slow", "slow", Activity::Unsaved, Device::Cpu);
-    let fit = TrainingLoop { run, name, title, work, device, steps: 1, epochs: 2, until: 2, views: None };
-    fit.run(&mut SlowCheckpoint { folder: &folder, group: &group }, Position::default()).unwrap();
+    let training_loop = TrainingLoop { run, name, title, work, device, steps: 1, epochs: 2, until: 2, views: None };
+    training_loop.run(&mut SlowCheckpoint { folder: &folder, group: &group }, Position::default()).unwrap();
 }
 
 /// A checkpoint may take longer to write than a step waits, so the others wait for it before they go on.

@@ -19,8 +19,8 @@ use orco_trainer::data::augment::random_view;
 use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, store};
 use orco_trainer::run::Run;
-use orco_trainer::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingPhase, seed_torch};
 use orco_trainer::train::optimiser::{Sgd, gradients};
+use orco_trainer::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingPhase, seed_torch};
 use tch::{Kind, Reduction, Tensor, no_grad};
 
 use super::{C_FSCIL, ProjectionLayer, directions};
@@ -118,8 +118,8 @@ impl<'a> MetaTraining<'a> {
     pub fn train(&self) -> Result<()> {
         let mut phase = MetaPhase::new(self);
         let at = phase.record.load(self.base.run, self.tensors(), slice::from_mut(&mut phase.sgd))?;
-        let fit = phase.record.training_loop(self.base.run, self.model.device());
-        fit.run(&mut phase, at)
+        let training_loop = phase.record.training_loop(self.base.run, self.model.device());
+        training_loop.run(&mut phase, at)
     }
 
     /// All that is trained and belongs into a checkpoint: the backbone, its norms' statistics among it, and the layer.

@@ -320,7 +320,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
         let run = &Run::open(folder.path(), &recipe).unwrap();
-        let fit = TrainingLoop {
+        let training_loop = TrainingLoop {
             run,
             name: "noted",
             title: "noted",
@@ -332,7 +332,7 @@ mod tests {
             views: Some(8),
         };
         let mut phase = RecordingPhase(Vec::new());
-        fit.run(&mut phase, Position { epoch: 0, step: 1 }).unwrap();
+        training_loop.run(&mut phase, Position { epoch: 0, step: 1 }).unwrap();
         let expected = ["begin 0.1", "step 0.1", "end 0.2 after 1", "save 1.0", "begin 1.0"];
         assert_eq!(phase.0[..5], expected);
         assert_eq!(phase.0[5..], ["step 1.0", "step 1.1", "end 1.2 after 2", "save 2.0"]);
@@ -342,9 +342,9 @@ mod tests {
 
         // What is done is not done again, and what goes wrong is not saved.
         let mut phase = RecordingPhase(Vec::new());
-        fit.run(&mut phase, Position { epoch: 2, step: 0 }).unwrap();
+        training_loop.run(&mut phase, Position { epoch: 2, step: 0 }).unwrap();
         assert!(phase.0.is_empty());
-        let far = TrainingLoop { until: 4, ..fit };
+        let far = TrainingLoop { until: 4, ..training_loop };
         assert!(far.run(&mut phase, Position { epoch: 3, step: 0 }).is_err());
         assert_eq!(phase.0, ["begin 3.0", "step 3.0"]);
     }
