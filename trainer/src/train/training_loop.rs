@@ -56,7 +56,7 @@ pub struct BaseSession<'a> {
     pub run: &'a Run,
 }
 
-/// How far a training is.
+/// How far a training has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Epochs that are done.
@@ -85,13 +85,13 @@ pub struct EpochTime {
 pub struct EpochReport {
     /// Mean loss over its steps.
     pub loss: f64,
-    /// What else belongs into its line of metrics.
+    /// Further numbers for its line of metrics.
     pub metrics: Map<String, Value>,
-    /// What else people are told.
+    /// Further words for its line on the terminal.
     pub summary: String,
 }
 
-/// What is trained.
+/// What happens in a step and an epoch of one phase; [`TrainingLoop`] calls it.
 pub trait TrainingPhase {
     /// Begins an epoch: chooses the order of its images, and replays the random draws of the steps before `at`, so that
     /// a run that continues ends in the same numbers as one that was never stopped.
@@ -103,13 +103,13 @@ pub trait TrainingPhase {
     /// Mean loss over the steps of this epoch; waits for the device.
     ///
     /// # Errors
-    /// If it is no number.
+    /// If it is not finite.
     fn loss(&self, at: Position) -> Result<f64>;
 
     /// Ends the epoch; `at` is after its last step.
     fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
-    /// Whether nothing more is to be gained after so many epochs.
+    /// Whether training ends after so many epochs, before the last one of the schedule.
     fn should_stop_early(&self, _epochs: usize) -> bool {
         false
     }

@@ -11,18 +11,18 @@ use tch::{Device, Kind, Tensor};
 /// Numbers that a thread takes at a time.
 const CHUNK: usize = 1 << 16;
 
-/// What a step does to every number; see [`super::SgdConfig`].
+/// The settings of a step, the same for every parameter; see [`super::SgdConfig`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FusedStep {
     pub momentum: f32,
-    /// Share of the new gradient in the direction.
-    pub fresh: f32,
+    /// Weight of the new gradient: 1 - dampening.
+    pub gradient_weight: f32,
     pub weight_decay: f32,
     pub nesterov: bool,
     pub learning_rate: f32,
 }
 
-/// A parameter, its momentum and its gradient, in the same order of numbers.
+/// A parameter, its momentum and its gradient, in the same memory layout.
 #[derive(Debug)]
 pub(super) struct FusedTensors<'a> {
     weights: &'a mut [f32],
@@ -34,7 +34,7 @@ pub(super) struct FusedTensors<'a> {
 }
 
 impl<'a> FusedTensors<'a> {
-    /// Whether three tensors lie in memory alike, as f32 on the processor.
+    /// Whether all three tensors are f32 on the processor, dense, and of the same memory layout.
     pub fn fits(weights: &Tensor, momentum: &Tensor, gradient: &Tensor) -> bool {
         let fits = |tensor: &Tensor| tensor.device() == Device::Cpu && tensor.kind() == Kind::Float && is_dense(tensor);
         let alike = order(weights) == order(momentum) && order(weights) == order(gradient);
@@ -80,23 +80,24 @@ impl<'a> FusedTensors<'a> {
         })
     }
 
-    fn take(&mut self, step: FusedStep) {
+    fn apply(&mut self, step: FusedStep) {
         let decay = if self.decays { step.weight_decay } else { 0.0 };
         // On the first step the direction is the gradient itself, as in PyTorch.
-        let (kept, fresh) = if self.first { (0.0, 1.0) } else { (step.momentum, step.fresh) };
+        let (momentum_weight, gradient_weight) =
+            if self.first { (0.0, 1.0) } else { (step.momentum, step.gradient_weight) };
         let (own, ahead) = if step.nesterov { (1.0, step.momentum) } else { (0.0, 1.0) };
         let each = self.weights.iter_mut().zip(self.momentum.iter_mut()).zip(self.gradient);
         for ((weight, momentum), &gradient) in each {
             let gradient = gradient + *weight * decay;
-            let direction = *momentum * kept + gradient * fresh;
+            let direction = *momentum * momentum_weight + gradient * gradient_weight;
             *weight -= (gradient * own + direction * ahead) * step.learning_rate;
             *momentum = direction;
         }
     }
 }
 
-/// Takes the step of every part, in as many threads as libtorch uses.
-pub(super) fn take(parts: Vec<FusedTensors<'_>>, step: FusedStep) {
+/// Applies the step to every part, in as many threads as libtorch uses.
+pub(super) fn apply(parts: Vec<FusedTensors<'_>>, step: FusedStep) {
     let mut chunks: Vec<FusedTensors<'_>> = parts.into_iter().flat_map(FusedTensors::chunks).collect();
     let threads = usize::try_from(tch::get_num_threads()).unwrap_or(1).max(1);
     let share = chunks.len().div_ceil(threads).max(1);
@@ -104,9 +105,9 @@ pub(super) fn take(parts: Vec<FusedTensors<'_>>, step: FusedStep) {
         let mut shares = chunks.chunks_mut(share);
         let own = shares.next();
         for share in shares {
-            scope.spawn(move || share.iter_mut().for_each(|part| part.take(step)));
+            scope.spawn(move || share.iter_mut().for_each(|part| part.apply(step)));
         }
-        own.into_iter().flatten().for_each(|part| part.take(step));
+        own.into_iter().flatten().for_each(|part| part.apply(step));
     });
 }
 

@@ -12,9 +12,9 @@ const EPSILON: f64 = 1e-8;
 /// Settings of [`Lars`] other than the learning rate.
 #[derive(Clone, Copy, Debug)]
 pub struct LarsConfig {
-    /// Share of the old direction that is kept.
+    /// Factor of the momentum buffer in each step.
     pub momentum: f64,
-    /// L2 pull towards zero on the parameters marked for it.
+    /// w: factor of the L2 penalty, on parameters with [`Parameter::decays`].
     pub weight_decay: f64,
     /// Eta: the share of a weight's norm that a step may move it by.
     pub trust: f64,

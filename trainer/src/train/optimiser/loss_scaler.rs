@@ -20,12 +20,12 @@ const LOWEST: f64 = 1.0 / 65_536.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScaler {
     scale: f64,
-    good: i64,
+    good_steps: i64,
 }
 
 impl Default for LossScaler {
     fn default() -> Self {
-        Self { scale: INITIAL, good: 0 }
+        Self { scale: INITIAL, good_steps: 0 }
     }
 }
 
@@ -41,7 +41,7 @@ impl LossScaler {
     /// If gradients overflow however small the scale is.
     pub fn update(&mut self, finite: bool) -> Result<bool> {
         if !finite {
-            (self.scale, self.good) = (self.scale * 0.5, 0);
+            (self.scale, self.good_steps) = (self.scale * 0.5, 0);
             if self.scale < LOWEST {
                 bail!(
                     "gradients overflow in f16 at any scale; start again with another --run folder and a lower \
@@ -50,22 +50,22 @@ impl LossScaler {
             }
             return Ok(false);
         }
-        self.good += 1;
-        if self.good == GROWTH_INTERVAL {
-            (self.scale, self.good) = ((self.scale * 2.0).min(HIGHEST), 0);
+        self.good_steps += 1;
+        if self.good_steps == GROWTH_INTERVAL {
+            (self.scale, self.good_steps) = ((self.scale * 2.0).min(HIGHEST), 0);
         }
         Ok(true)
     }
 
     /// The scale and the count of good steps, for a checkpoint.
     pub fn state(&self) -> Vec<(String, Tensor)> {
-        vec![("scaler.scale".into(), Tensor::from(self.scale)), ("scaler.good".into(), Tensor::from(self.good))]
+        vec![("scaler.scale".into(), Tensor::from(self.scale)), ("scaler.good".into(), Tensor::from(self.good_steps))]
     }
 
     /// Takes the state out of a checkpoint's tensors; without one there, stays as it is.
     pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) {
         if let (Some(scale), Some(good)) = (tensors.get("scaler.scale"), tensors.get("scaler.good")) {
-            (self.scale, self.good) = (scale.double_value(&[]), good.int64_value(&[]));
+            (self.scale, self.good_steps) = (scale.double_value(&[]), good.int64_value(&[]));
         }
     }
 }

@@ -10,13 +10,13 @@ use super::fused::{self, FusedStep, FusedTensors};
 /// Settings of [`Sgd`] other than the learning rate.
 #[derive(Clone, Copy, Debug)]
 pub struct SgdConfig {
-    /// Share of the old direction that is kept.
+    /// Factor of the momentum buffer in each step.
     pub momentum: f64,
-    /// Share of the new gradient that is left out (after the first step, as PyTorch does).
+    /// The gradient enters the buffer times 1 - dampening; the first one in full, as in PyTorch.
     pub dampening: f64,
-    /// L2 pull towards zero on the parameters marked for it.
+    /// Factor of the L2 penalty, on parameters with [`Parameter::decays`].
     pub weight_decay: f64,
-    /// Look ahead along the new direction.
+    /// Whether momentum is Nesterov's.
     pub nesterov: bool,
 }
 
@@ -46,7 +46,7 @@ impl Sgd {
         let config = self.config;
         let step = FusedStep {
             momentum: config.momentum as f32,
-            fresh: (1.0 - config.dampening) as f32,
+            gradient_weight: (1.0 - config.dampening) as f32,
             weight_decay: config.weight_decay as f32,
             nesterov: config.nesterov,
             learning_rate: learning_rate as f32,
@@ -66,7 +66,7 @@ impl Sgd {
                     by_tensors(weights, momentum, gradient, config, first, learning_rate);
                 }
             }
-            fused::take(parts, step);
+            fused::apply(parts, step);
         });
     }
 
