@@ -138,8 +138,7 @@ impl Learner {
         let label = label::normal(label);
         let class = session::check_known(self.base_model(), self.state(), &label)?;
         let bank = &self.state().exemplars;
-        let mut own = (0..bank.len()).filter(|&shot| class == bank.classes()[shot] as usize);
-        let place = own.position(|shot| bank.digest_of(shot) == *exemplar);
+        let place = bank.members(class as u32).position(|shot| bank.digest_of(shot) == *exemplar);
         place.map(|place| place + 1).ok_or(ChangeError::OtherShot { label })
     }
 

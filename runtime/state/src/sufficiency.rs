@@ -25,7 +25,6 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::bank::Bank;
 use crate::classify::Classifier;
 use crate::state::{BaseModel, State};
 use crate::target::argmax;
@@ -163,18 +162,14 @@ impl LearningCurve {
         // A new class has the border in its scores, its rivals here do not. Among learned classes it cancels out.
         let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.initial_border);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
-        let (count, inputs) = (classifier.classes(), base_model.head.inputs);
-        let clean = aside.clean();
-        let scores = classifier.scores(&clean);
+        let count = classifier.classes();
+        let scores = classifier.scores(&aside.clean());
         let mut means: Vec<MeanError> = Vec::new();
         for class in 0..base_model.classes.len() {
-            let is_own = |sample: &usize| aside.classes()[*sample] as usize == class;
-            let own: Vec<usize> = (0..aside.len()).filter(is_own).collect();
+            let own: Vec<usize> = aside.members(class as u32).collect();
             if own.is_empty() {
                 continue;
             }
-            let features: Vec<f32> =
-                own.iter().flat_map(|sample| &clean[sample * inputs..][..inputs]).copied().collect();
             // The class as it is known is no rival of itself.
             let rivals = |sample: &usize| {
                 let mut rivals = scores[sample * count..][..count].to_vec();
@@ -182,9 +177,11 @@ impl LearningCurve {
                 rivals
             };
             let rivals: Vec<Vec<f32>> = own.iter().map(rivals).collect();
-            let shots = shots_of(&base_model.exemplars, class as u32);
+            let exemplars = &base_model.exemplars;
+            let views = |shot: usize| exemplars.views_of(&[shot]);
+            let shots: Vec<Vec<f32>> = exemplars.members(class as u32).map(views).collect();
             let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
-            let as_new = classifier.scores_of_subsets(&shots, &first, &features);
+            let as_new = classifier.scores_of_subsets(&shots, &first, &aside.clean_of(&own));
             means.resize_with(means.len().max(as_new.len()), MeanError::default);
             means.iter_mut().zip(&as_new).for_each(|(mean, as_new)| mean.add_class(as_new, &rivals, border));
         }
@@ -245,19 +242,6 @@ impl LearningCurve {
 fn none_drawn(marked: usize, drawn: usize, all: usize) -> f32 {
     let (few, many) = (marked.min(drawn), marked.max(drawn));
     (0..few).map(|draw| all.saturating_sub(many + draw) as f32 / (all - draw) as f32).product()
-}
-
-/// All views of a class's exemplars.
-fn shots_of(bank: &Bank, class: u32) -> Vec<Vec<f32>> {
-    let own = (0..bank.len()).filter(|&exemplar| bank.classes()[exemplar] == class);
-    let views = |exemplar: usize| {
-        let mut shot = alloc::vec![0.0; bank.views() * bank.inputs()];
-        for (view, row) in shot.chunks_exact_mut(bank.inputs()).enumerate() {
-            bank.as_exemplars().read(exemplar, view, row);
-        }
-        shot
-    };
-    own.map(views).collect()
 }
 
 #[cfg(test)]

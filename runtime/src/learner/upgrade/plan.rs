@@ -103,8 +103,8 @@ impl UpgradePlan {
             observer.step(ChangeStep::Pictures { done, total })
         };
         for (class, label, learned) in learned.chain(brought) {
-            let own = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == class);
-            let own: Vec<[u8; 32]> = own.map(|shot| state.exemplars.digest_of(shot)).collect();
+            let bank = &state.exemplars;
+            let own: Vec<[u8; 32]> = bank.members(class as u32).map(|shot| bank.digest_of(shot)).collect();
             if learned.is_none() && own.is_empty() {
                 continue;
             }
