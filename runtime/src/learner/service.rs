@@ -88,7 +88,7 @@ impl Learner {
             "shots have other features than the bundle"
         );
         self.classifier();
-        let is_learned_only = self.is_learned_only();
+        let answered = self.answered_classes();
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let provisional = self.provisional.iter().map(String::as_str);
         let labels = state.known_classes(base_model).map(|class| class.label.as_str()).chain(provisional);
@@ -97,7 +97,7 @@ impl Learner {
         let known = labels.iter().rposition(|known| label::same(known, label));
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
         let classifier = self.classifier.as_ref().expect("made ready above");
-        ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots, is_learned_only)
+        ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots, answered)
     }
 
     /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar

@@ -60,6 +60,26 @@ pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 /// Most shots of learned classes that are scored by themselves then.
 const MAX_FIRST_SHOTS: usize = 250;
 
+/// The classes that answers name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnsweredClasses {
+    /// All known classes.
+    #[default]
+    All,
+    /// Learned classes alone: base classes are no rivals.
+    Learned,
+}
+
+impl AnsweredClasses {
+    /// Index of the first of them; classes are numbered base classes first.
+    pub fn first(self, base_classes: usize) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Learned => base_classes,
+        }
+    }
+}
+
 /// Cache and threads for scoring a state's classes and samples.
 pub(crate) struct ScoringWork<'a> {
     /// What earlier scorings left, where it is kept.

@@ -25,6 +25,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::answer::AnsweredClasses;
 use crate::classify::Classifier;
 use crate::state::{BaseModel, State};
 use crate::target::argmax;
@@ -46,8 +47,7 @@ pub struct ShotSufficiency {
 
 impl ShotSufficiency {
     /// Leaves each of a class's shots out in turn. If `known` is given, the shots extend the class of that index; a
-    /// shot that is answered with it counts as recognised. `is_learned_only`: whether answers name learned classes
-    /// alone, so that base classes are no rivals.
+    /// shot that is answered with it counts as recognised. Rivals are the classes that are `answered`.
     ///
     /// # Panics
     /// If a shot has no whole feature vector.
@@ -57,16 +57,15 @@ impl ShotSufficiency {
         curve: Option<&LearningCurve>,
         known: Option<usize>,
         shots: &[Vec<f32>],
-        is_learned_only: bool,
+        answered: AnsweredClasses,
     ) -> Self {
-        let first = if is_learned_only { base_model.classes.len() } else { 0 };
-        let answered = first..classifier.classes();
-        let rivals = answered.len() - usize::from(known.is_some_and(|class| answered.contains(&class)));
-        let taken_for = taken_for(base_model, classifier, answered, known, shots);
+        let classes = answered.first(base_model.classes.len())..classifier.classes();
+        let rivals = classes.len() - usize::from(known.is_some_and(|class| classes.contains(&class)));
+        let taken_for = taken_for(base_model, classifier, classes, known, shots);
         let (count, wrong) = (shots.len(), taken_for.iter().flatten().count());
         let expected = |curve: &LearningCurve| [0, 1, 2].map(|more| curve.expected(wrong, count, count + more));
         let expected = match curve.filter(|_| count > 0) {
-            Some(curve) if !is_learned_only => Some(expected(curve)),
+            Some(curve) if answered == AnsweredClasses::All => Some(expected(curve)),
             Some(curve) if rivals > 0 => Some(expected(&curve.among(rivals))),
             _ => None,
         };
