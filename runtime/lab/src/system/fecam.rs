@@ -11,7 +11,7 @@
 //! ResNets, and brings the means of all classes to unit length.
 
 use nalgebra::{Cholesky, DMatrix};
-use orco_core::discriminant::{direction, signed_sqrt};
+use orco_core::discriminant::root_direction;
 use orco_core::math::{add_scaled, dot, normalise_rows};
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
@@ -76,10 +76,7 @@ impl<'a> CFecamHead<'a> {
 /// Roots of features, as directions from their centre.
 fn mapped(features: &[f32], centre: &[f32]) -> Vec<f32> {
     let mut rows = features.to_vec();
-    rows.chunks_exact_mut(centre.len()).for_each(|row| {
-        signed_sqrt(row);
-        direction(row, centre);
-    });
+    rows.chunks_exact_mut(centre.len()).for_each(|row| root_direction(row, centre));
     rows
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use orco_core::config::AnswerWeights;
-use orco_core::discriminant::{direction, signed_sqrt};
+use orco_core::discriminant::{direction, root_direction};
 use orco_core::math::add_scaled;
 
 use super::ScoringWork;
@@ -138,10 +138,7 @@ impl Embedder {
             }
             EmbeddingPart::Roots => {
                 let mut rows = bank.views_of(exemplars);
-                for row in rows.chunks_exact_mut(self.inputs) {
-                    signed_sqrt(row);
-                    direction(row, &self.root_centre);
-                }
+                rows.chunks_exact_mut(self.inputs).for_each(|row| root_direction(row, &self.root_centre));
                 rows
             }
         };
@@ -185,8 +182,7 @@ impl Embedder {
             direction(directed, &self.centre);
             if self.has_roots() {
                 roots.copy_from_slice(from);
-                signed_sqrt(roots);
-                direction(roots, &self.root_centre);
+                root_direction(roots, &self.root_centre);
             }
         }
         embedded

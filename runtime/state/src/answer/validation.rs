@@ -225,7 +225,7 @@ impl<'a> ValidationSamples<'a> {
         let ratio = self.scoring.statistics.accuracy_ratio();
         let replaced = self.replaced.iter().filter(|replaced| **replaced).count();
         let calibrator = Calibrator::new(classes, model.base(), model.len());
-        calibrator.without_replaced(replaced).with_accuracy_ratio(self.set_aside(), ratio)
+        calibrator.with_replaced(replaced).with_accuracy_ratio(self.set_aside(), ratio)
     }
 
     /// Class of every sample.
