@@ -43,7 +43,7 @@ impl Learner {
             return Err(LearnError::LabelExists { label: label.into() });
         }
         assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
-        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let shots = rows_of(shots);
         self.classifier().classifier.imprint(&shots);
         self.provisional.push(label::normal(label));
         Ok(())
@@ -95,7 +95,7 @@ impl Learner {
         let labels: Vec<&str> = labels.collect();
         // A learned class that replaces a base class comes after it.
         let known = labels.iter().rposition(|known| label::same(known, label));
-        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let shots = rows_of(shots);
         let classifier = self.classifier.as_ref().expect("made ready above");
         ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots, answered)
     }
@@ -213,4 +213,9 @@ impl Learner {
             _ => self.restore_entry(&locked, number, observer),
         }
     }
+}
+
+/// The features of each shot's views, row after row.
+fn rows_of(shots: ArrayView3<'_, f32>) -> Vec<Vec<f32>> {
+    shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect()
 }
