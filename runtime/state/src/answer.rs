@@ -107,7 +107,7 @@ pub(crate) struct ScoredSample {
 /// Scores of samples whose class is known, the border included.
 pub(crate) struct KnownSamples {
     /// Samples of all classes, evenly chosen.
-    pub(crate) evenly: Vec<ScoredSample>,
+    pub(crate) all: Vec<ScoredSample>,
     /// Shots of learned classes.
     pub(crate) learned: Vec<ScoredSample>,
 }
@@ -145,16 +145,16 @@ impl Predictor {
         work: &mut ScoringWork<'_>,
     ) -> (Self, KnownSamples) {
         let validation = ValidationSamples::of(base_model, state, scoring);
-        let evenly = validation.even_samples(MAX_FIRST_SAMPLES);
+        let of_all = validation.even_samples(MAX_FIRST_SAMPLES);
         let of_learned = validation.learned_samples(MAX_FIRST_SHOTS);
         let is_calibrated = state.calibration.is_some() || state.classes.is_empty();
         let wanted = if is_calibrated {
-            validation.exemplars_of(&[&evenly[..], &of_learned].concat())
+            validation.exemplars_of(&[&of_all[..], &of_learned].concat())
         } else {
             validation.exemplars_to_calibrate()
         };
         let model = ScoringModel::new(base_model, state, scoring, &wanted, work);
-        let mut rows = validation.rows(&model, &evenly, work);
+        let mut rows = validation.rows(&model, &of_all, work);
         let mut shots = validation.rows(&model, &of_learned, work);
         let base = model.base();
         let calibration = state.calibration.unwrap_or_else(|| {
@@ -167,7 +167,7 @@ impl Predictor {
             calibrator.choose(state.balance, 0.0, scoring.statistics.initial_border)
         });
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        (Self::of(model, calibration), KnownSamples { evenly: rows, learned: shots })
+        (Self::of(model, calibration), KnownSamples { all: rows, learned: shots })
     }
 
     fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {

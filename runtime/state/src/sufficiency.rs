@@ -63,7 +63,8 @@ impl ShotSufficiency {
         let rivals = classes.len() - usize::from(known.is_some_and(|class| classes.contains(&class)));
         let taken_for = taken_for(base_model, classifier, classes, known, shots);
         let (count, wrong) = (shots.len(), taken_for.iter().flatten().count());
-        let expected = |curve: &LearningCurve| [0, 1, 2].map(|more| curve.expected(wrong, count, count + more));
+        let expected =
+            |curve: &LearningCurve| [0, 1, 2].map(|more| curve.expected_accuracy(wrong, count, count + more));
         let expected = match curve.filter(|_| count > 0) {
             Some(curve) if answered == AnsweredClasses::All => Some(expected(curve)),
             Some(curve) if rivals > 0 => Some(expected(&curve.among(rivals))),
@@ -223,15 +224,15 @@ impl LearningCurve {
         last * orco_core::math::exp(exponent * ln(shots as f32 / most as f32))
     }
 
-    /// Accuracy to be expected with `shots` of a class of which `wrong` of `of` shots were not recognised when they
-    /// were left out.
-    pub fn expected(&self, wrong: usize, of: usize, shots: usize) -> f32 {
-        if of < 2 {
+    /// Accuracy, 0..1, to be expected with `shots` shots of a class that has `present` now, `wrong` of which were not
+    /// recognised when they were left out.
+    pub fn expected_accuracy(&self, wrong: usize, present: usize, shots: usize) -> f32 {
+        if present < 2 {
             return 1.0 - self.error(shots);
         }
-        let present = self.error(of - 1);
-        let own = (wrong as f32 + CURVE_WEIGHT * present) / (of as f32 + CURVE_WEIGHT);
-        let ratio = if present > 0.0 { self.error(shots) / present } else { 1.0 };
+        let left_out = self.error(present - 1);
+        let own = (wrong as f32 + CURVE_WEIGHT * left_out) / (present as f32 + CURVE_WEIGHT);
+        let ratio = if left_out > 0.0 { self.error(shots) / left_out } else { 1.0 };
         1.0 - (own * ratio).clamp(0.0, 1.0)
     }
 }
@@ -278,10 +279,10 @@ mod tests {
     #[test]
     fn what_is_expected_follows_the_shots_and_the_curve() {
         let curve = curve(&[0.4, 0.3, 0.2, 0.2, 0.1]);
-        assert_eq!(curve.expected(0, 1, 3), 0.8);
+        assert_eq!(curve.expected_accuracy(0, 1, 3), 0.8);
         // Four of five wrong, each recognised by four others: (4 + 2 * 0.2) / 7, halved by a fifth shot.
-        assert!((curve.expected(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);
-        assert!(curve.expected(0, 5, 5) > curve.expected(1, 5, 5));
-        assert!(curve.expected(0, 2, 5) > curve.expected(0, 2, 4));
+        assert!((curve.expected_accuracy(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);
+        assert!(curve.expected_accuracy(0, 5, 5) > curve.expected_accuracy(1, 5, 5));
+        assert!(curve.expected_accuracy(0, 2, 5) > curve.expected_accuracy(0, 2, 4));
     }
 }

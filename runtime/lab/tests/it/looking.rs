@@ -122,7 +122,7 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
     let mut clean = vec![0.0; base_model.head.inputs];
     next.exemplars.as_exemplars().read(last, 0, &mut clean);
     let best = nearest(base_model, &next, &clean, 1)[0];
-    assert_eq!((best.class, best.place, best.number), (base as usize + 1, ExemplarId::Device(last), 6));
+    assert_eq!((best.class, best.exemplar, best.number), (base as usize + 1, ExemplarId::Device(last), 6));
     assert!(best.similarity > 0.999);
 
     let refused = |shot, label: &str| {
