@@ -23,9 +23,9 @@ use crate::thumbnails::Thumbnails;
 
 /// A change that was made and saved.
 ///
-/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be, or its head was not
-/// aligned. A program that has somebody to tell looks at [`uncertain`](Self::uncertain) and
-/// [`unaligned`](Self::unaligned); any other takes the report by [`durable`](Self::durable).
+/// In rare cases, such as on a failing disk, it is saved but may not survive a power cut, or its head was not aligned.
+/// A program that has somebody to tell looks at [`uncertain`](Self::uncertain) and [`unaligned`](Self::unaligned); any
+/// other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
 #[must_use = "the change may not survive a power cut, which `durable` tells, or its head may not be aligned"]
 #[non_exhaustive]

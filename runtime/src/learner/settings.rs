@@ -190,10 +190,11 @@ impl LearnerSettings {
     /// # Errors
     /// [`ReleaseError::Remembered`] if what is remembered cannot be read.
     pub fn is_release_used(&self, bundle: &Bundle, store: &Store) -> Result<bool, ReleaseError> {
-        let is_higher = || -> Result<bool, ReleaseError> {
-            Ok(Releases::read(store.folder())?.raise(&bundle.manifest.name, bundle.manifest.release))
-        };
-        Ok(!self.compare_releases || !is_higher()?)
+        if !self.compare_releases {
+            return Ok(true);
+        }
+        let is_higher = Releases::read(store.folder())?.raise(&bundle.manifest.name, bundle.manifest.release);
+        Ok(!is_higher)
     }
 
     /// Refuses a bundle of an older release than was used before, and remembers a newer one, where

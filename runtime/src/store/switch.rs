@@ -28,11 +28,11 @@ impl Store {
     /// The bundle that was in use before, whose state is kept aside; `None` if there is none, or it cannot be read.
     /// `present` is the SHA-256 of the learner file of the bundle in use.
     pub fn former_bundle(&self, present: &[u8; 32]) -> Option<BundleRecord> {
-        let folders = kept_pictures::others(&self.folder, present).ok()?;
+        let folders = kept_pictures::other_folders(&self.folder, present).ok()?;
         folders
             .iter()
             .filter(|folder| kept_pictures::has_former_state(folder).unwrap_or(true))
-            .find_map(|folder| kept_pictures::about(folder))
+            .find_map(|folder| kept_pictures::recorded_bundle(folder))
     }
 
     /// The bytes of the slot that holds a state; `None` if nothing was saved.
@@ -126,10 +126,11 @@ impl LockedStore {
         self.write(to.state.bundle_digest, |files, from| slots::switch(files, owner, to, from))?;
         let stays = if keeps_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
-        let others = kept_pictures::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
-            log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
-            Vec::new()
-        });
+        let others =
+            kept_pictures::other_folders(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
+                log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
+                Vec::new()
+            });
         let stays = self.store.pictures(&stays);
         for folder in others.iter().filter(|folder| *folder != stays.folder()) {
             if let Err(error) = kept_pictures::discard(folder) {

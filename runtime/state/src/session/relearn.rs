@@ -7,8 +7,8 @@ use super::{ChangeReport, LearnError, NewClass, Session};
 use crate::state::State;
 
 impl Session<'_> {
-    /// Learns classes session by session, and gives base classes their `further` shots, but aligns the head once, at the
-    /// end: gives the very state that learning them one after the other and then adding the shots gives, where no
+    /// Learns classes session by session, and gives base classes their `further` shots, but aligns the head once, at
+    /// the end: gives the very state that learning them one after the other and then adding the shots gives, where no
     /// exemplar is dropped for want of room. Those of `sessions` may have the labels of base classes, which they
     /// replace.
     ///
