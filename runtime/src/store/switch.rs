@@ -11,7 +11,7 @@ use super::bundle_record::BundleRecord;
 use super::disk::Disk;
 use super::kept_pictures;
 use super::pictures::failed;
-use super::save_lock::OTHER_SAVE;
+use super::save_lock::MAX_SAVE_WAIT;
 use super::slot_files::AsideSlot;
 use super::{LockedStore, NewestState, Store, StoreError};
 
@@ -80,7 +80,7 @@ impl LockedStore {
     /// Sets aside both slots of a state that is lost; adds them to `aside`.
     fn set_aside_lost(&self, aside: &mut Vec<AsideSlot>) -> Result<(), StoreError> {
         self.store.check_slot_owners()?;
-        let _folder = self.store.hold_folder(OTHER_SAVE)?;
+        let _folder = self.store.hold_folder(MAX_SAVE_WAIT)?;
         match self.load_any() {
             Err(StoreError::Lost { .. }) => {}
             Ok(_) => return Err(StoreError::Overtaken { folder: self.store.folder.clone() }),
@@ -100,7 +100,7 @@ impl LockedStore {
     /// Gives slots of a lost state their names back, unless another process has saved a state meanwhile. What stays aside
     /// is said at each load; why the backup was not restored counts more.
     fn put_back(&self, aside: &[AsideSlot]) {
-        let Ok(_folder) = self.store.hold_folder(OTHER_SAVE) else { return };
+        let Ok(_folder) = self.store.hold_folder(MAX_SAVE_WAIT) else { return };
         if !matches!(self.load_any(), Ok(None) | Err(StoreError::Lost { .. })) {
             return;
         }

@@ -154,8 +154,8 @@ impl Predictor {
             validation.exemplars_to_calibrate()
         };
         let model = ScoringModel::new(base_model, state, scoring, &wanted, work);
-        let mut rows = validation.rows(&model, &of_all, work);
-        let mut shots = validation.rows(&model, &of_learned, work);
+        let mut rows = validation.scored_samples(&model, &of_all, work);
+        let mut shots = validation.scored_samples(&model, &of_learned, work);
         let base = model.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             if !state.classes.is_empty() {

@@ -134,11 +134,11 @@ impl<'a> Calibrator<'a> {
         Self { replaced, ..self }
     }
 
-    /// Says that the first `samples` samples are easier than pictures to come: those are recognised `ratio` times as
+    /// Says that the first `set_aside` samples are easier than pictures to come: those are recognised `ratio` times as
     /// well ([`Statistics::accuracy_ratio`](crate::statistics::Statistics::accuracy_ratio)).
     #[must_use]
-    pub fn with_accuracy_ratio(self, samples: usize, ratio: f32) -> Self {
-        Self { set_aside: samples, ratio, ..self }
+    pub fn with_accuracy_ratio(self, set_aside: usize, ratio: f32) -> Self {
+        Self { set_aside, ratio, ..self }
     }
 
     /// Takes the next sample's scores, `[count]`, without a border.
