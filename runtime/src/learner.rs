@@ -30,6 +30,7 @@ use std::path::Path;
 
 use ::image::RgbImage;
 use ndarray::Array2;
+use orco_state::answer::AnsweredClasses;
 use orco_state::history::{History, SavedState};
 use orco_state::label;
 use orco_state::pack::{Pack, PackOrigin};
@@ -290,9 +291,14 @@ impl Learner {
         self.saved.state.known_classes(&self.bundle.base_model)
     }
 
+    /// The classes that answers name now ([`LearnerSettings::scope`]).
+    fn answered_classes(&self) -> AnsweredClasses {
+        self.settings.scope.answered_classes(self.saved.state.classes.len())
+    }
+
     /// Whether base classes are kept out of the answers now ([`LearnerSettings::scope`]).
     pub fn is_learned_only(&self) -> bool {
-        self.settings.scope.is_learned_only(self.saved.state.classes.len())
+        self.answered_classes() == AnsweredClasses::Learned
     }
 
     /// Labels of base classes that were given shots here, and that no answer names, since answers name only learned

@@ -28,7 +28,8 @@ pub use orco_state::pack::{
     seal,
 };
 
-use crate::files::{self, destination};
+use crate::files;
+use crate::files::destination::{self, ExistingFile};
 use crate::image::{self, ImageError};
 use crate::signature::{PublicKey, SignatureError};
 use crate::store::Store;
@@ -98,15 +99,24 @@ pub fn unsigned(pack: &Pack) -> Option<Vec<u8>> {
 }
 
 /// Writes a pack of a store's class, without a signature, into a file, as a whole or not at all; returns the file's size
-/// in bytes. A file that is there already stays and the call fails, unless it may `replace` it. The file lies outside
-/// the store's folder, whose own files it could replace; a link is followed.
+/// in bytes. The file lies outside the store's folder, whose own files it could replace; a link is followed.
 ///
 /// # Errors
-/// [`WritePackError`] if no device would take the pack, or the file cannot be written.
-pub fn write_unsigned(store: &Store, path: &Path, pack: &Pack, replace: bool) -> Result<usize, WritePackError> {
+/// [`WritePackError`] if no device would take the pack, there is an `existing` file that is to stay, or the file cannot
+/// be written.
+pub fn write_unsigned(
+    store: &Store,
+    path: &Path,
+    pack: &Pack,
+    existing: ExistingFile,
+) -> Result<usize, WritePackError> {
     let bytes = unsigned(pack).ok_or(WritePackError::Unsound)?;
-    let write = if replace { files::replace } else { files::create };
-    match write(&destination::file(path, store.folder(), replace)?, &bytes) {
+    let path = destination::file(path, store.folder(), existing)?;
+    let written = match existing {
+        ExistingFile::Refuse => files::create(&path, &bytes),
+        ExistingFile::Replace => files::replace(&path, &bytes),
+    };
+    match written {
         Ok(()) => Ok(bytes.len()),
         Err(error) if files::is_unsynced(&error) => Err(WritePackError::Unsynced { size: bytes.len(), error }),
         Err(error) => Err(error.into()),

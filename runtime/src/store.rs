@@ -306,7 +306,7 @@ impl Store {
                 return Ok(true);
             }
         }
-        let folders = kept_pictures::all(&self.folder).map_err(|source| self.read_error(source))?;
+        let folders = kept_pictures::folders(&self.folder).map_err(|source| self.read_error(source))?;
         for folder in folders {
             if !kept_pictures::has_former_state(&folder).map_err(|source| self.read_error(source))? {
                 continue;

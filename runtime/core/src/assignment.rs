@@ -3,7 +3,8 @@
 //! Phase 2 assigns the base classes (`train/base_align.rs` of the trainer), phase 3 the new ones
 //! ([`crate::align::assign_new_classes`]). `orco_state::target` generates the pseudo-targets.
 
-const NOBODY: u32 = u32::MAX;
+/// Stands for no class, and for no target.
+const NONE: u32 = u32::MAX;
 
 /// Working memory that [`hungarian`] needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,32 +47,32 @@ pub fn hungarian(
     let settled = &mut rest[..free];
     class_price.fill(0.0);
     target_price.fill(0.0);
-    owner.fill(NOBODY);
+    owner.fill(NONE);
     for start in 0..classes {
-        // Dijkstra's search from `start` for the nearest target that nobody owns; a step costs -cosine less both
+        // Dijkstra's search from `start` for the nearest target that no class owns; a step costs -cosine less both
         // prices, which are the dual variables.
         distance.fill(f32::INFINITY);
-        reached_from.fill(NOBODY);
+        reached_from.fill(NONE);
         settled.fill(0);
-        let mut target = NOBODY;
+        let mut target = NONE;
         let mut travelled = 0.0;
         let end = loop {
-            let class = if target == NOBODY { start } else { owner[target as usize] as usize };
-            let mut next = NOBODY;
+            let class = if target == NONE { start } else { owner[target as usize] as usize };
+            let mut next = NONE;
             for candidate in (0..free).filter(|&candidate| settled[candidate] == 0) {
                 let reduced = travelled - cosine(class, candidate) - class_price[class] - target_price[candidate];
                 if reduced < distance[candidate] {
                     distance[candidate] = reduced;
                     reached_from[candidate] = target;
                 }
-                if next == NOBODY || distance[candidate] < distance[next as usize] {
+                if next == NONE || distance[candidate] < distance[next as usize] {
                     next = candidate as u32;
                 }
             }
             travelled = distance[next as usize];
             settled[next as usize] = 1;
             target = next;
-            if owner[next as usize] == NOBODY {
+            if owner[next as usize] == NONE {
                 break next;
             }
         };
@@ -82,7 +83,7 @@ pub fn hungarian(
         }
         augment(owner, reached_from, start as u32, end);
     }
-    for (target, &class) in owner.iter().enumerate().filter(|(_, class)| **class != NOBODY) {
+    for (target, &class) in owner.iter().enumerate().filter(|(_, class)| **class != NONE) {
         matched[class as usize] = target as u32;
     }
 }
@@ -91,9 +92,9 @@ pub fn hungarian(
 /// ends at the target `end`; `reached_from` leads back along it.
 fn augment(owner: &mut [u32], reached_from: &[u32], start: u32, end: u32) {
     let mut last = end;
-    while last != NOBODY {
+    while last != NONE {
         let previous = reached_from[last as usize];
-        owner[last as usize] = if previous == NOBODY { start } else { owner[previous as usize] };
+        owner[last as usize] = if previous == NONE { start } else { owner[previous as usize] };
         last = previous;
     }
 }

@@ -21,6 +21,12 @@ pub fn direction(features: &mut [f32], centre: &[f32]) {
     normalise(features);
 }
 
+/// Turns features into the [direction] of their [roots](signed_sqrt), as seen from the centre of such roots.
+pub fn root_direction(features: &mut [f32], root_centre: &[f32]) {
+    signed_sqrt(features);
+    direction(features, root_centre);
+}
+
 /// A whitening x -> factor (x - sum_i damping_i (u_i . x) u_i), with orthonormal axes u_i.
 ///
 /// It is C^(-1/2) of a covariance C that has the variance v_i along u_i and v across all axes: factor = 1 / sqrt(v),

@@ -90,7 +90,7 @@ impl SgdUpdate {
 
 /// What the backward pass changes: the parameters of a head, and their momenta.
 #[derive(Debug)]
-pub struct HeadTraining<'a> {
+pub struct TrainableHead<'a> {
     /// [`HeadShape::parameters`] numbers, as [`HeadShape::load`] leaves them.
     pub parameters: &'a mut [f32],
     /// As many momenta.
@@ -278,7 +278,7 @@ impl HeadShape {
     /// [`HeadShape::backward_normalisation`]).
     pub fn backward(
         self,
-        head: &mut HeadTraining<'_>,
+        head: &mut TrainableHead<'_>,
         batch: &mut HeadBatch<'_>,
         gradient: &[f32],
         update: SgdUpdate,

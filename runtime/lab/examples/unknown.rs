@@ -107,7 +107,7 @@ fn candidates(base_model: &BaseModel, features: &[f32]) -> Vec<(String, Vec<f32>
 
 /// Minus the smallest squared distance to a class mean, under the whitened covariance.
 fn distance(base_model: &BaseModel, features: &[f32]) -> Vec<f32> {
-    use orco_core::discriminant::{Whitening, direction, signed_sqrt};
+    use orco_core::discriminant::{Whitening, root_direction};
     use orco_core::math::normalise_rows;
     let statistics = base_model.statistics.as_ref().expect("asked by the caller");
     let inputs = base_model.head.inputs;
@@ -117,8 +117,7 @@ fn distance(base_model: &BaseModel, features: &[f32]) -> Vec<f32> {
     let means = statistics.whitened.clean();
     let nearest = |row: &[f32]| {
         let mut z = row.to_vec();
-        signed_sqrt(&mut z);
-        direction(&mut z, &statistics.root_centre);
+        root_direction(&mut z, &statistics.root_centre);
         whitening.apply(&mut z);
         let to = |mean: &[f32]| mean.iter().zip(&z).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
         -means.chunks_exact(inputs).map(to).fold(f32::MAX, f32::min)

@@ -5,6 +5,7 @@ use core::fmt;
 use orco_benchmark::spread::{mean, mean_of_any};
 use orco_benchmark::{EvaluateError, percent_or_dash};
 use orco_core::workers::Serial;
+use orco_state::answer::AnsweredClasses;
 use orco_state::classify::{Classifier, prediction_set};
 use orco_state::prediction_set::COVERAGE;
 use orco_state::session::{ExpectedAccuracy, SessionMemory};
@@ -125,7 +126,7 @@ impl Measurement<'_> {
                 continue;
             }
             let matches = classifier.ranked(scores);
-            let set = prediction_set(&matches, &sets, base, false);
+            let set = prediction_set(&matches, &sets, base, AnsweredClasses::All);
             tally.right.add(class, f64::from(u8::from(matches[0].class == class)));
             tally.covered.add(class, f64::from(u8::from(set.contains(&class))));
             tally.size.add(class, set.len() as f64);

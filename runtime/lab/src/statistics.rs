@@ -292,7 +292,7 @@ fn with_classes_alone(base_model: &BaseModel, statistics: &Statistics, classes: 
     let only = |bank: &Bank| {
         let mut kept = bank.empty_like();
         for (number, class) in classes.iter().enumerate() {
-            for exemplar in (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] == *class) {
+            for exemplar in bank.members(*class) {
                 kept.push_from(bank, exemplar, number as u32);
             }
         }

@@ -450,7 +450,7 @@ impl AnswerThread {
         SimilarExemplar {
             label: self.learner.label(neighbour.class).to_owned(),
             similarity: neighbour.similarity,
-            shot: match neighbour.place {
+            shot: match neighbour.exemplar {
                 ExemplarId::Device(exemplar) => {
                     Some(StoredShot { digest: bank.digest_of(exemplar), number: neighbour.number })
                 }

@@ -9,7 +9,8 @@ use tar::{EntryType, Header};
 
 use super::{BUNDLE, BackupContents, BackupError, SHOTS, SLOT, envelope};
 use crate::bundle::Bundle;
-use crate::files::{self, destination};
+use crate::files;
+use crate::files::destination::{self, ExistingFile};
 use crate::learner::LearnerSettings;
 use crate::release::{self, RELEASES, Releases};
 #[cfg(feature = "sign")]
@@ -24,7 +25,7 @@ enum SecretKey {}
 /// How a backup is written into a file of its own: by default unsigned, and into a new file alone.
 #[derive(Clone, Copy, Default)]
 pub struct BackupOptions<'a> {
-    replace: bool,
+    existing: ExistingFile,
     key: Option<&'a SecretKey>,
 }
 
@@ -32,7 +33,7 @@ impl<'a> BackupOptions<'a> {
     /// Replaces a file that is there already.
     #[must_use]
     pub fn replace(self, replace: bool) -> Self {
-        Self { replace, ..self }
+        Self { existing: ExistingFile::replace_if(replace), ..self }
     }
 
     /// Signs with a secret key, if there is one.
@@ -175,7 +176,7 @@ pub fn write_to(
     options: &BackupOptions<'_>,
 ) -> Result<BackupContents, BackupError> {
     let path = path.as_ref();
-    let path = destination::file(path, store.folder(), options.replace)?;
+    let path = destination::file(path, store.folder(), options.existing)?;
     let mut written = None;
     let replaced = files::replace_with(&path, |file| {
         written = Some(write_signed(bundle, store, settings, file, options)?);

@@ -7,6 +7,23 @@ use std::path::{Component, Path, PathBuf};
 /// Most links that are followed, one after the other.
 const MAX_LINKS: usize = 40;
 
+/// What becomes of a file that a result would be written over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExistingFile {
+    /// It stays, and writing fails.
+    #[default]
+    Refuse,
+    /// It is replaced.
+    Replace,
+}
+
+impl ExistingFile {
+    /// [`ExistingFile::Replace`] if so, for callers that were asked yes or no.
+    pub fn replace_if(replace: bool) -> Self {
+        if replace { Self::Replace } else { Self::Refuse }
+    }
+}
+
 /// Refuses a path into a folder, through whatever links, and a second name of a file in it. `folder_name` is what the
 /// error calls the folder.
 ///
@@ -27,11 +44,13 @@ pub fn check(path: &Path, folder: &Path, folder_name: &str) -> io::Result<()> {
 /// # Errors
 /// With [`io::ErrorKind::InvalidInput`] if it would be in the state's folder, with [`io::ErrorKind::AlreadyExists`] if
 /// there is one that may not be replaced, and if something else lies there, such as a device.
-pub fn file(path: &Path, state: &Path, replace: bool) -> io::Result<PathBuf> {
+pub fn file(path: &Path, state: &Path, existing: ExistingFile) -> io::Result<PathBuf> {
     check(path, state, "device's state folder")?;
     match fs::metadata(path) {
         Ok(facts) if !facts.is_file() => Err(io::Error::other("what is there is no regular file")),
-        Ok(_) if !replace => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name")),
+        Ok(_) if existing == ExistingFile::Refuse => {
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name"))
+        }
         Ok(_) => fs::canonicalize(path),
         Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::Error::other("it is a link that leads nowhere")),
         Err(_) => Ok(path.to_owned()),
@@ -144,19 +163,20 @@ mod tests {
         symlink("mine", path("link")).unwrap();
         symlink("missing", path("nowhere")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
-        let file_at =
-            |name: &str, replace: bool| file(&path(name), &path("state"), replace).map_err(|error| error.to_string());
-        for (name, replace, reason) in [
-            ("state/slot-a", true, "it is in the device's state folder"),
-            ("socket", true, "no regular file"),
-            ("nowhere", true, "leads nowhere"),
-            ("mine", false, "there is a file of that name"),
+        let file_at = |name: &str, existing: ExistingFile| {
+            file(&path(name), &path("state"), existing).map_err(|error| error.to_string())
+        };
+        for (name, existing, reason) in [
+            ("state/slot-a", ExistingFile::Replace, "it is in the device's state folder"),
+            ("socket", ExistingFile::Replace, "no regular file"),
+            ("nowhere", ExistingFile::Replace, "leads nowhere"),
+            ("mine", ExistingFile::Refuse, "there is a file of that name"),
         ] {
-            let refused = file_at(name, replace).expect_err(name);
+            let refused = file_at(name, existing).expect_err(name);
             assert!(refused.contains(reason), "{name}: {refused}");
         }
-        assert_eq!(file_at("new", false), Ok(path("new")));
-        assert_eq!(file_at("link", true), Ok(fs::canonicalize(path("mine")).unwrap()));
+        assert_eq!(file_at("new", ExistingFile::Refuse), Ok(path("new")));
+        assert_eq!(file_at("link", ExistingFile::Replace), Ok(fs::canonicalize(path("mine")).unwrap()));
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub(crate) fn probe_other_owner(_: &Metadata, _: &Path) -> io::Result<Option<[u3
 /// A folder of one user, in which new files would belong to another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} belongs to user {owner}, but what is written here to user {user}: the other one could not read it; run this as \
-     user {owner}",
+    "{} belongs to user {owner}, but new files here would belong to user {user}, and user {owner} could not read them; \
+     run this as user {owner}",
     folder.display()
 )]
 pub(crate) struct FolderOfAnotherUser {
@@ -128,7 +128,8 @@ mod tests {
         for refused in [replace_in_own_folder(&below, b"second"), check_own_folder(&path), check_own_folder(&below)] {
             let error = refused.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-            let expected = format!("{} belongs to user 65534, but what is written here to user 0", path.display());
+            let expected =
+                format!("{} belongs to user 65534, but new files here would belong to user 0", path.display());
             assert!(error.to_string().starts_with(&expected), "{error}");
         }
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "something was left behind");

@@ -82,8 +82,7 @@ impl Learner {
         self.check_budget(&report)?;
         let saved = self.saved.with_alignment(aligned);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
-        self.note_saved(locked);
-        self.adopt_saved(saved);
+        self.adopt_saved(locked, saved);
         Ok(ChangeOutcome { report: Some(report), uncertain, unaligned: None })
     }
 }

@@ -6,6 +6,7 @@
 
 use ::image::RgbImage;
 use ndarray::{ArrayView1, ArrayView2};
+use orco_state::answer::AnsweredClasses;
 use orco_state::classify::{Classifier, Match, Score, prediction_set};
 use orco_state::nearest::{self, Neighbour};
 use orco_state::prediction_set::{COVERAGE, SetThresholds};
@@ -75,8 +76,7 @@ struct AnswerRule<'a> {
     classifier: &'a StateClassifier,
     /// Number of base classes.
     base: usize,
-    /// Whether they are kept out of answers.
-    is_learned_only: bool,
+    answered: AnsweredClasses,
     thresholds: Option<AnswerThresholds>,
 }
 
@@ -92,7 +92,7 @@ impl AnswerRule<'_> {
     fn is_known(&self, scores: &[f32]) -> Option<bool> {
         let AnswerThresholds { familiarity: least, learned, .. } = self.thresholds.as_ref()?;
         let is_familiar = self.classifier.classifier.familiarity(scores)? >= *least;
-        if !self.is_learned_only {
+        if self.answered == AnsweredClasses::All {
             return Some(is_familiar);
         }
         // Without thresholds of learned classes, the best of them must score at least as high as the best base class.
@@ -105,11 +105,10 @@ impl AnswerRule<'_> {
         let StateClassifier { classifier, replaced, .. } = self.classifier;
         let mut scores = classifier.scores(features.to_slice().expect("rows of the standard layout"));
         let is_known = self.is_known(&scores);
-        let first = if self.is_learned_only { self.base } else { 0 };
-        let mut matches = classifier.ranked_from(&mut scores, first);
+        let mut matches = classifier.ranked_from(&mut scores, self.answered.first(self.base));
         matches.retain(|found| replaced.get(found.class) != Some(&true));
         let sets = self.thresholds.as_ref().filter(|_| is_known == Some(true)).map(|thresholds| &thresholds.sets);
-        let set = sets.map(|sets| prediction_set(&matches, sets, self.base, self.is_learned_only));
+        let set = sets.map(|sets| prediction_set(&matches, sets, self.base, self.answered));
         Ranking { is_known, matches, set: set.unwrap_or_default() }
     }
 }
@@ -134,14 +133,14 @@ impl Learner {
         let inputs = self.base_model().head.inputs;
         assert_eq!(features.ncols(), inputs, "rows have another length than the bundle's features");
         let false_alarms = self.settings.false_alarms;
-        let (base, is_learned_only) = (self.base_model().classes.len(), self.is_learned_only());
+        let (base, answered) = (self.base_model().classes.len(), self.answered_classes());
         let classifier = &*self.classifier();
         let thresholds = classifier.known_scores.as_ref().map(|scores| AnswerThresholds {
             familiarity: scores.threshold(false_alarms),
             learned: scores.learned_thresholds(false_alarms),
             sets: scores.set_thresholds(COVERAGE),
         });
-        let rule = AnswerRule { classifier, base, is_learned_only, thresholds };
+        let rule = AnswerRule { classifier, base, answered, thresholds };
         let rows = features.as_standard_layout();
         let rankings: Vec<Ranking> = rows.rows().into_iter().map(|row| rule.rank(row)).collect();
         rankings.into_iter().map(|ranking| self.answer(ranking)).collect()

@@ -23,9 +23,9 @@ use crate::thumbnails::Thumbnails;
 
 /// A change that was made and saved.
 ///
-/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be, or its head was not
-/// aligned. A program that has somebody to tell looks at [`uncertain`](Self::uncertain) and
-/// [`unaligned`](Self::unaligned); any other takes the report by [`durable`](Self::durable).
+/// In rare cases, such as on a failing disk, it is saved but may not survive a power cut, or its head was not aligned.
+/// A program that has somebody to tell looks at [`uncertain`](Self::uncertain) and [`unaligned`](Self::unaligned); any
+/// other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
 #[must_use = "the change may not survive a power cut, which `durable` tells, or its head may not be aligned"]
 #[non_exhaustive]
@@ -219,12 +219,11 @@ impl Learner {
             }
             purged => purged?,
         };
-        let mut uncertain = uncertainty(locked.purge(&self.bundle, &saved))?;
-        self.note_saved(&locked);
+        let uncertain = uncertainty(locked.purge(&self.bundle, &saved))?;
+        let before = self.adopt_saved(&locked, saved).state;
         // What was kept aside of another bundle may have the class, too.
-        let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
-        uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
-        let before = self.adopt_saved(saved).state;
+        let swept = locked.sweep(&self.saved).and_then(|()| locked.discard_others(&self.bundle.digest));
+        let uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&self.saved).err());
         self.memory.clear_cache();
         let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
         let made = ChangeOutcome { report, uncertain, unaligned: None };
@@ -403,8 +402,7 @@ impl Learner {
     ) -> Result<(ChangeOutcome<T>, SavedState), ChangeError> {
         let saved = self.saved.successor(next, &change.at(seconds_if_set()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
-        self.note_saved(locked);
-        let before = self.adopt_saved(saved);
+        let before = self.adopt_saved(locked, saved);
         // A power cut may still bring the state before back, with its pictures.
         if uncertain.is_none() {
             sweep(locked, &self.saved);
@@ -412,14 +410,10 @@ impl Learner {
         Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }
 
-    /// Notes where what is here was saved.
-    pub(super) fn note_saved(&mut self, locked: &LockedStore) {
+    /// Goes on from what was just saved in `locked`; returns what was known before.
+    pub(super) fn adopt_saved(&mut self, locked: &LockedStore, mut saved: SavedState) -> SavedState {
         self.generation = locked.generation();
         self.newest = Some(locked.newest());
-    }
-
-    /// Goes on from what was saved; returns what was before.
-    pub(super) fn adopt_saved(&mut self, mut saved: SavedState) -> SavedState {
         self.reset_classifier();
         saved.keep_digests();
         core::mem::replace(&mut self.saved, saved)

@@ -43,7 +43,7 @@ impl Learner {
             return Err(LearnError::LabelExists { label: label.into() });
         }
         assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
-        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let shots = rows_of(shots);
         self.classifier().classifier.imprint(&shots);
         self.provisional.push(label::normal(label));
         Ok(())
@@ -88,16 +88,16 @@ impl Learner {
             "shots have other features than the bundle"
         );
         self.classifier();
-        let is_learned_only = self.is_learned_only();
+        let answered = self.answered_classes();
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let provisional = self.provisional.iter().map(String::as_str);
         let labels = state.known_classes(base_model).map(|class| class.label.as_str()).chain(provisional);
         let labels: Vec<&str> = labels.collect();
         // A learned class that replaces a base class comes after it.
         let known = labels.iter().rposition(|known| label::same(known, label));
-        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let shots = rows_of(shots);
         let classifier = self.classifier.as_ref().expect("made ready above");
-        ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots, is_learned_only)
+        ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots, answered)
     }
 
     /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar
@@ -138,8 +138,7 @@ impl Learner {
         let label = label::normal(label);
         let class = session::check_known(self.base_model(), self.state(), &label)?;
         let bank = &self.state().exemplars;
-        let mut own = (0..bank.len()).filter(|&shot| class == bank.classes()[shot] as usize);
-        let place = own.position(|shot| bank.digest_of(shot) == *exemplar);
+        let place = bank.members(class as u32).position(|shot| bank.digest_of(shot) == *exemplar);
         place.map(|place| place + 1).ok_or(ChangeError::OtherShot { label })
     }
 
@@ -214,4 +213,9 @@ impl Learner {
             _ => self.restore_entry(&locked, number, observer),
         }
     }
+}
+
+/// The features of each shot's views, row after row.
+fn rows_of(shots: ArrayView3<'_, f32>) -> Vec<Vec<f32>> {
+    shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use orco_state::answer::AnsweredClasses;
 use orco_state::history::HistoryLimits;
 use orco_state::unknown::FALSE_ALARMS;
 
@@ -70,13 +71,18 @@ impl AnswerScope {
         Self::CHOICES.into_iter().find(|scope| scope.name() == name)
     }
 
-    /// Whether base classes are kept out of the answers of a device that learned so many classes.
-    pub fn is_learned_only(self, learned: usize) -> bool {
+    /// The classes that a device answers with which has learned so many.
+    pub fn answered_classes(self, learned: usize) -> AnsweredClasses {
         match self {
-            Self::All => false,
-            Self::Auto => learned >= Self::ENOUGH,
-            Self::Learned => true,
+            Self::Auto if learned < Self::ENOUGH => AnsweredClasses::All,
+            Self::All => AnsweredClasses::All,
+            Self::Auto | Self::Learned => AnsweredClasses::Learned,
         }
+    }
+
+    /// Whether base classes are kept out of the answers of a device that has learned so many classes.
+    pub fn is_learned_only(self, learned: usize) -> bool {
+        self.answered_classes(learned) == AnsweredClasses::Learned
     }
 }
 
@@ -184,10 +190,11 @@ impl LearnerSettings {
     /// # Errors
     /// [`ReleaseError::Remembered`] if what is remembered cannot be read.
     pub fn is_release_used(&self, bundle: &Bundle, store: &Store) -> Result<bool, ReleaseError> {
-        let is_higher = || -> Result<bool, ReleaseError> {
-            Ok(Releases::read(store.folder())?.raise(&bundle.manifest.name, bundle.manifest.release))
-        };
-        Ok(!self.compare_releases || !is_higher()?)
+        if !self.compare_releases {
+            return Ok(true);
+        }
+        let is_higher = Releases::read(store.folder())?.raise(&bundle.manifest.name, bundle.manifest.release);
+        Ok(!is_higher)
     }
 
     /// Refuses a bundle of an older release than was used before, and remembers a newer one, where

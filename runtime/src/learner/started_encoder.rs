@@ -18,9 +18,12 @@ struct StartedEncoder {
     settings: EngineSettings,
 }
 
-/// Backbones for pictures, and for shots.
+/// A backbone for each kind of work, once it was started.
 #[derive(Default)]
-pub(super) struct StartedEncoders([Option<StartedEncoder>; 2]);
+pub(super) struct StartedEncoders {
+    for_pictures: Option<StartedEncoder>,
+    for_shots: Option<StartedEncoder>,
+}
 
 impl StartedEncoders {
     /// Starts the backbone for some work, whether or not it runs; tells why on this engine.
@@ -53,6 +56,9 @@ impl StartedEncoders {
     }
 
     fn slot(&mut self, work: Workload) -> &mut Option<StartedEncoder> {
-        &mut self.0[usize::from(work == Workload::Shots)]
+        match work {
+            Workload::Pictures(_) | Workload::Stream => &mut self.for_pictures,
+            Workload::Shots => &mut self.for_shots,
+        }
     }
 }

@@ -432,8 +432,7 @@ fn the_shot_that_was_seen_is_moved_whatever_its_number_is_by_now() {
     let digests = |learner: &Learner, label: &str| -> Vec<[u8; 32]> {
         let class = learner.classes().position(|class| class.label == label).unwrap();
         let bank = &learner.state().exemplars;
-        let own = (0..bank.len()).filter(|&shot| bank.classes()[shot] as usize == class);
-        own.map(|shot| bank.digest_of(shot)).collect()
+        bank.members(class as u32).map(|shot| bank.digest_of(shot)).collect()
     };
     let seen = digests(&learner, "mug");
     learner.move_shot_by_digest("mug", &seen[0], "duck", &mut ()).unwrap().durable().unwrap();

@@ -43,7 +43,10 @@ pub enum StoreError {
     },
     /// A file, or for root a folder, belongs to another user, so nothing is changed: that one could not read what would
     /// be written.
-    #[error("{} belongs to user {owner}, but what is written here to user {user}; nothing was changed", path.display())]
+    #[error(
+        "{} belongs to user {owner}, but new files here would belong to user {user}; nothing was changed",
+        path.display()
+    )]
     OtherOwner {
         /// The file or folder.
         path: PathBuf,

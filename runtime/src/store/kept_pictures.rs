@@ -237,7 +237,7 @@ pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Re
 }
 
 /// All folders of kept pictures in a store's folder.
-pub(super) fn all(store: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn folders(store: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(folder) = OpenFolder::open(store, SymlinkPolicy::Follow)? else { return Ok(Vec::new()) };
     let mut folders = Vec::new();
     for name in folder.names()? {
@@ -249,9 +249,9 @@ pub(super) fn all(store: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// All folders of kept pictures in a store's folder, except that of one bundle.
-pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
+pub(super) fn other_folders(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
     let own = store.join(name_of(digest));
-    let mut folders = all(store)?;
+    let mut folders = folders(store)?;
     folders.retain(|folder| *folder != own);
     Ok(folders)
 }
@@ -274,8 +274,8 @@ fn bundle_text(folder: &Path) -> io::Result<String> {
     text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// The bundle that a folder of kept pictures says it belongs to.
-pub(super) fn about(folder: &Path) -> Option<BundleRecord> {
+/// The bundle that a folder of kept pictures says it belongs to; `None` if it does not say so.
+pub(super) fn recorded_bundle(folder: &Path) -> Option<BundleRecord> {
     toml::from_str(&bundle_text(folder).ok()?).ok()
 }
 

@@ -121,7 +121,7 @@ impl LockedStore {
     /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.
     fn leave_nothing(&self) -> io::Result<()> {
         let folder = &self.store.folder;
-        for kept in kept_pictures::all(folder)? {
+        for kept in kept_pictures::folders(folder)? {
             kept_pictures::discard(&kept)?;
         }
         if self.store.files().disk.list()?.iter().all(|name| name == LOCK) {

@@ -66,7 +66,7 @@ impl LockedStore {
         let pictures = self.store.pictures(&digest);
         let left = |source| StoreError::Uncertain { path: pictures.folder().to_owned(), source };
         pictures.sweep(&saved.exemplar_digests()).map_err(left)?;
-        for folder in kept_pictures::others(&self.store.folder, &digest).map_err(left)? {
+        for folder in kept_pictures::other_folders(&self.store.folder, &digest).map_err(left)? {
             if !kept_pictures::has_former_state(&folder).map_err(left)? {
                 kept_pictures::discard(&folder).map_err(left)?;
             }
@@ -80,7 +80,7 @@ impl LockedStore {
     /// [`StoreError::Uncertain`] if some of it cannot be removed.
     pub fn discard_others(&self, digest: &[u8; 32]) -> Result<bool, StoreError> {
         let left = |source| StoreError::Uncertain { path: self.store.folder.clone(), source };
-        let others = kept_pictures::others(&self.store.folder, digest).map_err(left)?;
+        let others = kept_pictures::other_folders(&self.store.folder, digest).map_err(left)?;
         let mut any = false;
         for folder in &others {
             any |= kept_pictures::discard(folder).map_err(left)?;

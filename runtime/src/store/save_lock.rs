@@ -17,7 +17,7 @@ use crate::files::missing_folders;
 pub(super) const LOCK: &str = ".lock";
 /// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there
 /// be two.
-pub(super) const OTHER_SAVE: Duration = Duration::from_secs(30);
+pub(super) const MAX_SAVE_WAIT: Duration = Duration::from_secs(30);
 
 /// Keeps other processes from saving until it is dropped.
 pub(super) struct SaveLock {
@@ -96,9 +96,9 @@ impl LockedStore {
     /// hold the file of the state that both loaded, which neither writes: on SMB nobody, not even the holder, can read a
     /// locked file by another handle.
     pub(super) fn hold_for_save(&self, slot: Option<Slot>) -> Result<SaveLock, StoreError> {
-        let folder = self.store.hold_folder(OTHER_SAVE)?;
+        let folder = self.store.hold_folder(MAX_SAVE_WAIT)?;
         let held = slot.filter(|_| folder.is_none());
-        let hold = held.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
+        let hold = held.map(|slot| Lock::take_existing(&self.store.path(slot), MAX_SAVE_WAIT)).transpose();
         let slot = hold.map_err(|error| match error {
             LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => {
                 StoreError::Overtaken { folder: self.store.folder.clone() }

@@ -11,7 +11,7 @@ use super::bundle_record::BundleRecord;
 use super::disk::Disk;
 use super::kept_pictures;
 use super::pictures::failed;
-use super::save_lock::OTHER_SAVE;
+use super::save_lock::MAX_SAVE_WAIT;
 use super::slot_files::AsideSlot;
 use super::{LockedStore, NewestState, Store, StoreError};
 
@@ -28,11 +28,11 @@ impl Store {
     /// The bundle that was in use before, whose state is kept aside; `None` if there is none, or it cannot be read.
     /// `present` is the SHA-256 of the learner file of the bundle in use.
     pub fn former_bundle(&self, present: &[u8; 32]) -> Option<BundleRecord> {
-        let folders = kept_pictures::others(&self.folder, present).ok()?;
+        let folders = kept_pictures::other_folders(&self.folder, present).ok()?;
         folders
             .iter()
             .filter(|folder| kept_pictures::has_former_state(folder).unwrap_or(true))
-            .find_map(|folder| kept_pictures::about(folder))
+            .find_map(|folder| kept_pictures::recorded_bundle(folder))
     }
 
     /// The bytes of the slot that holds a state; `None` if nothing was saved.
@@ -80,7 +80,7 @@ impl LockedStore {
     /// Sets aside both slots of a state that is lost; adds them to `aside`.
     fn set_aside_lost(&self, aside: &mut Vec<AsideSlot>) -> Result<(), StoreError> {
         self.store.check_slot_owners()?;
-        let _folder = self.store.hold_folder(OTHER_SAVE)?;
+        let _folder = self.store.hold_folder(MAX_SAVE_WAIT)?;
         match self.load_any() {
             Err(StoreError::Lost { .. }) => {}
             Ok(_) => return Err(StoreError::Overtaken { folder: self.store.folder.clone() }),
@@ -100,7 +100,7 @@ impl LockedStore {
     /// Gives slots of a lost state their names back, unless another process has saved a state meanwhile. What stays aside
     /// is said at each load; why the backup was not restored counts more.
     fn put_back(&self, aside: &[AsideSlot]) {
-        let Ok(_folder) = self.store.hold_folder(OTHER_SAVE) else { return };
+        let Ok(_folder) = self.store.hold_folder(MAX_SAVE_WAIT) else { return };
         if !matches!(self.load_any(), Ok(None) | Err(StoreError::Lost { .. })) {
             return;
         }
@@ -126,10 +126,11 @@ impl LockedStore {
         self.write(to.state.bundle_digest, |files, from| slots::switch(files, owner, to, from))?;
         let stays = if keeps_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
-        let others = kept_pictures::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
-            log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
-            Vec::new()
-        });
+        let others =
+            kept_pictures::other_folders(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
+                log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
+                Vec::new()
+            });
         let stays = self.store.pictures(&stays);
         for folder in others.iter().filter(|folder| *folder != stays.folder()) {
             if let Err(error) = kept_pictures::discard(folder) {

@@ -60,6 +60,26 @@ pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 /// Most shots of learned classes that are scored by themselves then.
 const MAX_FIRST_SHOTS: usize = 250;
 
+/// The classes that answers name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnsweredClasses {
+    /// All known classes.
+    #[default]
+    All,
+    /// Learned classes alone: base classes are no rivals.
+    Learned,
+}
+
+impl AnsweredClasses {
+    /// Index of the first of them; classes are numbered base classes first.
+    pub fn first(self, base_classes: usize) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Learned => base_classes,
+        }
+    }
+}
+
 /// Cache and threads for scoring a state's classes and samples.
 pub(crate) struct ScoringWork<'a> {
     /// What earlier scorings left, where it is kept.
@@ -87,7 +107,7 @@ pub(crate) struct ScoredSample {
 /// Scores of samples whose class is known, the border included.
 pub(crate) struct KnownSamples {
     /// Samples of all classes, evenly chosen.
-    pub(crate) evenly: Vec<ScoredSample>,
+    pub(crate) all: Vec<ScoredSample>,
     /// Shots of learned classes.
     pub(crate) learned: Vec<ScoredSample>,
 }
@@ -125,17 +145,17 @@ impl Predictor {
         work: &mut ScoringWork<'_>,
     ) -> (Self, KnownSamples) {
         let validation = ValidationSamples::of(base_model, state, scoring);
-        let evenly = validation.even_samples(MAX_FIRST_SAMPLES);
+        let of_all = validation.even_samples(MAX_FIRST_SAMPLES);
         let of_learned = validation.learned_samples(MAX_FIRST_SHOTS);
         let is_calibrated = state.calibration.is_some() || state.classes.is_empty();
         let wanted = if is_calibrated {
-            validation.exemplars_of(&[&evenly[..], &of_learned].concat())
+            validation.exemplars_of(&[&of_all[..], &of_learned].concat())
         } else {
             validation.exemplars_to_calibrate()
         };
         let model = ScoringModel::new(base_model, state, scoring, &wanted, work);
-        let mut rows = validation.rows(&model, &evenly, work);
-        let mut shots = validation.rows(&model, &of_learned, work);
+        let mut rows = validation.scored_samples(&model, &of_all, work);
+        let mut shots = validation.scored_samples(&model, &of_learned, work);
         let base = model.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             if !state.classes.is_empty() {
@@ -143,11 +163,11 @@ impl Predictor {
             }
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut calibrator = Calibrator::new(&classes, base, model.len());
-            rows.iter().for_each(|row| calibrator.add(&row.scores, false));
+            rows.iter().for_each(|row| calibrator.add(&row.scores));
             calibrator.choose(state.balance, 0.0, scoring.statistics.initial_border)
         });
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        (Self::of(model, calibration), KnownSamples { evenly: rows, learned: shots })
+        (Self::of(model, calibration), KnownSamples { all: rows, learned: shots })
     }
 
     fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {

@@ -75,9 +75,19 @@ impl Bank {
         self.views
     }
 
+    /// How the exemplars are stored.
+    pub fn precision(&self) -> ExemplarPrecision {
+        self.precision
+    }
+
     /// Class of each exemplar.
     pub fn classes(&self) -> &[u32] {
         &self.classes
+    }
+
+    /// Numbers of the exemplars of one class, rising; [`Bank::by_class`] gives those of all classes.
+    pub fn members(&self, class: u32) -> impl Iterator<Item = usize> {
+        (0..self.len()).filter(move |&exemplar| self.classes[exemplar] == class)
     }
 
     /// Bytes that the exemplars take, scales and classes included.
@@ -183,7 +193,7 @@ impl Bank {
 
     /// The exemplars of one class, byte for byte as they are stored, as those of class 0.
     pub fn of_class(&self, class: u32) -> Self {
-        let members: Vec<usize> = (0..self.len()).filter(|&exemplar| self.classes[exemplar] == class).collect();
+        let members: Vec<usize> = self.members(class).collect();
         let mut own = self.only(&members);
         own.classes.fill(0);
         own
@@ -294,6 +304,20 @@ impl Bank {
         let mut features = vec![0.0; exemplars.len() * self.inputs];
         for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.inputs)) {
             self.as_exemplars().read(exemplar, 0, row);
+        }
+        features
+    }
+
+    /// All views of these exemplars, `[exemplars, views, inputs]`.
+    ///
+    /// # Panics
+    /// If there is no such exemplar.
+    pub fn views_of(&self, exemplars: &[usize]) -> Vec<f32> {
+        let mut features = vec![0.0; exemplars.len() * self.views * self.inputs];
+        for (&exemplar, views) in exemplars.iter().zip(features.chunks_exact_mut(self.views * self.inputs)) {
+            for (view, row) in views.chunks_exact_mut(self.inputs).enumerate() {
+                self.as_exemplars().read(exemplar, view, row);
+            }
         }
         features
     }

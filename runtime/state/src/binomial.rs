@@ -27,8 +27,7 @@ fn probability(trials: u32, rate: f64, counts: impl Fn(u32) -> bool) -> f64 {
     // Each number's weight follows from its neighbour's, and the likeliest number comes first: only weights that are
     // negligible beside it underflow. The weight of no success would underflow by itself from some hundred trials on.
     let odds = rate / (1.0 - rate);
-    let likeliest = ((f64::from(trials) + 1.0) * rate) as u32;
-    let likeliest = likeliest.min(trials);
+    let likeliest = (((f64::from(trials) + 1.0) * rate) as u32).min(trials);
     let (mut all, mut accepted) = (0.0, 0.0);
     let mut add = |successes: u32, weight: f64| {
         all += weight;

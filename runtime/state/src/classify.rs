@@ -22,7 +22,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::answer::{KnownSamples, Predictor, ScoringCache, ScoringWork, familiarity};
+use crate::answer::{AnsweredClasses, KnownSamples, Predictor, ScoringCache, ScoringWork, familiarity};
 use crate::head::Projector;
 use crate::prediction_set::{ProbabilityScale, SetThresholds};
 use crate::state::{BaseModel, State};
@@ -137,13 +137,13 @@ impl Classifier {
         };
         let work = &mut ScoringWork { cache, workers };
         let (predictor, samples) = Predictor::with_samples(base_model, state, scoring, work);
-        let KnownSamples { evenly, learned } = samples;
+        let KnownSamples { all, learned } = samples;
         let scale = ProbabilityScale {
             base: base_model.classes.len(),
             temperature: predictor.temperature(),
             ratio: scoring.statistics.accuracy_ratio(),
         };
-        let scores = KnownScores::of(&evenly, &learned, scale);
+        let scores = KnownScores::of(&all, &learned, scale);
         (Self(ClassifierKind::Predictor(Box::new(predictor))), scores)
     }
 
@@ -321,9 +321,14 @@ fn class_means(base_model: &BaseModel, state: &State, config: &MethodConfig) -> 
 /// The classes of the set that holds the right one with the probability of its thresholds, of matches that are sorted
 /// by their probability: at least the first of them, but none where no threshold supports a set. `base` is the number
 /// of base classes.
-pub fn prediction_set(matches: &[Match], thresholds: &SetThresholds, base: usize, is_learned_only: bool) -> Vec<usize> {
+pub fn prediction_set(
+    matches: &[Match],
+    thresholds: &SetThresholds,
+    base: usize,
+    answered: AnsweredClasses,
+) -> Vec<usize> {
     let is_in = |(place, found): &(usize, &Match)| {
-        let threshold = thresholds.of_class(found.class, base, is_learned_only);
+        let threshold = thresholds.of_class(found.class, base, answered);
         threshold.is_some_and(|threshold| *place == 0 || found.score.value() >= threshold)
     };
     matches.iter().enumerate().filter(is_in).map(|(_, found)| found.class).collect()
@@ -346,10 +351,11 @@ mod tests {
         let matches = [(4, 0.5), (0, 0.3), (3, 0.15), (1, 0.05)]
             .map(|(class, score)| Match { class, score: Score::Probability(score) });
         let thresholds = SetThresholds { base: 0.2, learned: 0.1, learned_only: Some(0.4) };
-        assert_eq!(prediction_set(&matches, &thresholds, 3, false), [4, 0, 3]);
-        assert_eq!(prediction_set(&matches, &thresholds, 3, true), [4]);
+        assert_eq!(prediction_set(&matches, &thresholds, 3, AnsweredClasses::All), [4, 0, 3]);
+        assert_eq!(prediction_set(&matches, &thresholds, 3, AnsweredClasses::Learned), [4]);
         let unsure = SetThresholds { base: 0.9, learned: 0.9, learned_only: None };
-        assert_eq!(prediction_set(&matches, &unsure, 3, false), [4], "never empty");
-        assert!(prediction_set(&matches, &unsure, 3, true).is_empty(), "nothing supports a set");
+        assert_eq!(prediction_set(&matches, &unsure, 3, AnsweredClasses::All), [4], "never empty");
+        let of_learned = prediction_set(&matches, &unsure, 3, AnsweredClasses::Learned);
+        assert!(of_learned.is_empty(), "nothing supports a set");
     }
 }

@@ -1,6 +1,7 @@
 //! Makes texts from people and files safe to print on a terminal, and to stand in a URL.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 use crate::label::with_unseen;
@@ -29,12 +30,8 @@ impl fmt::Display for EscapedText<'_> {
 
 /// The lines of a text as they may reach a terminal, each as [`EscapedText`].
 pub fn multiline(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for (index, line) in text.split('\n').enumerate() {
-        let end = if index == 0 { "" } else { "\n" };
-        write!(shown, "{end}{}", EscapedText(line)).expect("writing into memory cannot fail");
-    }
-    shown
+    let lines: Vec<String> = text.split('\n').map(|line| EscapedText(line).to_string()).collect();
+    lines.join("\n")
 }
 
 /// A text as it may stand in a URL's path or in a header (RFC 3986, section 2.3).
@@ -51,8 +48,6 @@ pub fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
-
     use super::*;
     use crate::label::tests::{PLAIN, UNSEEN};
 

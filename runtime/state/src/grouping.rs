@@ -31,8 +31,10 @@ const MOVE_EFFORT: usize = 2;
 /// What groups pictures as a bundle sees them.
 #[derive(Clone, Debug)]
 pub struct Grouping {
+    /// Where directions are seen from; zero without it.
     centre: Option<Vec<f32>>,
-    least: f32,
+    /// Least mean cosine between two parts of a group.
+    least_cosine: f32,
 }
 
 impl Grouping {
@@ -44,13 +46,13 @@ impl Grouping {
             _ => &base_model.exemplars,
         };
         let mut grouping = Self::with(statistics.map(|statistics| statistics.centre.clone()), 0.0);
-        grouping.least = grouping.choose(bank);
+        grouping.least_cosine = grouping.choose_least_cosine(bank);
         grouping
     }
 
     /// With the centre that directions are seen from, and the least mean cosine between two parts of a group.
-    pub fn with(centre: Option<Vec<f32>>, least: f32) -> Self {
-        Self { centre, least }
+    pub fn with(centre: Option<Vec<f32>>, least_cosine: f32) -> Self {
+        Self { centre, least_cosine }
     }
 
     /// Turns features into the direction by which they are compared.
@@ -66,7 +68,7 @@ impl Grouping {
     pub fn groups(&self, directions: &[f32], dimension: usize) -> Vec<Vec<usize>> {
         let mut linkage = Linkage::new(&from_their_mean(directions, dimension), dimension);
         while let Some(closest) = linkage.closest() {
-            if closest.cosine < self.least {
+            if closest.cosine < self.least_cosine {
                 break;
             }
             linkage.merge(closest);
@@ -91,21 +93,21 @@ impl Grouping {
             for &picture in group {
                 // Rows have length 1: each adds that much to its own cosine.
                 let cosine = (dot(row(picture), &sum) - 1.0) / (group.len() - 1) as f32;
-                typical[picture] = cosine >= self.least;
+                typical[picture] = cosine >= self.least_cosine;
             }
         }
         typical
     }
 
-    /// The least cosine with which groups of mixed samples leave least to do.
-    fn choose(&self, bank: &Bank) -> f32 {
+    /// The least cosine with which groups of mixed samples take the least [`effort`].
+    fn choose_least_cosine(&self, bank: &Bank) -> f32 {
         let steps: Vec<f32> = (-5..=35).map(|step| 0.02 * step as f32).collect();
         let mut efforts = vec![0.0; steps.len()];
         let members: Vec<Vec<usize>> = bank.by_class().into_values().collect();
         let mut random = Random::new(0, "mixtures of base samples");
         for _ in 0..MIXTURES {
             let mixture = mixed(&members, &mut random);
-            self.try_all(bank, &mixture, &steps, &mut efforts);
+            self.add_efforts(bank, &mixture, &steps, &mut efforts);
         }
         // Of several that are as good, the one in the middle.
         let least = efforts.iter().copied().fold(f32::INFINITY, f32::min);
@@ -114,8 +116,8 @@ impl Grouping {
         best[best.len() / 2]
     }
 
-    /// Adds what each least cosine, in ascending order, leaves to do with a mixture.
-    fn try_all(&self, bank: &Bank, mixture: &[usize], steps: &[f32], efforts: &mut [f32]) {
+    /// Adds the [`effort`] that a mixture takes with each of `steps`, the least cosines in ascending order.
+    fn add_efforts(&self, bank: &Bank, mixture: &[usize], steps: &[f32], efforts: &mut [f32]) {
         let dimension = bank.inputs();
         let mut rows = bank.clean_of(mixture);
         rows.chunks_exact_mut(dimension).for_each(|row| self.direction(row));
@@ -306,10 +308,10 @@ mod tests {
             bank.push(index as u32 % 20, row);
         }
         let grouping = Grouping::with(None, 0.0);
-        let least = grouping.choose(&bank);
-        assert!((0.1..0.7).contains(&least), "{least}");
+        let least_cosine = grouping.choose_least_cosine(&bank);
+        assert!((0.1..0.7).contains(&least_cosine), "{least_cosine}");
         let rows = pictures(5, 15, 0.0, &mut random);
-        assert_eq!(Grouping { least, ..grouping }.groups(&rows, 32).len(), 5);
+        assert_eq!(Grouping { least_cosine, ..grouping }.groups(&rows, 32).len(), 5);
     }
 
     #[test]

@@ -151,9 +151,7 @@ impl SavedState {
 
     /// A state with which a history begins, by some change.
     pub fn initial(state: State, change: &HistoryChange) -> Self {
-        let (views, precision) = (state.exemplars.views(), state.exemplars.as_exemplars().precision);
-        let attic = Bank::new(state.exemplars.inputs(), views, precision);
-        let mut history = History { entries: Vec::new(), attic, next_class: 0 };
+        let mut history = History { entries: Vec::new(), attic: state.exemplars.empty_like(), next_class: 0 };
         history.append(&state, change);
         Self { state, history }
     }
@@ -462,7 +460,6 @@ impl History {
 
     fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {
         let pool = state.exemplars.len() + self.attic.len();
-        let bank = |bank: &Bank| (bank.inputs(), bank.views(), bank.as_exemplars().precision);
         let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
         let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
         // Far from where counting on would start again.
@@ -470,7 +467,7 @@ impl History {
         let counts = self.next_class <= MAX_NUMBER && self.entries.iter().all(|entry| entry.number <= MAX_NUMBER);
         counts
             && self.attic.is_sound()
-            && bank(&self.attic) == bank(&state.exemplars)
+            && self.attic.has_layout_of(&state.exemplars)
             && rising
             && entries
             && self.describes(state)

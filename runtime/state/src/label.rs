@@ -70,7 +70,7 @@ pub fn is_mentioned(label: &str, text: &str) -> bool {
         .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + label.len()..].chars().next()))
 }
 
-/// Whether a text holds no characters that cannot be seen.
+/// Whether every character of a text can be seen.
 pub fn is_plain(text: &str) -> bool {
     !with_unseen(text).any(|(_, is_unseen)| is_unseen)
 }

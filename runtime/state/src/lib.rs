@@ -1,9 +1,9 @@
 //! What an OrCo learner knows and keeps. Needs an allocator, but no operating system.
 //!
-//! The heart is pure: [`session`] turns (base model, state, shots, settings) into (new state, report), with the same
-//! bytes for the same features on every processor with AVX2, AVX-512 or NEON. Answers follow from stored exemplars in
-//! closed form, and from the head that was aligned to them ([`answer`]); a session chooses the border between base and
-//! learned classes. Keeping the result is one act at the end, by [`slots`].
+//! A change is a pure function: [`session`] turns (base model, state, shots, settings) into (new state, report), with
+//! the same bytes for the same features on every processor with AVX2, AVX-512 or NEON. Answers follow from stored
+//! exemplars in closed form, and from the head that was aligned to them ([`answer`]); a session chooses the border
+//! between base and learned classes. [`slots`] then saves the result as a whole.
 //!
 //! Modules stand in layers; each imports from those above it:
 //!

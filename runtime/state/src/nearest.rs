@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use orco_core::math::dot;
 
+use crate::bank::Bank;
 use crate::likeness::centred_direction;
 use crate::state::{BaseModel, State};
 
-/// Where an exemplar is stored.
+/// A stored exemplar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExemplarId {
     /// In the bundle, with this index.
@@ -23,9 +24,9 @@ pub enum ExemplarId {
 pub struct Neighbour {
     /// Index of its class among the known classes, base classes first.
     pub class: usize,
-    /// Where it is stored.
-    pub place: ExemplarId,
-    /// Its number among the exemplars of its class that are stored in the same place, from 1.
+    /// Which exemplar it is.
+    pub exemplar: ExemplarId,
+    /// Its number among the exemplars of its class that the bundle, or else the device, stores, from 1.
     pub number: usize,
     /// Cosine, -1..1, between the [directions](centred_direction) of both.
     pub similarity: f32,
@@ -41,18 +42,17 @@ pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: u
     centred_direction(base_model, &mut picture);
     let mut neighbours = Vec::with_capacity(base_model.exemplars.len() + state.exemplars.len());
     let mut row = vec![0.0; features.len()];
-    type Held = fn(usize) -> ExemplarId;
-    for (bank, place) in
-        [(&base_model.exemplars, ExemplarId::Bundle as Held), (&state.exemplars, ExemplarId::Device as Held)]
-    {
+    let banks: [(&Bank, fn(usize) -> ExemplarId); 2] =
+        [(&base_model.exemplars, ExemplarId::Bundle), (&state.exemplars, ExemplarId::Device)];
+    for (bank, id) in banks {
         let mut numbers = vec![0; base_model.classes.len() + state.classes.len()];
-        for (exemplar, &class) in bank.classes().iter().enumerate() {
+        for (index, &class) in bank.classes().iter().enumerate() {
             let class = class as usize;
             numbers[class] += 1;
-            bank.as_exemplars().read(exemplar, 0, &mut row);
+            bank.as_exemplars().read(index, 0, &mut row);
             centred_direction(base_model, &mut row);
             let similarity = dot(&picture, &row);
-            neighbours.push(Neighbour { class, place: place(exemplar), number: numbers[class], similarity });
+            neighbours.push(Neighbour { class, exemplar: id(index), number: numbers[class], similarity });
         }
     }
     neighbours.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));

@@ -13,7 +13,7 @@
 
 use alloc::vec::Vec;
 
-use crate::answer::{ScoredSample, softmax};
+use crate::answer::{AnsweredClasses, ScoredSample, softmax};
 use crate::ranked::{ClassValue, RankedValues};
 
 /// The probability with which a set holds the right label.
@@ -116,11 +116,11 @@ fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
 
 impl SetThresholds {
     /// The threshold of a class, if it has one; `base` is the number of base classes.
-    pub fn of_class(&self, class: usize, base: usize, is_learned_only: bool) -> Option<f32> {
-        match (is_learned_only, class < base) {
-            (true, _) => self.learned_only,
-            (false, true) => Some(self.base),
-            (false, false) => Some(self.learned),
+    pub fn of_class(&self, class: usize, base: usize, answered: AnsweredClasses) -> Option<f32> {
+        match answered {
+            AnsweredClasses::Learned => self.learned_only,
+            AnsweredClasses::All if class < base => Some(self.base),
+            AnsweredClasses::All => Some(self.learned),
         }
     }
 }

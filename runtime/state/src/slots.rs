@@ -43,7 +43,7 @@ pub fn load<M: Medium>(
     base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
-    with_rules(base_model, digest, |rules| rules.load(medium))
+    with_base_model(base_model, digest, |rules| rules.load(medium))
 }
 
 /// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
@@ -55,7 +55,7 @@ pub fn load_to_change<M: Medium>(
     base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
-    with_rules(base_model, digest, |rules| rules.load(medium))?.refuse_unreadable()
+    with_base_model(base_model, digest, |rules| rules.load(medium))?.refuse_unreadable()
 }
 
 /// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power
@@ -71,7 +71,7 @@ pub fn save<M: Medium>(
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     check_sound(base_model, saved)?;
-    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, saved))
+    with_base_model(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, saved))
 }
 
 /// Saves as [`save`] does, but judges no slot first: for a caller that knows what both hold, since it has
@@ -87,7 +87,7 @@ pub fn save_next<M: Medium>(
     newest: NewestSlot,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     check_sound(base_model, saved)?;
-    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save_next(medium, newest, saved))
+    with_base_model(base_model, saved.state.bundle_digest, |rules| rules.save_next(medium, newest, saved))
 }
 
 /// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
@@ -102,7 +102,7 @@ pub fn purge<M: Medium>(
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     check_sound(base_model, saved)?;
-    with_rules(base_model, saved.state.bundle_digest, |rules| rules.replace_all(medium, from, saved))
+    with_base_model(base_model, saved.state.bundle_digest, |rules| rules.replace_all(medium, from, saved))
 }
 
 /// SHA-256 of the learner file of the bundle that the newest slot belongs to; `None` if no slot says so.
@@ -164,18 +164,24 @@ fn check_sound<E>(base_model: &BaseModel, saved: &SavedState) -> Result<(), Save
 
 /// Does something by the rules for states of a bundle that is not at hand: whether they fit its base model is not told.
 fn without_base_model<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
-    let decode = |version, body: &[u8]| {
-        decode(version, body).filter(|saved| saved.is_consistent() && saved.state.bundle_digest == owner)
-    };
-    act(SlotRules { bundle_digest: owner, version: VERSION, decode: &decode })
+    by_rules(owner, SavedState::is_consistent, act)
 }
 
-/// Does something by the rules for states on a base model.
-fn with_rules<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
+/// Does something by the rules for states on a base model, whose file has the SHA-256 `digest`.
+fn with_base_model<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
+    by_rules(digest, |saved| saved.is_sound(base_model), act)
+}
+
+/// Does something by the rules for states of a bundle, of which those that are not sound count as damaged.
+fn by_rules<T>(
+    bundle_digest: [u8; 32],
+    is_sound: impl Fn(&SavedState) -> bool,
+    act: impl FnOnce(SlotRules<'_>) -> T,
+) -> T {
     let decode = |version, body: &[u8]| {
-        decode(version, body).filter(|saved| saved.is_sound(base_model) && saved.state.bundle_digest == digest)
+        decode(version, body).filter(|saved| is_sound(saved) && saved.state.bundle_digest == bundle_digest)
     };
-    act(SlotRules { bundle_digest: digest, version: VERSION, decode: &decode })
+    act(SlotRules { bundle_digest, version: VERSION, decode: &decode })
 }
 
 /// Reads a body of any version up to [`VERSION`]: an arm for each. An earlier version is decoded into types of its own,

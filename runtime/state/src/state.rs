@@ -312,10 +312,9 @@ impl State {
 
     /// Whether a class of this state has a shot that a class of another one has.
     fn shares_shot(&self, class: usize, other: &Self, class_of_other: usize) -> bool {
-        let shots = |state: &Self, class: usize| state.exemplars.by_class().remove(&(class as u32)).unwrap_or_default();
-        let of_other = shots(other, class_of_other);
+        let of_other: Vec<usize> = other.exemplars.members(class_of_other as u32).collect();
         let is_in_other = |own: usize| of_other.iter().any(|&shot| self.exemplars.is_same(own, &other.exemplars, shot));
-        shots(self, class).into_iter().any(is_in_other)
+        self.exemplars.members(class as u32).any(is_in_other)
     }
 
     /// For every base class, whether a learned class of the same label replaces it: it is not answered then.
@@ -357,10 +356,7 @@ impl State {
     /// Whether all parts fit together and onto the base model; to be asked after decoding.
     pub fn is_sound(&self, base_model: &BaseModel) -> bool {
         let base = base_model.classes.len();
-        let head = self.head.as_ref().is_none_or(|head| {
-            let shape = |head: &Head| (head.inputs, head.hidden, head.outputs);
-            head.is_sound() && shape(head) == shape(&base_model.head)
-        });
+        let head = self.head.as_ref().is_none_or(|head| head.is_sound() && head.shape() == base_model.head.shape());
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < base + self.classes.len());
         let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
         head && members
@@ -370,7 +366,7 @@ impl State {
             && within_shot_limit(self.exemplars.classes())
             && self.exemplars.is_sound()
             && self.exemplars.views() == base_model.config.views
-            && self.exemplars.as_exemplars().precision == base_model.config.precision
+            && self.exemplars.precision() == base_model.config.precision
             && self.exemplars.inputs() == base_model.head.inputs
             && are_distinct(&base_model.classes, self.classes.iter(), base_model.target_count())
     }

@@ -28,8 +28,8 @@ pub struct Statistics {
     pub whitened: Bank,
     /// Deviation of the scores by targets, by means and by discriminant over base images and classes.
     pub deviations: [f32; 3],
-    /// The border of a device on which nothing was learned yet, from sessions played with base classes: what is added
-    /// to the scores of learned classes.
+    /// The border of a device on which nothing was learned yet, from sessions simulated with base classes: what is
+    /// added to the scores of learned classes.
     pub initial_border: f32,
     /// Samples of base classes that were set aside: means, axes and deviations were not computed from them. They chose
     /// `initial_border`, and may have told phase 2 when to stop.

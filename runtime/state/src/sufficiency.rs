@@ -25,7 +25,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::bank::Bank;
+use crate::answer::AnsweredClasses;
 use crate::classify::Classifier;
 use crate::state::{BaseModel, State};
 use crate::target::argmax;
@@ -47,8 +47,7 @@ pub struct ShotSufficiency {
 
 impl ShotSufficiency {
     /// Leaves each of a class's shots out in turn. If `known` is given, the shots extend the class of that index; a
-    /// shot that is answered with it counts as recognised. `is_learned_only`: whether answers name learned classes
-    /// alone, so that base classes are no rivals.
+    /// shot that is answered with it counts as recognised. Rivals are the classes that are `answered`.
     ///
     /// # Panics
     /// If a shot has no whole feature vector.
@@ -58,16 +57,16 @@ impl ShotSufficiency {
         curve: Option<&LearningCurve>,
         known: Option<usize>,
         shots: &[Vec<f32>],
-        is_learned_only: bool,
+        answered: AnsweredClasses,
     ) -> Self {
-        let first = if is_learned_only { base_model.classes.len() } else { 0 };
-        let answered = first..classifier.classes();
-        let rivals = answered.len() - usize::from(known.is_some_and(|class| answered.contains(&class)));
-        let taken_for = taken_for(base_model, classifier, answered, known, shots);
+        let classes = answered.first(base_model.classes.len())..classifier.classes();
+        let rivals = classes.len() - usize::from(known.is_some_and(|class| classes.contains(&class)));
+        let taken_for = taken_for(base_model, classifier, classes, known, shots);
         let (count, wrong) = (shots.len(), taken_for.iter().flatten().count());
-        let expected = |curve: &LearningCurve| [0, 1, 2].map(|more| curve.expected(wrong, count, count + more));
+        let expected =
+            |curve: &LearningCurve| [0, 1, 2].map(|more| curve.expected_accuracy(wrong, count, count + more));
         let expected = match curve.filter(|_| count > 0) {
-            Some(curve) if !is_learned_only => Some(expected(curve)),
+            Some(curve) if answered == AnsweredClasses::All => Some(expected(curve)),
             Some(curve) if rivals > 0 => Some(expected(&curve.among(rivals))),
             _ => None,
         };
@@ -163,18 +162,14 @@ impl LearningCurve {
         // A new class has the border in its scores, its rivals here do not. Among learned classes it cancels out.
         let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.initial_border);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
-        let (count, inputs) = (classifier.classes(), base_model.head.inputs);
-        let clean = aside.clean();
-        let scores = classifier.scores(&clean);
+        let count = classifier.classes();
+        let scores = classifier.scores(&aside.clean());
         let mut means: Vec<MeanError> = Vec::new();
         for class in 0..base_model.classes.len() {
-            let is_own = |sample: &usize| aside.classes()[*sample] as usize == class;
-            let own: Vec<usize> = (0..aside.len()).filter(is_own).collect();
+            let own: Vec<usize> = aside.members(class as u32).collect();
             if own.is_empty() {
                 continue;
             }
-            let features: Vec<f32> =
-                own.iter().flat_map(|sample| &clean[sample * inputs..][..inputs]).copied().collect();
             // The class as it is known is no rival of itself.
             let rivals = |sample: &usize| {
                 let mut rivals = scores[sample * count..][..count].to_vec();
@@ -182,9 +177,11 @@ impl LearningCurve {
                 rivals
             };
             let rivals: Vec<Vec<f32>> = own.iter().map(rivals).collect();
-            let shots = shots_of(&base_model.exemplars, class as u32);
+            let exemplars = &base_model.exemplars;
+            let views = |shot: usize| exemplars.views_of(&[shot]);
+            let shots: Vec<Vec<f32>> = exemplars.members(class as u32).map(views).collect();
             let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
-            let as_new = classifier.scores_of_subsets(&shots, &first, &features);
+            let as_new = classifier.scores_of_subsets(&shots, &first, &aside.clean_of(&own));
             means.resize_with(means.len().max(as_new.len()), MeanError::default);
             means.iter_mut().zip(&as_new).for_each(|(mean, as_new)| mean.add_class(as_new, &rivals, border));
         }
@@ -227,15 +224,15 @@ impl LearningCurve {
         last * orco_core::math::exp(exponent * ln(shots as f32 / most as f32))
     }
 
-    /// Accuracy to be expected with `shots` of a class of which `wrong` of `of` shots were not recognised when they
-    /// were left out.
-    pub fn expected(&self, wrong: usize, of: usize, shots: usize) -> f32 {
-        if of < 2 {
+    /// Accuracy, 0..1, to be expected with `shots` shots of a class that has `present` now, `wrong` of which were not
+    /// recognised when they were left out.
+    pub fn expected_accuracy(&self, wrong: usize, present: usize, shots: usize) -> f32 {
+        if present < 2 {
             return 1.0 - self.error(shots);
         }
-        let present = self.error(of - 1);
-        let own = (wrong as f32 + CURVE_WEIGHT * present) / (of as f32 + CURVE_WEIGHT);
-        let ratio = if present > 0.0 { self.error(shots) / present } else { 1.0 };
+        let left_out = self.error(present - 1);
+        let own = (wrong as f32 + CURVE_WEIGHT * left_out) / (present as f32 + CURVE_WEIGHT);
+        let ratio = if left_out > 0.0 { self.error(shots) / left_out } else { 1.0 };
         1.0 - (own * ratio).clamp(0.0, 1.0)
     }
 }
@@ -245,19 +242,6 @@ impl LearningCurve {
 fn none_drawn(marked: usize, drawn: usize, all: usize) -> f32 {
     let (few, many) = (marked.min(drawn), marked.max(drawn));
     (0..few).map(|draw| all.saturating_sub(many + draw) as f32 / (all - draw) as f32).product()
-}
-
-/// All views of a class's exemplars.
-fn shots_of(bank: &Bank, class: u32) -> Vec<Vec<f32>> {
-    let own = (0..bank.len()).filter(|&exemplar| bank.classes()[exemplar] == class);
-    let views = |exemplar: usize| {
-        let mut shot = alloc::vec![0.0; bank.views() * bank.inputs()];
-        for (view, row) in shot.chunks_exact_mut(bank.inputs()).enumerate() {
-            bank.as_exemplars().read(exemplar, view, row);
-        }
-        shot
-    };
-    own.map(views).collect()
 }
 
 #[cfg(test)]
@@ -295,10 +279,10 @@ mod tests {
     #[test]
     fn what_is_expected_follows_the_shots_and_the_curve() {
         let curve = curve(&[0.4, 0.3, 0.2, 0.2, 0.1]);
-        assert_eq!(curve.expected(0, 1, 3), 0.8);
+        assert_eq!(curve.expected_accuracy(0, 1, 3), 0.8);
         // Four of five wrong, each recognised by four others: (4 + 2 * 0.2) / 7, halved by a fifth shot.
-        assert!((curve.expected(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);
-        assert!(curve.expected(0, 5, 5) > curve.expected(1, 5, 5));
-        assert!(curve.expected(0, 2, 5) > curve.expected(0, 2, 4));
+        assert!((curve.expected_accuracy(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);
+        assert!(curve.expected_accuracy(0, 5, 5) > curve.expected_accuracy(1, 5, 5));
+        assert!(curve.expected_accuracy(0, 2, 5) > curve.expected_accuracy(0, 2, 4));
     }
 }

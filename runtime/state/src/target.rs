@@ -37,19 +37,25 @@ pub enum TargetMethod {
 pub fn generate(method: TargetMethod, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed, "pseudo-targets");
     match method {
-        TargetMethod::Orthonormal => return orthonormal(count, dimension, &mut random),
-        TargetMethod::Simplex => return simplex(count, dimension, &mut random),
-        TargetMethod::Optimised | TargetMethod::Random => {}
+        TargetMethod::Optimised => {
+            let mut targets = random_directions(count, dimension, &mut random);
+            let mut generator = TargetGenerator::new(count, dimension);
+            for _ in 0..steps {
+                generator.step(&mut targets, 1.0);
+            }
+            targets
+        }
+        TargetMethod::Orthonormal => orthonormal(count, dimension, &mut random),
+        TargetMethod::Simplex => simplex(count, dimension, &mut random),
+        TargetMethod::Random => random_directions(count, dimension, &mut random),
     }
-    let mut targets: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
-    normalise_rows(&mut targets, dimension);
-    if method == TargetMethod::Optimised {
-        let mut generator = TargetGenerator::new(count, dimension);
-        (0..steps).for_each(|_| {
-            generator.step(&mut targets, 1.0);
-        });
-    }
-    targets
+}
+
+/// Directions drawn uniformly from the sphere, one a row.
+fn random_directions(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
+    let mut directions: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
+    normalise_rows(&mut directions, dimension);
+    directions
 }
 
 /// Gradient descent on L_TG ([`orthogonality::target_loss`]; OrCo, section 3.1), gradients accumulated over the steps,

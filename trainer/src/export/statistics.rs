@@ -75,7 +75,7 @@ pub(super) fn statistics(
     let inputs = base_model.head.inputs;
     let classes = |indices: &[usize]| indices.iter().map(|&index| u32::from(train.labels[index])).collect::<Vec<_>>();
     let aside = clean_features(encoder, input, inputs, train, &split.set_aside)?;
-    let mut set_aside = Bank::new(inputs, 1, base_model.exemplars.as_exemplars().precision);
+    let mut set_aside = Bank::new(inputs, 1, base_model.exemplars.precision());
     for (row, class) in aside.chunks_exact(inputs).zip(classes(&split.set_aside)) {
         set_aside.push(class, row);
     }

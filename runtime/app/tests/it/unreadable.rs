@@ -294,7 +294,7 @@ fn root_makes_nothing_in_a_folder_of_another_user() {
         &["hub", "--hub-folder", &hub, "run", "--listen", "127.0.0.1:0"],
         &sync,
     ] {
-        support::assert_refused(&as_root(service), "belongs to user 65534, but what is written here to user 0");
+        support::assert_refused(&as_root(service), "belongs to user 65534, but new files here would belong to user 0");
         assert!(is_empty(), "{service:?}");
     }
     let doctor = as_root(&["doctor"]);
@@ -303,7 +303,7 @@ fn root_makes_nothing_in_a_folder_of_another_user() {
     // The user itself may, and root where the folder is its own.
     let learned = run(&user, &state, &["learn".to_owned(), mug.clone()]);
     assert!(learned.status.success(), "{}", text(&learned.stderr));
-    support::assert_refused(&as_root(&sync), "belongs to user 65534, but what is written here to user 0");
+    support::assert_refused(&as_root(&sync), "belongs to user 65534, but new files here would belong to user 0");
     assert!(!state.join("fleet").exists());
     fs::remove_dir_all(&state).unwrap();
     chown(&device, Some(0), Some(0)).unwrap();

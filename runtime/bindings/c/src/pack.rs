@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::io;
 use std::path::Path;
 
+use orco_runtime::files::destination::ExistingFile;
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 
 use crate::learner::OrcoLearner;
@@ -31,7 +32,8 @@ pub unsafe extern "C" fn orco_export(
         let mut learner = borrow(learner, "learner")?.lock()?;
         let pack = learner.export(label, origin)?;
         let failed = |status: OrcoStatus, error: io::Error| StatusError::new(status, format!("{path}: {error}"));
-        let (size, synced) = match pack::write_unsigned(learner.store(), Path::new(path), &pack, replace) {
+        let existing = ExistingFile::replace_if(replace);
+        let (size, synced) = match pack::write_unsigned(learner.store(), Path::new(path), &pack, existing) {
             Ok(size) => (size, Ok(())),
             Err(WritePackError::Unsynced { size, error }) => (size, Err(failed(OrcoStatus::Uncertain, error))),
             Err(WritePackError::File(error)) => return Err(failed(OrcoStatus::FileFailed, error)),

@@ -10,6 +10,7 @@ use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3};
 use orco_runtime::backup::{self, BackupError, BackupOptions};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files::destination::ExistingFile;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, Observer};
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
@@ -224,7 +225,7 @@ impl PyLearner {
     ) -> PyResult<usize> {
         let (bytes, unsynced) = self.with(py, |learner| {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
-            match pack::write_unsigned(learner.store(), &path, &pack, replace) {
+            match pack::write_unsigned(learner.store(), &path, &pack, ExistingFile::replace_if(replace)) {
                 Ok(bytes) => Ok((bytes, None)),
                 Err(WritePackError::Unsynced { size, error }) => Ok((size, Some(error))),
                 Err(WritePackError::File(error)) => {

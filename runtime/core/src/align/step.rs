@@ -7,7 +7,7 @@ use crate::loss::contrast::{ContrastBatch, ContrastSettings};
 use crate::loss::cross_entropy::{self, ClassRows, CrossEntropyBatch};
 use crate::loss::orthogonality::{self, OrthogonalityBatch, OrthogonalityScratch, OrthogonalityTargets};
 use crate::loss::{GradientAccumulator, PairScratch, UnitRows, contrast};
-use crate::projection::{self, HeadParameters, HeadShape, HeadTraining, SgdUpdate};
+use crate::projection::{self, HeadParameters, HeadShape, SgdUpdate, TrainableHead};
 use crate::workers::Workers;
 
 /// What the head is aligned to; unchanged during a session.
@@ -356,7 +356,7 @@ impl<'a> HeadTrainer<'a> {
         let gradient = &mut gradient[..gradient_length];
         let mut pass = pass(shape, batch, hidden, rows, norms);
         shape.backward_normalisation(&pass, gradient);
-        let mut head = HeadTraining { parameters, momenta, scratch: backward };
+        let mut head = TrainableHead { parameters, momenta, scratch: backward };
         shape.backward(&mut head, &mut pass, gradient, update, workers);
     }
 }

@@ -118,8 +118,7 @@ impl Round<'_, '_> {
         let Some(index) = state.find_class(learner.base_model(), label) else { return Ok(()) };
         let kept = learner.store().pictures(&learner.bundle().digest);
         let path = format!("{PACKS_PATH}/{}/pictures", class.pack);
-        let shots = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == index);
-        for exemplar in shots.map(|shot| state.exemplars.digest_of(shot)) {
+        for exemplar in state.exemplars.members(index as u32).map(|shot| state.exemplars.digest_of(shot)) {
             let picture = match kept.read(&exemplar) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {

@@ -14,7 +14,7 @@
 //!   normalises the means of all classes. Here it is TEEN's 0.5, and FeCAM's 1 for ResNets.
 
 use nalgebra::{Cholesky, DMatrix};
-use orco_core::discriminant::{direction, signed_sqrt};
+use orco_core::discriminant::root_direction;
 use orco_core::math::{add_scaled, dot, normalise_rows};
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
@@ -79,10 +79,7 @@ impl<'a> CFecamHead<'a> {
 /// Roots of features, as directions from their centre.
 fn mapped(features: &[f32], centre: &[f32]) -> Vec<f32> {
     let mut rows = features.to_vec();
-    rows.chunks_exact_mut(centre.len()).for_each(|row| {
-        signed_sqrt(row);
-        direction(row, centre);
-    });
+    rows.chunks_exact_mut(centre.len()).for_each(|row| root_direction(row, centre));
     rows
 }
 

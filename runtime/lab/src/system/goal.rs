@@ -2,7 +2,7 @@
 
 use orco_core::config::MethodConfig;
 use orco_core::math::dot;
-use orco_core::projection::{HeadBatch, HeadShape, HeadTraining, SgdUpdate};
+use orco_core::projection::{HeadBatch, HeadShape, SgdUpdate, TrainableHead};
 use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_core::workers::Workers;
@@ -113,7 +113,7 @@ impl<'a> GoalTrainer<'a> {
                 shape.backward_normalisation(&pass, gradient);
                 let update = SgdUpdate { rate, last_rate: rate, momentum: 0.9, gradient_scale: 1.0, decay };
                 let (parameters, momenta) = (&mut self.parameters, &mut momenta);
-                let mut head = HeadTraining { parameters, momenta, scratch: &mut scratch };
+                let mut head = TrainableHead { parameters, momenta, scratch: &mut scratch };
                 shape.backward(&mut head, &mut pass, gradient, update, workers);
             }
             report_epoch(epoch, settings.epochs, on_progress)?;

@@ -168,10 +168,10 @@ impl<'a> Ridge<'a> {
         let classes: Vec<u32> = aside.iter().copied().chain(of_shots).collect();
         let mut fitting = self.calibrator(&classes);
         let rows = cosines(&self.aside, &self.weights, WIDTH);
-        rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
+        rows.chunks_exact(self.count).for_each(|row| fitting.add(row));
         for shot in shots {
             let row: Vec<f32> = left_out.row(shot).iter().map(|score| *score as f32).collect();
-            fitting.add(&row, false);
+            fitting.add(&row);
         }
         let simplest = self.base_model.statistics.as_ref().map_or(0.0, |known| self.nearest_mean(known, &classes));
         self.border = fitting.choose(Balance::default(), simplest, 0.0).border.shift;
@@ -203,14 +203,14 @@ impl<'a> Ridge<'a> {
         normalise_rows(&mut means, inputs);
         let mut fitting = self.calibrator(classes);
         let rows = cosines(&aside, &means, inputs);
-        rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
+        rows.chunks_exact(self.count).for_each(|row| fitting.add(row));
         for (shot, &class) in shots.chunks_exact(inputs).zip(of_shots) {
             let mut row = cosines(shot, &means, inputs);
             let mut rest = sums[class as usize * inputs..][..inputs].to_vec();
             add_scaled(&mut rest, -1.0, shot);
             normalise(&mut rest);
             row[class as usize] = dot(&rest, shot);
-            fitting.add(&row, false);
+            fitting.add(&row);
         }
         fitting.accuracy()
     }

@@ -11,6 +11,7 @@ use orco_lab::estimates::EstimateRow;
 use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
+use orco_state::answer::AnsweredClasses;
 use orco_state::classify::Classifier;
 use orco_state::grouping::Grouping;
 use orco_state::nearest::{ExemplarId, nearest};
@@ -81,22 +82,17 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
     assert!(curve.errors().windows(2).filter(|pair| pair[1] <= pair[0]).count() >= 3, "{curve:?}");
     let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
     let new = benchmark.session(base_model, 1, 0, 1);
-    let told: Vec<_> = new
-        .iter()
-        .map(|class| ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &class.shots, false))
-        .collect();
+    let of_new = |shots: &[Vec<f32>]| {
+        ShotSufficiency::of(base_model, &classifier, Some(&curve), None, shots, AnsweredClasses::All)
+    };
+    let told: Vec<_> = new.iter().map(|class| of_new(&class.shots)).collect();
     assert!(told.iter().map(|told| told.recognised()).sum::<usize>() >= 5, "{told:?}");
     // A shot of a base class is taken for that class.
     let mut mixed = new[0].shots.clone();
-    let bear = base_model.exemplars.as_exemplars();
-    let mut views = vec![0.0; base_model.exemplars.views() * base_model.head.inputs];
-    for (view, row) in views.chunks_exact_mut(base_model.head.inputs).enumerate() {
-        bear.read(0, view, row);
-    }
-    mixed.push(views);
-    let told = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &mixed, false);
+    mixed.push(base_model.exemplars.views_of(&[0]));
+    let told = of_new(&mixed);
     assert_eq!(told.taken_for[5], Some(base_model.exemplars.classes()[0] as usize));
-    let alone = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &new[0].shots[..1], false);
+    let alone = of_new(&new[0].shots[..1]);
     assert_eq!((alone.taken_for.len(), alone.expected.map(|now| now[0])), (0, Some(1.0 - curve.error(1))));
     let one_shot: NewClass = NewClass { label: "one".into(), shots: new[0].shots[..1].to_vec() };
     let mut imprinted = classifier.clone();
@@ -126,7 +122,7 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
     let mut clean = vec![0.0; base_model.head.inputs];
     next.exemplars.as_exemplars().read(last, 0, &mut clean);
     let best = nearest(base_model, &next, &clean, 1)[0];
-    assert_eq!((best.class, best.place, best.number), (base as usize + 1, ExemplarId::Device(last), 6));
+    assert_eq!((best.class, best.exemplar, best.number), (base as usize + 1, ExemplarId::Device(last), 6));
     assert!(best.similarity > 0.999);
 
     let refused = |shot, label: &str| {

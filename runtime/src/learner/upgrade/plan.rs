@@ -69,6 +69,14 @@ pub enum ClassRole {
     },
 }
 
+impl ClassRole {
+    /// That of a class that was learned in a session and replaces no base class.
+    fn of(bundle: &Bundle, label: &str, session: u32) -> Self {
+        let is_brought = bundle.base_model.classes.iter().any(|class| label::same(&class.label, label));
+        if is_brought { Self::Base } else { Self::Learned { session } }
+    }
+}
+
 impl UpgradePlan {
     /// Plans by the pictures that are kept of a state's shots, each of which is decoded.
     ///
@@ -103,8 +111,8 @@ impl UpgradePlan {
             observer.step(ChangeStep::Pictures { done, total })
         };
         for (class, label, learned) in learned.chain(brought) {
-            let own = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == class);
-            let own: Vec<[u8; 32]> = own.map(|shot| state.exemplars.digest_of(shot)).collect();
+            let bank = &state.exemplars;
+            let own: Vec<[u8; 32]> = bank.members(class as u32).map(|shot| bank.digest_of(shot)).collect();
             if learned.is_none() && own.is_empty() {
                 continue;
             }
@@ -116,7 +124,7 @@ impl UpgradePlan {
             }
             let session = learned.map_or(u32::MAX, |index| state.classes[index].session);
             let role =
-                if brings(bundle, label) && !is_replacement { ClassRole::Base } else { ClassRole::Learned { session } };
+                if is_replacement { ClassRole::Learned { session } } else { ClassRole::of(bundle, label, session) };
             let files = plan.usable(label, &own, &mut one_more)?;
             plan.classes.push(PlannedClass { label: label.clone(), learned, role, shots: own.len(), files });
         }
@@ -127,11 +135,7 @@ impl UpgradePlan {
     /// classes took the place of base classes is not known.
     fn without_any_pictures(old: &SavedState, pictures: &KeptPictures, bundle: &Bundle) -> Self {
         let class = |(index, class): (usize, &Class)| {
-            let role = if brings(bundle, &class.label) {
-                ClassRole::Base
-            } else {
-                ClassRole::Learned { session: class.session }
-            };
+            let role = ClassRole::of(bundle, &class.label, class.session);
             PlannedClass { label: class.label.clone(), learned: Some(index), role, shots: 0, files: Vec::new() }
         };
         let classes = old.state.classes.iter().enumerate().map(class).collect();
@@ -199,11 +203,6 @@ impl UpgradePlan {
     pub fn pictures(&self) -> usize {
         self.classes.iter().map(|class| class.files.len()).sum()
     }
-}
-
-/// Whether a bundle has a base class of that label.
-fn brings(bundle: &Bundle, label: &str) -> bool {
-    bundle.base_model.classes.iter().any(|class| label::same(&class.label, label))
 }
 
 /// The bundle of a state of which no picture was kept.

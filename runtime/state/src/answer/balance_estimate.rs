@@ -1,5 +1,5 @@
-//! Estimates, for each balance (the page's dial), how many stored shots are recognised and how many base samples are
-//! taken for a learned class.
+//! Estimates, for each balance, how many stored shots are recognised and how many base samples are taken for a learned
+//! class.
 //!
 //! The present balance is judged with the border in use. For the others, the border is chosen on request, as switching
 //! would choose it: from all samples and the views of shots.

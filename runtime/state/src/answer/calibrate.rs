@@ -130,25 +130,31 @@ impl<'a> Calibrator<'a> {
 
     /// Says how many base classes are replaced by learned ones, and so are never answered.
     #[must_use]
-    pub fn without_replaced(self, replaced: usize) -> Self {
+    pub fn with_replaced(self, replaced: usize) -> Self {
         Self { replaced, ..self }
     }
 
-    /// Says that the first `samples` samples are easier than pictures to come: those are recognised `ratio` times as
+    /// Says that the first `set_aside` samples are easier than pictures to come: those are recognised `ratio` times as
     /// well ([`Statistics::accuracy_ratio`](crate::statistics::Statistics::accuracy_ratio)).
     #[must_use]
-    pub fn with_accuracy_ratio(self, samples: usize, ratio: f32) -> Self {
-        Self { set_aside: samples, ratio, ..self }
+    pub fn with_accuracy_ratio(self, set_aside: usize, ratio: f32) -> Self {
+        Self { set_aside, ratio, ..self }
     }
 
-    /// Takes the next sample's scores, `[count]`, without a border; an excluded one counts for nothing.
-    pub fn add(&mut self, row: &[f32], excluded: bool) {
+    /// Takes the next sample's scores, `[count]`, without a border.
+    pub fn add(&mut self, row: &[f32]) {
         let sample = self.best.len();
         self.best.push(BestPerSide::of(row, self.base));
-        self.excluded.push(excluded);
-        if !excluded && sample.is_multiple_of(self.classes.len().div_ceil(MAX_TEMPERATURE_SAMPLES)) {
+        self.excluded.push(false);
+        if sample.is_multiple_of(self.classes.len().div_ceil(MAX_TEMPERATURE_SAMPLES)) {
             self.temperature_samples.push(TemperatureSample { sample, scores: row.to_vec() });
         }
+    }
+
+    /// Takes the scores of the next sample, as [`add`](Self::add) does, which is excluded and counts for nothing.
+    pub(super) fn add_excluded(&mut self, row: &[f32]) {
+        self.best.push(BestPerSide::of(row, self.base));
+        self.excluded.push(true);
     }
 
     /// Takes the scores of the views of the sample that was [added](Self::add) last, a shot of a learned class,

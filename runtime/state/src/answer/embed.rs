@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use orco_core::config::AnswerWeights;
-use orco_core::discriminant::{direction, signed_sqrt};
+use orco_core::discriminant::{direction, root_direction};
 use orco_core::math::add_scaled;
 
 use super::ScoringWork;
@@ -129,19 +129,16 @@ impl Embedder {
                     let rows = rows.into_iter().flat_map(|rows| rows.chunks_exact(self.projections_len));
                     rows.flat_map(|row| &row[range.clone()]).copied().collect()
                 };
-                known.map_or_else(|| self.heads[head].projector.project(&views_of(bank, exemplars)), columns)
+                known.map_or_else(|| self.heads[head].projector.project(&bank.views_of(exemplars)), columns)
             }
             EmbeddingPart::Direction => {
-                let mut rows = views_of(bank, exemplars);
+                let mut rows = bank.views_of(exemplars);
                 rows.chunks_exact_mut(self.inputs).for_each(|row| direction(row, &self.centre));
                 rows
             }
             EmbeddingPart::Roots => {
-                let mut rows = views_of(bank, exemplars);
-                for row in rows.chunks_exact_mut(self.inputs) {
-                    signed_sqrt(row);
-                    direction(row, &self.root_centre);
-                }
+                let mut rows = bank.views_of(exemplars);
+                rows.chunks_exact_mut(self.inputs).for_each(|row| root_direction(row, &self.root_centre));
                 rows
             }
         };
@@ -185,8 +182,7 @@ impl Embedder {
             direction(directed, &self.centre);
             if self.has_roots() {
                 roots.copy_from_slice(from);
-                signed_sqrt(roots);
-                direction(roots, &self.root_centre);
+                root_direction(roots, &self.root_centre);
             }
         }
         embedded
@@ -225,7 +221,7 @@ impl Embedder {
             }
             let project = |some: &[(usize, usize)]| {
                 let exemplars: Vec<usize> = some.iter().map(|(_, exemplar)| *exemplar).collect();
-                head.projector.project(&views_of(bank, &exemplars))
+                head.projector.project(&bank.views_of(&exemplars))
             };
             let mut computed = missing.iter();
             for_each_result(work.workers, &missing, EMBED_BATCH, project, |rows| {
@@ -247,7 +243,7 @@ impl Embedder {
 
     /// Embeddings `[exemplars, views, length]` of all views of some of a bank's exemplars, whose projections are known.
     pub(super) fn embed_views(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
-        let mut embedded = self.embed_features(&views_of(bank, exemplars));
+        let mut embedded = self.embed_features(&bank.views_of(exemplars));
         let rows =
             exemplars.iter().flat_map(|&exemplar| projections.of(exemplar).chunks_exact(self.projections_len.max(1)));
         self.set_projections(&mut embedded, rows);
@@ -256,7 +252,7 @@ impl Embedder {
 
     /// What each of these exemplars of a bank, whose projections are known, adds to its class, `[exemplars, length]`.
     pub(super) fn contributions_of(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
-        let embedded = self.embed_features(&views_of(bank, exemplars));
+        let embedded = self.embed_features(&bank.views_of(exemplars));
         let mut contributions = means_of_views(embedded, bank.views(), self.length());
         if self.projections_len > 0 {
             let rows = exemplars.iter().flat_map(|&exemplar| projections.of(exemplar)).copied().collect();
@@ -324,16 +320,4 @@ fn means_of_views(mut rows: Vec<f32>, views: usize, length: usize) -> Vec<f32> {
         means.extend_from_slice(clean);
     }
     means
-}
-
-/// Features of all views of some of a bank's exemplars, `[exemplars, views, inputs]`.
-fn views_of(bank: &Bank, exemplars: &[usize]) -> Vec<f32> {
-    let (views, inputs) = (bank.views(), bank.inputs());
-    let mut features = vec![0.0; exemplars.len() * views * inputs];
-    for (&exemplar, shot) in exemplars.iter().zip(features.chunks_exact_mut(views * inputs)) {
-        for (view, row) in shot.chunks_exact_mut(inputs).enumerate() {
-            bank.as_exemplars().read(exemplar, view, row);
-        }
-    }
-    features
 }

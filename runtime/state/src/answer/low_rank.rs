@@ -24,23 +24,23 @@ pub(super) struct LowRankMap {
 impl LowRankMap {
     /// What whitens by the covariance of base classes: [`orco_core::discriminant::Whitening`] for many vectors at a time.
     pub(super) fn whitening(statistics: &Statistics, inputs: usize) -> Self {
-        let mut clean = statistics.axes.clean();
-        normalise_rows(&mut clean, inputs);
-        Self::new(&clean, statistics.damping.clone(), statistics.factor, inputs)
+        let mut axes = statistics.axes.clean();
+        normalise_rows(&mut axes, inputs);
+        Self::new(&axes, statistics.damping.clone(), statistics.factor, inputs)
     }
 
     /// With these axes `[n, inputs]`: of length 1, if damping is to be a share.
-    pub(super) fn new(clean: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
+    pub(super) fn new(axes: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
         let (count, width) = (damping.len(), padded(inputs));
         let mut transposed = vec![0.0; inputs * padded(count)];
-        pack_transposed(count, inputs, clean, &mut transposed);
+        pack_transposed(count, inputs, axes, &mut transposed);
         let mut wide = vec![0.0; count * width];
-        wide.chunks_exact_mut(width).zip(clean.chunks_exact(inputs)).for_each(|(to, from)| {
+        wide.chunks_exact_mut(width).zip(axes.chunks_exact(inputs)).for_each(|(to, from)| {
             to[..inputs].copy_from_slice(from);
         });
-        let mut axes = vec![0.0; count * width];
-        pack(count, width, &wide, &mut axes);
-        Self { transposed, axes, damping, factor, inputs }
+        let mut packed = vec![0.0; count * width];
+        pack(count, width, &wide, &mut packed);
+        Self { transposed, axes: packed, damping, factor, inputs }
     }
 
     /// Multiplies vectors `[n, inputs]` by it.

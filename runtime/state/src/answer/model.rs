@@ -243,7 +243,7 @@ impl<'a> ScoringModel<'a> {
         ScoreRows::new(&rows, offsets, length)
     }
 
-    /// For each shot that is left out, how scores change since the scatter is without it, too; `None` for one that is
+    /// For each shot that is left out, how scores change because the scatter lacks it, too; `None` for one that is
     /// not in the scatter.
     pub(super) fn scatter_changes<'s>(
         &self,

@@ -15,7 +15,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::discriminant::{direction, signed_sqrt};
+use orco_core::discriminant::root_direction;
 use orco_core::math::{add_scaled, dot, sqrt};
 
 use crate::bank::Bank;
@@ -100,8 +100,7 @@ impl ShotScatter {
             let mut rows = bank.clean_of(&exemplars);
             let mut mean = vec![0.0; inputs];
             for row in rows.chunks_exact_mut(inputs) {
-                signed_sqrt(row);
-                direction(row, root_centre);
+                root_direction(row, root_centre);
                 add_scaled(&mut mean, 1.0 / exemplars.len() as f32, row);
             }
             rows.chunks_exact_mut(inputs).for_each(|row| add_scaled(row, -1.0, &mean));
@@ -269,8 +268,7 @@ mod tests {
     /// The shot's direction of roots.
     fn roots(bank: &Bank, shot: usize) -> Vec<f32> {
         let mut roots = bank.clean_of(&[shot]);
-        signed_sqrt(&mut roots);
-        direction(&mut roots, &[0.5; INPUTS]);
+        root_direction(&mut roots, &[0.5; INPUTS]);
         roots
     }
 

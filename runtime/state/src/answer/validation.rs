@@ -225,7 +225,7 @@ impl<'a> ValidationSamples<'a> {
         let ratio = self.scoring.statistics.accuracy_ratio();
         let replaced = self.replaced.iter().filter(|replaced| **replaced).count();
         let calibrator = Calibrator::new(classes, model.base(), model.len());
-        calibrator.without_replaced(replaced).with_accuracy_ratio(self.set_aside(), ratio)
+        calibrator.with_replaced(replaced).with_accuracy_ratio(self.set_aside(), ratio)
     }
 
     /// Class of every sample.
@@ -277,7 +277,7 @@ impl<'a> ValidationSamples<'a> {
         thinned(shots.into_iter().filter(|&sample| self.class_of(sample) as usize >= base).collect(), most)
     }
 
-    /// The exemplars that [rows](Self::rows) needs for these samples, rising.
+    /// The exemplars that [`scored_samples`](Self::scored_samples) needs for these samples, rising.
     pub(crate) fn exemplars_of(&self, samples: &[usize]) -> Vec<usize> {
         self.needed_exemplars(samples, ScoringPurpose::Answers)
     }
@@ -288,7 +288,7 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Scores of samples in the state whose exemplars they are, without the border, excluded ones left out.
-    pub(crate) fn rows(
+    pub(crate) fn scored_samples(
         &self,
         model: &ScoringModel<'_>,
         samples: &[usize],

@@ -213,9 +213,8 @@ impl Walk {
             for (index, class) in entry.classes.iter().enumerate().filter(|(_, class)| class.id == known.id) {
                 assert!(class.class.session > 0);
                 let of = (BASE + index) as u32;
-                let members = (0..state.exemplars.len()).filter(|exemplar| state.exemplars.classes()[*exemplar] == of);
                 let values = state.exemplars.as_exemplars().values;
-                gone.extend(members.map(|exemplar| values[exemplar * INPUTS..][..INPUTS].to_vec()));
+                gone.extend(state.exemplars.members(of).map(|exemplar| values[exemplar * INPUTS..][..INPUTS].to_vec()));
             }
         }
         assert!(!gone.is_empty());

@@ -16,12 +16,21 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
     pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, ChangeReport), LearnError> {
-        let index = check_known(self.base_model, state, &class.label)?;
-        check_shots(self.base_model, state, class, Some(index))?;
         let mut next = state.clone();
-        in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
+        self.push_shots(&mut next, class)?;
         self.limit_exemplar_bytes(&mut next);
         self.align(state, next, Sampling::seeded(self.seed))
+    }
+
+    /// Stores more shots of a known class; nothing is aligned.
+    ///
+    /// # Errors
+    /// [`LearnError`] if the class is unknown, or the shots are unusable.
+    pub(super) fn push_shots(&self, state: &mut State, class: &NewClass) -> Result<(), LearnError> {
+        let index = check_known(self.base_model, state, &class.label)?;
+        check_shots(self.base_model, state, class, Some(index))?;
+        in_fixed_order(class).shots.iter().for_each(|shot| state.exemplars.push(index as u32, shot));
+        Ok(())
     }
 
     /// Forgets a learned class: its target is free again, its exemplars are gone, the head is aligned anew to the rest.

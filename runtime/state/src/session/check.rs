@@ -91,8 +91,7 @@ pub fn check_count(state: &State, label: &str, known: Option<usize>, shots: usiz
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
-    let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
-    let shots = shots + known.map_or(0, has);
+    let shots = shots + known.map_or(0, |class| state.exemplars.members(class as u32).count());
     if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
 }
 

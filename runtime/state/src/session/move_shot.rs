@@ -55,13 +55,14 @@ impl Session<'_> {
 
     /// Index of a class's stored shot among all exemplars.
     fn stored_shot(&self, state: &State, label: &str, class: usize, number: usize) -> Result<usize, LearnError> {
-        let shot = number.checked_sub(1).and_then(|before| shots_of(state, class).nth(before));
-        shot.ok_or_else(|| LearnError::NoShot { label: label.into(), number, shots: shots_of(state, class).count() })
+        let shot = number.checked_sub(1).and_then(|before| state.exemplars.members(class as u32).nth(before));
+        let shots = || state.exemplars.members(class as u32).count();
+        shot.ok_or_else(|| LearnError::NoShot { label: label.into(), number, shots: shots() })
     }
 
     fn check_not_last(&self, state: &State, label: &str, class: usize) -> Result<(), LearnError> {
         let is_learned = class >= self.base_model.classes.len();
-        if is_learned && shots_of(state, class).count() == 1 {
+        if is_learned && state.exemplars.members(class as u32).count() == 1 {
             return Err(LearnError::LastShot { label: label.into() });
         }
         Ok(())
@@ -77,10 +78,4 @@ impl Session<'_> {
         }
         next
     }
-}
-
-/// Indices of a class's stored shots among all exemplars.
-fn shots_of(state: &State, class: usize) -> impl Iterator<Item = usize> {
-    let classes = state.exemplars.classes();
-    (0..classes.len()).filter(move |&exemplar| classes[exemplar] as usize == class)
 }

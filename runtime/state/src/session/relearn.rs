@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use super::check::{BaseLabels, check_classes, check_known, check_shots};
-use super::{ChangeReport, LearnError, NewClass, Session, in_fixed_order};
+use super::check::{BaseLabels, check_classes};
+use super::{ChangeReport, LearnError, NewClass, Session};
 use crate::state::State;
 
 impl Session<'_> {
-    /// Learns classes session by session, and gives base classes their further shots, but aligns the head once, at the
-    /// end: gives the very state that learning them one after the other and then adding the shots gives, where no
+    /// Learns classes session by session, and gives base classes their `further` shots, but aligns the head once, at
+    /// the end: gives the very state that learning them one after the other and then adding the shots gives, where no
     /// exemplar is dropped for want of room. Those of `sessions` may have the labels of base classes, which they
     /// replace.
     ///
@@ -18,7 +18,7 @@ impl Session<'_> {
         &mut self,
         state: &State,
         sessions: &[Vec<NewClass>],
-        more: &[NewClass],
+        further: &[NewClass],
     ) -> Result<(State, ChangeReport), LearnError> {
         let all: Vec<NewClass> = sessions.iter().flatten().cloned().collect();
         if !all.is_empty() {
@@ -28,11 +28,7 @@ impl Session<'_> {
         for session in sessions.iter().filter(|session| !session.is_empty()) {
             next = self.admit_with(&next, session, BaseLabels::Replace)?;
         }
-        for class in more {
-            let index = check_known(self.base_model, &next, &class.label)?;
-            check_shots(self.base_model, &next, class, Some(index))?;
-            in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
-        }
+        further.iter().try_for_each(|class| self.push_shots(&mut next, class))?;
         self.learn_admitted(state, next)
     }
 }

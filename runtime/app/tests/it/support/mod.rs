@@ -98,7 +98,7 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
         to.copy_from_slice(&from[..64]);
     }
     let bank = &shipped.base_model.exemplars;
-    let mut few = Bank::new(bank.inputs(), bank.views(), bank.as_exemplars().precision);
+    let mut few = Bank::new(bank.inputs(), bank.views(), bank.precision());
     for class in 0..base_model.classes.len() as u32 {
         let chosen = chosen(bank, class);
         few.push_from(bank, chosen, class);

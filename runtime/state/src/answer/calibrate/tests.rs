@@ -16,7 +16,7 @@ pub(in crate::answer) fn calibrator(classes: &[u32]) -> Calibrator<'_> {
         };
         row[if class as usize == BASE { 0 } else { class as usize }] = 1.0;
         row[BASE] = 1.0 + lead;
-        calibrator.add(&row, false);
+        calibrator.add(&row);
     }
     calibrator
 }
@@ -43,7 +43,7 @@ fn excluded_samples_take_no_share() {
     for (class, excluded) in classes.into_iter().zip([false, false, true, false, true]) {
         let mut row = vec![0.0; 4];
         row[class as usize] = 1.0;
-        calibrator.add(&row, excluded);
+        if excluded { calibrator.add_excluded(&row) } else { calibrator.add(&row) }
     }
     assert_eq!(calibrator.shares(), [0.5, 0.5, 0.0, 1.0, 0.0]);
     assert!((calibrator.accuracy() - 1.0).abs() < 1e-5);
@@ -58,7 +58,7 @@ fn samples_that_are_easier_than_pictures_promise_less() {
         for class in classes {
             let mut row = vec![0.0; 3];
             row[class as usize] = 5.0;
-            calibrator.add(&row, false);
+            calibrator.add(&row);
         }
         calibrator.choose(Balance::Balanced, 0.0, 0.0).border
     };
@@ -79,10 +79,10 @@ fn views_stand_for_their_shots() {
         row[best] = 1.0 + lead;
         row
     };
-    calibrator.add(&[5.0, 0.0, 0.0], false);
-    calibrator.add(&row(1.0, 2), false);
+    calibrator.add(&[5.0, 0.0, 0.0]);
+    calibrator.add(&row(1.0, 2));
     calibrator.add_views(&[row(0.2, 2), row(-0.2, 2)].concat());
-    calibrator.add(&row(1.0, 2), false);
+    calibrator.add(&row(1.0, 2));
     calibrator.add_views(&[row(0.0, 2), row(9.0, 1)].concat());
     let [known, new] = calibrator.sides();
     assert_eq!((known.len(), new.len()), (1, 4));
@@ -101,7 +101,7 @@ fn among_learned_classes_alone_no_base_class_is_in_the_way() {
     let classes = [0, 1, 1, 2, 2];
     let mut calibrator = Calibrator::new(&classes, 1, 3);
     for row in [[9.0, 0.0, 0.0], [5.0, 4.0, 0.0], [5.0, 4.0, 0.0], [5.0, 0.0, 4.0], [5.0, 4.0, 0.0]] {
-        calibrator.add(&row, false);
+        calibrator.add(&row);
     }
     let told = |counts: &dyn Fn(usize) -> bool, shift| calibrator.left_out_accuracy(counts, shift);
     let all = told(&|_| true, 0.0).unwrap();
@@ -119,10 +119,10 @@ fn replaced_classes_have_no_part_in_the_accuracy_over_all_classes() {
     const GONE: f32 = -1e6;
     let border = |replaced: usize| {
         let classes: Vec<u32> = [0, 0, 0, 1, 1].map(|side: u32| side * (1 + replaced as u32)).to_vec();
-        let mut calibrator = Calibrator::new(&classes, 1 + replaced, 2 + replaced).without_replaced(replaced);
+        let mut calibrator = Calibrator::new(&classes, 1 + replaced, 2 + replaced).with_replaced(replaced);
         for margin in [-0.9, -0.5, -0.1, 0.2, -0.4] {
             let row = [&[0.0][..], &vec![GONE; replaced], &[margin]].concat();
-            calibrator.add(&row, false);
+            calibrator.add(&row);
         }
         [Balance::KeepBase, Balance::Balanced].map(|balance| calibrator.border(balance, 0.0, 0.0))
     };

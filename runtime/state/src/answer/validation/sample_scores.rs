@@ -30,7 +30,11 @@ pub(super) struct SampleScores {
 impl SampleScores {
     /// Hands its scores, and those of its views, to a calibrator.
     pub(super) fn add_to(&self, calibrator: &mut Calibrator<'_>) {
-        calibrator.add(&self.scores, self.is_excluded);
+        if self.is_excluded {
+            calibrator.add_excluded(&self.scores);
+        } else {
+            calibrator.add(&self.scores);
+        }
         calibrator.add_views(&self.views);
     }
 }

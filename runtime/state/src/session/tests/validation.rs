@@ -57,7 +57,7 @@ fn probabilities_fit_before_anything_is_learned() {
     let scoring = base_model.scoring(&base_model.config).unwrap();
     let fresh = State::fresh(&base_model, [0; 32]);
     let (answerer, samples) = Predictor::with_samples(&base_model, &fresh, scoring, &mut ScoringWork::alone());
-    let rows = samples.evenly;
+    let rows = samples.all;
     assert!(samples.learned.is_empty());
     assert_eq!(rows.len(), 12);
     let likelihood = |probabilities: &dyn Fn(&mut [f32])| -> f32 {
