@@ -42,9 +42,8 @@ pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: u
     centred_direction(base_model, &mut picture);
     let mut neighbours = Vec::with_capacity(base_model.exemplars.len() + state.exemplars.len());
     let mut row = vec![0.0; features.len()];
-    let banks: [(&Bank, fn(usize) -> ExemplarId); 2] =
-        [(&base_model.exemplars, ExemplarId::Bundle), (&state.exemplars, ExemplarId::Device)];
-    for (bank, id) in banks {
+    let ids: [fn(usize) -> ExemplarId; 2] = [ExemplarId::Bundle, ExemplarId::Device];
+    for (bank, id_of) in [&base_model.exemplars, &state.exemplars].into_iter().zip(ids) {
         let mut numbers = vec![0; base_model.classes.len() + state.classes.len()];
         for (index, &class) in bank.classes().iter().enumerate() {
             let class = class as usize;
@@ -52,7 +51,7 @@ pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: u
             bank.as_exemplars().read(index, 0, &mut row);
             centred_direction(base_model, &mut row);
             let similarity = dot(&picture, &row);
-            neighbours.push(Neighbour { class, exemplar: id(index), number: numbers[class], similarity });
+            neighbours.push(Neighbour { class, exemplar: id_of(index), number: numbers[class], similarity });
         }
     }
     neighbours.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
