@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use orco_core::math::dot;
 
-use crate::bank::Bank;
 use crate::likeness::centred_direction;
 use crate::state::{BaseModel, State};
 
