@@ -18,7 +18,7 @@ pub enum ExistingFile {
 }
 
 impl ExistingFile {
-    /// [`ExistingFile::Replace`] if so, for callers that were asked yes or no.
+    /// `Replace` if `replace`, else `Refuse`.
     pub fn replace_if(replace: bool) -> Self {
         if replace { Self::Replace } else { Self::Refuse }
     }

@@ -71,7 +71,7 @@ impl AnswerScope {
         Self::CHOICES.into_iter().find(|scope| scope.name() == name)
     }
 
-    /// The classes that a device answers with which has learned so many.
+    /// The classes that answers name once `learned` classes are learned.
     pub fn answered_classes(self, learned: usize) -> AnsweredClasses {
         match self {
             Self::Auto if learned < Self::ENOUGH => AnsweredClasses::All,

@@ -61,10 +61,9 @@ pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 const MAX_FIRST_SHOTS: usize = 250;
 
 /// The classes that answers name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredClasses {
     /// All known classes.
-    #[default]
     All,
     /// Learned classes alone: base classes are no rivals.
     Learned,

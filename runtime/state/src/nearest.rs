@@ -25,7 +25,7 @@ pub struct Neighbour {
     pub class: usize,
     /// Which exemplar it is.
     pub exemplar: ExemplarId,
-    /// Its number among the exemplars of its class that the bundle, or else the device, stores, from 1.
+    /// Its number among the exemplars of its class in the bundle, or in the device's state, from 1.
     pub number: usize,
     /// Cosine, -1..1, between the [directions](centred_direction) of both.
     pub similarity: f32,

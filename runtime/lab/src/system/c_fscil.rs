@@ -12,8 +12,9 @@
 //!   hidden layer.
 //! - Prototypes are unit vectors, not hyperbolic tangents of a layer's outputs, so that the same rate turns them
 //!   further.
-//! - The head is trained with weight decay 1e-4 instead of 5e-4, plain instead of Nesterov momentum that begins at zero
-//!   in each session instead of being kept, and a rate that falls along a cosine.
+//! - The head's weight decay is 1e-4 instead of 5e-4.
+//! - Its momentum is plain instead of Nesterov's, and begins at zero in each session instead of being kept.
+//! - Its rate falls along a cosine.
 //!
 //! `orco-train-lab rival c-fscil` trains the whole method.
 

@@ -70,7 +70,7 @@ pub enum ClassRole {
 }
 
 impl ClassRole {
-    /// That of a class that was learned in a session and replaces no base class.
+    /// The role of a class that is not known to replace a base class.
     fn of(bundle: &Bundle, label: &str, session: u32) -> Self {
         let is_brought = bundle.base_model.classes.iter().any(|class| label::same(&class.label, label));
         if is_brought { Self::Base } else { Self::Learned { session } }

@@ -157,8 +157,8 @@ impl<'a> Calibrator<'a> {
         self.excluded.push(true);
     }
 
-    /// Takes the scores of the views of the sample that was [added](Self::add) last, a shot of a learned class,
-    /// `[views, count]`, without a border. Where shots have views, the border is chosen by those alone.
+    /// Takes the scores of the views of the sample that [`Self::add`] or [`Self::add_excluded`] took last, a shot of a
+    /// learned class, `[views, count]`, without a border. Where shots have views, the border is chosen by those alone.
     pub fn add_views(&mut self, rows: &[f32]) {
         let Some(sample) = self.best.len().checked_sub(1) else { return };
         let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));
