@@ -48,8 +48,8 @@ impl<'a> From<&'a Recipe> for AlignTables<'a> {
 }
 
 /// Generates the targets, assigns the base classes, trains the head, saves the checkpoint. A run that finished this
-/// phase with the same settings loads it instead; one that was stopped in it goes on ([`crate::train::training_loop`] says when a
-/// checkpoint is saved).
+/// phase with the same settings loads it instead; one that was stopped in it goes on ([`crate::train::training_loop`]
+/// says when a checkpoint is saved).
 ///
 /// torch's generator is seeded once, before the cached views are drawn. A run that goes on draws everything before once
 /// more, so that it ends in the same numbers as one that was never stopped.

@@ -9,8 +9,8 @@ use tch::{Kind, Tensor};
 
 use crate::model::backbone::unit;
 
-/// What masked logits are set to. Minus infinity would give NaN gradients to a row that is masked throughout. This is so
-/// far below any cosine over 0.001, the lowest temperature of a recipe, that its exponential vanishes beside theirs.
+/// What masked logits are set to. Minus infinity would give NaN gradients to a row that is masked throughout. This is
+/// so far below any cosine over 0.001, the lowest temperature of a recipe, that its exponential vanishes beside theirs.
 pub const MASKED_LOGIT: f64 = -1e9;
 
 /// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean

@@ -216,8 +216,8 @@ impl Objective {
         (counted.numel() > 0).then(|| cosine_cross_entropy(&z, &targets, &(labels - first)))
     }
 
-    /// ORTH (OrCo, Eq. 7) over the means of those classes in the batch that `orthogonality_classes` covers, as the first
-    /// view shows them, the targets of all other known classes, and the free targets.
+    /// ORTH (OrCo, Eq. 7) over the means of those classes in the batch that `orthogonality_classes` covers, as the
+    /// first view shows them, the targets of all other known classes, and the free targets.
     fn batch_orthogonality(&self, first_view: &Tensor, labels: &Tensor) -> Tensor {
         let (means, is_present) = unit_class_means(first_view, labels, 0..self.assigned.size()[0]);
         let first = self.config.orthogonality_classes.first(self.base as usize) as i64;

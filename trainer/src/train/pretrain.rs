@@ -29,8 +29,8 @@ use crate::train::training_loop::{
     BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
 };
 
-/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::training_loop`] says when
-/// one is saved.
+/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::training_loop`]
+/// says when one is saved.
 ///
 /// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
 /// epoch draws the views of the steps before once more. So a resumed run draws the same views in the same order as one

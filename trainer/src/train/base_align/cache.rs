@@ -74,8 +74,8 @@ fn key(model: &Model, augment: &AugmentConfig, config: &BaseAlignConfig, base: &
 }
 
 impl FeatureCache {
-    /// Computes the clean features, and those of as many augmented views as the recipe caches: none where the backbone is
-    /// trained, since each step then draws its own.
+    /// Computes the clean features, and those of as many augmented views as the recipe caches: none where the backbone
+    /// is trained, since each step then draws its own.
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
@@ -178,8 +178,8 @@ pub(super) fn clean_features(model: &Model, base: &BaseSession<'_>, indices: &[u
     features(model, None, base, indices, &mut |_| Ok(()))
 }
 
-/// Features of the training images at `indices`, f32 `[n, features]`: clean, or with `augment` of one random view of each,
-/// computed in its precision. `done` is told the size of every batch. Each rank computes a part and gets all.
+/// Features of the training images at `indices`, f32 `[n, features]`: clean, or with `augment` of one random view of
+/// each, computed in its precision. `done` is told the size of every batch. Each rank computes a part and gets all.
 fn features(
     model: &Model,
     augment: Option<(&AugmentConfig, Precision)>,

@@ -24,8 +24,8 @@ const MIN_ABSOLUTE_IMPROVEMENT: f64 = 1e-3;
 /// What the names of the best weights begin with in a checkpoint.
 const PREFIX: &str = "best.";
 
-/// Keeps the weights with the lowest loss on the images set aside, and stops phase 2 once that loss has not improved for
-/// `patience` epochs.
+/// Keeps the weights with the lowest loss on the images set aside, and stops phase 2 once that loss has not improved
+/// for `patience` epochs.
 pub(super) struct EarlyStopping {
     /// Clean features of the images set aside, f32 `[n, features]`; none where the backbone is trained.
     clean: Option<Tensor>,
