@@ -111,6 +111,13 @@ impl Card<'_> {
             manifest.preprocessing.height,
             facts.features
         )?;
+        if let Some(cut) = recipe.data.cut_unlike_device() {
+            writeln!(
+                text,
+                "- Pictures: {cut}, in training and in what is measured below. A device takes the whole of the largest square \
+                 from the middle, and recognises fewer."
+            )?;
+        }
         if recipe.align.mirrored {
             let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
             writeln!(text, "- {what}, and the multiply-adds count both.")?;
