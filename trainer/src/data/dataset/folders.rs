@@ -37,9 +37,10 @@ pub(super) fn list(
     let mut reader = FolderReader { skip_broken, skipped };
     let (trained, tested) = (folder.join("train"), folder.join("test"));
     if trained.is_dir() != tested.is_dir() {
-        let (there, missing) = if trained.is_dir() { (&trained, &tested) } else { (&tested, &trained) };
+        let (there, missing, images) =
+            if trained.is_dir() { (&trained, "test", "test") } else { (&tested, "train", "training") };
         if !reader.is_class(there)? {
-            return Err(fs::read_dir(missing).map(drop).map_err(DataError::read(missing, LAYOUT)).unwrap_err());
+            return Err(DataError::Unpaired { path: there.clone(), missing, images });
         }
         log::warn!("{} holds files alone and is taken for a class, not for a set of images", there.display());
     }
@@ -172,18 +173,22 @@ impl FolderReader<'_> {
         for (label, class) in classes.iter().enumerate() {
             let before = entries.len();
             let path = folder.join(class);
-            let (mut passed_over, mut holds_folders) = (0, false);
+            let (mut passed_over, mut holds_folders, mut unsupported) = (0, false, None);
             for (path, file) in self.children(&path)? {
                 if has_extension(&path) {
                     entries.push(ListedImage { name: format!("{class}/{file}"), path, label: label as u16 });
-                } else {
-                    let is_folder = path.is_dir();
-                    holds_folders |= is_folder;
-                    passed_over += usize::from(is_folder || UnsupportedFormat::of_name(&path).is_some());
+                } else if path.is_dir() {
+                    (passed_over, holds_folders) = (passed_over + 1, true);
+                } else if let Some(format) = UnsupportedFormat::of_name(&path) {
+                    passed_over += 1;
+                    unsupported.get_or_insert((PathBuf::from(file), format));
                 }
             }
             if entries.len() == before && holds_folders {
                 return Err(DataError::Nested { path });
+            }
+            if let Some((file, format)) = unsupported.filter(|_| entries.len() == before) {
+                return Err(DataError::Unsupported { path, file, format });
             }
             if entries.len() == before {
                 let expected = "1 or more".into();
@@ -241,7 +246,8 @@ mod tests {
             ],
         );
         let missing = list(root, None, 1).unwrap_err().to_string();
-        assert!(missing.contains("cannot read") && missing.contains("/test:"), "{missing}");
+        assert!(missing.starts_with("there is no folder test beside ") && missing.contains("/train: "), "{missing}");
+        assert!(missing.contains("the folder of the test images so, in small letters, or name "), "{missing}");
         touch(root, &["test/dog/9.png"]);
         let listing = list(root, None, 1).unwrap();
         assert_eq!(listing.class_names, ["cat", "dog"]);
@@ -303,6 +309,13 @@ mod tests {
         fs::create_dir(folder.path().join("c")).unwrap();
         let empty = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(empty.contains("c holds 0 JPEG, PNG or WebP files"), "{empty}");
+        touch(folder.path(), &["c/notes.txt", "c/1.tif", "c/2.bmp"]);
+        let other = list(folder.path(), None, 1).unwrap_err().to_string();
+        let expected = "such as 1.tif, a TIFF file, which cannot be read: save it as JPEG or PNG";
+        assert!(
+            other.contains("c holds no JPEG, PNG or WebP files, but others, ") && other.ends_with(expected),
+            "{other}"
+        );
     }
 
     #[test]
