@@ -96,6 +96,14 @@ fn ignored(folder: &Path, test_share: Option<f64>) -> Result<Vec<String>, DataEr
     Ok(sentences)
 }
 
+/// What is said of links that lead nowhere: each may be a class on a disk that is not there.
+fn dangling(children: &[(PathBuf, String)]) -> Option<String> {
+    let paths = children.iter().map(|(path, _)| path);
+    let links: Vec<&PathBuf> = paths.filter(|path| path.is_symlink() && !path.exists()).collect();
+    let names = join_first(links.iter().map(|link| link.display()), 5, ", ");
+    (!links.is_empty()).then(|| format!("links that lead nowhere are passed over: {names}"))
+}
+
 /// Reads folders, and keeps account of what it leaves out.
 struct FolderReader<'a> {
     skip_broken: bool,
@@ -132,7 +140,9 @@ impl FolderReader<'_> {
     /// them there can be continued.
     fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
         let is_class = |path: &Path| path.is_dir() && ![RECIPE, MANIFEST].iter().any(|own| path.join(own).is_file());
-        let names = self.children(folder)?.into_iter().filter(|(path, _)| is_class(path)).map(|(_, name)| name);
+        let children = self.children(folder)?;
+        dangling(&children).iter().for_each(|warning| log::warn!("{warning}"));
+        let names = children.into_iter().filter(|(path, _)| is_class(path)).map(|(_, name)| name);
         let names: Vec<String> = names.collect();
         if names.is_empty() {
             let path = folder.into();
@@ -288,6 +298,24 @@ mod tests {
         let [val, share] = &ignored(folder.path(), Some(0.3)).unwrap()[..] else { panic!("two sentences") };
         assert!(val.ends_with("holds folders that are passed over: val"), "{val}");
         assert!(share.starts_with("data.test_share has no effect: "), "{share}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_that_lead_nowhere_are_told() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        touch(folder.path(), &["a/1.png", "a/2.png", "elsewhere/1.png"]);
+        symlink(folder.path().join("elsewhere"), folder.path().join("b")).unwrap();
+        let said = || {
+            let mut reader = FolderReader { skip_broken: false, skipped: &mut Vec::new() };
+            dangling(&reader.children(folder.path()).unwrap())
+        };
+        assert_eq!(said(), None);
+        fs::remove_dir_all(folder.path().join("elsewhere")).unwrap();
+        let told = format!("links that lead nowhere are passed over: {}", folder.path().join("b").display());
+        assert_eq!(said(), Some(told));
+        assert_eq!(list(folder.path(), None, 1).unwrap().class_names, ["a"]);
     }
 
     #[test]
