@@ -80,6 +80,12 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
     } else if let Some(weights) = &recipe.backbone.weights {
         WeightFile::check(weights)?;
     }
+    if let Some(cut) = recipe.data.cut_unlike_device().filter(|_| group.is_first()) {
+        log::warn!(
+            "pictures are {cut} (data.fit, data.crop), but a device takes the whole of the largest square from the \
+             middle, so it recognises fewer than are measured here; leave both out for a bundle that goes onto a device"
+        );
+    }
     open_images(recipe, images, group)
 }
 

@@ -136,6 +136,15 @@ impl DataConfig {
         self.look.canvas(self.side())
     }
 
+    /// How pictures are cut, where a device, which takes the whole of the largest square from the middle, cuts them
+    /// otherwise.
+    pub fn cut_unlike_device(&self) -> Option<String> {
+        let stretched = (self.fit == SquareFit::Stretch).then(|| "stretched to a square".to_owned());
+        let cut = self.crop.filter(|crop| *crop < 1.0).map(|crop| format!("cut to the middle {crop} of each side"));
+        let steps: Vec<String> = stretched.into_iter().chain(cut).collect();
+        (!steps.is_empty()).then(|| steps.join(" and "))
+    }
+
     /// Mean and deviation of the channels, as far as they are known before the images are read.
     pub fn statistics(&self) -> Option<([f32; 3], [f32; 3])> {
         match (self.mean, self.deviation, self.kind) {
@@ -228,6 +237,22 @@ mod tests {
         assert_eq!(DataConfig::default().statistics(), Some(CIFAR100));
         let written = toml::to_string(&DataConfig::default()).unwrap();
         assert_eq!(written.trim(), "kind = \"cifar100\"");
+    }
+
+    #[test]
+    fn cuts_that_no_device_makes_are_told() {
+        let cut = |text: &str| {
+            let data: DataConfig = toml::from_str(&format!("kind = \"folders\"\nimage_size = 28\n{text}")).unwrap();
+            data.check().unwrap();
+            data.cut_unlike_device()
+        };
+        assert_eq!([cut(""), cut("fit = \"square\"\ncrop = 1.0")], [None, None]);
+        assert_eq!(cut("fit = \"stretch\"").unwrap(), "stretched to a square");
+        assert_eq!(cut("crop = 0.875").unwrap(), "cut to the middle 0.875 of each side");
+        assert_eq!(
+            cut("fit = \"stretch\"\ncrop = 0.5").unwrap(),
+            "stretched to a square and cut to the middle 0.5 of each side"
+        );
     }
 
     #[test]

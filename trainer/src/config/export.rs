@@ -4,7 +4,7 @@ use orco_runtime::manifest::WeightFormat;
 use serde::{Deserialize, Serialize};
 
 use super::SHOTS;
-use super::check::{ConfigError, count};
+use super::check::{ConfigError, count, demand};
 
 /// What the bundle carries besides the models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +81,8 @@ impl ExportConfig {
         let expected = "from 5, the shots of one draw, to 10000";
         count("export.candidates_per_class", self.candidates_per_class, SHOTS..=10_000, expected)?;
         count("export.draws", self.draws, 1..=1000, "from 1 to 1000")?;
-        count("export.calibration_images", self.calibration_images, 1..=1_000_000, "from 1 to 1000000")
+        count("export.calibration_images", self.calibration_images, 1..=1_000_000, "from 1 to 1000000")?;
+        let is_named = self.license.as_ref().is_none_or(|license| !license.trim().is_empty());
+        demand("export.license", "empty", is_named, "the name of a license, or left out")
     }
 }

@@ -105,6 +105,11 @@ fn a_wrong_value_is_named() {
         ),
         ("steps = 1000", "steps = 9000000", "targets.steps is 9000000, but must be from 0 to 1000000"),
         ("exemplars_per_class = 5", "exemplars_per_class = 99999", "export.exemplars_per_class is 99999"),
+        (
+            "exemplars_per_class = 5",
+            "exemplars_per_class = 5\nlicense = \" \"",
+            "export.license is empty, but must be the name of a license, or left out",
+        ),
     ] {
         assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
     }

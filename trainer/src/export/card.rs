@@ -17,6 +17,7 @@ use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
+use orco_state::sentence::counted;
 use orco_state::target::TargetMethod;
 
 use self::front_matter::front_matter;
@@ -26,6 +27,7 @@ use super::report::ExportReport;
 use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
 use crate::platform::interrupt;
+use crate::run::progress::PhaseProgress;
 use crate::run::{ALIGN_CHECKPOINT, Run};
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
@@ -39,14 +41,20 @@ pub(super) fn write(
     let benchmark = Benchmark::of(bundle)?;
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
     let draws = benchmark.distinct_draws(recipe.export.draws);
-    let drawn = System::supported_by(base_model)
+    let compared: Vec<System> = System::supported_by(base_model).collect();
+    log::info!("measuring the device and its rivals on the benchmark, by {}", counted(draws, "draw"));
+    let mut progress = PhaseProgress::counting("measuring", "systems", compared.len() as u64, 0);
+    let drawn = compared
+        .into_iter()
         .map(|system| {
             let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
             let drawn = measurement.draws(draws, &interrupt::flow);
             interrupt::check()?;
+            progress.advance(1, system.name());
             Ok((system.name(), drawn?))
         })
         .collect::<Result<Vec<_>>>()?;
+    progress.finish();
     let fixed = summarise(drawn[0].0, &drawn[0].1[..1]);
     let measured: Vec<Summary> = drawn.iter().map(|(system, draws)| summarise(system, draws)).collect();
     let ours = &measured[0];
@@ -111,6 +119,13 @@ impl Card<'_> {
             manifest.preprocessing.height,
             facts.features
         )?;
+        if let Some(cut) = recipe.data.cut_unlike_device() {
+            writeln!(
+                text,
+                "- Pictures: {cut}, in training and in what is measured below. A device takes the whole of the largest \
+                 square from the middle, and recognises fewer."
+            )?;
+        }
         if recipe.align.mirrored {
             let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
             writeln!(text, "- {what}, and the multiply-adds count both.")?;
@@ -307,11 +322,10 @@ fn time(text: &mut String, recipe: &Recipe, metrics: &[serde_json::Value]) -> Re
     let mut machines: Vec<&str> = metrics.iter().filter_map(|line| line["machine"].as_str()).collect();
     machines.dedup();
     let on = if machines.is_empty() { String::new() } else { format!(", on {}", machines.join(", then ")) };
-    writeln!(
-        text,
-        "- Time: an epoch of phase 1 took {seconds:.0} s (median), which makes {:.0} minutes for all{on}.",
-        seconds * recipe.pretrain.epochs as f64 / 60.0
-    )?;
+    let all = seconds * recipe.pretrain.epochs as f64;
+    let all = if all < 90.0 { format!("{all:.1} seconds") } else { format!("{:.0} minutes", all / 60.0) };
+    let places = usize::from(seconds < 10.0);
+    writeln!(text, "- Time: an epoch of phase 1 took {seconds:.places$} s (median), which makes {all} for all{on}.")?;
     Ok(())
 }
 
@@ -449,5 +463,7 @@ mod tests {
         );
         assert!(said(&[json!({"seconds": 60.0})]).ends_with("90 minutes for all.\n"), "no machine is made up");
         assert_eq!(said(&[]), "");
+        let brief = said(&[json!({"seconds": 0.26})]);
+        assert_eq!(brief, "- Time: an epoch of phase 1 took 0.3 s (median), which makes 23.4 seconds for all.\n");
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_benchmark::cifar100::Cifar100Error;
+use orco_runtime::image::UnsupportedFormat;
 
 use super::SplitError;
 use crate::platform::distributed::RankError;
@@ -65,6 +66,33 @@ pub enum DataError {
     Nested {
         /// The folder.
         path: PathBuf,
+    },
+    /// What should be the folder of a class holds pictures of other kinds alone.
+    #[error(
+        "{} holds no JPEG, PNG or WebP files, but others, such as {}, {} {} file, which cannot be read: {}",
+        path.display(), file.display(), format.article, format.name, format.remedy
+    )]
+    Unsupported {
+        /// The folder.
+        path: PathBuf,
+        /// Name of the first of these pictures.
+        file: PathBuf,
+        /// Its kind.
+        format: UnsupportedFormat,
+    },
+    /// Training images have no folder of test images beside them, or the other way round.
+    #[error(
+        "there is no folder {missing} beside {}: call the folder of the {images} images so, in small letters, or name \
+         {} itself with --data, and a share of its images becomes test images",
+        path.display(), path.display()
+    )]
+    Unpaired {
+        /// The folder that is there.
+        path: PathBuf,
+        /// The one that is not.
+        missing: &'static str,
+        /// What it should hold.
+        images: &'static str,
     },
     /// A class has the wrong number of images.
     #[error("{} holds {actual} images of {class}, but {expected} are expected", path.display())]

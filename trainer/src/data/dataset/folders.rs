@@ -37,9 +37,10 @@ pub(super) fn list(
     let mut reader = FolderReader { skip_broken, skipped };
     let (trained, tested) = (folder.join("train"), folder.join("test"));
     if trained.is_dir() != tested.is_dir() {
-        let (there, missing) = if trained.is_dir() { (&trained, &tested) } else { (&tested, &trained) };
+        let (there, missing, images) =
+            if trained.is_dir() { (&trained, "test", "test") } else { (&tested, "train", "training") };
         if !reader.is_class(there)? {
-            return Err(fs::read_dir(missing).map(drop).map_err(DataError::read(missing, LAYOUT)).unwrap_err());
+            return Err(DataError::Unpaired { path: there.clone(), missing, images });
         }
         log::warn!("{} holds files alone and is taken for a class, not for a set of images", there.display());
     }
@@ -95,6 +96,14 @@ fn ignored(folder: &Path, test_share: Option<f64>) -> Result<Vec<String>, DataEr
     Ok(sentences)
 }
 
+/// What is said of links that lead nowhere: each may be a class on a disk that is not there.
+fn dangling(children: &[(PathBuf, String)]) -> Option<String> {
+    let paths = children.iter().map(|(path, _)| path);
+    let links: Vec<&PathBuf> = paths.filter(|path| path.is_symlink() && !path.exists()).collect();
+    let names = join_first(links.iter().map(|link| link.display()), 5, ", ");
+    (!links.is_empty()).then(|| format!("links that lead nowhere are passed over: {names}"))
+}
+
 /// Reads folders, and keeps account of what it leaves out.
 struct FolderReader<'a> {
     skip_broken: bool,
@@ -131,7 +140,9 @@ impl FolderReader<'_> {
     /// them there can be continued.
     fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
         let is_class = |path: &Path| path.is_dir() && ![RECIPE, MANIFEST].iter().any(|own| path.join(own).is_file());
-        let names = self.children(folder)?.into_iter().filter(|(path, _)| is_class(path)).map(|(_, name)| name);
+        let children = self.children(folder)?;
+        dangling(&children).iter().for_each(|warning| log::warn!("{warning}"));
+        let names = children.into_iter().filter(|(path, _)| is_class(path)).map(|(_, name)| name);
         let names: Vec<String> = names.collect();
         if names.is_empty() {
             let path = folder.into();
@@ -172,18 +183,22 @@ impl FolderReader<'_> {
         for (label, class) in classes.iter().enumerate() {
             let before = entries.len();
             let path = folder.join(class);
-            let (mut passed_over, mut holds_folders) = (0, false);
+            let (mut passed_over, mut holds_folders, mut unsupported) = (0, false, None);
             for (path, file) in self.children(&path)? {
                 if has_extension(&path) {
                     entries.push(ListedImage { name: format!("{class}/{file}"), path, label: label as u16 });
-                } else {
-                    let is_folder = path.is_dir();
-                    holds_folders |= is_folder;
-                    passed_over += usize::from(is_folder || UnsupportedFormat::of_name(&path).is_some());
+                } else if path.is_dir() {
+                    (passed_over, holds_folders) = (passed_over + 1, true);
+                } else if let Some(format) = UnsupportedFormat::of_name(&path) {
+                    passed_over += 1;
+                    unsupported.get_or_insert((PathBuf::from(file), format));
                 }
             }
             if entries.len() == before && holds_folders {
                 return Err(DataError::Nested { path });
+            }
+            if let Some((file, format)) = unsupported.filter(|_| entries.len() == before) {
+                return Err(DataError::Unsupported { path, file, format });
             }
             if entries.len() == before {
                 let expected = "1 or more".into();
@@ -241,7 +256,8 @@ mod tests {
             ],
         );
         let missing = list(root, None, 1).unwrap_err().to_string();
-        assert!(missing.contains("cannot read") && missing.contains("/test:"), "{missing}");
+        assert!(missing.starts_with("there is no folder test beside ") && missing.contains("/train: "), "{missing}");
+        assert!(missing.contains("the folder of the test images so, in small letters, or name "), "{missing}");
         touch(root, &["test/dog/9.png"]);
         let listing = list(root, None, 1).unwrap();
         assert_eq!(listing.class_names, ["cat", "dog"]);
@@ -284,6 +300,24 @@ mod tests {
         assert!(share.starts_with("data.test_share has no effect: "), "{share}");
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn links_that_lead_nowhere_are_told() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        touch(folder.path(), &["a/1.png", "a/2.png", "elsewhere/1.png"]);
+        symlink(folder.path().join("elsewhere"), folder.path().join("b")).unwrap();
+        let said = || {
+            let mut reader = FolderReader { skip_broken: false, skipped: &mut Vec::new() };
+            dangling(&reader.children(folder.path()).unwrap())
+        };
+        assert_eq!(said(), None);
+        fs::remove_dir_all(folder.path().join("elsewhere")).unwrap();
+        let told = format!("links that lead nowhere are passed over: {}", folder.path().join("b").display());
+        assert_eq!(said(), Some(told));
+        assert_eq!(list(folder.path(), None, 1).unwrap().class_names, ["a"]);
+    }
+
     #[test]
     fn one_level_holds_a_share_out() {
         let folder = tempfile::tempdir().unwrap();
@@ -303,6 +337,13 @@ mod tests {
         fs::create_dir(folder.path().join("c")).unwrap();
         let empty = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(empty.contains("c holds 0 JPEG, PNG or WebP files"), "{empty}");
+        touch(folder.path(), &["c/notes.txt", "c/1.tif", "c/2.bmp"]);
+        let other = list(folder.path(), None, 1).unwrap_err().to_string();
+        let expected = "such as 1.tif, a TIFF file, which cannot be read: save it as JPEG or PNG";
+        assert!(
+            other.contains("c holds no JPEG, PNG or WebP files, but others, ") && other.ends_with(expected),
+            "{other}"
+        );
     }
 
     #[test]
