@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
 use crate::package::program::host;
-use crate::process::run as must;
+use crate::process::must_run;
 
 /// Counts edges for libFuzzer, and has arithmetic that overflows panic.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     build
         .args(["build", "--release", "--locked", "--target", &triple, "--manifest-path"])
         .arg(folder.join("Cargo.toml"));
-    must(build.arg("--target-dir").arg(&target).env("RUSTFLAGS", FLAGS).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
+    must_run(build.arg("--target-dir").arg(&target).env("RUSTFLAGS", FLAGS).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
     let programs = target.join(triple).join("release");
     let mut findings = Vec::new();
     for name in known.iter().filter(|name| arguments.targets.is_empty() || arguments.targets.contains(name)) {

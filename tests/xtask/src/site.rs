@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use crate::book;
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
-use crate::process::run;
+use crate::process::must_run;
 use crate::release::LIBRARIES;
 
 /// Folder of the site, in the workspace.
@@ -38,7 +38,7 @@ pub fn build() -> Result<ExitCode, Box<dyn Error>> {
     let mut doc = cargo();
     doc.args(["doc", "--release", "--locked", "--no-deps", "--lib", "--all-features"]);
     doc.args(LIBRARIES.iter().flat_map(|name| ["--package", name])).env("RUSTDOCFLAGS", "-D warnings");
-    run(doc.env_remove("RUSTC_WORKSPACE_WRAPPER").current_dir(workspace()))?;
+    must_run(doc.env_remove("RUSTC_WORKSPACE_WRAPPER").current_dir(workspace()))?;
     copy(&api, &site.join("api"))?;
     let bundles = reports(&site)?;
     for page in ["index.html", "introduction.html"] {
@@ -92,7 +92,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     if to.exists() {
         fs::remove_dir_all(to)?;
     }
-    run(Command::new("cp").arg("-r").arg(from).arg(to))
+    must_run(Command::new("cp").arg("-r").arg(from).arg(to))
 }
 
 #[cfg(test)]

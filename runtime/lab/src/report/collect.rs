@@ -58,8 +58,8 @@ pub struct ReportPlan<'a> {
     pub command: &'a str,
 }
 
-/// Measures all systems of a plan; `on_system` is told of each before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
-/// the bundle lacks something for is left out.
+/// Measures all systems of a plan. `on_system` is told of each before it is measured, `on_epoch` of every epoch of
+/// training, from any thread, and may cancel there. A system that the bundle lacks something for is left out.
 ///
 /// # Errors
 /// [`EvaluateError`] if a session cannot be learned.
