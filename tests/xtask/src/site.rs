@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use crate::book;
+use crate::book::{self, BookTask};
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
 use crate::process::must_run;
@@ -24,7 +24,7 @@ const PLACE: &str = "<!-- site -->";
 /// If the committed results pages are not those of the reports, something cannot be built, or the front page has no
 /// place for the links.
 pub fn build() -> Result<ExitCode, Box<dyn Error>> {
-    let built = book::build(true, false)?;
+    let built = book::build(BookTask::Check)?;
     if built != ExitCode::SUCCESS {
         return Ok(built);
     }
