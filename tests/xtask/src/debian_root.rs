@@ -222,7 +222,7 @@ fn keep_links_inside(root: &Path, folder: &str) -> std::io::Result<()> {
 
 /// Puts what failed while a file or folder of the cache was made into the words of a set-up.
 pub fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
-    move |error| SetupCause::Unmade { path: folder.to_owned(), reason: error.to_string() }
+    move |error| SetupCause::Creation { path: folder.to_owned(), reason: error.to_string() }
 }
 
 /// Folders of this machine that Cargo inside works with: the checkout, Cargo's own, and where it builds.
