@@ -173,13 +173,13 @@ fn decode_with_size(bytes: &[u8]) -> Result<DecodedPicture, ImageError> {
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, or their header makes no sense.
 pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
-    let ((width, height), orientation) = match Format::of(bytes) {
+    let (stored, orientation) = match Format::of(bytes) {
         Some(Format::Png) => png::size(Cursor::new(bytes))?,
         Some(Format::Jpeg) => jpeg::size(bytes)?,
         Some(Format::Webp) => webp::size(bytes)?,
         None => return Err(refusal(bytes)),
     };
-    Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
+    Ok(upright_size(stored.into(), orientation).into())
 }
 
 /// Whether a file is meant to be a picture in a format that is read, by its extension.
@@ -256,13 +256,14 @@ fn refusal(bytes: &[u8]) -> ImageError {
     UnsupportedFormat::of_bytes(bytes).map_or(ImageError::Format, ImageError::Unsupported)
 }
 
-/// What shows through transparent pixels: white, as on a page. Their own colours, which nobody sees, must not matter.
-const BACKGROUND: u32 = 255;
+/// The level that shows through transparent pixels: white, as on a page. Their own colours, which nobody sees, must not
+/// matter.
+const WHITE: u32 = 255;
 
-/// A colour over the [`BACKGROUND`].
+/// A colour over [`WHITE`].
 fn blend(colour: u8, alpha: u8) -> u8 {
     let (colour, alpha) = (u32::from(colour), u32::from(alpha));
-    ((colour * alpha + BACKGROUND * (255 - alpha) + 127) / 255) as u8
+    ((colour * alpha + WHITE * (255 - alpha) + 127) / 255) as u8
 }
 
 /// Luma of red, green and blue (ITU-R BT.601).
@@ -283,6 +284,11 @@ pub fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
 fn swaps_sides(orientation: Orientation) -> bool {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
     matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
+}
+
+/// The size of a picture once it is turned upright.
+fn upright_size([width, height]: [u32; 2], orientation: Orientation) -> [u32; 2] {
+    if swaps_sides(orientation) { [height, width] } else { [width, height] }
 }
 
 /// Turns a picture upright.

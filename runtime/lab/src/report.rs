@@ -27,7 +27,7 @@ use serde_json::Value;
 pub use angles::{AngleRange, AngleStep};
 pub use collect::{ReportPlan, collect};
 pub use picture::DrawError;
-use picture::Figure;
+use picture::{DrawnPicture, Figure};
 pub use scatter::{FeaturePlane, PlaneClass, PlanePoint};
 pub use similarity::Similarities;
 
@@ -135,18 +135,25 @@ pub enum WriteError {
     },
 }
 
+impl WriteError {
+    /// A file or folder that could not be written.
+    fn file(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::File { path: path.into(), source }
+    }
+}
+
 /// Makes the folder of a report, before anything is measured for it.
 ///
 /// # Errors
 /// [`WriteError`] if nothing can be written there, or it holds something that is no report.
 pub fn prepare(folder: &Path) -> Result<(), WriteError> {
-    let file = |source| WriteError::File { path: folder.into(), source };
     // What a report leaves behind which was stopped before its first file was whole, and what other commands put there.
-    let ours = [folder.join(TRIAL), partial(&folder.join(REPORT)), folder.join("ablations"), folder.join("scenes")];
+    let ours =
+        [folder.join(WRITE_PROBE), partial(&folder.join(REPORT)), folder.join("ablations"), folder.join("scenes")];
     let holds_something = match fs::read_dir(folder) {
         Ok(entries) => entries.flatten().any(|entry| !ours.contains(&entry.path())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => return Err(file(error)),
+        Err(error) => return Err(WriteError::file(folder)(error)),
     };
     if holds_something && !is_made_by(&folder.join(REPORT), "report") {
         return Err(WriteError::Taken { path: folder.into() });
@@ -154,9 +161,9 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     // What is there from before has to be written over.
     let pictures = folder.join(PICTURES);
     if pictures.exists() {
-        writable(&pictures).map_err(file)?;
+        writable(&pictures).map_err(WriteError::file(folder))?;
     }
-    writable(folder).map_err(file)
+    writable(folder).map_err(WriteError::file(folder))
 }
 
 /// Whether a file was written by this command of the laboratory, of this version or of another one: in all of them
@@ -177,14 +184,22 @@ pub fn writable(folder: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::NotFound, "it is a link that leads nowhere"));
     }
     fs::create_dir_all(folder)?;
-    let trial = folder.join(TRIAL);
-    fs::write(&trial, [])?;
-    fs::remove_file(trial)
+    let probe = folder.join(WRITE_PROBE);
+    fs::write(&probe, [])?;
+    fs::remove_file(probe)
 }
 
 /// Writes a file of a report whole, in place of one that is there.
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
+    replace_shared(path, bytes).map_err(WriteError::file(path))
+}
+
+/// Writes a picture as `NAME.svg` and `NAME.png` into a folder; returns both paths.
+fn write_picture(folder: &Path, name: &str, picture: &DrawnPicture) -> Result<[PathBuf; 2], WriteError> {
+    let [svg, png] = ["svg", "png"].map(|kind| folder.join(format!("{name}.{kind}")));
+    write_file(&svg, picture.svg.as_bytes())?;
+    write_file(&png, &picture.png)?;
+    Ok([svg, png])
 }
 
 /// Writes who was taken for whom as `confusion-NAME.json`, `.svg` and `.png` into a folder. Lines in the picture stand
@@ -201,12 +216,11 @@ pub fn write_confusion(
     let json = serde_json::to_string(confusion).expect("numbers") + "\n";
     let drawn = confusion::Matrix { confusion, classes_after }.drawn()?;
     write_file(&folder.join(format!("confusion-{name}.json")), json.as_bytes())?;
-    write_file(&folder.join(format!("confusion-{name}.svg")), drawn.svg.as_bytes())?;
-    write_file(&folder.join(format!("confusion-{name}.png")), &drawn.png)
+    write_picture(folder, &format!("confusion-{name}"), &drawn).map(drop)
 }
 
 /// Name of a file that is written to see whether files can be.
-const TRIAL: &str = ".orco-lab";
+const WRITE_PROBE: &str = ".orco-lab";
 
 /// Name of the file that holds all of a report, and is written first.
 const REPORT: &str = "report.json";
@@ -215,7 +229,7 @@ const REPORT: &str = "report.json";
 const PICTURES: &str = "pictures";
 
 /// Pictures that reports have; those of a session have its number behind the name.
-const NAMES: [&str; 9] = [
+const PICTURE_NAMES: [&str; 9] = [
     "harmonic-mean",
     "sessions",
     "trade-off",
@@ -228,10 +242,15 @@ const NAMES: [&str; 9] = [
 ];
 
 /// Whether a file has the name of a picture of some report.
-fn is_of_a_report(path: &Path) -> bool {
+fn is_report_picture(path: &Path) -> bool {
     let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
     let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('-');
-    NAMES.contains(&name) && path.extension().is_some_and(|kind| kind == "svg" || kind == "png")
+    PICTURE_NAMES.contains(&name) && path.extension().is_some_and(|kind| kind == "svg" || kind == "png")
+}
+
+/// A session as it is called in pictures and tables.
+fn session_name(session: usize) -> String {
+    if session == 0 { "base".into() } else { session.to_string() }
 }
 
 /// Why a report that was written before could not be read.
@@ -278,27 +297,21 @@ impl BundleReport {
     /// [`WriteError`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
         let pictures = folder.join(PICTURES);
-        let made = |folder: &Path| {
-            fs::create_dir_all(folder).map_err(|source| WriteError::File { path: folder.into(), source })
-        };
-        made(folder)?;
+        fs::create_dir_all(folder).map_err(WriteError::file(folder))?;
         write_file(&folder.join(REPORT), self.json().as_bytes())?;
-        made(&pictures)?;
+        fs::create_dir_all(&pictures).map_err(WriteError::file(&pictures))?;
         write_file(&folder.join("numbers.csv"), csv(self.results.summaries()).as_bytes())?;
         write_file(&folder.join("index.html"), self.page()?.as_bytes())?;
         let mut drawn_now = Vec::new();
         for (name, drawn) in self.pictures()? {
-            let [svg, png] = ["svg", "png"].map(|kind| pictures.join(format!("{name}.{kind}")));
-            write_file(&svg, drawn.svg.as_bytes())?;
-            write_file(&png, &drawn.png)?;
-            drawn_now.extend([svg, png]);
+            drawn_now.extend(write_picture(&pictures, &name, &drawn)?);
         }
         // Of a report that was there before, and showed more.
-        let failed = |source| WriteError::File { path: pictures.clone(), source };
-        for entry in fs::read_dir(&pictures).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if is_of_a_report(&path) && !drawn_now.contains(&path) {
-                fs::remove_file(&path).map_err(failed)?;
+        let failed = WriteError::file(&pictures);
+        for entry in fs::read_dir(&pictures).map_err(&failed)? {
+            let path = entry.map_err(&failed)?.path();
+            if is_report_picture(&path) && !drawn_now.contains(&path) {
+                fs::remove_file(&path).map_err(&failed)?;
             }
         }
         Ok(())
@@ -318,7 +331,7 @@ impl BundleReport {
     }
 
     /// All pictures, by name.
-    fn pictures(&self) -> Result<Vec<(String, picture::DrawnPicture)>, DrawError> {
+    fn pictures(&self) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
         let mut all = curves::pictures(self)?;
         all.extend(confusion::pictures(self)?);
         all.extend(scatter::pictures(self)?);

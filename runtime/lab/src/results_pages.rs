@@ -56,6 +56,9 @@ session list names (`trainer/scripts/mini-imagenet-split.py`); those of base cla
 /// Systems of the overview that stand beside ours, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
 
+/// What a cell of the paper's tables and of ablations shows.
+const TOTALS: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
+
 /// The systems at the three positions of the dial, `orco balance`.
 const DIAL: [System; 3] = [System::KEEP_BASE, System::DEVICE, System::FAVOUR_NEW];
 
@@ -236,47 +239,43 @@ impl ResultsPages {
         let mut text = format!("{NOTE}# The paper's tables\n\n");
         text += "aHM / harmonic mean of the last session / aACC, in percent. *Published* is the OrCo paper's table, each system by its own \
                  recipe and backbone. Our columns are measured on the features of one bundle each.\n";
-        for table in PaperTable::ALL {
-            let measured: Vec<&MeasuredBundle> =
-                self.bundles.iter().filter(|bundle| bundle.report.paper == Some(table)).collect();
-            let _ = write!(text, "\n## {}\n\n| system | published |", table.name());
-            measured.iter().for_each(|bundle| text += &format!(" {} |", bundle.manifest.name));
-            text += " |\n|---|---|";
-            text += &"---|".repeat(measured.len());
-            text += "---|\n";
-            for row in &ROWS {
-                let published = row.totals(table).map_or_else(|| "-".to_owned(), |totals| totals.to_string());
-                let systems: Vec<&str> = System::of_row(row).map(System::name).collect();
-                let of_several = systems.len() > 1;
-                for name in if systems.is_empty() { vec![""] } else { systems } {
-                    let title = if of_several { name } else { row.name };
-                    let _ = write!(text, "| {title} | {published} |");
-                    for bundle in &measured {
-                        let _ = write!(
-                            text,
-                            " {} |",
-                            cell(&bundle.report, name, &[Metric::Ahm, Metric::LastHm, Metric::Aacc])
-                        );
-                    }
-                    let _ = writeln!(text, " {} |", row.remark);
-                }
+        PaperTable::ALL.into_iter().for_each(|table| text += &self.beside_a_table(table));
+        text + FIGURES
+    }
+
+    /// A table of the paper with a column for each bundle that was measured on its data set.
+    fn beside_a_table(&self, table: PaperTable) -> String {
+        let measured: Vec<&MeasuredBundle> =
+            self.bundles.iter().filter(|bundle| bundle.report.paper == Some(table)).collect();
+        let cells = |system: &str| -> String {
+            measured.iter().map(|bundle| format!(" {} |", cell(&bundle.report, system, &TOTALS))).collect()
+        };
+        let titles: String = measured.iter().map(|bundle| format!(" {} |", bundle.manifest.name)).collect();
+        let mut text = format!("\n## {}\n\n| system | published |{titles} |\n", table.name());
+        text += &format!("|---|---|{}---|\n", "---|".repeat(measured.len()));
+        for row in &ROWS {
+            let published = row.totals(table).map_or_else(|| "-".to_owned(), |totals| totals.to_string());
+            let systems: Vec<&str> = System::of_row(row).map(System::name).collect();
+            let of_several = systems.len() > 1;
+            for name in if systems.is_empty() { vec![""] } else { systems } {
+                let title = if of_several { name } else { row.name };
+                let _ = writeln!(text, "| {title} | {published} |{} {} |", cells(name), row.remark);
             }
-            if !measured.is_empty() {
-                text += "| what a device does, more than the paper's method | - |";
-                for bundle in &measured {
-                    let totals = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
-                    let _ = write!(text, " {} |", cell(&bundle.report, System::DEVICE.name(), &totals));
-                }
-                text += " class means, discriminant and OrCo's projections together |\n";
-            }
-            if measured.is_empty() {
-                text += "\nNo bundle here was measured on it.\n";
-            } else if table == PaperTable::MiniImagenet {
+        }
+        if measured.is_empty() {
+            text += "\nNo bundle here was measured on it.\n";
+        } else {
+            let _ = writeln!(
+                text,
+                "| what a device does, more than the paper's method | - |{} class means, discriminant and OrCo's \
+                 projections together |",
+                cells(System::DEVICE.name())
+            );
+            if table == PaperTable::MiniImagenet {
                 text += TEST_PICTURES;
             }
-            text += &rivals::section(&self.rivals, table);
         }
-        text + FIGURES
+        text + &rivals::section(&self.rivals, table)
     }
 }
 

@@ -65,26 +65,45 @@ pub(super) fn finish(file: &mut File, sign: impl FnOnce(&mut dyn Read) -> io::Re
     Ok(codec::HEADER as u64 + length)
 }
 
+fn damaged() -> BackupError {
+    DecodeError::Checksum.into()
+}
+
+/// The header of a file. Only kind and length are checked so far.
+struct EnvelopeHeader {
+    start: [u8; START],
+    version: u16,
+    /// Bytes after the header.
+    length: u64,
+    sum: [u8; 32],
+}
+
+impl EnvelopeHeader {
+    fn read(file: &mut File) -> Result<Self, BackupError> {
+        let bytes = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
+        let mut header = Vec::with_capacity(codec::HEADER);
+        Read::take(&mut *file, codec::HEADER as u64).read_to_end(&mut header)?;
+        if !header.starts_with(FileKind::Backup.magic()) {
+            return Err(DecodeError::WrongKind.into());
+        }
+        let (start, sum) = header.split_first_chunk::<START>().ok_or_else(damaged)?;
+        let length = u64::from_le_bytes(start[SIGNED_START..].try_into().map_err(|_| damaged())?);
+        if bytes.checked_sub(codec::HEADER as u64) != Some(length) {
+            return Err(damaged());
+        }
+        let version = u16::from_le_bytes([start[8], start[9]]);
+        Ok(Self { start: *start, version, length, sum: sum.try_into().map_err(|_| damaged())? })
+    }
+}
+
 /// Compares a file's length, checksum and version with what its start says, and its signature with a key.
 ///
 /// # Errors
 /// [`BackupError::Decode`] if it is no sound backup of a version that can be read, [`BackupError::Signature`] if a key is
 /// given and it is not signed with it.
 pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<SoundEnvelope, BackupError> {
-    let bytes = file.seek(SeekFrom::End(0))?;
-    file.rewind()?;
-    let mut header = Vec::with_capacity(codec::HEADER);
-    Read::take(&mut *file, codec::HEADER as u64).read_to_end(&mut header)?;
-    if !header.starts_with(FileKind::Backup.magic()) {
-        return Err(DecodeError::WrongKind.into());
-    }
-    let damaged = || BackupError::from(DecodeError::Checksum);
-    let (start, expected) = header.split_first_chunk::<START>().ok_or_else(damaged)?;
-    let length = u64::from_le_bytes(start[SIGNED_START..].try_into().map_err(|_| damaged())?);
-    if bytes.checked_sub(codec::HEADER as u64) != Some(length) {
-        return Err(damaged());
-    }
-    let version = u16::from_le_bytes([start[8], start[9]]);
+    let EnvelopeHeader { start, version, length, sum: expected } = EnvelopeHeader::read(file)?;
     // Nothing of what stands at the end is believed before the checksum is right, but it is needed to check both at
     // once.
     let trailer = if version == WITHOUT_SIGNATURE { None } else { trailer(file, length)? };
@@ -114,7 +133,7 @@ pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<SoundEnv
     };
     chunks(file, length - archive, &mut |chunk| sum.update(chunk))?;
     let sum: [u8; 32] = sum.finalize().into();
-    if sum != *expected {
+    if sum != expected {
         return Err(damaged());
     }
     let highest = FileKind::Backup.version();
@@ -125,7 +144,7 @@ pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<SoundEnv
         return Err(DecodeError::Body.into());
     }
     trusted?;
-    Ok(SoundEnvelope { version, bytes, start: *start, sum, archive })
+    Ok(SoundEnvelope { version, bytes: codec::HEADER as u64 + length, start, sum, archive })
 }
 
 /// The text of the signature at the end of a file; `None` if there is none that could be one.

@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::release::{RELEASES, ReleaseError, Releases};
 use crate::store::{Store, StoreError};
 
-/// The releases that were used, here or where a backup was written. Dropped before it is [done](Self::done), it writes
-/// back what was remembered before.
+/// The releases that were used, here or where a backup was written. Dropped before it is [committed](Self::commit), it
+/// writes back what was remembered before.
 pub(super) struct ReleaseFloor<'a> {
     folder: &'a Path,
     /// What the state's folder remembers.
@@ -45,8 +45,8 @@ impl<'a> ReleaseFloor<'a> {
         self.after.write(self.folder).map_err(failed)
     }
 
-    /// The change is made.
-    pub(super) fn done(mut self) {
+    /// Keeps what was written, as the backup is restored.
+    pub(super) fn commit(mut self) {
         self.is_written = false;
     }
 }

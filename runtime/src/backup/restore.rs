@@ -106,7 +106,7 @@ pub fn restore(
         locked.switch(present.as_ref(), &saved, FormerState::Discarded)
     };
     let uncertain = uncertainty(switched)?;
-    floor.done();
+    floor.commit();
     guard.release();
     // A power cut may still bring the old state back, with its pictures.
     let uncertain = uncertain.or_else(|| {

@@ -85,15 +85,15 @@ fn walk(model: &[u8], allowed: OperatorFilter) -> AuditResult {
         return Err(AuditError::Program);
     }
     let mut graphs = 0;
-    for field in WireFields::of(model) {
-        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+    for field in fields(model, PART) {
+        match field? {
             (1 | 5, WireValue::Number(_)) | (2..=4 | 6, WireValue::Bytes(_)) => {}
             (7, WireValue::Bytes(bytes)) => {
                 graph(bytes, allowed)?;
                 graphs += 1;
             }
             (8, WireValue::Bytes(set)) => flat_message(set, "operator set", &[2], &[1])?,
-            (14, WireValue::Bytes(entry)) => flat_message(entry, "metadata", &[], &[1, 2])?,
+            (14, WireValue::Bytes(entry)) => metadata_entry(entry, METADATA)?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
@@ -101,10 +101,23 @@ fn walk(model: &[u8], allowed: OperatorFilter) -> AuditResult {
     if graphs == 1 { Ok(()) } else { Err(AuditError::Damaged { part: "graph" }) }
 }
 
-/// A message whose fields are numbers and texts alone, such as `OperatorSetIdProto` and `StringStringEntryProto`.
+/// The fields of a message; an error names the `part` of the model that is damaged.
+fn fields<'a>(message: &'a [u8], part: &'static str) -> impl Iterator<Item = AuditResult<(u32, WireValue<'a>)>> {
+    WireFields::of(message).map(move |field| field.map_err(|WireError| AuditError::Damaged { part }))
+}
+
+/// Where metadata are audited, as errors name it.
+const METADATA: &str = "metadata";
+
+/// A key and its value (`StringStringEntryProto`).
+fn metadata_entry(message: &[u8], part: &'static str) -> AuditResult {
+    flat_message(message, part, &[], &[1, 2])
+}
+
+/// A message whose fields are numbers and texts alone.
 fn flat_message(message: &[u8], part: &'static str, numbers: &[u32], texts: &[u32]) -> AuditResult {
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part })? {
+    for field in fields(message, part) {
+        match field? {
             (field, WireValue::Number(_)) if numbers.contains(&field) => {}
             (field, WireValue::Bytes(_)) if texts.contains(&field) => {}
             (field, _) => return Err(AuditError::Field { part, field }),
@@ -117,8 +130,8 @@ fn flat_message(message: &[u8], part: &'static str, numbers: &[u32], texts: &[u3
 fn graph(message: &[u8], allowed: OperatorFilter) -> AuditResult {
     const PART: &str = "graph";
     let (mut nodes, mut tensors) = (0, 0);
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+    for field in fields(message, PART) {
+        match field? {
             (1, WireValue::Bytes(bytes)) => {
                 nodes += 1;
                 node(bytes, allowed)?;
@@ -131,7 +144,7 @@ fn graph(message: &[u8], allowed: OperatorFilter) -> AuditResult {
             (11..=13, WireValue::Bytes(bytes)) => value(bytes)?,
             (14, WireValue::Bytes(annotation)) => quantisation(annotation)?,
             (15, _) => return Err(AuditError::Sparse),
-            (16, WireValue::Bytes(entry)) => flat_message(entry, "metadata", &[], &[1, 2])?,
+            (16, WireValue::Bytes(entry)) => metadata_entry(entry, METADATA)?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
         if nodes > MAX_NODES {
@@ -147,11 +160,11 @@ fn graph(message: &[u8], allowed: OperatorFilter) -> AuditResult {
 /// An input, an output or a value between nodes, with its type (`ValueInfoProto`).
 fn value(message: &[u8]) -> AuditResult {
     const PART: &str = "list of values";
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+    for field in fields(message, PART) {
+        match field? {
             (1 | 3, WireValue::Bytes(_)) => {}
             (2, WireValue::Bytes(declared)) => value_type(declared, name(message, 1))?,
-            (4, WireValue::Bytes(entry)) => flat_message(entry, "metadata", &[], &[1, 2])?,
+            (4, WireValue::Bytes(entry)) => metadata_entry(entry, METADATA)?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
@@ -163,8 +176,8 @@ const VALUE_TYPES: &str = "types of values";
 
 /// A type, which must be that of a tensor, with a shape within bounds (`TypeProto`).
 fn value_type(message: &[u8], of: String) -> AuditResult {
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part: VALUE_TYPES })? {
+    for field in fields(message, VALUE_TYPES) {
+        match field? {
             (1, WireValue::Bytes(tensor)) => tensor_type(tensor, &of)?,
             (6, WireValue::Bytes(_)) => {}
             (8, _) => return Err(AuditError::Sparse),
@@ -176,8 +189,8 @@ fn value_type(message: &[u8], of: String) -> AuditResult {
 
 /// The type of a tensor: of its elements, and its shape (`TypeProto.Tensor`).
 fn tensor_type(message: &[u8], of: &str) -> AuditResult {
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part: VALUE_TYPES })? {
+    for field in fields(message, VALUE_TYPES) {
+        match field? {
             (1, WireValue::Number(_)) => {}
             (2, WireValue::Bytes(shape)) => value_shape(shape, of)?,
             (field, _) => return Err(AuditError::Field { part: VALUE_TYPES, field }),
@@ -189,16 +202,15 @@ fn tensor_type(message: &[u8], of: &str) -> AuditResult {
 /// The shape of a value (`TensorShapeProto`).
 fn value_shape(message: &[u8], of: &str) -> AuditResult {
     const PART: &str = "shapes of values";
-    let damaged = |WireError| AuditError::Damaged { part: PART };
-    for (index, field) in WireFields::of(message).enumerate() {
+    for (index, field) in fields(message, PART).enumerate() {
         if index >= MAX_RANK {
             return Err(AuditError::Tensor { tensor: of.into(), reason: "has too many dimensions" });
         }
-        let (1, WireValue::Bytes(side)) = field.map_err(damaged)? else {
+        let (1, WireValue::Bytes(side)) = field? else {
             return Err(AuditError::Damaged { part: PART });
         };
-        for field in WireFields::of(side) {
-            match field.map_err(damaged)? {
+        for field in fields(side, PART) {
+            match field? {
                 // -1 stands for an unknown length.
                 (1, WireValue::Number(side)) if side <= MAX_ELEMENTS || side == u64::MAX => {}
                 (1, _) => return Err(AuditError::Tensor { tensor: of.into(), reason: TOO_LARGE }),
@@ -213,10 +225,10 @@ fn value_shape(message: &[u8], of: &str) -> AuditResult {
 /// `TensorAnnotation`.
 fn quantisation(message: &[u8]) -> AuditResult {
     const PART: &str = "quantisation notes";
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+    for field in fields(message, PART) {
+        match field? {
             (1, WireValue::Bytes(_)) => {}
-            (2, WireValue::Bytes(entry)) => flat_message(entry, PART, &[], &[1, 2])?,
+            (2, WireValue::Bytes(entry)) => metadata_entry(entry, PART)?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
@@ -232,13 +244,13 @@ fn node(message: &[u8], allowed: OperatorFilter) -> AuditResult {
         named => named,
     };
     let (mut operators, mut domain) = (0, "");
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+    for field in fields(message, PART) {
+        match field? {
             (1..=4 | 6 | 8, WireValue::Bytes(_)) => {}
             (5, WireValue::Bytes(bytes)) => attribute(bytes, &of)?,
             (7, WireValue::Bytes(bytes)) if bytes.is_empty() || bytes == b"ai.onnx" => {}
             (7, WireValue::Bytes(bytes)) => domain = core::str::from_utf8(bytes).unwrap_or("?"),
-            (9, WireValue::Bytes(entry)) => flat_message(entry, "metadata", &[], &[1, 2])?,
+            (9, WireValue::Bytes(entry)) => metadata_entry(entry, METADATA)?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
@@ -261,8 +273,8 @@ fn attribute(message: &[u8], node: &dyn Fn() -> String) -> AuditResult {
     let own = name(message, 1);
     let refused = || AuditError::Attribute { node: node(), attribute: own.clone() };
     let fits = |number: u64| !STEPS.contains(&own.as_str()) || number <= MAX_STEP;
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+    for field in fields(message, PART) {
+        match field? {
             (1 | 4 | 9 | 13, WireValue::Bytes(_)) | (2 | 7, WireValue::Four(_)) | (20, WireValue::Number(_)) => {}
             (7, WireValue::Bytes(floats)) if floats.len().is_multiple_of(4) => {}
             (3 | 8, WireValue::Number(number)) if fits(number) => {}
@@ -297,8 +309,8 @@ fn tensor(message: &[u8]) -> AuditResult {
         elements = elements.checked_mul(side).filter(|elements| *elements <= MAX_ELEMENTS && side <= MAX_ELEMENTS)?;
         (rank <= MAX_RANK).then_some(())
     };
-    for field in WireFields::of(message) {
-        match field.map_err(|WireError| damaged())? {
+    for field in fields(message, PART) {
+        match field? {
             (1, WireValue::Number(number)) => side(number).ok_or_else(|| refused(TOO_LARGE))?,
             (1, WireValue::Bytes(mut packed)) => {
                 while !packed.is_empty() {
@@ -320,7 +332,7 @@ fn tensor(message: &[u8]) -> AuditResult {
             (13, _) => return Err(AuditError::ExternalData { tensor: name(message, 8) }),
             (14, WireValue::Number(0)) => {}
             (14, _) => return Err(AuditError::ExternalData { tensor: name(message, 8) }),
-            (16, WireValue::Bytes(entry)) => flat_message(entry, "metadata", &[], &[1, 2])?,
+            (16, WireValue::Bytes(entry)) => metadata_entry(entry, METADATA)?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }

@@ -22,8 +22,8 @@ use crate::threads::{self, Process, usable_threads};
 /// of two products. Weights of 7 bits are as fast as ever.
 const EXACT_INT8: &str = "session.x64quantprecision";
 
-/// Optimisers that are left out.
-const LEFT_OUT: &str = "optimization.disable_specified_optimizers";
+/// Names optimisers that are left out.
+const DISABLED_OPTIMISERS: &str = "optimization.disable_specified_optimizers";
 /// Up to ONNX Runtime 1.31, it has max pooling pad in the place of a node that pads with zeros. Pooling passes its own
 /// padding over, so at the edges of maps below 0, such as the first of BiT and of Keras's ResNet50V2, it gives a number
 /// below 0, not the zero.
@@ -96,7 +96,7 @@ fn session_threads() -> usize {
 /// What makes a session on so many threads.
 fn session_builder(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuilder> {
     let builder = Session::builder(&runtime.environment)?.with_intra_threads(threads)?;
-    Ok(builder.with_config_entry(LEFT_OUT, PAD_FUSION)?)
+    Ok(builder.with_config_entry(DISABLED_OPTIMISERS, PAD_FUSION)?)
 }
 
 /// A session on so many threads.

@@ -3,7 +3,7 @@
 use ::image::RgbImage;
 use ::image::metadata::Orientation;
 
-use super::swaps_sides;
+use super::upright_size;
 
 /// A decoded picture, and how large the picture in its file is: larger than this one if it was decoded at reduced scale.
 /// Use it, not the pixels alone, where places are told in pixels: people know those of the file.
@@ -17,9 +17,7 @@ pub struct DecodedPicture {
 
 impl DecodedPicture {
     /// Of a file whose picture has this size before it is turned upright.
-    pub(super) fn new(picture: RgbImage, [width, height]: [usize; 2], orientation: Orientation) -> Self {
-        let [width, height] = [width, height].map(|side| side as u32);
-        let size_in_file = if swaps_sides(orientation) { [height, width] } else { [width, height] };
-        Self { picture, size_in_file }
+    pub(super) fn new(picture: RgbImage, size: [usize; 2], orientation: Orientation) -> Self {
+        Self { picture, size_in_file: upright_size(size.map(|side| side as u32), orientation) }
     }
 }

@@ -3,7 +3,7 @@
 use ::image::metadata::Orientation;
 
 use super::resize::resize_memory;
-use super::{Preprocessing, swaps_sides};
+use super::{Preprocessing, upright_size};
 
 /// What the header of a picture file says: its size, the size of the picture that comes of decoding it, and the memory
 /// that decoding takes.
@@ -25,10 +25,7 @@ pub struct DecodingCost {
 impl DecodingCost {
     /// For a picture that has this size before it is turned upright, decoded at a scale of 1 to `by`.
     pub(super) fn new(size: [usize; 2], by: usize, orientation: Orientation, peak: usize) -> Self {
-        let [mut file_width, mut file_height] = size.map(|side| side as u32);
-        if swaps_sides(orientation) {
-            (file_width, file_height) = (file_height, file_width);
-        }
+        let [file_width, file_height] = upright_size(size.map(|side| side as u32), orientation);
         let [width, height] = [file_width, file_height].map(|side| side.div_ceil(by as u32));
         Self { file_width, file_height, width, height, peak: peak as u64 }
     }

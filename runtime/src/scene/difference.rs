@@ -125,8 +125,14 @@ impl Difference {
         self.lost = self.lost_where(|_| true);
     }
 
+    /// [`Difference::lost`] of the frame or of a region, whichever is less. A thing may fill the region, and a person
+    /// beside it most of the frame: a moved camera has lost both.
+    pub fn lost_in_region(&self, contains: impl Fn(usize) -> bool) -> f32 {
+        self.lost.min(self.lost_where(contains))
+    }
+
     /// As [`Difference::lost`], of some pixels alone; 0 where there are none.
-    pub fn lost_where(&self, counts: impl Fn(usize) -> bool) -> f32 {
+    fn lost_where(&self, counts: impl Fn(usize) -> bool) -> f32 {
         let (mut surface, mut edges) = (ChangedShare::default(), ChangedShare::default());
         for index in (0..self.changes.len()).filter(|index| counts(*index)) {
             let is_changed = self.changes[index].may_be_thing();

@@ -79,10 +79,8 @@ impl Foreground {
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
         let (marks, things) = things(&mask, searched, frame_size);
         let pixel = |index: usize| [(index % columns) as u32, (index / columns) as u32];
-        // A thing may fill the region, and a person beside it most of the frame: a moved camera has lost both.
-        let lost = difference.lost;
-        let lost_there = region.map_or(lost, |_| difference.lost_where(|index| searched.contains(pixel(index))));
-        Self { frame_size, marks, things, lost: lost.min(lost_there) }
+        let lost_in_region = |_| difference.lost_in_region(|index| searched.contains(pixel(index)));
+        Self { frame_size, marks, things, lost: region.map_or(difference.lost, lost_in_region) }
     }
 
     /// That of an empty place, for a frame of that size.

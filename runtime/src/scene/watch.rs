@@ -81,11 +81,8 @@ impl SceneWatch {
         let difference = self.background.difference(&small);
         let size = [frame.width(), frame.height()];
         let in_region = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
-        let lost = difference.lost;
-        // A thing may fill all regions, and a person outside of them most of the frame: a moved camera has lost both.
-        let lost_in_regions =
-            in_region.as_ref().map_or(lost, |in_region| difference.lost_where(|index| in_region[index]));
-        let lost = lost.min(lost_in_regions);
+        let lost_in_region = |in_region: &Vec<bool>| difference.lost_in_region(|index| in_region[index]);
+        let lost = in_region.as_ref().map_or(difference.lost, lost_in_region);
         self.judge(lost, at);
         if self.is_moved {
             return Ok(FrameContent::Moved);

@@ -1,6 +1,7 @@
 //! What stands behind the object.
 
 use crate::colour::{hex, hsv};
+use crate::floor::Site;
 use crate::noise::{fractal, lattice, value};
 use crate::random::Random;
 use crate::vector::{Vec3, smoothstep, turned_xz, vec3};
@@ -37,11 +38,10 @@ const PAINT: [u32; 8] = [0xd9d4c8, 0xb7c4c9, 0xc9b79c, 0x8fa6a0, 0xcfb4ae, 0x9a9
 
 impl Backdrop {
     /// A random backdrop opposite to a camera that looks along `forward`, `clearance` or more from the origin.
-    pub fn random(outdoors: bool, forward: Vec3, clearance: f32, random: &mut Random) -> Self {
-        let kinds: &[Kind] = if outdoors {
-            &[Kind::Bushes, Kind::Bricks, Kind::Bushes]
-        } else {
-            &[Kind::Plaster, Kind::Stripes, Kind::Room, Kind::Plaster]
+    pub fn random(site: Site, forward: Vec3, clearance: f32, random: &mut Random) -> Self {
+        let (kinds, farthest): (&[Kind], f32) = match site {
+            Site::Outdoors => (&[Kind::Bushes, Kind::Bricks, Kind::Bushes], 4.5),
+            Site::Indoors => (&[Kind::Plaster, Kind::Stripes, Kind::Room, Kind::Plaster], 2.6),
         };
         let kind = random.deal("backdrop", kinds);
         let paint = hex(random.deal("paint", &PAINT));
@@ -56,7 +56,7 @@ impl Backdrop {
         Self {
             kind,
             normal: turned_xz(-vec3(forward.x, 0.0, forward.z).normalize(), turn),
-            distance: clearance * random.between(1.15, if outdoors { 4.5 } else { 2.6 }),
+            distance: clearance * random.between(1.15, farthest),
             first,
             second,
             pitch: random.between(0.22, 0.5),

@@ -46,6 +46,15 @@ const CLOTH: [u32; 6] = [0xb3383a, 0x3a5c9c, 0x4d8055, 0x8a6fa8, 0xc98b3b, 0x5f6
 const TILE: [u32; 5] = [0xcfd3d2, 0x9fb4b8, 0xb9765a, 0x7f9a8d, 0xd8cdb8];
 const STONE: [u32; 4] = [0x8f8c86, 0x5c5d60, 0xa79f92, 0x75787c];
 
+/// Where a scene is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// In a room.
+    Indoors,
+    /// Under the open sky.
+    Outdoors,
+}
+
 impl Floor {
     /// A floor of the given kind with random colours, size and direction.
     pub fn random(kind: FloorKind, random: &mut Random) -> Self {
@@ -84,9 +93,12 @@ impl Floor {
         }
     }
 
-    /// True if this floor lies under the open sky.
-    pub fn outdoors(&self) -> bool {
-        matches!(self.kind, FloorKind::Grass | FloorKind::Stone)
+    /// Where such a floor is.
+    pub fn site(&self) -> Site {
+        match self.kind {
+            FloorKind::Grass | FloorKind::Stone => Site::Outdoors,
+            _ => Site::Indoors,
+        }
     }
 
     /// The colour of the floor from far away.

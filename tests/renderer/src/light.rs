@@ -1,6 +1,7 @@
 //! Where the light comes from.
 
 use crate::colour::hex;
+use crate::floor::Site;
 use crate::random::Random;
 use crate::vector::{Vec3, smoothstep, vec3};
 
@@ -25,7 +26,7 @@ const AMBIENTS: [u32; 4] = [0xd8e4ff, 0xffffff, 0xe9efff, 0xfff0e0];
 
 impl Light {
     /// A random light for a camera at `azimuth` (degrees), seldom right behind the object.
-    pub fn random(azimuth: f32, outdoors: bool, random: &mut Random) -> Self {
+    pub fn random(azimuth: f32, site: Site, random: &mut Random) -> Self {
         let towards = (azimuth + random.sign() * random.between(10.0, 115.0)).to_radians();
         let height = random.between(28.0, 68.0).to_radians();
         let aside = towards + random.sign() * random.between(1.0, 2.4);
@@ -34,7 +35,10 @@ impl Light {
             direction: from_angles(towards, height),
             key: hex(random.deal("key", &KEYS)) * random.between(1.6, 3.0),
             ambient: ambient * random.between(0.5, 1.0),
-            sharpness: if outdoors { random.between(6.0, 26.0) } else { random.between(3.5, 12.0) },
+            sharpness: match site {
+                Site::Outdoors => random.between(6.0, 26.0),
+                Site::Indoors => random.between(3.5, 12.0),
+            },
             window: from_angles(aside, random.between(15.0, 45.0).to_radians()),
             window_strength: random.between(3.0, 9.0),
         }

@@ -35,8 +35,8 @@ impl Scene {
         let bounds = object.bounds();
         let floor = Floor::random(random.deal("floor", &FloorKind::ALL), random);
         let (camera, azimuth) = Camera::random(object.view(), &bounds, random);
-        let light = Light::random(azimuth, floor.outdoors(), random);
-        let backdrop = Backdrop::random(floor.outdoors(), camera.forward, bounds.radius(), random);
+        let light = Light::random(azimuth, floor.site(), random);
+        let backdrop = Backdrop::random(floor.site(), camera.forward, bounds.radius(), random);
         let mut scene = Self { object, bounds, floor, backdrop, light, camera };
         scene.camera = camera.framed(scene.silhouette(), random);
         scene

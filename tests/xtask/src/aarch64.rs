@@ -12,7 +12,7 @@ use crate::cross::{Cross, TRIPLE};
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
 use crate::package::{folder_of, trial};
-use crate::process::run as must;
+use crate::process::must_run;
 use comparison::{Machine, Trial};
 
 /// Packages whose tests run. Not those that draw, train or need libtorch; nor the program's own tests, which trace
@@ -53,13 +53,15 @@ fn libraries(cross: &Cross, profile: &str) -> Result<(), Box<dyn Error>> {
     let packages = TESTED.iter().flat_map(|name| ["--package", name]);
     let features = ["--features", "orco-runtime/onnx,orco-runtime/sign", "--profile", profile];
     let words: Vec<&str> = packages.chain(features).chain(["--lib", "--bins", "--tests"]).collect();
-    must(&mut cross.cargo("test", &words))
+    must_run(&mut cross.cargo("test", &words))
 }
 
 fn program(cross: &Cross, profile: &str) -> Result<(), Box<dyn Error>> {
-    must(&mut cross.cargo("build", &["--package", "orco", "--package", "orco-lab", "--profile", profile]))?;
+    must_run(&mut cross.cargo("build", &["--package", "orco", "--package", "orco-lab", "--profile", profile]))?;
     // Here any will do, which is built sooner.
-    must(cargo().args(["build", "--locked", "--package", "orco", "--package", "orco-lab"]).current_dir(workspace()))?;
+    must_run(
+        cargo().args(["build", "--locked", "--package", "orco", "--package", "orco-lab"]).current_dir(workspace()),
+    )?;
     let here = target_folder()?.join("debug/orco");
     let there = cross.target().join(TRIPLE).join(folder_of(profile)).join("orco");
     let folder = tempfile::tempdir()?;

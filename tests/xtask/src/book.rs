@@ -14,14 +14,22 @@ use crate::library::MDBOOK;
 /// Folder of the generated pages, in the workspace.
 const RESULTS: &str = "docs/src/results";
 
-/// Writes the results pages and builds the book into `target/book`.
-///
-/// With `check` the committed pages must be the generated ones, and nothing in the checkout is written. With `serve`
-/// mdBook goes on serving the book until Ctrl-C.
+/// What is done with the book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BookTask {
+    /// The results pages are written, and the book is built into `target/book`.
+    Build,
+    /// As [`Self::Build`], but the committed pages must be the generated ones: nothing in the checkout is written.
+    Check,
+    /// As [`Self::Build`], then mdBook serves the book until Ctrl-C.
+    Serve,
+}
+
+/// Generates the results pages and runs mdBook.
 ///
 /// # Errors
 /// If mdBook cannot be set up or started, or a committed page is not the generated one.
-pub fn build(check: bool, serve: bool) -> Result<ExitCode, Box<dyn Error>> {
+pub fn build(task: BookTask) -> Result<ExitCode, Box<dyn Error>> {
     let mdbook = MDBOOK.locate()?;
     // What an earlier run left there may be of a bundle that is gone.
     let (output, committed) = (workspace().join("target/results"), workspace().join(RESULTS));
@@ -37,7 +45,7 @@ pub fn build(check: bool, serve: bool) -> Result<ExitCode, Box<dyn Error>> {
     }
     bench::write_page(&output)?;
     let outdated = outdated(&output, &committed)?;
-    if check && !outdated.is_empty() {
+    if task == BookTask::Check && !outdated.is_empty() {
         let names: Vec<_> = outdated.iter().map(|name| name.to_string_lossy()).collect();
         return Err(
             format!("{RESULTS} is out of date: {}; run `cargo xtask book` and commit it", names.join(", ")).into()
@@ -49,7 +57,7 @@ pub fn build(check: bool, serve: bool) -> Result<ExitCode, Box<dyn Error>> {
             Err(_) => fs::remove_file(committed.join(&name))?,
         }
     }
-    let verb = if serve { "serve" } else { "build" };
+    let verb = if task == BookTask::Serve { "serve" } else { "build" };
     let status = Command::new(mdbook).arg(verb).arg("docs").current_dir(workspace()).status()?;
     Ok(exit_code(status))
 }

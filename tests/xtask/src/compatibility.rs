@@ -5,7 +5,7 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use crate::environment::{cargo, workspace};
-use crate::process::{output, run};
+use crate::process::{must_run, output};
 use crate::release::LIBRARIES;
 use crate::tool::CARGO_SEMVER_CHECKS;
 
@@ -25,7 +25,7 @@ pub fn api(baseline: Option<String>) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = Command::new(CARGO_SEMVER_CHECKS.locate()?);
     command.args(["semver-checks", "--baseline-rev", &baseline]).env_remove("RUSTC_WORKSPACE_WRAPPER");
     command.args(LIBRARIES.iter().flat_map(|name| ["--package", name]));
-    run(command.current_dir(workspace()))?;
+    must_run(command.current_dir(workspace()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -49,7 +49,7 @@ pub fn oldest_rust() -> Result<ExitCode, Box<dyn Error>> {
     }
     command.args(["check", "--locked", "--release", "--package", "orco"]);
     command.args(LIBRARIES.iter().flat_map(|name| ["--package", name]));
-    run(command.current_dir(workspace()))?;
+    must_run(command.current_dir(workspace()))?;
     println!("the published crates compile with Rust {OLDEST}");
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use crate::debian_root::{DebianRoot, folders_of_cargo};
 use crate::environment::{cargo, workspace};
 use crate::library::ONNX_RUNTIME_AARCH64;
 use crate::metadata::target_folder;
-use crate::process::run as must;
+use crate::process::must_run;
 
 /// Rust's target triple of these machines.
 pub const TRIPLE: &str = "aarch64-unknown-linux-gnu";
@@ -39,7 +39,7 @@ impl Cross {
         // Another compiler than this machine's: neither should find the other's files.
         let target = target_folder()?.join("aarch64");
         // Inside there is no network.
-        must(cargo().args(["fetch", "--quiet", "--locked"]).current_dir(workspace()))?;
+        must_run(cargo().args(["fetch", "--quiet", "--locked"]).current_dir(workspace()))?;
         let mut shared = folders_of_cargo(&target)?.to_vec();
         shared.extend([system.path(""), onnx_runtime.parent().unwrap_or(Path::new("/")).to_owned()]);
         Ok(Self { compilers: compilers.with_aarch64(), system, onnx_runtime, target, shared })

@@ -14,7 +14,7 @@ use crate::emulation;
 use crate::environment::workspace;
 use crate::error::SetupCause;
 use crate::metadata::cargo_home;
-use crate::process::{output, run};
+use crate::process::{must_run, output};
 
 /// What brings compilers for other machines: the release that always has recent ones.
 const SID: &str = "sid";
@@ -68,7 +68,7 @@ const ENTER_ALONE: &str = r#"mount --rbind /proc "$0/proc" && exec chroot $1 "$0
 /// If neither mmdebstrap nor debootstrap is there, or the first of them makes none.
 pub fn bootstrap(release: &str, to: &Path, scratch: &Path) -> Result<(), Box<dyn Error>> {
     if output(Command::new("mmdebstrap").arg("--version")).is_ok() {
-        return run(Command::new("mmdebstrap").args([STANDING, "--variant=minbase", release]).arg(to));
+        return must_run(Command::new("mmdebstrap").args([STANDING, "--variant=minbase", release]).arg(to));
     }
     if output(Command::new("debootstrap").arg("--version")).is_err() {
         return Err(
@@ -77,8 +77,8 @@ pub fn bootstrap(release: &str, to: &Path, scratch: &Path) -> Result<(), Box<dyn
     }
     let is_tar = to.extension().is_some_and(|extension| extension == "tar");
     let root = if is_tar { scratch.join("root") } else { to.to_owned() };
-    run(Command::new("debootstrap").args(["--variant=minbase", release]).arg(&root))?;
-    if is_tar { run(Command::new("tar").arg("-cpf").arg(to).arg("-C").arg(&root).arg(".")) } else { Ok(()) }
+    must_run(Command::new("debootstrap").args(["--variant=minbase", release]).arg(&root))?;
+    if is_tar { must_run(Command::new("tar").arg("-cpf").arg(to).arg("-C").arg(&root).arg(".")) } else { Ok(()) }
 }
 
 /// Those of the variables that are set here, for a command in a Debian, which has nothing of this machine otherwise.
@@ -120,7 +120,7 @@ impl DebianRoot {
             eprintln!("Making a Debian {PACKAGED} for arm64 in {}", cache.path(&name).display());
             let mut command = emulation::aarch64(&qemu);
             let options = ["--arch=arm64", "--skip=check/qemu", "--variant=minbase", "--include=libc6-dev"];
-            run(command.args(["mmdebstrap", STANDING]).args(options).arg(PACKAGED).arg(kept)).map_err(failed(kept))
+            must_run(command.args(["mmdebstrap", STANDING]).args(options).arg(PACKAGED).arg(kept)).map_err(failed(kept))
         })?;
         keep_links_inside(&cache.path(&name), LIBRARIES)?;
         Ok(Self { folder: cache.path(&name), qemu: Some(qemu) })
@@ -136,7 +136,7 @@ impl DebianRoot {
     /// # Errors
     /// If it cannot be copied.
     pub fn copied(&self, to: &Path) -> Result<Self, Box<dyn Error>> {
-        run(Command::new("cp").arg("-a").arg(&self.folder).arg(to))?;
+        must_run(Command::new("cp").arg("-a").arg(&self.folder).arg(to))?;
         Ok(Self { folder: to.to_owned(), qemu: self.qemu.clone() })
     }
 
@@ -158,11 +158,11 @@ impl DebianRoot {
         let mut architectures: Vec<&str> = packages.iter().filter_map(|name| Some(name.split_once(':')?.1)).collect();
         architectures.dedup();
         for architecture in architectures {
-            run(&mut self.command(&[], &["dpkg", "--add-architecture", architecture]))?;
+            must_run(&mut self.command(&[], &["dpkg", "--add-architecture", architecture]))?;
         }
         let get = |words: &[&str]| {
             let mut command = self.command(&[], &[&["apt-get", "--yes", "--quiet"], words].concat());
-            run(command.env("DEBIAN_FRONTEND", "noninteractive").envs(of_this_machine(&PROXIES)))
+            must_run(command.env("DEBIAN_FRONTEND", "noninteractive").envs(of_this_machine(&PROXIES)))
         };
         get(&["-o", "Acquire::Check-Valid-Until=false", "update"])?;
         get(&[&["install", "--no-install-recommends"], packages].concat())?;
@@ -222,7 +222,7 @@ fn keep_links_inside(root: &Path, folder: &str) -> std::io::Result<()> {
 
 /// Puts what failed while a file or folder of the cache was made into the words of a set-up.
 pub fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
-    move |error| SetupCause::Unmade { path: folder.to_owned(), reason: error.to_string() }
+    move |error| SetupCause::Creation { path: folder.to_owned(), reason: error.to_string() }
 }
 
 /// Folders of this machine that Cargo inside works with: the checkout, Cargo's own, and where it builds.

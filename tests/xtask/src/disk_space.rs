@@ -11,9 +11,9 @@ use crate::library::LIBTORCH;
 use crate::metadata::target_folder;
 
 /// What `cargo xtask test` leaves in an empty target folder, with a tenth more.
-const BUILT: u64 = 2_300_000_000;
+const BUILD_BYTES: u64 = 2_300_000_000;
 /// What the libraries take in an empty cache while they are set up: the largest beside its wheel.
-const FETCHED: u64 = 1_300_000_000;
+const LIBRARY_BYTES: u64 = 1_300_000_000;
 
 /// Bytes that will be written to a folder.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ struct FileSystem {
 /// If there is too little, with how much is needed.
 pub fn check() -> Result<(), Box<dyn Error>> {
     let target = target_folder()?;
-    let built = BUILT.saturating_sub(size(&target));
-    let fetched = if LIBTORCH.is_set_up() { 0 } else { FETCHED };
+    let built = BUILD_BYTES.saturating_sub(size(&target));
+    let fetched = if LIBTORCH.is_set_up() { 0 } else { LIBRARY_BYTES };
     let needs = [Need { folder: target, bytes: built }, Need { folder: Cache::of_user()?.path(""), bytes: fetched }];
     Ok(compare(&needs, file_system)?)
 }

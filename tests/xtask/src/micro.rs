@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use crate::debian_root::{DebianRoot, folders_of_cargo};
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
-use crate::process::run as must;
+use crate::process::must_run;
 
 /// The firmware's package, and its program.
 const FIRMWARE: &str = "tests/microcontroller/firmware";
@@ -30,19 +30,19 @@ pub fn run() -> Result<ExitCode, Box<dyn Error>> {
         // The firmware's own settings ask for a compiler that this machine may not have.
         let mut fetch = cargo();
         fetch.args(["fetch", "--quiet", "--locked", "--manifest-path"]).arg(manifest).current_dir("/");
-        must(fetch.env("RUSTC_BOOTSTRAP", "1"))?;
+        must_run(fetch.env("RUSTC_BOOTSTRAP", "1"))?;
     }
     let mut build = root.command(&shared, &["cargo", "build", "--release", "--offline", "--locked"]);
     build.env("CARGO_HOME", shared[1]).env("CARGO_TARGET_DIR", target.join("micro")).env("RUSTC_BOOTSTRAP", "1");
-    must(build.current_dir(workspace().join(FIRMWARE)))?;
+    must_run(build.current_dir(workspace().join(FIRMWARE)))?;
 
     let mut build = cargo();
     build.args(["build", "--locked", "--package", "orco-micro-trial"]);
-    must(build.current_dir(workspace()))?;
+    must_run(build.current_dir(workspace()))?;
     let trial = target.join("debug/orco-micro-trial").to_string_lossy().into_owned();
     let firmware =
         target.join("micro/thumbv7em-none-eabihf/release/orco-micro-firmware").to_string_lossy().into_owned();
     let mut trial = root.command(&shared, &[&trial, "--firmware", &firmware]);
-    must(trial.current_dir(workspace()))?;
+    must_run(trial.current_dir(workspace()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use crate::environment::workspace;
-use crate::process::run as must;
+use crate::process::must_run;
 
 /// Crates, and the names of the tests that run.
 const TESTS: [(&str, &[&str]); 2] =
@@ -34,7 +34,7 @@ pub fn run() -> Result<ExitCode, Box<dyn Error>> {
         let mut miri = Command::new("cargo");
         miri.args(["+nightly", "miri", "test", "--lib", "--target", TARGET, "--manifest-path"]).arg(manifest);
         miri.arg("--").args(tests);
-        must(miri.envs(SETTINGS).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
+        must_run(miri.envs(SETTINGS).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -21,7 +21,7 @@ use crate::cross::{Cross, TRIPLE};
 use crate::environment::workspace;
 use crate::library::{ONNX_RUNTIME, ONNX_RUNTIME_LICENCES};
 use crate::metadata::Metadata;
-use crate::process::{output, run};
+use crate::process::{must_run, output};
 use crate::test_packages;
 use crate::tool::CARGO_DEB;
 
@@ -134,7 +134,7 @@ fn write_changelog(stage: &Path, version: &str, maintainer: &str, date: &BuildDa
 
 /// Compresses files as Debian wants them, without name and time, so that the same text gives the same bytes.
 fn compress(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
-    run(Command::new("gzip").args(["-9", "--no-name"]).args(files))
+    must_run(Command::new("gzip").args(["-9", "--no-name"]).args(files))
 }
 
 /// Has the program write its manual pages and completions.
@@ -209,7 +209,7 @@ fn maintainer(metadata: &Metadata) -> Result<String, Box<dyn Error>> {
 /// Has lintian check a package: warnings are errors.
 fn lint(deb: &Path) -> Result<(), Box<dyn Error>> {
     test_packages::LINTIAN.install()?;
-    run(Command::new("lintian").args(["--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(deb))
+    must_run(Command::new("lintian").args(["--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(deb))
 }
 
 /// Cargo's folder for what it builds with a profile.

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 ///
 /// # Errors
 /// If it does not.
-pub fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
+pub fn must_run(command: &mut Command) -> Result<(), Box<dyn Error>> {
     let status = command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", shown(command)).into()) }
 }

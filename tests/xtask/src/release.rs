@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use crate::environment::{cargo, workspace};
 use crate::metadata::Metadata;
 use crate::package;
-use crate::process::{output, run};
+use crate::process::{must_run, output};
 use crate::wheel;
 
 /// The crates, each after those that it builds on.
@@ -80,7 +80,7 @@ pub fn run_all(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
         println!("a dry run: nothing was uploaded");
     } else {
         // They were compiled a moment ago.
-        run(selected("publish").arg("--no-verify").current_dir(workspace()))?;
+        must_run(selected("publish").arg("--no-verify").current_dir(workspace()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -109,7 +109,7 @@ fn package_crates(arguments: &Arguments, version: &str, target: &Path) -> Result
     command.args(arguments.no_verify.then_some("--no-verify"));
     command.args(arguments.allow_dirty.then_some("--allow-dirty"));
     // Whether they compile is the question, not how well they can be debugged.
-    run(command.args(["--config", "profile.dev.debug = false"]).current_dir(workspace()))?;
+    must_run(command.args(["--config", "profile.dev.debug = false"]).current_dir(workspace()))?;
     let folder = target.join("package");
     let files = CRATES.map(|name| folder.join(format!("{name}-{version}.crate")));
     for file in &files {
@@ -136,7 +136,7 @@ fn test_unpacked(name: &str, version: &str, folder: &Path) -> Result<(), Box<dyn
     for other in CRATES.iter().take_while(|other| **other != name) {
         command.args(["--config", &format!("patch.crates-io.{other}.path = {:?}", unpacked(other))]);
     }
-    run(&mut command)
+    must_run(&mut command)
 }
 
 /// Builds the Debian package and the Python wheel, and puts them with the package's bill of materials, checksums and
@@ -159,7 +159,7 @@ fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> 
     names.push(SUMS.into());
     if let Some(key) = &arguments.sign {
         let key = std::path::absolute(key)?;
-        run(Command::new("minisign").arg("-S").arg("-s").arg(key).args(["-m", SUMS]).current_dir(&folder))?;
+        must_run(Command::new("minisign").arg("-S").arg("-s").arg(key).args(["-m", SUMS]).current_dir(&folder))?;
         names.push(format!("{SUMS}.minisig").into());
     }
     Ok(names.iter().map(|name| folder.join(name)).collect())

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use crate::book;
+use crate::book::{self, BookTask};
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
-use crate::process::run;
+use crate::process::must_run;
 use crate::release::LIBRARIES;
 
 /// Folder of the site, in the workspace.
@@ -24,7 +24,7 @@ const PLACE: &str = "<!-- site -->";
 /// If the committed results pages are not those of the reports, something cannot be built, or the front page has no
 /// place for the links.
 pub fn build() -> Result<ExitCode, Box<dyn Error>> {
-    let built = book::build(true, false)?;
+    let built = book::build(BookTask::Check)?;
     if built != ExitCode::SUCCESS {
         return Ok(built);
     }
@@ -38,7 +38,7 @@ pub fn build() -> Result<ExitCode, Box<dyn Error>> {
     let mut doc = cargo();
     doc.args(["doc", "--release", "--locked", "--no-deps", "--lib", "--all-features"]);
     doc.args(LIBRARIES.iter().flat_map(|name| ["--package", name])).env("RUSTDOCFLAGS", "-D warnings");
-    run(doc.env_remove("RUSTC_WORKSPACE_WRAPPER").current_dir(workspace()))?;
+    must_run(doc.env_remove("RUSTC_WORKSPACE_WRAPPER").current_dir(workspace()))?;
     copy(&api, &site.join("api"))?;
     let bundles = reports(&site)?;
     for page in ["index.html", "introduction.html"] {
@@ -92,7 +92,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     if to.exists() {
         fs::remove_dir_all(to)?;
     }
-    run(Command::new("cp").arg("-r").arg(from).arg(to))
+    must_run(Command::new("cp").arg("-r").arg(from).arg(to))
 }
 
 #[cfg(test)]

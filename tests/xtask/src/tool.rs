@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cache::Cache;
 use crate::debian_root::failed;
 use crate::environment::{cargo, own_copy};
-use crate::process::run;
+use crate::process::must_run;
 
 /// A program of one crate.
 #[derive(Debug)]
@@ -75,6 +75,6 @@ impl Tool {
         // Lints that a shell has Cargo apply are for this workspace.
         command.env_remove("RUSTC_WORKSPACE_WRAPPER");
         command.args(["install", self.name(), "--locked", "--version", self.version]).args(self.arguments);
-        run(command.arg("--root").arg(folder))
+        must_run(command.arg("--root").arg(folder))
     }
 }

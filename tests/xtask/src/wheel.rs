@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::debian_root::failed;
 use crate::environment::workspace;
 use crate::metadata::target_folder;
-use crate::process::{output, run};
+use crate::process::{must_run, output};
 
 /// Python packages that build and check wheels, as pip takes them.
 const TOOLS: [&str; 3] = ["maturin==1.16.0", "auditwheel==6.8.2", "mypy==2.4.1"];
@@ -37,7 +37,7 @@ pub fn test() -> Result<ExitCode, Box<dyn Error>> {
     let wheel = build_with(&tools)?;
     let folder = tempfile::tempdir()?;
     let venv = folder.path().join("venv");
-    run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+    must_run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
     let python = |tools: Option<&Path>| {
         let mut command = Command::new(venv.join("bin/python"));
         command.current_dir(folder.path()).env("PYTHONUTF8", "1").env("ORCO_REPOSITORY", workspace());
@@ -47,7 +47,7 @@ pub fn test() -> Result<ExitCode, Box<dyn Error>> {
         };
         command
     };
-    run(python(None).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).arg(&wheel))?;
+    must_run(python(None).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).arg(&wheel))?;
     let shots = workspace().join("examples/shots");
     let mut example = python(None);
     example.arg(workspace().join("examples/python/teach.py")).arg(workspace().join("models/cifar100-edge"));
@@ -56,11 +56,11 @@ pub fn test() -> Result<ExitCode, Box<dyn Error>> {
     if !said.contains(".jpg: duck (") {
         return Err(format!("the example recognises nothing: {said}").into());
     }
-    run(python(None).arg(workspace().join(PACKAGE).join("tests/test_orco.py")))?;
-    run(python(Some(&tools)).args(["-m", "mypy", "--strict", "--package", "orco"]))?;
-    run(python(Some(&tools)).args(["-m", "mypy", "--strict"]).arg(workspace().join("examples/python/teach.py")))?;
-    run(python(Some(&tools)).args(["-m", "mypy", "--strict", "-c", OPENCV_PROGRAM]))?;
-    run(python(Some(&tools)).args(["-m", "mypy.stubtest", "orco"]))?;
+    must_run(python(None).arg(workspace().join(PACKAGE).join("tests/test_orco.py")))?;
+    must_run(python(Some(&tools)).args(["-m", "mypy", "--strict", "--package", "orco"]))?;
+    must_run(python(Some(&tools)).args(["-m", "mypy", "--strict"]).arg(workspace().join("examples/python/teach.py")))?;
+    must_run(python(Some(&tools)).args(["-m", "mypy", "--strict", "-c", OPENCV_PROGRAM]))?;
+    must_run(python(Some(&tools)).args(["-m", "mypy.stubtest", "orco"]))?;
     println!("{} can be installed, teaches, and is typed as its stubs say", wheel.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -71,7 +71,7 @@ fn tools() -> Result<PathBuf, Box<dyn Error>> {
     cache.install(&folder, &["bin/maturin", "auditwheel/main.py", "mypy/stubtest.py"], |kept, _| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]).arg(kept);
-        run(pip.args(TOOLS)).map_err(failed(kept))
+        must_run(pip.args(TOOLS)).map_err(failed(kept))
     })?;
     Ok(cache.path(&folder))
 }
@@ -92,7 +92,7 @@ fn build_with(tools: &Path) -> Result<PathBuf, Box<dyn Error>> {
     }
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--release", "--locked", "--auditwheel", "check", "--out"]).arg(&folder);
-    run(maturin.current_dir(workspace().join(PACKAGE)).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
+    must_run(maturin.current_dir(workspace().join(PACKAGE)).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
     let wheel = fs::read_dir(&folder)?.next().ok_or("maturin left no wheel")??.path();
     check_tag(tools, &wheel)?;
     Ok(wheel)

@@ -58,9 +58,8 @@ pub struct ReportPlan<'a> {
     pub command: &'a str,
 }
 
-/// Measures all systems of a plan; `on_system` is told of each
-/// before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
-/// the bundle lacks something for is left out.
+/// Measures all systems of a plan. `on_system` is told of each before it is measured, `on_epoch` of every epoch of
+/// training, from any thread, and may cancel there. A system that the bundle lacks something for is left out.
 ///
 /// # Errors
 /// [`EvaluateError`] if a session cannot be learned.
@@ -189,6 +188,17 @@ pub(super) struct ShownPictures {
     pub(super) of: Vec<usize>,
 }
 
+impl ShownPictures {
+    /// The classes by their names in a state; `None` if it does not know one.
+    pub(super) fn plane_classes(&self, base_model: &BaseModel, state: &State) -> Option<Vec<PlaneClass>> {
+        let base = base_model.classes.len();
+        let named = |class: &usize| {
+            Some(PlaneClass { label: state.class(base_model, *class)?.label.clone(), is_base: *class < base })
+        };
+        self.classes.iter().map(named).collect()
+    }
+}
+
 /// A few measured pictures of a few classes, which are spread over all that have such pictures.
 pub(super) fn shown_pictures(base_model: &BaseModel, benchmark: &Benchmark) -> ShownPictures {
     let (base, new) = (base_model.classes.len(), benchmark.labels.len());
@@ -215,12 +225,10 @@ pub(super) fn shown_pictures(base_model: &BaseModel, benchmark: &Benchmark) -> S
 
 /// Pictures of some classes by their features, and by the head as the last session of the published program left it.
 fn planes(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[FeaturePlane; 2]> {
-    let ShownPictures { classes, mut rows, of } = shown_pictures(base_model, benchmark);
-    let (base, inputs) = (base_model.classes.len(), base_model.head.inputs);
-    let named = |class: &usize| {
-        Some(PlaneClass { label: state.class(base_model, *class)?.label.clone(), is_base: *class < base })
-    };
-    let named: Vec<PlaneClass> = classes.iter().map(named).collect::<Option<_>>()?;
+    let shown = shown_pictures(base_model, benchmark);
+    let named = shown.plane_classes(base_model, state)?;
+    let ShownPictures { mut rows, of, .. } = shown;
+    let inputs = base_model.head.inputs;
     let projected = state.head(base_model).project(&rows);
     orco_core::math::normalise_rows(&mut rows, inputs);
     Some([

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::picture::{Area, DrawError, DrawnPicture, Figure, INK, MUTED, SERIES, TEXT, failed, letters};
-use super::{BundleReport, Confusion, png};
+use super::{BundleReport, Confusion, png, session_name};
 
 /// Where the matrix stands in the picture.
 const LEFT: i32 = 54;
@@ -77,7 +77,7 @@ impl Figure for Matrix<'_> {
         let mut before = 0;
         for (session, &end) in self.classes_after.iter().enumerate() {
             let middle = (self.place(before) + self.place(end)) / 2;
-            let name = if session == 0 { "base".to_owned() } else { session.to_string() };
+            let name = session_name(session);
             let left =
                 Text::new(name.clone(), (LEFT - 7, TOP + middle), letters(TEXT, MUTED, (HPos::Right, VPos::Center)));
             let below = (LEFT + middle, TOP + SIDE + 6);

@@ -25,7 +25,7 @@ pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPictur
     let mut all = Vec::new();
     if report.ways.len() > 1 {
         all.push(("harmonic-mean".to_owned(), harmonic_means(report).drawn()?));
-        if let Some(sessions) = ours(report) {
+        if let Some(sessions) = device_accuracies(report) {
             all.push(("sessions".to_owned(), sessions.drawn()?));
         }
     }
@@ -71,7 +71,7 @@ fn harmonic_means(report: &BundleReport) -> SessionCurves {
 }
 
 /// Base, new and pooled accuracy of the device.
-fn ours(report: &BundleReport) -> Option<SessionCurves> {
+fn device_accuracies(report: &BundleReport) -> Option<SessionCurves> {
     let summary = report.results.summary(System::DEVICE.name())?;
     let line = |name: &str, colour: usize, of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
         let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
@@ -126,14 +126,8 @@ impl Figure for SessionCurves {
         for SessionCurve { entry, points, .. } in self.lines.iter().rev() {
             line(&mut chart, points, entry, entry.mark == Mark::Line)?;
         }
-        let entries: Vec<LegendEntry> = self.lines.iter().map(|line| line.entry.copied()).collect();
+        let entries: Vec<LegendEntry> = self.lines.iter().map(|line| line.entry.clone()).collect();
         legend(area, &entries)
-    }
-}
-
-impl LegendEntry {
-    fn copied(&self) -> Self {
-        Self { name: self.name.clone(), ..*self }
     }
 }
 

@@ -22,7 +22,7 @@ use super::picture::{
     Area, Axes, Curve, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, failed, legend_height,
 };
 use super::scatter::Scatter;
-use super::{Confusion, FeaturePlane, PICTURES, PlaneClass, WriteError, is_made_by, writable, write_file};
+use super::{Confusion, FeaturePlane, PICTURES, WriteError, is_made_by, writable, write_file, write_picture};
 use crate::measurement::Measurement;
 use crate::system::System;
 
@@ -108,7 +108,7 @@ pub struct PaperFigures {
 }
 
 /// The systems whose answers are shown.
-const CONFUSED: [System; 3] = [System::DEVICE, System::PROGRAM, System::NC_FSCIL];
+const SHOWN_SYSTEMS: [System; 3] = [System::DEVICE, System::PROGRAM, System::NC_FSCIL];
 
 /// Makes the figures; `on_epoch` is told of every epoch of training and may cancel there.
 ///
@@ -127,7 +127,7 @@ pub fn paper_figures(
     let angles = DIMENSIONS.map(|dimension| DimensionAngles::of(count, dimension, bundle.manifest.provenance.seed));
     let last = benchmark.ways.len();
     let (mut losses, mut all_answers, mut planes) = (Vec::new(), Vec::new(), None);
-    for system in CONFUSED {
+    for system in SHOWN_SYSTEMS {
         let measurement = Measurement { base_model, benchmark, system, config: &base_model.config, seed };
         let is_program = system == System::PROGRAM;
         let mut before: Option<State> = None;
@@ -175,11 +175,7 @@ fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2
     let assigned = states[1].assigned_targets(base_model);
     let targets: Vec<f32> =
         shown.classes.iter().flat_map(|class| &assigned[class * dimension..][..dimension]).copied().collect();
-    let base = base_model.classes.len();
-    let named = |class: &usize| {
-        Some(PlaneClass { label: states[1].class(base_model, *class)?.label.clone(), is_base: *class < base })
-    };
-    let named: Vec<PlaneClass> = shown.classes.iter().map(named).collect::<Option<_>>()?;
+    let named = shown.plane_classes(base_model, states[1])?;
     // Of each state the projections of all pictures, then the target of each class: `[pictures + classes, dimension]`.
     let rows_of_states = states.map(|state| [state.head(base_model).project(&shown.rows), targets.clone()].concat());
     let class_of_row: Vec<usize> = shown.of.iter().copied().chain(0..shown.classes.len()).collect();
@@ -206,7 +202,7 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     if (is_there(&json) || is_there(&pictures)) && !is_made_by(&json, "figures") {
         return Err(WriteError::NoFigures { path: folder.into() });
     }
-    writable(folder).map_err(|source| WriteError::File { path: folder.into(), source })
+    writable(folder).map_err(WriteError::file(folder))
 }
 
 impl PaperFigures {
@@ -216,15 +212,13 @@ impl PaperFigures {
     /// [`WriteError`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
         let pictures = folder.join(PICTURES);
-        let make = |folder: &Path| writable(folder).map_err(|source| WriteError::File { path: folder.into(), source });
-        make(folder)?;
+        writable(folder).map_err(WriteError::file(folder))?;
         let json = serde_json::to_string(self).expect("numbers and texts") + "\n";
         // First, so that what is left of a stopped run is known for ours.
         write_file(&folder.join(FIGURES), json.as_bytes())?;
-        make(&pictures)?;
+        writable(&pictures).map_err(WriteError::file(&pictures))?;
         for (name, drawn) in self.pictures()? {
-            write_file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
-            write_file(&pictures.join(format!("{name}.png")), &drawn.png)?;
+            write_picture(&pictures, &name, &drawn)?;
         }
         Ok(())
     }

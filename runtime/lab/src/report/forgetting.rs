@@ -7,7 +7,7 @@ use super::picture::{
     Area, Axes, DrawError, DrawnPicture, Figure, INK, LegendEntry, MUTED, Mark, SERIES, TEXT, failed, legend,
     legend_height, letters,
 };
-use super::{BundleReport, Forgetting};
+use super::{BundleReport, Forgetting, session_name};
 
 pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     Ok(vec![(
@@ -68,7 +68,7 @@ impl Figure for AccuracyBars<'_> {
             let end = self.classes.iter().filter(|class| class.session <= session).count();
             let edge = [(end as f64, 0.0), (end as f64, 100.0)];
             chart.draw_series(LineSeries::new(edge, MUTED.stroke_width(1))).map_err(failed)?;
-            let name = if session == 0 { "base".to_owned() } else { session.to_string() };
+            let name = session_name(session);
             let style = letters(TEXT, MUTED, (HPos::Center, VPos::Top));
             let middle = (before + end) as f64 / 2.0;
             chart.draw_series([Text::new(name, (middle, 99.0), style)]).map_err(failed)?;

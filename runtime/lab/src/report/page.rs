@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES, decimal};
 use super::similarity::KINDS;
-use super::{BundleReport, Similarities};
+use super::{BundleReport, Similarities, session_name};
 use crate::published::{self, PaperRow, PaperTable, ROWS};
 use crate::results::Results;
 use crate::system::System;
@@ -234,7 +234,7 @@ impl Page {
         let row = |&class: &usize| {
             let at = |field: &str| self.number(&format!("/forgetting/{class}/{field}"));
             let of = &report.forgetting[class];
-            let session = if of.session == 0 { "base".to_owned() } else { of.session.to_string() };
+            let session = session_name(of.session);
             format!(
                 "<tr><th>{}</th><td>{session}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 escaped(&of.label),

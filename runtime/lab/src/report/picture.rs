@@ -113,6 +113,7 @@ pub(super) enum Mark {
 }
 
 /// An entry of a legend.
+#[derive(Clone)]
 pub(super) struct LegendEntry {
     pub(super) name: String,
     pub(super) colour: RGBColor,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use orco_benchmark::Metric;
 
-use super::{MeasuredBundle, NOTE, ResultsPagesError};
+use super::{MeasuredBundle, NOTE, ResultsPagesError, TOTALS};
 use crate::geometry::Geometry;
 use crate::phase3_ablations::{AblationResults, QUESTIONS};
 use crate::published::{PaperReading, listed};
@@ -112,7 +112,8 @@ fn table(has_published: bool, columns: &[Column<'_>]) -> String {
         }
         for Column { measured, .. } in columns {
             let found = measured.results.summary(&summary.name);
-            let cell = found.map_or_else(|| "-".to_owned(), |found| CELL.map(|metric| found.cell(metric)).join(" / "));
+            let cell =
+                found.map_or_else(|| "-".to_owned(), |found| TOTALS.map(|metric| found.cell(metric)).join(" / "));
             let _ = write!(text, " {cell} |");
         }
         text.push('\n');
@@ -141,9 +142,6 @@ pub(super) fn of_answer(measured: &AblationResults) -> String {
 
 /// Columns of that table.
 const OF_ANSWER: [Metric; 4] = [Metric::Ahm, Metric::LastHm, Metric::Aacc, Metric::Area];
-
-/// What a cell shows.
-const CELL: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
 
 /// How classes lie after the first draw, where that was measured.
 fn geometry(Column { title, measured }: &Column<'_>) -> String {

@@ -6,15 +6,12 @@ use std::io;
 use std::iter::once;
 use std::path::{Path, PathBuf};
 
-use orco_benchmark::{Metric, SessionAccuracy, percent_or_dash};
+use orco_benchmark::{SessionAccuracy, percent_or_dash};
 
-use super::ResultsPagesError;
+use super::{ResultsPagesError, TOTALS};
 use crate::published::{ORCO_BASE, ORCO_INC, PaperRow, PaperTable, ROWS};
 use crate::results::MeasuredSystem;
 use crate::rival_results::{RivalBackboneConfig, RivalBudget, RivalRecipe, RivalResults};
-
-/// What a table shows of a rival.
-const TOTALS: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
 
 const HEADING: &str = "\n### Rivals that train the backbone\n\n";
 

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use super::call::ShapeRule;
 use super::tensor::{DataType, SHORT, TensorType};
-use super::wire::{WireError, WireFields, WireValue, varint};
-use super::{AuditError, AuditResult, name, operators, short};
+use super::wire::{WireFields, WireValue, varint};
+use super::{AuditError, AuditResult, fields, name, operators, short};
 
 /// Most values of a graph: inputs, constants and what nodes make.
 pub const MAX_VALUES: usize = 65_536;
@@ -295,8 +295,8 @@ fn declared(value: &[u8]) -> AuditResult<Option<Vec<Option<u64>>>> {
 /// A field that may come once.
 fn one<'a>(message: &'a [u8], field: u32, part: &'static str) -> AuditResult<Option<WireValue<'a>>> {
     let mut found = None;
-    for entry in WireFields::of(message) {
-        let (number, value) = entry.map_err(|WireError| AuditError::Damaged { part })?;
+    for entry in fields(message, part) {
+        let (number, value) = entry?;
         if number == field && found.replace(value).is_some() {
             return Err(AuditError::Twice { part, field });
         }

@@ -8,6 +8,8 @@ const ENDS: Damage = "picture data are missing, as in a file that was cut off or
 /// Bits that are no code, or a code that cannot stand here.
 pub(super) const NO_CODE: Damage = "its picture data make no sense";
 
+pub(super) const WRONG_TABLE: Damage = "a Huffman table of it makes no sense";
+
 /// Codes of up to so many bits are looked up at once.
 const SHORT: u32 = 9;
 
@@ -15,25 +17,32 @@ const SHORT: u32 = 9;
 pub(super) struct HuffmanTable {
     /// For each beginning of [`SHORT`] bits: length of the code, 0 for longer ones, and its value.
     short: Vec<(u8, u8)>,
-    /// For each length the first code that is longer, left-aligned in 16 bits, and what leads from code to value.
-    ends: [(u32, i32); 17],
+    lengths: [CodeLength; 17],
     values: Vec<u8>,
+}
+
+/// The codes of one length.
+#[derive(Clone, Copy, Default)]
+struct CodeLength {
+    /// The first code that is longer, left-aligned in 16 bits.
+    end: u32,
+    /// What a code needs added to it to be the index of its value.
+    to_index: i32,
 }
 
 impl HuffmanTable {
     /// From the number of codes of each length and the values in the order of their codes.
     pub(super) fn new(counts: &[u8; 16], values: &[u8]) -> Result<Self, Damage> {
-        const WRONG: Damage = "a Huffman table of it makes no sense";
         let mut short = vec![(0, 0); 1 << SHORT];
-        let mut ends = [(0, 0); 17];
+        let mut lengths = [CodeLength::default(); 17];
         let (mut code, mut index) = (0u32, 0usize);
         for length in 1..=16u32 {
             let count = usize::from(counts[length as usize - 1]);
-            let own = values.get(index..index + count).ok_or(WRONG)?;
+            let own = values.get(index..index + count).ok_or(WRONG_TABLE)?;
             if code + count as u32 > 1 << length {
-                return Err(WRONG);
+                return Err(WRONG_TABLE);
             }
-            ends[length as usize].1 = index as i32 - code as i32;
+            lengths[length as usize].to_index = index as i32 - code as i32;
             for &value in own {
                 if length <= SHORT {
                     let first = (code << (SHORT - length)) as usize;
@@ -41,11 +50,11 @@ impl HuffmanTable {
                 }
                 code += 1;
             }
-            ends[length as usize].0 = code << (16 - length);
+            lengths[length as usize].end = code << (16 - length);
             index += count;
             code <<= 1;
         }
-        Ok(Self { short, ends, values: values[..index].to_vec() })
+        Ok(Self { short, lengths, values: values[..index].to_vec() })
     }
 
     /// Length and value of the code that 16 bits begin with.
@@ -54,8 +63,8 @@ impl HuffmanTable {
         if length > 0 {
             return Some((u32::from(length), value));
         }
-        let length = (SHORT + 1..=16).find(|length| bits < self.ends[*length as usize].0)?;
-        let index = (bits >> (16 - length)) as i32 + self.ends[length as usize].1;
+        let length = (SHORT + 1..=16).find(|length| bits < self.lengths[*length as usize].end)?;
+        let index = (bits >> (16 - length)) as i32 + self.lengths[length as usize].to_index;
         Some((length, *self.values.get(usize::try_from(index).ok()?)?))
     }
 }

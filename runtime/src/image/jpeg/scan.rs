@@ -5,7 +5,7 @@
 //! must come in their order, and nothing may be left over at the end. For a progressive picture it keeps one bit for
 //! each coefficient, which is what reading later scans takes. Where planes are given, it decodes into them.
 
-use super::bits::{Damage, HuffmanTable, JpegBits, NO_CODE};
+use super::bits::{Damage, HuffmanTable, JpegBits, NO_CODE, WRONG_TABLE};
 use super::frame::{BlockId, CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};
 use super::reduced::ReducedPlanes;
 
@@ -125,13 +125,12 @@ impl ScanWalk<'_, '_> {
     }
 
     fn read_huffman(&mut self, mut content: &[u8]) -> Result<(), Damage> {
-        const WRONG: Damage = "a Huffman table of it makes no sense";
         while let [info, rest @ ..] = content {
             let (class, slot) = (usize::from(info >> 4), usize::from(info & 15));
-            let (counts, rest) = rest.split_first_chunk::<16>().ok_or(WRONG)?;
+            let (counts, rest) = rest.split_first_chunk::<16>().ok_or(WRONG_TABLE)?;
             let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
             if class > 1 || slot > 3 || rest.len() < total {
-                return Err(WRONG);
+                return Err(WRONG_TABLE);
             }
             self.tables[4 * class + slot] = Some(HuffmanTable::new(counts, &rest[..total])?);
             content = &rest[total..];
@@ -172,11 +171,7 @@ impl ScanWalk<'_, '_> {
         if eob_run > 0 {
             return Err(NO_CODE);
         }
-        let (end, unused) = bits.end();
-        if unused > MAX_FILLING {
-            return Err("it holds more picture data than belong into it");
-        }
-        Ok(end)
+        end_of_data(&mut bits)
     }
 
     fn read_scan_header(&mut self, content: &[u8]) -> Result<(Vec<ScanComponent>, SpectralBand), Damage> {
@@ -390,12 +385,15 @@ impl ScanWalk<'_, '_> {
 
 const NO_TABLE: Damage = "it lacks a Huffman table; a frame of a video must be saved as usual JPEG";
 
+/// Where the next marker stands, before which no more than [`MAX_FILLING`] bytes may be left over.
+fn end_of_data(bits: &mut JpegBits<'_>) -> Result<usize, Damage> {
+    let (at, unused) = bits.end();
+    if unused > MAX_FILLING { Err("it holds more picture data than belong into it") } else { Ok(at) }
+}
+
 /// Goes over a restart marker, which must be the next in its order.
 fn restart<'a>(bits: &mut JpegBits<'a>, jpeg: &'a [u8], restarts: &mut u8) -> Result<JpegBits<'a>, Damage> {
-    let (at, unused) = bits.end();
-    if unused > MAX_FILLING {
-        return Err("it holds more picture data than belong into it");
-    }
+    let at = end_of_data(bits)?;
     let filling = jpeg[at..].iter().take_while(|byte| **byte == 0xff).count();
     match jpeg.get(at + filling) {
         None => Err(CUT_OFF),

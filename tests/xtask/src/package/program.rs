@@ -11,7 +11,7 @@ use super::build_date::{self, BuildDate};
 use crate::cross::Cross;
 use crate::environment::{cargo, workspace};
 use crate::metadata::cargo_home;
-use crate::process::{output, run};
+use crate::process::{must_run, output};
 
 /// What a shell may have set for other builds.
 const FOREIGN: [&str; 4] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"];
@@ -42,7 +42,7 @@ pub fn build(
     // Cargo appends these to flags of the same target in the environment, such as those of the linker.
     command.args(["--config", &format!("target.{}.rustflags = {flags}", triple.unwrap_or(&host))]);
     command.args(["--config", &format!("profile.{profile}.strip = \"symbols\"")]);
-    run(command.current_dir(workspace()))
+    must_run(command.current_dir(workspace()))
 }
 
 /// Flags for the compiler, as TOML: folders of this machine get names that are the same everywhere. The last that fits

@@ -11,7 +11,7 @@ use super::build_date::{self, BuildDate};
 use crate::environment::workspace;
 use crate::library::ONNX_RUNTIME_VERSION;
 use crate::metadata::Metadata;
-use crate::process::run;
+use crate::process::must_run;
 use crate::tool::CARGO_CYCLONEDX;
 
 /// Manifest of the bundle in the package.
@@ -30,7 +30,7 @@ pub fn write(metadata: &Metadata, triple: &str, date: &BuildDate, file: &Path) -
     command.args(["--override-filename", NAME, "--target", triple, "--manifest-path"]).arg(&app);
     // Without a time it makes up a serial number.
     command.env(build_date::VARIABLE, date.seconds().to_string());
-    run(command.current_dir(workspace()))?;
+    must_run(command.current_dir(workspace()))?;
     let name = format!("{NAME}.json");
     let text = fs::read_to_string(app.with_file_name(&name))?;
     // It writes one beside every member of the workspace.

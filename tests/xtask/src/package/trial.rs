@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Arguments, build, output, run};
+use super::{Arguments, build, must_run, output};
 use crate::cache::Cache;
 use crate::cross::{Cross, TRIPLE};
 use crate::debian_root::{DebianRoot, PACKAGED, PROXIES, bootstrap, failed, of_this_machine};
@@ -33,7 +33,7 @@ pub fn for_this_machine(profile: &str) -> Result<ExitCode, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let root = folder.path().join("root");
     fs::create_dir(&root)?;
-    run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&root))?;
+    must_run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&root))?;
     try_in(DebianRoot::at(&root), profile, None)
 }
 
@@ -61,7 +61,7 @@ fn try_in(root: DebianRoot, profile: &str, target: Option<&str>) -> Result<ExitC
         fs::copy(&built, device.root.path(inside))
             .map_err(|error| format!("{} cannot be copied: {error}", built.display()))?;
     }
-    run(Command::new("cp").arg("-r").arg(workspace().join("examples/shots")).arg(device.root.path("/tmp/shots")))?;
+    must_run(Command::new("cp").arg("-r").arg(workspace().join("examples/shots")).arg(device.root.path("/tmp/shots")))?;
     device.install()?;
     device.teach()?;
     device.serve()?;
@@ -185,7 +185,7 @@ impl Device {
         let answer = ask(address, &format!("Authorization: Bearer {}\r\n", token.trim()))?;
         expect(answer.starts_with("HTTP/1.1 200 ") && answer.contains("rubber-duck"), format!("it answers {answer}"))?;
         self.orco(&["doctor"])?;
-        run(Command::new("kill").args(["-TERM", &service.0.id().to_string()]))?;
+        must_run(Command::new("kill").args(["-TERM", &service.0.id().to_string()]))?;
         hears(&systemd, "STOPPING=1")?;
         let ended = service.0.wait()?;
         expect(ended.success(), format!("it ended with {ended}"))
@@ -302,7 +302,7 @@ impl Machine {
 
     fn shut_down(mut self) -> Result<(), Box<dyn Error>> {
         // SIGRTMIN+4 asks systemd to power off.
-        run(Command::new("kill").args(["-s", "RTMIN+4", &self.init]))?;
+        must_run(Command::new("kill").args(["-s", "RTMIN+4", &self.init]))?;
         let ended = self.container.0.wait()?;
         expect(ended.success(), format!("the device ended with {ended}"))
     }

@@ -26,12 +26,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
     let inner = folder.join("CUB_200_2011");
     let folder = if inner.join("images.txt").is_file() { inner.as_path() } else { folder };
     let paths = read(folder, "images.txt", "a number and CLASS/FILE", |value| {
-        let mut parts = Path::new(value).components();
-        let two = matches!(
-            (parts.next(), parts.next(), parts.next()),
-            (Some(Component::Normal(_)), Some(Component::Normal(_)), None)
-        );
-        two.then(|| value.to_owned())
+        is_class_and_file(value).then(|| value.to_owned())
     })?;
     let classes = read(folder, "image_class_labels.txt", "a number and a class from 1 to 4096", |value| {
         value.parse::<u16>().ok().filter(|class| (1..=MAX_CLASSES).contains(class))
@@ -68,13 +63,28 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
         let actual = class_names.iter().filter(|name| !name.is_empty()).count();
         return Err(DataError::Count { path, what: "different classes", expected, actual });
     }
-    for (what, actual, published) in [("training images", train.len(), TRAIN), ("test images", test.len(), TEST)] {
-        if usize::from(count) == CLASSES && actual != published {
+    if usize::from(count) == CLASSES {
+        check_published_counts(folder, train.len(), test.len())?;
+    }
+    Ok(Listing { train, test, test_seed: None, class_names, prefix: "CUB_200_2011/images/" })
+}
+
+/// Whether a path is a folder and a file in it.
+fn is_class_and_file(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    let first_three = (parts.next(), parts.next(), parts.next());
+    matches!(first_three, (Some(Component::Normal(_)), Some(Component::Normal(_)), None))
+}
+
+/// Refuses files of all classes that have other numbers of images than the published ones.
+fn check_published_counts(folder: &Path, train: usize, test: usize) -> Result<(), DataError> {
+    for (what, actual, published) in [("training images", train, TRAIN), ("test images", test, TEST)] {
+        if actual != published {
             let (path, expected) = (folder.join("train_test_split.txt"), format!("{published}, as published,"));
             return Err(DataError::Count { path, what, expected, actual });
         }
     }
-    Ok(Listing { train, test, test_seed: None, class_names, prefix: "CUB_200_2011/images/" })
+    Ok(())
 }
 
 /// Reads lines of a number and a value, by number.

@@ -70,9 +70,7 @@ pub(super) fn decode(
     let side = i64::from(data.canvas());
     if group.size() > 1 {
         // Before any rank decodes its part of another list.
-        let size = |entry: &ListedImage| entry.path.metadata().map_or(0, |file| file.len());
-        let files: Vec<_> = entries.iter().map(|entry| (&entry.name, entry.label, size(entry))).collect();
-        group.require_same("pictures", &format!("{files:?}"))?;
+        require_same_files(entries, group)?;
     }
     let SharedRows { rows: pixels, own, first } = group.common_rows(&[entries.len() as i64, 3, side, side])?;
     let mut progress = PhaseProgress::counting(what, "images", own.len() as u64, 0);
@@ -109,9 +107,7 @@ pub(super) fn decode(
     }
     let kept: Vec<usize> = (0..entries.len()).filter(|index| !broken.contains_key(index)).collect();
     if first {
-        for (row, &index) in kept.iter().enumerate().filter(|&(row, &index)| row != index) {
-            pixels.get(row as i64).copy_(&pixels.get(index as i64));
-        }
+        move_to_front(&pixels, &kept);
     }
     group.barrier()?;
     let skipped = broken.iter().map(|(&index, reason)| format!("{} {reason}", entries[index].path.display())).collect();
@@ -122,6 +118,21 @@ pub(super) fn decode(
     let names = kept.iter().map(|&index| entries[index].name.clone()).collect();
     let hashes = kept.iter().map(|&index| hashes[index]).collect();
     Ok(DecodedImages { images, names, hashes, skipped })
+}
+
+/// Refuses ranks whose lists, or files on them, differ.
+fn require_same_files(entries: &[ListedImage], group: &RankGroup) -> Result<(), DataError> {
+    let size = |entry: &ListedImage| entry.path.metadata().map_or(0, |file| file.len());
+    let files: Vec<_> = entries.iter().map(|entry| (&entry.name, entry.label, size(entry))).collect();
+    group.require_same("pictures", &format!("{files:?}"))?;
+    Ok(())
+}
+
+/// Moves the rows of these indices, which rise, to the front, over those that are left out.
+fn move_to_front(rows: &Tensor, kept: &[usize]) {
+    for (row, &index) in kept.iter().enumerate().filter(|&(row, &index)| row != index) {
+        rows.get(row as i64).copy_(&rows.get(index as i64));
+    }
 }
 
 /// Whether pictures are compared with each other: a user's own may be there twice.

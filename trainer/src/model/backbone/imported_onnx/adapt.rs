@@ -1,8 +1,8 @@
 //! Leads an imported model through all passes, in the order in which [`super`] lists them.
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
-use prost::Message;
 use prost::bytes::Bytes;
+use prost::{DecodeError, Message};
 
 use super::outputs::names;
 use super::parts::{GraphParts, ModelParts, unreadable};
@@ -55,26 +55,15 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     is_changed |= graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     is_changed |= takes_bytes;
-    let is_dequantised = graph.dequantise_shared().map_err(unreadable)?;
-    if graph.decompose().map_err(unreadable)? || is_dequantised {
-        // Nodes that were replaced leave behind what only they read: a weight's norm its statistics, a dequantised
-        // number its scale.
-        graph.drop_unread().map_err(unreadable)?;
-        is_changed = true;
-    }
-    is_changed |= graph.write_defaults().map_err(unreadable)?;
+    is_changed |= replace_operators(&mut graph).map_err(unreadable)?;
     is_changed |= graph.drop_unread_inputs().map_err(unreadable)?;
     let was_channels_last = graph.put_channels_first().map_err(unreadable)?;
     is_changed |= was_channels_last;
     is_changed |= graph.fix_images(wanted.side).map_err(unreadable)?;
     is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
     is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;
-    let took_one = graph.open_batch(&parts).map_err(unreadable)?;
-    if took_one {
-        // Shapes that were replaced leave behind what they were computed from.
-        graph.drop_unread().map_err(unreadable)?;
-        is_changed = true;
-    }
+    let took_one = open_batch(&mut graph, &parts).map_err(unreadable)?;
+    is_changed |= took_one;
     is_changed |= graph.declare_outputs(&parts).map_err(unreadable)?;
     if let Some(pool) = wanted.pool {
         graph.pool_output(pool, parts.operators(), was_channels_last)?;
@@ -91,6 +80,28 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     drop(model);
     parts.graph = Some(graph);
     Ok(AdaptedModel { model: parts.encode_to_vec(), takes_bytes, took_one })
+}
+
+/// Leaves operators that both engines have; returns whether there were others.
+fn replace_operators(graph: &mut GraphParts) -> Result<bool, DecodeError> {
+    let is_dequantised = graph.dequantise_shared()?;
+    let is_decomposed = graph.decompose()?;
+    if is_dequantised || is_decomposed {
+        // Nodes that were replaced leave behind what only they read: a weight's norm its statistics, a dequantised
+        // number its scale.
+        graph.drop_unread()?;
+    }
+    Ok(graph.write_defaults()? || is_dequantised || is_decomposed)
+}
+
+/// Makes a model of one image take any number of them; returns whether it was one.
+fn open_batch(graph: &mut GraphParts, parts: &ModelParts) -> Result<bool, DecodeError> {
+    let took_one = graph.open_batch(parts)?;
+    if took_one {
+        // Shapes that were replaced leave behind what they were computed from.
+        graph.drop_unread()?;
+    }
+    Ok(took_one)
 }
 
 /// Makes the value of that name the only output; says which values there are if it is none of them.
