@@ -63,7 +63,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if let Some(folder) = &arguments.thumbnails_to {
         for LabelledPack { pack, label } in &packs {
             if let Err(error) = pack_thumbnails::write(pack, label, folder) {
-                output.error(format!("{error:#}"));
+                output.note_error(format!("{error:#}"));
             }
         }
     }
