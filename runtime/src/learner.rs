@@ -292,7 +292,7 @@ impl Learner {
     }
 
     /// The classes that answers name now ([`LearnerSettings::scope`]).
-    fn answered_classes(&self) -> AnsweredClasses {
+    pub fn answered_classes(&self) -> AnsweredClasses {
         self.settings.scope.answered_classes(self.saved.state.classes.len())
     }
 

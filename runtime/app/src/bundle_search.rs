@@ -50,8 +50,9 @@ fn beside(folder: &Path) -> Vec<PathBuf> {
 pub fn find(named: &Path, places: &BundleFolders) -> Result<PathBuf, Vec<PathBuf>> {
     let is_default = named == Path::new(DEFAULT);
     let is_name = matches!(named.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
-    if named.join(MANIFEST).exists() || !(is_default || is_name) || named.is_dir() && is_name {
-        // Opening it says what is wrong with it.
+    let is_searched = is_default || is_name && !named.is_dir();
+    if named.join(MANIFEST).exists() || !is_searched {
+        // If it is no bundle, opening it says so.
         return Ok(named.to_owned());
     }
     let relative = if is_default { named.to_owned() } else { Path::new(MODELS).join(named) };

@@ -206,6 +206,13 @@ impl Setting<'_> {
     }
 }
 
+/// The known key that a mistyped one is most like, if any is like it.
+fn nearest_key<'a>(mistyped: &str, settings: &'a [Setting<'_>]) -> Option<&'a str> {
+    let known = settings.iter().map(|setting| (strsim::jaro(mistyped, setting.key()), setting.key()));
+    let nearest = known.max_by(|one, other| one.0.total_cmp(&other.0));
+    nearest.filter(|(alike, _)| *alike >= ALIKE).map(|(_, key)| key)
+}
+
 impl SettingsFile {
     /// The file that the command line or the environment names, else the one at [`DEFAULT_PATH`] if it is there.
     ///
@@ -243,9 +250,8 @@ impl SettingsFile {
         let (mut values, mut faults) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in table {
             let Some(setting) = settings.iter().find(|setting| setting.key() == key) else {
-                let known = settings.iter().map(|setting| (strsim::jaro(&key, setting.key()), setting.key()));
-                let nearest = known.max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(alike, _)| *alike >= ALIKE);
-                let instead = nearest.map(|(_, key)| format!("did you mean \"{key}\"? ")).unwrap_or_default();
+                let instead = nearest_key(&key, &settings).map(|nearest| format!("did you mean \"{nearest}\"? "));
+                let instead = instead.unwrap_or_default();
                 bail!("the settings in {shown}: \"{key}\" is not known; {instead}`orco config --defaults` shows all");
             };
             let fault = |why: String| format!("the settings in {shown}: {key} = {value}: {why}");

@@ -101,9 +101,9 @@ impl Output {
         }
     }
 
-    /// Whether standard output is the JSON's, so that nothing else may go there.
-    fn is_stdout_for_json(&self) -> bool {
-        matches!(self.json, JsonDestination::Standard)
+    /// Whether standard output takes nothing for people: it is the JSON's, or has failed already.
+    fn is_stdout_closed(&self) -> bool {
+        matches!(self.json, JsonDestination::Standard) || self.stdout_failed.get()
     }
 
     /// Whether what only experts need is said, too.
@@ -116,11 +116,10 @@ impl Output {
     /// # Errors
     /// If it cannot be written and nothing was changed yet. After a change that is noted, and the command goes on.
     pub fn line(&self, text: impl Display) -> Result<()> {
-        if self.is_stdout_for_json() || self.stdout_failed.get() {
-            Ok(())
-        } else {
-            self.to_standard(&format!("{}\n", escape::multiline(&text.to_string())))
+        if self.is_stdout_closed() {
+            return Ok(());
         }
+        self.write_stdout(&format!("{}\n", escape::multiline(&text.to_string())))
     }
 
     /// Writes what the program drew itself to standard output, colours and all, unless that is the JSON's. Nothing that
@@ -130,10 +129,10 @@ impl Output {
     /// As for [`Output::line`].
     #[cfg(feature = "serve")]
     pub fn drawing(&self, text: &str) -> Result<()> {
-        if self.is_stdout_for_json() || self.stdout_failed.get() { Ok(()) } else { self.to_standard(text) }
+        if self.is_stdout_closed() { Ok(()) } else { self.write_stdout(text) }
     }
 
-    fn to_standard(&self, text: &str) -> Result<()> {
+    fn write_stdout(&self, text: &str) -> Result<()> {
         let mut standard = io::stdout().lock();
         let Err(error) = standard.write_all(text.as_bytes()).and_then(|()| standard.flush()) else { return Ok(()) };
         self.stdout_failed.set(true);
@@ -145,7 +144,7 @@ impl Output {
         }
         let error = anyhow!("cannot write to standard output: {error}");
         if self.changed.get() {
-            self.error(error);
+            self.note_error(error);
             return Ok(());
         }
         Err(error)
@@ -157,8 +156,8 @@ impl Output {
         self.warnings.borrow_mut().push(text.to_string());
     }
 
-    /// Says what is wrong with one thing of several.
-    pub fn complain(&self, text: impl Display) {
+    /// Says at once what is wrong with one thing of several; the exit code does not follow it.
+    pub fn print_error(&self, text: impl Display) {
         eprint_escaped(&format!("error: {text}"));
     }
 
@@ -173,8 +172,8 @@ impl Output {
         self.errors.borrow_mut().push(error.to_string());
     }
 
-    /// Notes what has failed; the command goes on.
-    pub fn error(&self, error: impl Display) {
+    /// Notes what has failed, which is said at the end and decides the exit code; the command goes on.
+    pub fn note_error(&self, error: impl Display) {
         let change = if self.changed.get() { "; the change was made all the same" } else { "" };
         self.errors.borrow_mut().push(format!("{error}{change}"));
     }
@@ -182,7 +181,7 @@ impl Output {
     /// Writes a command's result as JSON, says what failed, and returns the program's exit code.
     pub fn finish(self, done: Result<Value>) -> ExitCode {
         let mut result = done.unwrap_or_else(|error| {
-            self.error(advice::sentence(&error));
+            self.note_error(advice::sentence(&error));
             json!({})
         });
         result["changed"] = self.changed.get().into();
@@ -192,7 +191,7 @@ impl Output {
             }
         }
         if let Err(error) = self.write_json(&result) {
-            self.error(format!("{error:#}"));
+            self.note_error(format!("{error:#}"));
         }
         let errors = self.errors.take();
         errors.iter().for_each(|error| eprint_escaped(&format!("error: {error}")));
@@ -207,7 +206,7 @@ impl Output {
         let text = format!("{:#}\n", rounded(result));
         match &self.json {
             JsonDestination::Nowhere => Ok(()),
-            JsonDestination::Standard => self.to_standard(&text),
+            JsonDestination::Standard => self.write_stdout(&text),
             JsonDestination::File(file) => file.write(&text),
         }
     }

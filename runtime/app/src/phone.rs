@@ -5,31 +5,26 @@
 //! once whether to go on; it is kept, so that the phone does not ask again.
 
 mod addresses;
+mod own_certificate;
+mod qr_code;
 
-use std::fmt::Write as _;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use jiff::Timestamp;
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
-use orco_runtime::clock::seconds_if_set;
 use orco_runtime::files;
 use orco_serve::token::Token;
 use orco_serve::{Tls, host_name};
-use qrcode::render::unicode::Dense1x2;
-use qrcode::{EcLevel, QrCode};
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SerialNumber};
-use time::{Duration, OffsetDateTime};
 
 use self::addresses::OwnAddresses;
-use crate::certificate::CertificateFacts;
+use self::own_certificate::own_certificate;
+pub use self::own_certificate::{is_usable, tls_in};
+pub use self::qr_code::QrColours;
+use self::qr_code::qr_code;
 
 /// Where `orco serve --phone` listens unless another address is given.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
-/// Days that a certificate is valid: phones take none of more than 825.
-const DAYS: i64 = 800;
 
 /// How the service identifies itself, and what callers must give, as far as the settings name them.
 #[derive(Clone, Debug, Default)]
@@ -50,11 +45,6 @@ pub fn folder_of(state: &Path) -> PathBuf {
 /// The token's file in that folder.
 pub fn token_in(folder: &Path) -> PathBuf {
     folder.join("token")
-}
-
-/// The certificate in that folder, and its key.
-pub fn tls_in(folder: &Path) -> Tls {
-    Tls { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
 }
 
 /// What `orco serve --phone` serves with.
@@ -113,15 +103,15 @@ impl PhoneAccess {
         format!("https://{host}:{port}/#token={}", self.token.digits())
     }
 
-    /// The address as a QR code, in the colours of a terminal or without.
+    /// The address as a QR code.
     ///
     /// # Errors
     /// If the address is too long for one.
-    pub fn square(&self, port: u16, coloured: bool) -> Result<String> {
-        qr_code(&self.url(port), coloured)
+    pub fn qr_code(&self, port: u16, colours: QrColours) -> Result<String> {
+        qr_code(&self.url(port), colours)
     }
 
-    /// What people read below the square: the addresses, and what the phone will ask.
+    /// What people read below the QR code: the addresses, and what the phone will ask.
     pub fn directions(&self, port: u16) -> String {
         format!(
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {}\n\nThe phone says that it does not \
@@ -142,7 +132,7 @@ impl PhoneAccess {
     /// If the address is too long for the code, or the file cannot be written.
     pub fn write_invitation(&self, port: u16) -> Result<String> {
         let path = self.folder.join("invitation.txt");
-        let invitation = format!("{}{}", self.square(port, false)?, self.directions(port));
+        let invitation = format!("{}{}", self.qr_code(port, QrColours::OfText)?, self.directions(port));
         files::replace(&path, invitation.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(format!("{} shows phones the way; whoever reads it may teach", path.display()))
     }
@@ -198,88 +188,6 @@ fn in_url(address: IpAddr) -> String {
     }
 }
 
-/// The certificate in a folder; it is made, for all addresses, where there is none for those that are needed.
-fn own_certificate(folder: &Path, name: &str, addresses: &OwnAddresses) -> Result<Tls> {
-    let tls = tls_in(folder);
-    let mut names = vec![name.to_owned(), "localhost".to_owned()];
-    let needed = names.len() + addresses.needed;
-    names.extend(addresses.all.iter().map(IpAddr::to_string));
-    if (!is_usable(&tls) || !holds_for(&tls.certificate, &names[..needed]))
-        && let Err(error) = make_certificate(&tls, names, OffsetDateTime::now_utc())
-    {
-        // On a full disk, one that ends soon, or is for other addresses, is better than none.
-        if tls.check().is_err() {
-            return Err(error);
-        }
-        log::warn!("{error:#}; phones get the certificate that is there");
-    }
-    Ok(tls)
-}
-
-/// Whether a certificate and its key belong together, for some weeks to come.
-pub fn is_usable(tls: &Tls) -> bool {
-    let now = Timestamp::now().as_second();
-    // One that is valid only later was made while the clock was ahead, unless the clock is not set yet.
-    let has_begun = |facts: &CertificateFacts| facts.from <= now || seconds_if_set().is_none();
-    let holds = |facts: CertificateFacts| has_begun(&facts) && !facts.ends_soon(now);
-    tls.check().is_ok() && CertificateFacts::read(&tls.certificate).is_some_and(holds)
-}
-
-/// Whether a certificate is for all these names and addresses.
-fn holds_for(certificate: &Path, names: &[String]) -> bool {
-    CertificateFacts::read(certificate).is_some_and(|facts| names.iter().all(|name| facts.names.contains(name)))
-}
-
-/// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.
-fn make_certificate(tls: &Tls, names: Vec<String>, now: OffsetDateTime) -> Result<()> {
-    let name = names[0].clone();
-    let key = match fs::read_to_string(&tls.key).ok().and_then(|pem| KeyPair::from_pem(&pem).ok()) {
-        Some(key) => key,
-        None => KeyPair::generate()?,
-    };
-    let mut parameters = CertificateParams::new(names)?;
-    parameters.distinguished_name = DistinguishedName::new();
-    parameters.distinguished_name.push(DnType::CommonName, name);
-    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    parameters.serial_number = Some(new_serial_number()?);
-    (parameters.not_before, parameters.not_after) = (now - Duration::days(1), now + Duration::days(DAYS - 1));
-    let certificate = parameters.self_signed(&key)?;
-    let write = |path: &Path, text: String| {
-        files::replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
-    };
-    write(&tls.key, key.serialize_pem())?;
-    write(&tls.certificate, certificate.pem())
-}
-
-/// A number that no certificate had before. rcgen's own is a digest of the key, which stays; Firefox refuses a second
-/// certificate of the same issuer and number.
-fn new_serial_number() -> Result<SerialNumber> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).context("the system gives no random numbers")?;
-    // Positive, and of 16 bytes in every case.
-    bytes[0] = bytes[0] & 0x7f | 0x40;
-    Ok(SerialNumber::from_slice(&bytes))
-}
-
-/// A QR code in half blocks; black on white where the terminal takes colours, for phones that read no other.
-fn qr_code(text: &str, coloured: bool) -> Result<String> {
-    let code = QrCode::with_error_correction_level(text, EcLevel::L).context("the address does not fit a QR code")?;
-    let drawn = code
-        .render::<Dense1x2>()
-        .dark_color(if coloured { Dense1x2::Dark } else { Dense1x2::Light })
-        .light_color(if coloured { Dense1x2::Light } else { Dense1x2::Dark })
-        .quiet_zone(true)
-        .build();
-    if !coloured {
-        return Ok(drawn + "\n");
-    }
-    Ok(drawn.lines().fold(String::new(), |mut text, line| {
-        // Dark parts are drawn, light ones are the background.
-        let _ = writeln!(text, "\x1b[30;107m{line}\x1b[0m");
-        text
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::addresses::tests::parsed;
@@ -292,25 +200,6 @@ mod tests {
         {
             assert_eq!(label(name), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn a_new_bridge_needs_no_new_certificate_and_a_new_one_has_a_new_number() {
-        let folder = tempfile::tempdir().unwrap();
-        let serial_number = |tls: &Tls| {
-            let (_, pem) = x509_parser::pem::parse_x509_pem(&fs::read(&tls.certificate).unwrap()).unwrap();
-            pem.parse_x509().unwrap().raw_serial().to_vec()
-        };
-        let number_with = |all: &[&str]| {
-            let addresses = OwnAddresses::of(parsed(all), &parsed(&all[..1]));
-            serial_number(&own_certificate(folder.path(), "door3.local", &addresses).unwrap())
-        };
-        let first = number_with(&["192.168.1.7", "172.17.0.1"]);
-        assert_eq!(first.len(), 16);
-        for more in [&["192.168.1.7", "172.18.0.1"][..], &["192.168.1.7"], &["172.17.0.1"]] {
-            assert_eq!(number_with(more), first, "{more:?}");
-        }
-        assert_ne!(number_with(&["192.168.1.8", "172.17.0.1"]), first);
     }
 
     fn access(folder: &Path, listen: &str, all: &[&str]) -> PhoneAccess {
@@ -344,64 +233,5 @@ mod tests {
             assert_eq!(directions.matches(&format!("https://{host}:8443/#token=")).count(), 1, "{directions}");
         }
         assert_eq!(with(&["192.168.1.7"]).matches("https://").count(), 2);
-    }
-
-    #[test]
-    fn a_certificate_is_kept_while_it_holds_for_the_machines_addresses() {
-        let folder = tempfile::tempdir().unwrap();
-        let tls = tls_in(folder.path());
-        let names = |address: &str| vec!["door3.local".to_owned(), address.to_owned()];
-        let now = OffsetDateTime::now_utc();
-        make_certificate(&tls, names("192.168.1.7"), now).unwrap();
-        tls.check().unwrap();
-        assert!(holds_for(&tls.certificate, &names("192.168.1.7")));
-        assert!(!holds_for(&tls.certificate, &names("192.168.1.8")));
-        let key = fs::read(&tls.key).unwrap();
-        make_certificate(&tls, names("fd00::7"), now).unwrap();
-        assert!(holds_for(&tls.certificate, &names("fd00::7")));
-        assert_eq!(fs::read(&tls.key).unwrap(), key, "the key stays");
-        fs::write(&tls.certificate, "damaged").unwrap();
-        assert!(!holds_for(&tls.certificate, &names("fd00::7")));
-    }
-
-    #[test]
-    fn a_certificate_that_was_made_while_the_clock_was_ahead_is_made_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let tls = tls_in(folder.path());
-        let now = OffsetDateTime::now_utc();
-        make_certificate(&tls, vec!["door3.local".to_owned()], now + Duration::days(400)).unwrap();
-        tls.check().unwrap();
-        assert!(!is_usable(&tls));
-        own_certificate(folder.path(), "door3.local", &OwnAddresses::of(Vec::new(), &[])).unwrap();
-        assert!(is_usable(&tls));
-    }
-
-    #[test]
-    fn the_square_is_black_on_white_and_has_a_margin() {
-        let url = format!("https://192.168.1.7:8443/#token={}", "0".repeat(64));
-        let [coloured, plain] = [true, false].map(|coloured| qr_code(&url, coloured).unwrap());
-        // Black letters on white, and white letters on a black terminal.
-        let coloured = coloured.lines().map(|line| line.strip_prefix("\x1b[30;107m")?.strip_suffix("\x1b[0m"));
-        let coloured = coloured.collect::<Option<Vec<_>>>().unwrap();
-        let plain: Vec<&str> = plain.lines().collect();
-        let code = QrCode::with_error_correction_level(&url, EcLevel::L).unwrap();
-        let expected = code.render::<char>().dark_color('#').light_color(' ').module_dimensions(1, 1).build();
-        let expected: Vec<&str> = expected.lines().collect();
-        for (drawn, ink, paper) in [(&coloured, '#', ' '), (&plain, ' ', '#')] {
-            assert_eq!(modules(drawn, ink, paper)[..expected.len()], expected);
-        }
-        assert!(expected[0].trim().is_empty() && expected[3].trim().is_empty(), "a margin of four");
-        assert!(plain.len() <= 40 && plain[0].chars().count() <= 80, "it fits a terminal");
-    }
-
-    /// The rows of a code that was drawn in half blocks.
-    fn modules(drawn: &[&str], ink: char, paper: char) -> Vec<String> {
-        let row = |line: &str, inked: [char; 2]| {
-            line.chars().map(|block| if inked.contains(&block) { ink } else { paper }).collect::<String>()
-        };
-        drawn
-            .iter()
-            .flat_map(|line| [row(line, ['\u{2588}', '\u{2580}']), row(line, ['\u{2588}', '\u{2584}'])])
-            .collect()
     }
 }

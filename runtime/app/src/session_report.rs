@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use anyhow::Result;
 use orco_runtime::learner::{AnswerScope, ChangeError, ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
+use orco_runtime::state::answer::AnsweredClasses;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, join_first, with_causes};
@@ -49,12 +50,13 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
-/// Says so where a change made answers leave base classes out, or name them again. Warns of base classes that got
-/// shots, now or before, and are not answered.
-pub fn tell_scope(output: &Output, learner: &Learner, changed: &[&str], was_learned_only: bool) -> Result<()> {
+/// Says so where a change made answers leave base classes out, or name them again; `before` are the classes that answers
+/// named before it. Warns of base classes that got shots but are not answered: of all of them if answers named them
+/// before, else of those in `changed`.
+pub fn tell_scope(output: &Output, learner: &Learner, changed: &[&str], before: AnsweredClasses) -> Result<()> {
     let is_changed = |label: &&str| changed.iter().any(|given| label::same(given, label));
     let mut unanswered = learner.unanswered_classes();
-    unanswered.retain(|label| !was_learned_only || is_changed(label));
+    unanswered.retain(|label| before == AnsweredClasses::All || is_changed(label));
     if !unanswered.is_empty() {
         let labels = join_first(unanswered.into_iter().map(EscapedText), MAX_LABELS, ", ");
         output.warn(format_args!(
@@ -65,13 +67,13 @@ pub fn tell_scope(output: &Output, learner: &Learner, changed: &[&str], was_lear
     let replaced = learner.state().replaced(learner.base_model());
     let base = replaced.iter().filter(|is_replaced| !**is_replaced).count();
     let count = learner.state().classes.len();
-    match (was_learned_only, learner.is_learned_only()) {
-        (false, true) => say!(
+    match (before, learner.answered_classes()) {
+        (AnsweredClasses::All, AnsweredClasses::Learned) => say!(
             output,
             "from now on answers name only the {count} classes that you taught, or say unknown; \
              --answers all names the {base} that came with the bundle, too"
         ),
-        (true, false) => say!(
+        (AnsweredClasses::Learned, AnsweredClasses::All) => say!(
             output,
             "from now on answers name the {base} classes that came with the bundle, too, until you have taught {}; \
              --answers learned keeps them out",
@@ -87,38 +89,53 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
     join_first(entries, MAX_CLASSES, ", ")
 }
 
-/// Says what a session did. `is_learned_only` says whether answers leave base classes out after it.
-pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64, is_learned_only: bool) -> Result<()> {
+/// Says what a session did; `answered` are the classes that answers name after it.
+pub fn print(
+    output: &Output,
+    report: &ChangeReport,
+    what: &str,
+    seconds: f64,
+    answered: AnsweredClasses,
+) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
-    let answered = answered_part(report, is_learned_only);
+    let answered_part = answered_part(report, answered);
     // Shots are always measured among all classes; the expectation below is among those that answers name.
-    let rivals = if is_learned_only { " among all classes" } else { "" };
-    if let Some(change) = answered.old_accuracy() {
-        say!(output, "{}{rivals}", old_classes(change))?;
-    }
-    let is_worth_saying = |class: &&ClassAccuracy| {
-        output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
+    let rivals = match answered {
+        AnsweredClasses::All => "",
+        AnsweredClasses::Learned => " among all classes",
     };
-    let forgotten: Vec<&ClassAccuracy> = answered.lost_in_session(0.0).into_iter().filter(is_worth_saying).collect();
-    if !forgotten.is_empty() {
-        say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
-    }
+    print_old_classes(output, &answered_part, rivals)?;
     if let Some(accuracy) = report.new_accuracy() {
         let accuracy = percent(accuracy);
         say!(output, "new classes: {accuracy} of their shots recognised{rivals}, each left out in turn")?;
     }
     if let Some(expected) = report.expected {
-        print_expectation(output, report, expected, is_learned_only)?;
+        print_expectation(output, report, expected, answered)?;
     }
     if !report.one_scene.is_empty() {
         let labels = join_first(report.one_scene.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
         say!(output, "the shots of {labels} are much alike: add two from other sides, or taken elsewhere")?;
     }
     if output.is_verbose() {
-        print_details(output, &answered)?;
+        print_details(output, &answered_part)?;
     }
-    print_doubts(output, &answered)?;
+    print_doubts(output, &answered_part)?;
     say!(output, "{}", room(report.free_targets))
+}
+
+/// Says what the session did to classes known before it; `rivals` says among which classes that was measured.
+fn print_old_classes(output: &Output, report: &ChangeReport, rivals: &str) -> Result<()> {
+    if let Some(change) = report.old_accuracy() {
+        say!(output, "{}{rivals}", old_classes(change))?;
+    }
+    let is_worth_saying = |class: &&ClassAccuracy| {
+        output.is_verbose() || class.before.is_some_and(|before| is_visible_loss([before, class.after], class.samples))
+    };
+    let forgotten: Vec<&ClassAccuracy> = report.lost_in_session(0.0).into_iter().filter(is_worth_saying).collect();
+    if !forgotten.is_empty() {
+        say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
+    }
+    Ok(())
 }
 
 /// Says which shots are stored twice, and what is confused now.
@@ -152,16 +169,16 @@ fn print_doubts(output: &Output, report: &ChangeReport) -> Result<()> {
 
 /// A report without what does not concern answers: where they name learned classes alone, no class is taken for a base
 /// class, and what base classes lost does not matter.
-fn answered_part(report: &ChangeReport, is_learned_only: bool) -> Cow<'_, ChangeReport> {
-    if !is_learned_only {
+fn answered_part(report: &ChangeReport, answered: AnsweredClasses) -> Cow<'_, ChangeReport> {
+    if answered == AnsweredClasses::All {
         return Cow::Borrowed(report);
     }
-    let mut answered = report.clone();
-    answered.classes.drain(..answered.base_classes);
-    answered.base_classes = 0;
-    let is_learned = |label: &String| answered.classes.iter().any(|class| class.label == *label);
-    answered.confusions.retain(|pair| is_learned(&pair.label) && is_learned(&pair.taken_for));
-    Cow::Owned(answered)
+    let mut part = report.clone();
+    part.classes.drain(..part.base_classes);
+    part.base_classes = 0;
+    let is_learned = |label: &String| part.classes.iter().any(|class| class.label == *label);
+    part.confusions.retain(|pair| is_learned(&pair.label) && is_learned(&pair.taken_for));
+    Cow::Owned(part)
 }
 
 /// "room for 512 more things".
@@ -197,13 +214,14 @@ fn print_expectation(
     output: &Output,
     report: &ChangeReport,
     expected: ExpectedAccuracy,
-    is_learned_only: bool,
+    answered: AnsweredClasses,
 ) -> Result<()> {
-    let (expectation, has_estimate) = if is_learned_only {
-        let learned = &report.classes[report.base_classes..];
-        (expectation_of_learned(report.expected_learned_only, learned), report.expected_learned_only.is_some())
-    } else {
-        (expectation_of_all(expected), expected.base.is_some() && expected.learned.is_some())
+    let (expectation, has_estimate) = match answered {
+        AnsweredClasses::All => (expectation_of_all(expected), expected.base.is_some() && expected.learned.is_some()),
+        AnsweredClasses::Learned => {
+            let learned = &report.classes[report.base_classes..];
+            (expectation_of_learned(report.expected_learned_only, learned), report.expected_learned_only.is_some())
+        }
     };
     say!(output, "expected accuracy on new pictures: {expectation}")?;
     if !has_estimate || report.too_few_shots.is_empty() {

@@ -20,9 +20,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const MAX_FILES: usize = 50_000;
 /// Most pictures that wait to be given; of more the oldest are passed over.
 const MAX_WAITING: usize = 1000;
-/// In how many looks without a rest a file was another one when it is read although it never rests: `latest.jpg`, which
-/// a program writes ten times a second.
-const RESTLESS_LOOKS: u8 = 4;
+/// A file that was written anew between so many looks is read although it never stays the same: `latest.jpg`, which a
+/// program writes ten times a second.
+const MAX_REWRITES: u8 = 4;
 
 /// What tells one content of a file from another, under any name: a new name changes nothing of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,27 +38,30 @@ struct ContentIdentity {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileState {
     length: u64,
-    changed: SystemTime,
+    /// When anything of it changed.
+    changed_at: SystemTime,
     /// None where the system does not tell, and of a file that could not be read: under another name or with other
     /// rights it is new.
     identity: Option<ContentIdentity>,
     /// Whether it was given, or stood there from the start.
     is_known: bool,
-    /// In how many looks since it last rested it was another one than before, and not just longer.
-    changes: u8,
+    /// Whether it is the same as at the scan before.
+    is_settled: bool,
+    /// How many scans since it was last settled found it written anew, and not just longer.
+    rewrites: u8,
 }
 
 impl FileState {
     /// That of a file that nothing is known of.
     fn of(data: &Metadata) -> io::Result<Self> {
-        let (length, changed, identity) = (data.len(), changed(data)?, identity(data));
-        Ok(Self { length, changed, identity, is_known: false, changes: 0 })
+        let (length, changed_at, identity) = (data.len(), changed_at(data)?, identity(data));
+        Ok(Self { length, changed_at, identity, is_known: false, is_settled: false, rewrites: 0 })
     }
 
     /// Whether nothing was written between this and the other. A disk that comes back, or has no numbers of its own for
     /// files, may number them anew.
     fn is_same(&self, other: &Self) -> bool {
-        (self.length, self.changed) == (other.length, other.changed)
+        (self.length, self.changed_at) == (other.length, other.changed_at)
     }
 
     /// Whether this is the other with more in it, as while a file comes over a slow network; some copiers give it its
@@ -69,22 +72,22 @@ impl FileState {
     }
 
     /// This with what the scan before tells of it.
-    fn following(self, before: Option<&Self>, is_same: bool) -> Self {
+    fn following(self, before: Option<&Self>) -> Self {
         let Some(before) = before else { return self };
-        if is_same {
-            return Self { identity: before.identity.and(self.identity), ..self };
+        if self.is_same(before) {
+            return Self { identity: before.identity.and(self.identity), is_settled: true, ..self };
         }
-        Self { changes: before.changes.saturating_add((!self.is_grown(before)).into()), ..self }
+        Self { rewrites: before.rewrites.saturating_add((!self.is_grown(before)).into()), ..self }
     }
 
-    /// Whether it is read although it never rests.
+    /// Whether it is read although it never stays the same.
     fn is_restless(&self) -> bool {
-        self.changes >= RESTLESS_LOOKS
+        self.rewrites >= MAX_REWRITES
     }
 
-    /// Whether it can be given: it is the same as at the scan before, or restless.
-    fn is_complete(&self, is_same: bool) -> bool {
-        self.length > 0 && (is_same || self.is_restless())
+    /// Whether it can be given.
+    fn is_complete(&self) -> bool {
+        self.length > 0 && (self.is_settled || self.is_restless())
     }
 }
 
@@ -147,13 +150,12 @@ impl<'a> FolderSource<'a> {
             }
             let now = FileState::of(&data)?;
             let before = self.known.files.get(&name);
-            let is_same = before.is_some_and(|before| before.is_same(&now));
-            let now = now.following(before, is_same);
+            let now = now.following(before);
             let was_given = now.identity.is_some_and(|identity| given.contains(&identity));
-            let was_known = was_given || before.is_some_and(|before| is_same && before.is_known);
-            let is_complete = now.is_complete(is_same);
+            let was_known = was_given || now.is_settled && before.is_some_and(|before| before.is_known);
+            let is_complete = now.is_complete();
             if is_complete && !was_known {
-                complete.push((now.changed, name.clone(), now.is_restless()));
+                complete.push((now.changed_at, name.clone(), now.is_restless()));
                 given.extend(now.identity);
             }
             files.insert(name, FileState { is_known: is_complete || was_known, ..now });
@@ -202,14 +204,14 @@ fn is_picture(name: &OsString) -> bool {
 
 /// When anything of the file changed, its name and place included.
 #[cfg(unix)]
-fn changed(data: &Metadata) -> io::Result<SystemTime> {
+fn changed_at(data: &Metadata) -> io::Result<SystemTime> {
     use std::os::unix::fs::MetadataExt;
     let nanoseconds = Duration::from_nanos(data.ctime_nsec().clamp(0, 999_999_999) as u64);
     Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(data.ctime().max(0) as u64) + nanoseconds)
 }
 
 #[cfg(not(unix))]
-fn changed(data: &Metadata) -> io::Result<SystemTime> {
+fn changed_at(data: &Metadata) -> io::Result<SystemTime> {
     data.modified()
 }
 

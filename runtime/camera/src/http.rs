@@ -71,8 +71,11 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
             request = request.header(AUTHORIZATION, authorization);
         }
         let response = request.call().map_err(request_error)?;
+        if response.status().is_success() {
+            return pictures_of(response);
+        }
         if !response.status().is_redirection() {
-            return pictures_of(response, has_password);
+            return Err(refusal(&response, has_password));
         }
         let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         url = redirect::target(&url, location.ok_or(CameraError::RedirectWithoutAddress)?)?;
@@ -80,12 +83,8 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     Err(CameraError::TooManyRedirects(MAX_REDIRECTS))
 }
 
-/// The pictures in an answer: a stream of them, or one. `has_password` says whether the request had a name or a
-/// password.
-fn pictures_of(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
-    if !response.status().is_success() {
-        return Err(refusal(&response, has_password));
-    }
+/// The pictures in an answer: a stream of them, or one.
+fn pictures_of(response: Response<Body>) -> Result<HttpBody, CameraError> {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let boundary = boundary_of(content_type).map(str::to_owned);
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -136,7 +135,7 @@ fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraErro
     Ok(HttpBody::Single(Some(picture)))
 }
 
-/// Why a camera answers without pictures.
+/// Why a camera answers without pictures; `has_password` says whether the request had a name or a password.
 fn refusal(response: &Response<Body>, has_password: bool) -> CameraError {
     if response.status() != StatusCode::UNAUTHORIZED {
         return CameraError::Status(response.status().as_u16());

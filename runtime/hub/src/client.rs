@@ -4,6 +4,7 @@
 //! A round may end anywhere, by an error or a power cut: every step is durable by itself and decided by what is on the
 //! disk, so the next round goes on from there. Doing a step twice has no effect.
 
+mod bundle_folder;
 mod bundles;
 mod connection;
 mod download;

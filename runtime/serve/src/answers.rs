@@ -32,13 +32,13 @@ use crate::worker::{self, Worker};
 /// Most calls that may wait for the thread: more than [`crate::admission`] lets decode a picture.
 const MAX_WAITING: usize = 64;
 
-/// Whether shots are enough, and the labels of the classes that this names, by class index.
+/// Whether shots are enough, with the labels of the classes that this names.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SufficiencyAnswer {
     /// Whether they are enough.
     pub sufficiency: ShotSufficiency,
-    /// Labels.
+    /// Labels of the classes up to the last that it names, by class index.
     pub labels: Vec<String>,
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots, UndoOutcome};
 use orco_runtime::state::sentence::with_causes;
+use orco_runtime::state::session::ChangeReport;
 use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
 use serde_json::Value;
@@ -39,7 +40,7 @@ use crate::worker::{self, Worker};
 /// Most changes that may wait.
 const MAX_WAITING: usize = 8;
 
-/// What is kept beside the state and changes with what is known.
+/// What is kept of shots and classes beside the state: it follows every change.
 pub(crate) struct PictureRecords {
     /// Shots that were not learned yet.
     pub pending_shots: PendingShots,
@@ -47,7 +48,7 @@ pub(crate) struct PictureRecords {
     pub thumbnails: Option<Thumbnails>,
     /// What the camera saw.
     pub sightings: Sightings,
-    /// What this crate does not know.
+    /// Forgets a purged class in records that this crate does not know.
     pub purge_hook: PurgeHook,
 }
 
@@ -88,7 +89,7 @@ impl Changes {
             shared: shared.clone(),
             turns,
             running: None,
-            cannot_begin: false,
+            is_unopened: false,
             unalignable: None,
         };
         let thread = worker::start(worker, &shared.telemetry.health)?;
@@ -225,8 +226,8 @@ impl SharedJobs {
     }
 }
 
-/// Learns a new class, or shots of a known one.
-fn learn(
+/// Learns a new class, or adds shots to a known one, or puts them in the place of one of the bundle.
+fn learn_add_or_replace(
     learner: &mut Learner,
     label: &str,
     shots: Shots<'_>,
@@ -254,8 +255,8 @@ struct ChangeWorker {
     turns: TurnQueue,
     /// The change that is being made.
     running: Option<RunningChange>,
-    /// The state could not be read when it was to begin.
-    cannot_begin: bool,
+    /// Whether the learner could not be opened when the thread began.
+    is_unopened: bool,
     /// Generation of a state to which no head can be aligned.
     unalignable: Option<u64>,
 }
@@ -265,9 +266,9 @@ impl Worker for ChangeWorker {
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         self.shared.telemetry.health.fault_point("changes: opening");
-        self.cannot_begin = true;
+        self.is_unopened = true;
         let mut learner = (self.open)()?;
-        self.cannot_begin = false;
+        self.is_unopened = false;
         up();
         loop {
             match self.queue.recv_timeout(background_alignment::INTERVAL) {
@@ -289,7 +290,7 @@ impl Worker for ChangeWorker {
     }
 
     fn back_off(&mut self, pause: Duration) -> bool {
-        if !self.cannot_begin {
+        if !self.is_unopened {
             return worker::sleep(pause, || self.is_stopping());
         }
         worker::drain(&self.queue, pause, |(id, change)| {
@@ -342,37 +343,51 @@ impl ChangeWorker {
             ChangeRequest::Learn(given) => self.learn(learner, &given, &mut observer),
             ChangeRequest::Import { label, pack, room: _room } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
-                Ok(with_report(learner.import(&[class], &mut observer)?))
+                Ok(ReportedChange::of(learner.import(&[class], &mut observer)?))
             }
             ChangeRequest::Move { from, exemplar, to } => {
-                let made = learner.move_shot_by_digest(&from, &exemplar, &to, &mut observer)?;
-                Ok(with_report(made))
+                Ok(ReportedChange::of(learner.move_shot_by_digest(&from, &exemplar, &to, &mut observer)?))
             }
             ChangeRequest::RemoveShot { label, exemplar } => {
-                let made = learner.remove_shot_by_digest(&label, &exemplar, &mut observer)?;
-                Ok(with_report(made))
+                Ok(ReportedChange::of(learner.remove_shot_by_digest(&label, &exemplar, &mut observer)?))
             }
-            ChangeRequest::Rename { from, to } => Ok(reported(learner.rename(&from, &to)?, |()| Value::Null)),
-            ChangeRequest::Forget { label } => Ok(with_report(learner.forget(&label, &mut observer)?)),
-            ChangeRequest::Purge { label } => {
-                // Found before the change: the class's other labels are gone after it.
-                let labels = purge::purged_labels(learner, &label);
-                if let Some(running) = &mut self.running {
-                    running.note_purged(&labels, learner);
-                }
-                let made = learner.purge(&label, &mut observer)?;
-                let left = self.purge(learner, labels);
-                let change =
-                    reported(made, |report| report.map_or(Value::Null, |report| change_json::of_report(&report)));
-                Ok(ReportedChange { warning: joined_warnings(change.warning, left), ..change })
+            ChangeRequest::Rename { from, to } => {
+                Ok(ReportedChange::with(learner.rename(&from, &to)?, |()| Value::Null))
             }
-            ChangeRequest::Undo { last: Some(entry) } => Ok(restored(learner.undo_if_last(entry, &mut observer)?)),
-            ChangeRequest::Undo { last: None } => Ok(restored(learner.undo(1, &mut observer)?)),
-            ChangeRequest::Redo { last: Some(entry) } => Ok(restored(learner.redo_if_last(entry, &mut observer)?)),
-            ChangeRequest::Redo { last: None } => Ok(restored(learner.redo(1, &mut observer)?)),
-            ChangeRequest::UndoTo { entry } => Ok(restored(learner.undo_to_entry(entry, &mut observer)?)),
-            ChangeRequest::Balance { balance } => Ok(with_report(learner.set_balance(balance, &mut observer)?)),
+            ChangeRequest::Forget { label } => Ok(ReportedChange::of(learner.forget(&label, &mut observer)?)),
+            ChangeRequest::Purge { label } => self.purge_class(learner, &label, &mut observer),
+            ChangeRequest::Undo { last: Some(entry) } => {
+                Ok(ReportedChange::of_undo(learner.undo_if_last(entry, &mut observer)?))
+            }
+            ChangeRequest::Undo { last: None } => Ok(ReportedChange::of_undo(learner.undo(1, &mut observer)?)),
+            ChangeRequest::Redo { last: Some(entry) } => {
+                Ok(ReportedChange::of_undo(learner.redo_if_last(entry, &mut observer)?))
+            }
+            ChangeRequest::Redo { last: None } => Ok(ReportedChange::of_undo(learner.redo(1, &mut observer)?)),
+            ChangeRequest::UndoTo { entry } => {
+                Ok(ReportedChange::of_undo(learner.undo_to_entry(entry, &mut observer)?))
+            }
+            ChangeRequest::Balance { balance } => Ok(ReportedChange::of(learner.set_balance(balance, &mut observer)?)),
         }
+    }
+
+    /// Purges a class from the state, and from what is kept beside it.
+    fn purge_class(
+        &mut self,
+        learner: &mut Learner,
+        label: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<ReportedChange, ChangeError> {
+        // Found before the change: the class's other labels are gone after it.
+        let labels = purge::purged_labels(learner, label);
+        if let Some(running) = &mut self.running {
+            running.note_purged(&labels, learner);
+        }
+        let made = learner.purge(label, observer)?;
+        let left = self.purge_records(learner, labels);
+        let json = |report: Option<ChangeReport>| report.map_or(Value::Null, |report| change_json::of_report(&report));
+        let change = ReportedChange::with(made, json);
+        Ok(ReportedChange { warning: joined_warnings(change.warning, left), ..change })
     }
 
     /// Has shots learned. A new class answers by them meanwhile.
@@ -390,10 +405,10 @@ impl ChangeWorker {
             Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
             None => Shots::Features(shots.view()),
         };
-        let made = learn(learner, label, view, *choice, observer)?;
+        let made = learn_add_or_replace(learner, label, view, *choice, observer)?;
         self.keep_thumbnails(learner, label, ids);
         self.records.pending_shots.remove(label, |id| ids.contains(&id));
-        let mut change = with_report(made);
+        let mut change = ReportedChange::of(made);
         // It may have been chosen since this learner was opened.
         learner.settings_mut().scope = self.answers.knowledge().scope;
         if learner.unanswered_classes().contains(&label.as_str()) {
@@ -431,6 +446,25 @@ struct ReportedChange {
     warning: Option<String>,
 }
 
+impl ReportedChange {
+    /// A change of the class set.
+    fn of(made: ChangeOutcome) -> Self {
+        Self::with(made, |report| change_json::of_report(&report))
+    }
+
+    /// Going back to an earlier class set, or forth to a later one.
+    fn of_undo(made: ChangeOutcome<UndoOutcome>) -> Self {
+        Self::with(made, |outcome| change_json::of_report(&outcome.report))
+    }
+
+    /// A change whose report `json` says.
+    fn with<T>(made: ChangeOutcome<T>, json: impl FnOnce(T) -> Value) -> Self {
+        let uncertain = made.uncertain.map(|error| with_causes(&error));
+        let unaligned = made.unaligned.map(|error| format!("the head was not aligned: {}", with_causes(&error)));
+        Self { report: json(made.report), warning: joined_warnings(uncertain, unaligned) }
+    }
+}
+
 /// One warning that says both, where there are two.
 fn joined_warnings(first: Option<String>, second: Option<String>) -> Option<String> {
     let all: Vec<String> = first.into_iter().chain(second).collect();
@@ -442,21 +476,6 @@ fn unanswered(label: &str) -> String {
         "no answer names {label:?}, although it has these shots: answers name only what was learned. Learn it in place \
          of the class of the bundle, or answer all classes"
     )
-}
-
-/// What going back to an earlier class set did, or forth to a later one.
-fn restored(made: ChangeOutcome<UndoOutcome>) -> ReportedChange {
-    reported(made, |outcome| change_json::of_report(&outcome.report))
-}
-
-fn with_report(made: ChangeOutcome) -> ReportedChange {
-    reported(made, |report| change_json::of_report(&report))
-}
-
-fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
-    let uncertain = made.uncertain.map(|error| with_causes(&error));
-    let unaligned = made.unaligned.map(|error| format!("the head was not aligned: {}", with_causes(&error)));
-    ReportedChange { report: report(made.report), warning: joined_warnings(uncertain, unaligned) }
 }
 
 #[cfg(test)]

@@ -152,6 +152,7 @@ async fn discard(mut body: BodyDataStream) {
 }
 
 impl GuardRules {
+    /// Checks who asks for what, then reads the body.
     async fn admit(&self, path: Option<&str>, parts: Parts, body: &mut IncomingBody) -> Result<Request, Refusal> {
         let headers = &parts.headers;
         let host = self.host(parts.version, headers)?;
@@ -170,17 +171,23 @@ impl GuardRules {
         if !route.query && parts.uri.query().is_some_and(|query| !query.is_empty()) {
             return Err(Refusal::bad_request("this path takes nothing after a \"?\""));
         }
-        let limit = route.body.limit(check_content_type(route.body, headers)?);
-        let compression = compression(route.body, headers)?;
+        let body = self.read_body(route.body, headers, body).await?;
+        Ok(Request::from_parts(parts, Stream::from(body)))
+    }
+
+    /// The body of a request, decompressed; empty where the route takes none.
+    async fn read_body(&self, kind: Body, headers: &HeaderMap, body: &mut IncomingBody) -> Result<Bytes, Refusal> {
+        let limit = kind.limit(check_content_type(kind, headers)?);
+        let compression = compression(kind, headers)?;
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let most = announced.unwrap_or(limit);
         let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body took too long");
-        if route.body == Body::None {
+        if kind == Body::None {
             if most > limit {
                 return Err(no_body(limit));
             }
             tokio::time::timeout(self.body_timeout, drop_all(body, limit)).await.map_err(late)??;
-            return Ok(Request::from_parts(parts, Stream::empty()));
+            return Ok(Bytes::new());
         }
         if most > limit {
             return Err(Refusal::too_large(limit));
@@ -192,7 +199,7 @@ impl GuardRules {
             let room = self.service.admission.body_beside(bytes.len());
             bytes = blocking(move || compression.expand(&bytes, limit, room)).await??;
         }
-        Ok(Request::from_parts(parts, Stream::from(bytes)))
+        Ok(bytes)
     }
 
     /// The methods that a path takes, in the order of the alphabet.

@@ -144,9 +144,6 @@ impl Service {
         let thumbnails = Thumbnails::of(&store);
         let kept_pictures = retention.thumbnails.then(|| store.pictures(&bundle.digest));
         let (scene, regions) = (CameraScene::of(&store), CameraRegions::of(&store));
-        let manifest = bundle.manifest.clone();
-        let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
-        let aligns = settings.alignment == AlignmentTime::Later;
         let opener = |pictures_ahead| {
             learner_opener(bundle.clone(), store.clone(), settings.clone().pictures_ahead(pictures_ahead))
         };
@@ -162,12 +159,11 @@ impl Service {
             purge_hook: purge_hook.clone(),
         };
         let (changes, thread) = Changes::start(opener(1), answers.clone(), records, telemetry, turns)?;
-        let (changes, thread) = (Some(changes), Some(thread));
         Ok(Arc::new(Self {
-            manifest,
-            features,
-            keeps_shots,
-            aligns,
+            manifest: bundle.manifest.clone(),
+            features: bundle.base_model.head.inputs,
+            keeps_shots: settings.keep_shots,
+            aligns: settings.alignment == AlignmentTime::Later,
             answers,
             pending_shots,
             inbox,
@@ -187,8 +183,8 @@ impl Service {
             statistics: InferenceStatistics::default(),
             curve: lazy_curve(bundle),
             live: OnceLock::new(),
-            changes,
-            thread,
+            changes: Some(changes),
+            thread: Some(thread),
         }))
     }
 

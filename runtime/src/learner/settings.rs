@@ -79,11 +79,6 @@ impl AnswerScope {
             Self::Auto | Self::Learned => AnsweredClasses::Learned,
         }
     }
-
-    /// Whether base classes are kept out of the answers of a device that has learned so many classes.
-    pub fn is_learned_only(self, learned: usize) -> bool {
-        self.answered_classes(learned) == AnsweredClasses::Learned
-    }
 }
 
 /// A setting that makes no sense.

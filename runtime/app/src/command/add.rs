@@ -40,8 +40,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("added to {}", session_report::list_classes(&classes));
-    let is_learned_only = learner.is_learned_only();
-    session_report::print(output, &report, &what, seconds, is_learned_only)?;
-    session_report::tell_scope(output, &learner, &[*label], is_learned_only)?;
+    let answered = learner.answered_classes();
+    session_report::print(output, &report, &what, seconds, answered)?;
+    session_report::tell_scope(output, &learner, &[*label], answered)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

@@ -30,7 +30,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         say!(output, "nothing to do: another program has aligned the head meanwhile")?;
         return Ok(json!({ "aligned": false }));
     };
-    session_report::print(output, &report, "aligned the head", seconds, learner.is_learned_only())?;
+    session_report::print(output, &report, "aligned the head", seconds, learner.answered_classes())?;
     let mut result = session_report::to_json(output, &report, seconds);
     result["aligned"] = true.into();
     Ok(result)

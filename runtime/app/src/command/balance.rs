@@ -47,7 +47,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let report = session_report::unwrap_outcome(output, learner.set_balance(balance, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("set the balance to {}", balance.name());
-    session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;
+    session_report::print(output, &report, &what, seconds, learner.answered_classes())?;
     if learner.is_learned_only() {
         say!(output, "the balance makes little difference while answers name only what was learned")?;
     } else if before.is_some_and(|before| Some(before.border) == learner.state().calibration.map(|after| after.border))

@@ -134,7 +134,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                         BenchRow { start_seconds: Some(start), figures: Some(figures), ..BenchRow::default() }
                     }
                     Err(error) => {
-                        output.error(format!("{name} with {chosen}: {error:#}"));
+                        output.note_error(format!("{name} with {chosen}: {error:#}"));
                         BenchRow { error: Some(format!("{error:#}")), ..BenchRow::default() }
                     }
                 }

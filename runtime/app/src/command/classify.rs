@@ -78,7 +78,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             Err(error) => {
                 let advice = if path.is_dir() { "; name the pictures in it, as FOLDER/*" } else { "" };
                 let error = format!("{error:#}{advice}");
-                output.complain(&error);
+                output.print_error(&error);
                 results.push(json!({ "image": image, "error": error }));
                 failed += 1;
             }
@@ -86,7 +86,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     if failed > 0 {
         let all = counted(arguments.pictures.len(), "picture");
-        output.error(format!("{failed} of {all} could not be classified"));
+        output.note_error(format!("{failed} of {all} could not be classified"));
     }
     Ok(json!({ "images": results, "learned_only": learner.is_learned_only() }))
 }

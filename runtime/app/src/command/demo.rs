@@ -150,7 +150,7 @@ fn learn_samples(options: &Options, output: &Output, arguments: &Arguments, is_k
     let outcome = learner.learn_many(&new, &mut ProgressBars::default())?;
     let report = if is_kept { session_report::unwrap_outcome(output, outcome) } else { outcome.report };
     let what = format!("learned {}", session_report::list_classes(&new));
-    session_report::print(output, &report, &what, started.elapsed().as_secs_f64(), learner.is_learned_only())?;
+    session_report::print(output, &report, &what, started.elapsed().as_secs_f64(), learner.answered_classes())?;
     Ok(labels)
 }
 

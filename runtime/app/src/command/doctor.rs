@@ -33,7 +33,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     let wrongs = findings.wrongs();
     if wrongs > 0 {
         let what = counted(wrongs, "thing");
-        output.error(format!("{what} must be mended: see above, where it says {}", Level::Wrong));
+        output.note_error(format!("{what} must be mended: see above, where it says {}", Level::Wrong));
     }
     let as_json =
         |Finding { subject, level, text }: &Finding| json!({ "subject": subject, "level": level.name(), "text": text });

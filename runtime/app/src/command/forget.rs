@@ -50,7 +50,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = arguments.seed;
     arguments.alignment.apply(&mut learner);
-    let was_learned_only = learner.is_learned_only();
+    let answered_before = learner.answered_classes();
     let label = label::normal(&arguments.label);
     let (report, what) = if let Some(shot) = &arguments.shot {
         (Some(remove_shot(output, &mut learner, &label, shot)?), "removed a shot of")
@@ -64,8 +64,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "purged {label} from the history; what is known is unchanged")?;
         return Ok(json!({ "seconds": seconds }));
     };
-    session_report::print(output, &report, &format!("{what} {label}"), seconds, learner.is_learned_only())?;
-    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
+    session_report::print(output, &report, &format!("{what} {label}"), seconds, learner.answered_classes())?;
+    session_report::tell_scope(output, &learner, &[], answered_before)?;
     Ok(session_report::to_json(output, &report, seconds))
 }
 

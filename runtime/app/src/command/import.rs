@@ -51,19 +51,19 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let check = |pack: &LabelledPack| options.check_destination(&pack_thumbnails::folder_of(&pack.label, folder));
         packs.iter().try_for_each(check)?;
     }
-    let was_learned_only = learner.is_learned_only();
+    let answered_before = learner.answered_classes();
     let imported: Vec<_> =
         packs.iter().map(|LabelledPack { pack, label }| PackClass { pack, label: Some(label) }).collect();
     let report = session_report::unwrap_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
     let named = packs.iter().map(|LabelledPack { pack, label }| describe(label, pack));
     let named = join_first(named, session_report::MAX_CLASSES, ", ");
-    session_report::print(output, &report, &format!("imported {named}"), seconds, learner.is_learned_only())?;
-    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
+    session_report::print(output, &report, &format!("imported {named}"), seconds, learner.answered_classes())?;
+    session_report::tell_scope(output, &learner, &[], answered_before)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for LabelledPack { pack, label } in &packs {
             if let Err(error) = pack_thumbnails::write(pack, label, folder) {
-                output.error(format!("{error:#}"));
+                output.note_error(format!("{error:#}"));
             }
         }
     }

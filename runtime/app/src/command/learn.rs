@@ -63,17 +63,17 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let folders = folders_or_files(&arguments.classes, output);
     let classes = folders.into_iter().map(|class| folder_shots(&viewfinder, class, output));
     let classes = classes.collect::<Result<Vec<_>>>()?;
-    let was_learned_only = learner.is_learned_only();
+    let answered_before = learner.answered_classes();
     let (outcome, past) = arguments.learn(&mut learner, &classes)?;
     let report = session_report::unwrap_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("{past} {}", session_report::list_classes(&classes));
-    session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;
+    session_report::print(output, &report, &what, seconds, learner.answered_classes())?;
     if !report.one_scene.is_empty() && viewfinder.background.is_none() {
         say!(output, "if the camera stands still, show the empty place with --empty: then things are cut out of it")?;
     }
     let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
-    session_report::tell_scope(output, &learner, &labels, was_learned_only)?;
+    session_report::tell_scope(output, &learner, &labels, answered_before)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

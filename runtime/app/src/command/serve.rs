@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
-use crate::phone::{self, Announcement, Credentials, PhoneAccess};
+use crate::phone::{self, Announcement, Credentials, PhoneAccess, QrColours};
 use crate::restart;
 use crate::serve_options::ServeOptions;
 
@@ -225,8 +225,9 @@ fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Anno
     if is_logged {
         tell(output, || say!(output, "{}", phone.write_invitation(port)?));
     } else {
-        let square = phone.square(port, is_terminal && takes_colours())?;
-        tell(output, || output.drawing(&square).and_then(|()| say!(output, "{}", phone.directions(port))));
+        let colours = if is_terminal && takes_colours() { QrColours::BlackOnWhite } else { QrColours::OfText };
+        let code = phone.qr_code(port, colours)?;
+        tell(output, || output.drawing(&code).and_then(|()| say!(output, "{}", phone.directions(port))));
     }
     Ok(match phone.announce(port) {
         Ok(announcement) => Some(announcement),

@@ -146,7 +146,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
             say!(output, "the device holds {held} of {} of its channel", counted(done.outcomes.len(), "release"))?;
         }
         // What was done before stays, and the report names it beside the error.
-        Err(error) => output.error(advice::sentence(&error)),
+        Err(error) => output.note_error(advice::sentence(&error)),
     }
     Ok(to_json(&done))
 }

@@ -47,14 +47,14 @@ pub(super) fn restore(
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     alignment.apply(&mut learner);
-    let was_learned_only = learner.is_learned_only();
+    let answered_before = learner.answered_classes();
     let restored = step(&mut learner, &mut ProgressBars::default())?;
     let UndoOutcome { report, entry, exact, .. } = session_report::unwrap_outcome(output, restored);
     let seconds = started.elapsed().as_secs_f64();
     // With few changes to remember, the entry may be forgotten already.
     let what = learner.history().entry(entry).map(|entry| format!(" ({})", history::describe(entry)));
     let what = format!("{went} entry {entry}{}", what.unwrap_or_default());
-    session_report::print(output, &report, &what, seconds, learner.is_learned_only())?;
+    session_report::print(output, &report, &what, seconds, learner.answered_classes())?;
     match exact {
         Some(true) => say!(output, "the state is that of then, to the bit")?,
         Some(false) if learner.awaits_alignment() => {
@@ -74,7 +74,7 @@ pub(super) fn restore(
             say!(output, "classes and exemplars are those of then, without what was purged{head}")?;
         }
     }
-    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
+    session_report::tell_scope(output, &learner, &[], answered_before)?;
     let mut result = session_report::to_json(output, &report, seconds);
     (result["entry"], result["exact"]) = (entry.into(), exact.into());
     Ok(result)

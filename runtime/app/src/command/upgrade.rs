@@ -62,7 +62,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let what = format!("upgraded {count} from {} to {name}", shown(&from.name));
     let learned = classes.iter().filter(|class| !class.merged).count();
     let scope = settings.scope;
-    session_report::print(output, &report, &what, seconds, scope.is_learned_only(learned))?;
+    session_report::print(output, &report, &what, seconds, scope.answered_classes(learned))?;
     for class in &classes {
         say!(output, "{}", described(class))?;
     }
@@ -72,7 +72,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     // A class that the bundle brings is no learned class any more: answers may name other classes than before.
     if let Ok(learner) = Learner::new(bundle, store, settings) {
         let labels: Vec<&str> = classes.iter().map(|class| class.label.as_str()).collect();
-        session_report::tell_scope(output, &learner, &labels, scope.is_learned_only(learned_before))?;
+        session_report::tell_scope(output, &learner, &labels, scope.answered_classes(learned_before))?;
     }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = session_report::to_json(output, &report, seconds);

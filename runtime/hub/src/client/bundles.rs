@@ -21,6 +21,7 @@ use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
 use super::Round;
+use super::bundle_folder;
 use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::folder::DeviceFolder;
@@ -29,9 +30,6 @@ use super::progress::RefusedRelease;
 use crate::protocol::{
     self, BundleTarget, ObjectDigest, PackTarget, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, bounded,
 };
-
-/// Largest manifest, in bytes.
-const MAX_MANIFEST: u64 = 1 << 20;
 
 /// What became of a release that the device was to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +92,7 @@ impl Round<'_, '_> {
         let name = folder.strip_prefix(self.device.folder.bundles()).ok();
         let manifest = name.and_then(|name| ObjectDigest::parse(name.to_str()?));
         let is_file_damaged = matches!(error, OpenError::Read { .. } | OpenError::Digest { .. });
-        manifest.is_some_and(|manifest| is_file_damaged || !has_manifest(folder, manifest))
+        manifest.is_some_and(|manifest| is_file_damaged || !bundle_folder::has_manifest(folder, manifest))
     }
 
     /// The state belongs to another bundle than the link's, as after a power cut, or the link's is an older release than
@@ -154,7 +152,7 @@ impl Round<'_, '_> {
             return Ok(FollowOutcome::Refused(reason.to_owned()));
         }
         let (current, folder) = (self.device.current_folder(), self.bundle_folder(manifest));
-        let is_named = current.as_ref().is_some_and(|current| has_manifest(current, manifest));
+        let is_named = current.as_ref().is_some_and(|current| bundle_folder::has_manifest(current, manifest));
         if let Some(learner) = self.learner.as_ref().filter(|_| is_named) {
             self.use_release(learner.bundle())?;
             return Ok(FollowOutcome::Held);
@@ -162,7 +160,7 @@ impl Round<'_, '_> {
         let was_there = folder.is_dir();
         if was_there && self.learner.is_none() && current.as_ref() == Some(&folder) {
             // It could not be opened.
-            remove_bundle(&folder);
+            bundle_folder::remove(&folder);
         }
         self.fetch_bundle(target, &folder)?;
         let options = UpgradeOptions::default().force(target.force).give_up_unkept(target.give_up_unkept);
@@ -170,30 +168,42 @@ impl Round<'_, '_> {
             Ok(bundle) => self.change_bundle(&bundle, &folder, options)?,
             // A file is missing or damaged: the next round fetches what is to be fetched.
             Err(error @ (OpenError::Read { .. } | OpenError::Digest { .. })) => {
-                remove_bundle(&folder);
+                bundle_folder::remove(&folder);
                 FollowOutcome::Deferred(with_causes(&error))
             }
             // Not signed by whom it should be, or made for a later program.
             Err(error) => FollowOutcome::Refused(with_causes(&error)),
         };
-        match &changed {
-            FollowOutcome::Held => self.outcome.bundle = Some(target.name.clone()),
-            // What was fetched stays for the next round, unless it was damaged.
-            FollowOutcome::Deferred(reason) => {
-                log::warn!("the bundle {} of release {} has to wait: {reason}", target.name, target.release);
-            }
-            FollowOutcome::Refused(reason) => {
-                log::warn!("the bundle {} of release {} is refused: {reason}", target.name, target.release);
-                // Only the release that the channel holds now matters.
-                let (release, manifest, reason) = (target.release, Some(manifest), bounded(reason));
-                self.progress.refused = vec![RefusedRelease { release, manifest, reason }];
-                self.keep_progress()?;
-                if !was_there {
-                    remove_bundle(&folder);
-                }
-            }
+        self.note_outcome(target, manifest, &changed)?;
+        if !was_there && matches!(changed, FollowOutcome::Refused(_)) {
+            bundle_folder::remove(&folder);
         }
         Ok(changed)
+    }
+
+    /// Notes what became of the bundle that the channel names; a refusal is kept, so that it counts in later rounds.
+    fn note_outcome(
+        &mut self,
+        target: &BundleTarget,
+        manifest: ObjectDigest,
+        outcome: &FollowOutcome,
+    ) -> Result<(), SyncError> {
+        let BundleTarget { name, release, .. } = target;
+        match outcome {
+            FollowOutcome::Held => self.outcome.bundle = Some(name.clone()),
+            // What was fetched stays for the next round, unless it was damaged.
+            FollowOutcome::Deferred(reason) => {
+                log::warn!("the bundle {name} of release {release} has to wait: {reason}");
+            }
+            FollowOutcome::Refused(reason) => {
+                log::warn!("the bundle {name} of release {release} is refused: {reason}");
+                // Only the release that the channel holds now matters.
+                let (release, manifest, reason) = (*release, Some(manifest), bounded(reason));
+                self.progress.refused = vec![RefusedRelease { release, manifest, reason }];
+                self.keep_progress()?;
+            }
+        }
+        Ok(())
     }
 
     /// Where a bundle that is fetched lies.
@@ -209,23 +219,10 @@ impl Round<'_, '_> {
         let mut fetched = Vec::new();
         for ReleasedFile { name, digest, size } in &target.files {
             let wanted = WantedObject { digest: *digest, size: *size };
-            fetched.push((name, download::fetch(&mut self.connection, wanted, self.observer)?));
+            fetched.push((name.as_str(), download::fetch(&mut self.connection, wanted, self.observer)?));
         }
         proceed(self.observer, SyncStep::Write)?;
-        let unfinished = folder.with_extension("new");
-        let assemble = || -> io::Result<()> {
-            if unfinished.exists() {
-                fs::remove_dir_all(&unfinished)?;
-            }
-            files::create_folder(&unfinished)?;
-            for (name, object) in &fetched {
-                fs::hard_link(object, unfinished.join(name)).or_else(|_| copy(object, &unfinished.join(name)))?;
-            }
-            files::sync_folder(&unfinished)?;
-            fs::rename(&unfinished, folder)?;
-            files::sync_folder(&self.device.folder.bundles())
-        };
-        assemble().map_err(SyncError::file(folder))
+        bundle_folder::assemble(folder, &fetched).map_err(SyncError::file(folder))
     }
 
     /// Takes the state over to a bundle and has the device run with it, or refuses it. After a power cut,
@@ -295,8 +292,7 @@ impl Round<'_, '_> {
     /// the device stay behind.
     fn lack_of_links(&self, folder: &Path) -> Option<FollowOutcome> {
         let link = self.device.folder.current_bundle();
-        let made = new_link(folder, &link).and_then(|new| files::remove_if_there(&new));
-        made.err().map(|error| {
+        bundle_folder::check_links(folder, &link).err().map(|error| {
             let shown = link.display();
             FollowOutcome::Deferred(format!("no link can be made at {shown}: {error}; FAT and exFAT have none"))
         })
@@ -403,7 +399,7 @@ impl Round<'_, '_> {
             // It was damaged and came again: the one before is still the one to go back to.
             return Ok(());
         }
-        replace_link(folder, &link).map_err(SyncError::file(&link))?;
+        bundle_folder::replace_link(folder, &link).map_err(SyncError::file(&link))?;
         let stays = |other: &Path| fs::canonicalize(other).ok().is_some_and(|other| Some(other) == before);
         for other in self.fetched_bundles()?.into_iter().filter(|other| other != folder && !stays(other)) {
             if let Err(error) = fs::remove_dir_all(&other) {
@@ -428,12 +424,6 @@ impl Round<'_, '_> {
                 log::warn!("{} is left: {error}", path.display());
             }
         }
-    }
-}
-
-fn remove_bundle(folder: &Path) {
-    if let Err(error) = fs::remove_dir_all(folder) {
-        log::warn!("{} is left: {error}", folder.display());
     }
 }
 
@@ -469,39 +459,4 @@ fn manifest_of(target: &BundleTarget) -> Result<ObjectDigest, String> {
     protocol::fault_of_files(target.files.iter().map(|file| file.name.as_str())).map_or(Ok(()), Err)?;
     let manifest = target.files.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
     manifest.ok_or_else(|| "the bundle has no manifest".into())
-}
-
-fn has_manifest(folder: &Path, manifest: ObjectDigest) -> bool {
-    files::read(&folder.join(MANIFEST), MAX_MANIFEST).is_ok_and(|bytes| ObjectDigest::of(&bytes) == manifest)
-}
-
-/// Copies where the system has no hard links, so that the copy survives a power cut.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(from, to)?;
-    fs::OpenOptions::new().write(true).open(to)?.sync_all()
-}
-
-/// Has a link lead to a folder beside it, at once.
-fn replace_link(folder: &Path, link: &Path) -> io::Result<()> {
-    let new = new_link(folder, link)?;
-    if fs::symlink_metadata(link).is_ok_and(|facts| facts.is_dir()) {
-        // A device was copied by what follows links, as `scp -r` does.
-        fs::remove_dir_all(link)?;
-    }
-    fs::rename(&new, link)?;
-    files::sync_folder(files::folder_of(link))
-}
-
-/// Makes a link to a folder beside it, which has yet to take the name of `link`; returns where it is.
-#[cfg(unix)]
-fn new_link(folder: &Path, link: &Path) -> io::Result<PathBuf> {
-    let new = link.with_file_name(".current.new");
-    files::remove_if_there(&new)?;
-    std::os::unix::fs::symlink(folder.file_name().unwrap_or_default(), &new)?;
-    Ok(new)
-}
-
-#[cfg(not(unix))]
-fn new_link(_: &Path, _: &Path) -> io::Result<PathBuf> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "bundles are switched by links, which this system does not have"))
 }

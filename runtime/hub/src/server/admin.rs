@@ -62,23 +62,22 @@ fn or_default(channel: Option<String>) -> String {
     channel.unwrap_or_else(|| DEFAULT_CHANNEL.into())
 }
 
-/// Whether a request brings the token. Only a page may be asked for with a password: browsers send those by themselves.
-pub(super) fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool {
-    let Some(token) = &hub.token else { return false };
-    if let Some(given) = bearer(headers) {
-        return token.is(given);
-    }
-    let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok());
-    let basic = given.and_then(|given| given.strip_prefix("Basic ")).filter(|_| with_password);
-    let decoded = basic.and_then(|basic| String::from_utf8(BASE64_STANDARD.decode(basic.trim()).ok()?).ok());
-    decoded.is_some_and(|pair| pair.split_once(':').is_some_and(|(_, password)| token.is(password)))
+/// Whether a request brings the token.
+pub(super) fn has_token(hub: &HubService, headers: &HeaderMap) -> bool {
+    hub.token.as_ref().zip(bearer(headers)).is_some_and(|(token, given)| token.is(given))
+}
+
+/// The password of a request. Browsers send it by themselves, so only the page takes it for the token.
+fn password(headers: &HeaderMap) -> Option<String> {
+    let basic = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;
+    let pair = String::from_utf8(BASE64_STANDARD.decode(basic.trim()).ok()?).ok()?;
+    pair.split_once(':').map(|(_, password)| password.to_owned())
 }
 
 pub(super) async fn page(State(hub): HubState, headers: HeaderMap) -> Result<Response, Response> {
-    if !may_enter(&hub, &headers, true) {
-        if hub.token.is_none() {
-            return Err(not_found());
-        }
+    let Some(token) = &hub.token else { return Err(not_found()) };
+    let may_enter = has_token(&hub, &headers) || password(&headers).is_some_and(|given| token.is(&given));
+    if !may_enter {
         let ask = HeaderValue::from_static("Basic realm=\"OrCo hub\", charset=\"UTF-8\"");
         return Err((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, ask)]).into_response());
     }
@@ -89,7 +88,7 @@ pub(super) async fn page(State(hub): HubState, headers: HeaderMap) -> Result<Res
 }
 
 pub(super) async fn fleet(State(hub): HubState, headers: HeaderMap) -> Result<Response, Response> {
-    if !may_enter(&hub, &headers, false) {
+    if !has_token(&hub, &headers) {
         return Err(not_found());
     }
     Ok(shown(&run(&hub, FleetOverview::of).await?))
@@ -136,7 +135,7 @@ pub(super) async fn withdraw(
     number: ReleaseNumber,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    if !may_enter(&hub, &headers, false) {
+    if !has_token(&hub, &headers) {
         return Err(not_found());
     }
     let release = release_of(number).ok_or_else(no_release)?;
@@ -156,7 +155,7 @@ fn no_release() -> Response {
 /// Reads the body of a request with the token.
 async fn read<T: DeserializeOwned>(hub: &HubService, request: Request) -> Result<T, Response> {
     let (parts, body): (_, Body) = request.into_parts();
-    if !may_enter(hub, &parts.headers, false) {
+    if !has_token(hub, &parts.headers) {
         return Err(not_found());
     }
     let bytes = to_bytes(body, 16 * MAX_ENROLMENT).await.map_err(|error| refused(&error.to_string()))?;

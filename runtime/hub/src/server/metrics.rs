@@ -14,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::admin::may_enter;
+use super::admin::has_token;
 use super::health::DISK_TIMEOUT;
 use super::{DEVICE_PATHS, HubService, device, health, not_found};
 use crate::overview::{DeviceOverview, FleetOverview};
@@ -69,7 +69,7 @@ pub(super) async fn count(State(hub): State<Arc<HubService>>, request: Request, 
 /// `GET /metrics`: in OpenMetrics where that is asked for, else in Prometheus's classic text. A fleet that cannot be
 /// read is left out.
 pub(super) async fn metrics(State(hub): State<Arc<HubService>>, headers: HeaderMap) -> Response {
-    if !may_enter(&hub, &headers, false) {
+    if !has_token(&hub, &headers) {
         return not_found();
     }
     let begun = Instant::now();

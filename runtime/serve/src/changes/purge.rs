@@ -64,7 +64,7 @@ pub fn unknown_labels(learner: &Learner, mut labels: BTreeSet<String>) -> BTreeS
 impl ChangeWorker {
     /// Removes everything that names one of these labels, except for labels that another class has or had. Returns what
     /// is to be said if something of the class is left.
-    pub(super) fn purge(&self, learner: &Learner, labels: BTreeSet<String>) -> Option<String> {
+    pub(super) fn purge_records(&self, learner: &Learner, labels: BTreeSet<String>) -> Option<String> {
         let labels = unknown_labels(learner, labels);
         for label in &labels {
             self.records.pending_shots.remove(label, |_| true);

@@ -129,7 +129,7 @@ impl ChangeWorker {
         if let Some(label) = running.labels.first() {
             self.records.pending_shots.remove(label, |shot| running.shots.contains(&shot));
         }
-        let left = if running.purged.is_empty() { None } else { self.purge(learner, running.purged) };
+        let left = if running.purged.is_empty() { None } else { self.purge_records(learner, running.purged) };
         self.prune_thumbnails(learner);
         self.answers.refresh();
         let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");

@@ -14,7 +14,7 @@ use orco_runtime::image::{self, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::NamedRegion;
 
-use self::answered_frame::{AdmittedFrame, RegionTrack};
+use self::answered_frame::{AdmittedFrame, NoAnswer, RegionTrack};
 use self::report::LastReport;
 use super::{LatestView, LivePeers, LiveSettings, ObservedFrame, PICTURE_SIDE, SharedCamera};
 use crate::admission::{Admission, Permit, processing_bytes};
@@ -49,8 +49,6 @@ pub(super) struct LiveWorker {
     agreement_frames: usize,
     /// Whether each picture comes but once, and shows something of its own.
     is_folder: bool,
-    /// Whether an answer about the frame was refused.
-    was_refused: bool,
     unreadable_frames: UnreadableFrames,
     thing_ids: ThingIds,
     input: Preprocessing,
@@ -125,7 +123,6 @@ impl LiveWorker {
             regions: named_regions,
             agreement_frames,
             is_folder,
-            was_refused: false,
             unreadable_frames: UnreadableFrames::default(),
             thing_ids,
             input,
@@ -191,9 +188,10 @@ impl LiveWorker {
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.shared.scene;
-        // A part of the frame is cut out later, so that it needs as many pixels as the backbone sees.
-        let is_part = scene.is_shown() || !self.regions.is_empty();
-        let (side, permit) = match self.admit_largest(&frame, is_part) {
+        // A part that is cut out later needs as many pixels as the backbone sees.
+        let has_parts = scene.is_shown() || !self.regions.is_empty();
+        let admitted = if has_parts { self.admit_for_parts(&frame) } else { self.admit(&frame, self.input_side()) };
+        let (side, permit) = match admitted {
             Ok(Some(admitted)) => admitted,
             // Requests go first; the next frame comes soon.
             Ok(None) => return self.retake(&frame),
@@ -213,15 +211,16 @@ impl LiveWorker {
         // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
         // small.
         let seen =
-            if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
-        self.was_refused = false;
+            if has_parts { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
         let picture = reduced_if_large(picture);
         drop(permit);
-        if shown.is_none() && self.is_folder {
+        if let Err(why) = shown
+            && self.is_folder
+        {
             // The label of another picture would be taken for this one's.
             self.clear();
-            if !self.was_refused {
+            if why == NoAnswer::RequestsFirst {
                 self.retake(&frame);
             }
             return;
@@ -229,8 +228,8 @@ impl LiveWorker {
         let mut latest = self.shared.latest();
         latest.problem = None;
         latest.frame = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
-        // Where requests went first, the next frame comes soon.
-        if let Some(regions) = shown {
+        // Where there is no answer, the next frame comes soon.
+        if let Ok(regions) = shown {
             latest.regions = regions.iter().map(ShownRegion::summary).collect();
         }
         drop(latest);
@@ -256,13 +255,17 @@ impl LiveWorker {
         camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
     }
 
-    /// As [`LiveWorker::admit`], for as many pixels as its parts need, or where there is never room for so much, as the
-    /// backbone needs: small regions then say that they are too small.
-    fn admit_largest(&self, frame: &CameraFrame, is_part: bool) -> Result<Option<(u32, Permit)>, Refusal> {
+    /// Pixels a side that a frame needs which is answered as a whole.
+    fn input_side(&self) -> u32 {
         let [width, height] = self.input.canvas();
-        let side = if is_part { camera_scene::decoded_side(&self.input) } else { width.max(height) };
-        let side_for_parts = if is_part { self.side_for_parts(frame) } else { 0 };
-        self.admit(frame, side_for_parts.max(side)).or_else(|_| self.admit(frame, side))
+        width.max(height)
+    }
+
+    /// As [`LiveWorker::admit`], for as many pixels as the frame's parts need, or where there is never room for so many,
+    /// as the frame needs to be compared with the empty place: small regions then say that they are too small.
+    fn admit_for_parts(&self, frame: &CameraFrame) -> Result<Option<(u32, Permit)>, Refusal> {
+        let side = camera_scene::decoded_side(&self.input);
+        self.admit(frame, self.side_for_parts(frame).max(side)).or_else(|_| self.admit(frame, side))
     }
 
     /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.

@@ -23,6 +23,15 @@ pub(super) struct AdmittedFrame<'a> {
     pub taken: Instant,
 }
 
+/// Why a frame got no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// Requests went first: the same frame may be answered later.
+    RequestsFirst,
+    /// An answer was refused; the log says why.
+    Refused,
+}
+
 /// Follows a region from frame to frame.
 pub(super) struct RegionTrack {
     name: String,
@@ -50,27 +59,27 @@ impl RegionTrack {
 }
 
 impl LiveWorker {
-    /// Asks what a picture shows, and offers it to the inbox; none if requests went first, or it was refused.
-    fn ask(&mut self, picture: &RgbImage, permit: &Permit) -> Option<PictureAnswer> {
-        match self.answers.try_answer(Admitted::new(self.input.fit(picture), permit.clone()))? {
-            Ok(answer) => {
-                self.inbox.offer_frame(picture, &answer);
-                Some(answer)
-            }
-            Err(refusal) => {
-                log::warn!("camera: {}", refusal.sentence);
-                self.was_refused = true;
-                None
-            }
-        }
+    /// Asks what a picture shows, and offers it to the inbox.
+    fn ask(&self, picture: &RgbImage, permit: &Permit) -> Result<PictureAnswer, NoAnswer> {
+        let answer = self.answers.try_answer(Admitted::new(self.input.fit(picture), permit.clone()));
+        let answer = answer.ok_or(NoAnswer::RequestsFirst)?.map_err(|refusal| {
+            log::warn!("camera: {}", refusal.sentence);
+            NoAnswer::Refused
+        })?;
+        self.inbox.offer_frame(picture, &answer);
+        Ok(answer)
     }
 
-    /// What the regions of a frame are shown as; none if requests went first, or it was refused.
-    pub(super) fn show(&mut self, frame: AdmittedFrame<'_>, seen: Vec<SeenRegion>) -> Option<Vec<ShownRegion>> {
+    /// What the regions of a frame are shown as.
+    pub(super) fn show(
+        &mut self,
+        frame: AdmittedFrame<'_>,
+        seen: Vec<SeenRegion>,
+    ) -> Result<Vec<ShownRegion>, NoAnswer> {
         seen.into_iter().map(|region| self.show_region(frame, region)).collect()
     }
 
-    fn show_region(&mut self, frame: AdmittedFrame<'_>, region: SeenRegion) -> Option<ShownRegion> {
+    fn show_region(&mut self, frame: AdmittedFrame<'_>, region: SeenRegion) -> Result<ShownRegion, NoAnswer> {
         let SeenRegion { name, shares, bounds, view } = region;
         let shown = match view {
             SceneView::Whole => self.whole(frame, &name, bounds)?,
@@ -80,7 +89,7 @@ impl LiveWorker {
                 ShownRegion { problem: Some(problem), ..ShownRegion::default() }
             }
         };
-        Some(ShownRegion { name, bounds: shares, ..shown })
+        Ok(ShownRegion { name, bounds: shares, ..shown })
     }
 
     /// The track of a region; the first one if the regions have changed meanwhile.
@@ -90,7 +99,12 @@ impl LiveWorker {
     }
 
     /// What a region as a whole shows.
-    fn whole(&mut self, frame: AdmittedFrame<'_>, name: &str, bounds: Option<PixelRect>) -> Option<ShownRegion> {
+    fn whole(
+        &mut self,
+        frame: AdmittedFrame<'_>,
+        name: &str,
+        bounds: Option<PixelRect>,
+    ) -> Result<ShownRegion, NoAnswer> {
         let AdmittedFrame { picture, permit, taken } = frame;
         self.track(name).things.clear();
         let answer = match bounds {
@@ -98,11 +112,13 @@ impl LiveWorker {
             Some(bounds) => {
                 let region = NamedRegion { name: String::new(), region: Region::Pixels(bounds) };
                 let viewfinder = Viewfinder { background: None, regions: vec![region], fill: self.input.mean_colour() };
-                self.ask(&viewfinder.shot(picture).ok()?, permit)?
+                // The region was found in this frame before.
+                let shot = viewfinder.shot(picture).map_err(|_| NoAnswer::RequestsFirst)?;
+                self.ask(&shot, permit)?
             }
         };
         let answer = self.track(name).agreement.add(taken, answer.classes, answer.known);
-        Some(ShownRegion { answer, ..ShownRegion::default() })
+        Ok(ShownRegion { answer, ..ShownRegion::default() })
     }
 
     /// What the things in a region are; the one in its middle is shown first. Nothing is no class, and what was there
@@ -113,14 +129,14 @@ impl LiveWorker {
         name: &str,
         bounds: Option<PixelRect>,
         foreground: &Foreground,
-    ) -> Option<ShownRegion> {
+    ) -> Result<ShownRegion, NoAnswer> {
         let AdmittedFrame { picture, permit, taken } = frame;
         self.track(name).agreement.clear();
         let whole = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
         let things = answered_things(foreground, bounds.unwrap_or(whole));
         if things.is_empty() {
             self.track(name).things.add_frame_without_things();
-            return Some(ShownRegion { empty: true, ..ShownRegion::default() });
+            return Ok(ShownRegion { empty: true, ..ShownRegion::default() });
         }
         let fill = self.input.mean_colour();
         let mut answers = Vec::new();
@@ -129,8 +145,8 @@ impl LiveWorker {
             answers.push(ThingAnswer { bounds: thing.bounds, classes, known });
         }
         let things = self.track(name).things.add(taken, [picture.width(), picture.height()], answers);
-        let answer = things.first()?.answer.clone();
-        Some(ShownRegion { answer, things, ..ShownRegion::default() })
+        let answer = things.first().map(|central| central.answer.clone()).unwrap_or_default();
+        Ok(ShownRegion { answer, things, ..ShownRegion::default() })
     }
 }
 
