@@ -46,7 +46,7 @@ export function startSource() {
   // One that cannot be read would be drawn as a broken one.
   $("still").onerror = () => { $("still").hidden = true; };
   radio("device").onchange = () => choose({ deviceChosen: true });
-  radio("browser").onchange = () => update({ deviceChosen: false });
+  radio("browser").onchange = () => choose({});
   subscribe(["deviceCamera"], offerDevice);
   subscribe([...SOURCE_FIELDS, "language"], show);
   subscribe([...SOURCE_FIELDS, "devicePicture", "language"], showView);
@@ -57,6 +57,8 @@ export function startSource() {
 // Makes one source that of the page, and no other.
 function choose(source) {
   stop(store.state.stream);
+  // What was wrong with the one before.
+  setText("camera-error", "");
   update({ stream: null, files: [], deviceChosen: false, ...source });
 }
 
@@ -105,7 +107,7 @@ async function startCamera() {
 // What people can do about the commonest errors, which browsers name alike; of others, they say more themselves.
 const CAMERA_ERRORS = { NotAllowedError: "cameraDenied", NotFoundError: "cameraNone", NotReadableError: "cameraBusy" };
 
-export const cameraProblem = ({ name, message: reason }) => message(CAMERA_ERRORS[name] ?? "cameraFailed", { reason });
+export const cameraProblem = ({ name, message: reason }) => message(CAMERA_ERRORS[name] ?? "cameraFailed", { reason: reason || name });
 
 // Pictures may be dropped on the page, or pasted.
 function listenToFiles() {

@@ -229,6 +229,7 @@ test("why there is no camera is said with what to do, in the page's language", (
   assert.match(problem("NotFoundError"), /Bilder auswählen/);
   assert.match(problem("NotReadableError"), /anderes Programm/);
   assert.match(problem("AbortError"), /in the browser's words$/);
+  assert.match(cameraProblem({ name: "OverconstrainedError", message: "" }), /OverconstrainedError$/);
 });
 
 test("of several files that cannot be read, none is passed over in silence", async () => {

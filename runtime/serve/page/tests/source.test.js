@@ -43,4 +43,6 @@ test("after files, the camera button leads back to the camera that was shown bef
   await $("camera").onclick();
   assert.equal(store.state.deviceChosen, false);
   assert.match($("camera-error").textContent, /^Browsers give the camera only /);
+  chooseFile();
+  assert.equal($("camera-error").textContent, "", "what was wrong with the camera");
 });
