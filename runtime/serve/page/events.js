@@ -123,11 +123,19 @@ async function refreshJob() {
 // Finds out what became of the shots and the job of before the connection was lost. After a change, as in another tab,
 // shots that are gone may have been learned; other shots may be these, renamed, and the service did not restart.
 export async function resume({ shots, waiting, history }) {
-  const hadJob = isUnfinished(store.state.job), isJobLost = await refreshJob();
+  const { job } = store.state, hadJob = isUnfinished(job), isJobLost = await refreshJob();
   const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id;
+  // A service that ends saves the change that it makes, and its next start does not know the job.
+  if (isJobLost && isMade(job, history)) return store.update({ job: { ...job, state: "done", report: null } });
   const areThere = (state) => state.shots.length + state.waiting.length > 0;
   const areShotsLost = !hadJob && !isChanged && areThere({ shots, waiting }) && !areThere(store.state);
   if (isJobLost || areShotsLost) showError(message("startedAnew"));
+}
+
+// Whether the history has an entry about the thing of a job since then.
+function isMade({ label }, before) {
+  const earlier = new Set(before.map(({ id }) => id));
+  return store.state.history.some(({ id, labels }) => !earlier.has(id) && labels?.includes(label));
 }
 
 function handle({ kind, data }) {

@@ -122,3 +122,18 @@ test("shots that are gone are told as lost unless another tab may have renamed o
   assert.equal(await said({ label: "cup", shots: [{ id: "1" }] }, cupAlone), "");
   assert.equal(await said({}, { ...before, shots: [] }), "");
 });
+
+test("a change that was saved before the service was started anew is told as made, another one as lost", async () => {
+  const elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
+  globalThis.fetch = async () => ({ ok: false, status: 404, json: async () => ({}) });
+  const before = { shots: [{ id: "1" }], waiting: [], history: [{ id: 1, labels: [] }] };
+  for (const [label, state] of [["mug", "done"], ["cup", undefined]]) {
+    const history = [...before.history, { id: 2, labels: ["mug"] }];
+    store.update({ job: { id: "1-1", change: "learn", label, state: "running" }, history, shots: [], waiting: [] });
+    await resume(before);
+    assert.equal(store.state.job?.state, state, label);
+    assert.equal(/started anew/.test(elements.error?.textContent), !state, label);
+    showError();
+  }
+});
