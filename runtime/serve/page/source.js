@@ -13,10 +13,13 @@ let canvas = null, isStarting = false;
 let wasDevice = false;
 const radio = (value) => document.querySelector(`#sources input[value=${value}]`);
 
+// Whether the system, or another program, holds the camera back: its last picture would be taken for a new one.
+export const isPaused = (stream) => Boolean(stream?.getVideoTracks()[0]?.muted);
+
 // The browser camera's picture, its longer side at most `side` pixels; null if there is none.
 export function frame(side) {
   const { videoWidth: width, videoHeight: height } = $("video");
-  if (!store.state.stream || !width) return Promise.resolve(null);
+  if (!store.state.stream || isPaused(store.state.stream) || !width) return Promise.resolve(null);
   const scale = Math.min(1, side / Math.max(width, height));
   canvas ??= document.createElement("canvas");
   [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
@@ -92,16 +95,26 @@ async function startCamera() {
     stream = await navigator.mediaDevices.getUserMedia({ video, audio: false });
     $("video").srcObject = stream;
     await $("video").play();
-    stream.getVideoTracks()[0].addEventListener("ended", () => {
-      stop(stream);
-      update({ stream: null });
-      setText("camera-error", message("cameraEnded"));
-    });
+    watchTrack(stream);
     update({ stream, files: [], deviceChosen: false });
   } catch (error) {
     stop(stream);
     setText("camera-error", cameraProblem(error));
   }
+}
+
+function watchTrack(stream) {
+  const [track] = stream.getVideoTracks();
+  track.addEventListener("ended", () => {
+    stop(stream);
+    update({ stream: null });
+    setText("camera-error", message("cameraEnded"));
+  });
+  track.addEventListener("mute", () => {
+    update({ answer: NO_ANSWER });
+    setText("camera-error", message("cameraPaused"));
+  });
+  track.addEventListener("unmute", () => setText("camera-error", ""));
 }
 
 // What people can do about the commonest errors, which browsers name alike; of others, they say more themselves.
@@ -159,7 +172,7 @@ function show(state) {
   radio(deviceChosen ? "device" : "browser").checked = true;
   $("camera").hidden = deviceChosen;
   $("camera").textContent = message(stream ? "cameraStop" : "camera");
-  $("shoot").textContent = message(files.length ? "shootFiles" : "shoot");
+  $("shoot").textContent = files.length ? message("shootFiles", { count: files.length }) : message("shoot");
   $("still").alt = $("live").alt = message("picture");
   URL.revokeObjectURL($("still").src);
   setSource("still", files.length ? URL.createObjectURL(files[0]) : null);
