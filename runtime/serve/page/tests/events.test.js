@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { showError } from "../dom.js";
-import { openStream, parseEvents, receive, releaseWhenHidden, resume } from "../events.js";
+import { endWhenMissed, openStream, parseEvents, receive, releaseWhenHidden, resume } from "../events.js";
+import { call } from "../service.js";
 import { store } from "../store.js";
 
 test("events may be cut anywhere", () => {
@@ -83,6 +84,23 @@ test("a tab that nobody looks at lets go of its connection, one that is seen aga
   assert.equal(isOtherReleased(), false);
   await pause(150);
   assert.equal(cancelled, 1, "the stream has ended");
+});
+
+test("a stream is opened anew once a request does not reach the service, and not where one was ended or refused", async () => {
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  let cancelled = 0;
+  const wasDoubted = endWhenMissed({ cancel: async () => { cancelled += 1; } });
+  const send = async (answer) => {
+    globalThis.fetch = answer;
+    await assert.rejects(call("POST", "api/v1/classify", {}, { quiet: true }));
+  };
+  await send(async () => ({ ok: false, status: 400, json: async () => ({}) }));
+  await send(() => Promise.reject(new DOMException("too late", "TimeoutError")));
+  assert.equal(cancelled, 0);
+  await send(() => Promise.reject(new TypeError("Failed to fetch")));
+  assert.deepEqual([cancelled, wasDoubted()], [1, true]);
+  await send(() => Promise.reject(new TypeError("Failed to fetch")));
+  assert.equal(cancelled, 1, "it has ended");
 });
 
 test("a page that waits for its stream to be opened again does not say that it is connected", async () => {
