@@ -3,7 +3,7 @@ import { $, element, setText, sleep, small } from "./dom.js";
 import { message, percent, readable } from "./language.js";
 import { noPicture, storedPicture } from "./pictures.js";
 import { api, call } from "./service.js";
-import { frame } from "./source.js";
+import { frame, isPaused } from "./source.js";
 import { NO_ANSWER, store } from "./store.js";
 
 const EVERY_MS = 250, IDLE_MS = 300, SIDE = 480, MOST_ALTERNATIVES = 3;
@@ -35,7 +35,7 @@ async function classify({ quiet = !store.state.files.length } = {}) {
   });
   const { matches, set, known } = await response.json();
   const { files, stream } = store.state;
-  if (files.length ? asked === files[0] : stream) store.update({ answer: { matches, set, known } });
+  if (files.length ? asked === files[0] : stream && !isPaused(stream)) store.update({ answer: { matches, set, known } });
 }
 
 async function watchCamera() {

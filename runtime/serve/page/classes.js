@@ -56,9 +56,10 @@ function classItem(known) {
   const { label, shots: count } = known;
   return element("li", {},
     element("span", {}, readable(label), " ", small(message("shotCount", { count }))),
-    element("button", { textContent: message("rename"), "aria-label": message("renameOf", known), on: () => rename(label) }),
-    element("button", { textContent: message("forget"), "aria-label": message("forgetOf", known), on: () => forget(label) }),
-    element("button", { textContent: message("export"), "aria-label": message("exportOf", known), on: () => exportClass(label) }),
+    element("span", { className: "actions" },
+      element("button", { textContent: message("rename"), "aria-label": message("renameOf", known), on: () => rename(label) }),
+      element("button", { textContent: message("forget"), "aria-label": message("forgetOf", known), on: () => forget(label) }),
+      element("button", { textContent: message("export"), "aria-label": message("exportOf", known), on: () => exportClass(label) })),
     element("ul", { className: "stored", "aria-label": message("storedShots", { label }) },
       ...picturedShots(known).map((shot) => shotItem(label, shot))));
 }

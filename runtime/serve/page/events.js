@@ -24,7 +24,7 @@ export function parseEvents(text) {
 // EventSource cannot send the token, so the stream is read by hand.
 export async function listen() {
   for (let interrupted = null; ;) {
-    let isReleased = () => false;
+    let isReleased = () => false, wasDoubted = () => false;
     try {
       const response = await openStream();
       store.update({ connected: true });
@@ -33,12 +33,13 @@ export async function listen() {
       interrupted = null;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       isReleased = releaseWhenHidden(reader);
+      wasDoubted = endWhenMissed(reader);
       await receive(reader);
     } catch { /* The next attempt follows. */ }
     interrupted ??= store.state;
-    const wasReleased = isReleased();
+    const wasReleased = isReleased(), isDoubted = wasDoubted();
     // An old answer would be taken for a new one, and a service that was started anew numbers things from the start.
-    store.update({ connected: wasReleased, answer: NO_ANSWER, chosenThing: null });
+    store.update({ connected: wasReleased || isDoubted, answer: NO_ANSWER, chosenThing: null });
     await (wasReleased ? untilSeen() : sleep(RETRY_MS));
   }
 }
@@ -69,6 +70,21 @@ export function releaseWhenHidden(reader, milliseconds = HIDDEN_MS) {
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", watch);
     return isReleased;
+  };
+}
+
+// The stream that is read.
+let doubted = null;
+store.subscribe(["missed"], () => doubted?.cancel().catch(() => {}));
+
+// Ends a stream as soon as a request does not reach the service: silence would tell much later. Returns a function that
+// stops watching, and says whether it did.
+export function endWhenMissed(reader) {
+  const { missed } = store.state;
+  doubted = reader;
+  return () => {
+    doubted = null;
+    return store.state.missed !== missed;
   };
 }
 
@@ -123,11 +139,19 @@ async function refreshJob() {
 // Finds out what became of the shots and the job of before the connection was lost. After a change, as in another tab,
 // shots that are gone may have been learned; other shots may be these, renamed, and the service did not restart.
 export async function resume({ shots, waiting, history }) {
-  const hadJob = isUnfinished(store.state.job), isJobLost = await refreshJob();
+  const { job } = store.state, hadJob = isUnfinished(job), isJobLost = await refreshJob();
   const isChanged = store.state.history.at(-1)?.id !== history.at(-1)?.id;
+  // A service that ends saves the change that it makes, and its next start does not know the job.
+  if (isJobLost && isMade(job, history)) return store.update({ job: { ...job, state: "done", report: null } });
   const areThere = (state) => state.shots.length + state.waiting.length > 0;
   const areShotsLost = !hadJob && !isChanged && areThere({ shots, waiting }) && !areThere(store.state);
   if (isJobLost || areShotsLost) showError(message("startedAnew"));
+}
+
+// Whether the history has an entry about the thing of a job since then.
+function isMade({ label }, before) {
+  const earlier = new Set(before.map(({ id }) => id));
+  return store.state.history.some(({ id, labels }) => !earlier.has(id) && labels?.includes(label));
 }
 
 function handle({ kind, data }) {

@@ -90,14 +90,18 @@ export function reportLines({ report, warning }, scene) {
   const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
   const note = (key, values) => ({ text: message(key, values), isWarning: false });
   const loud = (key, values) => ({ text: message(key, values), isWarning: true });
-  const confusions = first(report?.confusions);
+  const confusions = first(report?.confusions), sharing = report?.sharing_shots ?? [];
+  // No sample is left of a class all of whose shots another one has, too.
+  const isShared = ({ label, samples }) => samples === 0 && sharing.some((pair) => pair.includes(label));
   // What a class is taken for says more than how much less it is recognised.
   const lost = first(report?.lost?.filter(isNotChance)).filter(({ label }) => !confusions.some((confused) => confused.label === label));
   return [
-    ...(report?.new ?? []).map(({ label, after, samples }) =>
+    ...(report?.new ?? []).filter((one) => !isShared(one)).map(({ label, after, samples }) =>
       (samples === 0 ? note("learnedOne", { label }) : note("learnedNew", { label, percent: percent(after) }))),
     ...first(report?.one_scene).map((label) => note(alike, { label })),
     ...(report?.old_accuracy ? [note("kept", shares(report.old_accuracy))] : []),
+    ...first(sharing).map(([label, other]) => loud("shared", { label, other })),
+    ...first(report?.repeated).map(({ label, shots: count }) => note("copies", { label, count })),
     ...lost.map((one) => loud("lost", { label: one.label, ...shares(one) })),
     ...confusions.map(({ label, taken_for: other, share }) =>
       loud("confused", { label, other, percent: percent(share) })),

@@ -34,7 +34,9 @@ export const refusals = {
   invalid_label: {
     en: "The name “{label}” cannot be used: it may not be empty or very long, nor hold “=”, and “unknown” and “empty” are taken.",
     de: "Der Name „{label}“ ist nicht erlaubt: Er darf nicht leer oder sehr lang sein und kein „=“ enthalten; „unknown“ und „empty“ sind vergeben." },
-  label_taken: { de: "„{label}“ ist schon bekannt: Bitte einen anderen Namen wählen." },
+  label_taken: {
+    en: "“{label}” is known already: choose another name.",
+    de: "„{label}“ ist schon bekannt: Bitte einen anderen Namen wählen." },
   unknown_class: { de: "Etwas mit dem Namen „{label}“ ist nicht bekannt." },
   base_class: {
     en: "“{label}” is known from the start and cannot be changed.",
@@ -120,5 +122,13 @@ export const refusals = {
 // What is said of a refusal: an answer of the service, or a job that failed.
 export function refusalText({ error, code, values }) {
   const text = refusals[code]?.[currentLanguage()];
-  return text ? fill(text, values) : problem(error);
+  return text ? fill(text, shortened(values)) : problem(error);
+}
+
+// A pasted text that is no name would fill the page.
+const MOST_LETTERS = 64;
+
+function shortened(values) {
+  const letters = [...(values?.label ?? "")];
+  return letters.length > MOST_LETTERS ? { ...values, label: `${letters.slice(0, MOST_LETTERS).join("")}…` } : values;
 }

@@ -11,7 +11,7 @@ import { store } from "./store.js";
 export function startScene() {
   $("scene-learn").onclick = () => request("POST", {});
   $("scene-forget").onclick = () => request("DELETE");
-  for (const [id, name] of [["video", "resize"], ["still", "load"], ["live", "load"]]) {
+  for (const [id, name] of [["video", "resize"], ["still", "load"], ["still", "error"], ["live", "load"]]) {
     $(id).addEventListener(name, () => showPlaces(store.state));
   }
   window.addEventListener("resize", () => showPlaces(store.state));

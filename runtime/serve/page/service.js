@@ -4,6 +4,7 @@ import { showError, shownError } from "./dom.js";
 import { message, ofFile } from "./language.js";
 import { refusalText } from "./refusals.js";
 import { browserStorage, tabStorage } from "./storage.js";
+import { store } from "./store.js";
 
 // Below the page's own address: a proxy may serve it under a path.
 export const api = (path) => `api/v1/${path}`;
@@ -80,7 +81,10 @@ export async function call(method, path, body, { quiet = false, name, signal } =
   if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
   const sent = body === undefined || isFile ? body : JSON.stringify(body);
   const fetched = fetch(path, { method, headers, body: sent, signal }).catch(async (error) => {
-    throw isFile && !await isReadable(body) ? Object.assign(error, { refusal: { error: GONE } }) : error;
+    if (isFile && !await isReadable(body)) throw Object.assign(error, { refusal: { error: GONE } });
+    // One that was ended here says nothing about the service.
+    if (error instanceof TypeError) store.update({ missed: store.state.missed + 1 });
+    throw error;
   });
   const response = await answered(fetched, { quiet, name });
   if (response.status === 401) {

@@ -13,10 +13,13 @@ let canvas = null, isStarting = false;
 let wasDevice = false;
 const radio = (value) => document.querySelector(`#sources input[value=${value}]`);
 
+// Whether the system, or another program, holds the camera back: its last picture would be taken for a new one.
+export const isPaused = (stream) => Boolean(stream?.getVideoTracks()[0]?.muted);
+
 // The browser camera's picture, its longer side at most `side` pixels; null if there is none.
 export function frame(side) {
   const { videoWidth: width, videoHeight: height } = $("video");
-  if (!store.state.stream || !width) return Promise.resolve(null);
+  if (!store.state.stream || isPaused(store.state.stream) || !width) return Promise.resolve(null);
   const scale = Math.min(1, side / Math.max(width, height));
   canvas ??= document.createElement("canvas");
   [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
@@ -46,7 +49,7 @@ export function startSource() {
   // One that cannot be read would be drawn as a broken one.
   $("still").onerror = () => { $("still").hidden = true; };
   radio("device").onchange = () => choose({ deviceChosen: true });
-  radio("browser").onchange = () => update({ deviceChosen: false });
+  radio("browser").onchange = () => choose({});
   subscribe(["deviceCamera"], offerDevice);
   subscribe([...SOURCE_FIELDS, "language"], show);
   subscribe([...SOURCE_FIELDS, "devicePicture", "language"], showView);
@@ -57,6 +60,8 @@ export function startSource() {
 // Makes one source that of the page, and no other.
 function choose(source) {
   stop(store.state.stream);
+  // What was wrong with the one before.
+  setText("camera-error", "");
   update({ stream: null, files: [], deviceChosen: false, ...source });
 }
 
@@ -90,11 +95,7 @@ async function startCamera() {
     stream = await navigator.mediaDevices.getUserMedia({ video, audio: false });
     $("video").srcObject = stream;
     await $("video").play();
-    stream.getVideoTracks()[0].addEventListener("ended", () => {
-      stop(stream);
-      update({ stream: null });
-      setText("camera-error", message("cameraEnded"));
-    });
+    watchTrack(stream);
     update({ stream, files: [], deviceChosen: false });
   } catch (error) {
     stop(stream);
@@ -102,10 +103,24 @@ async function startCamera() {
   }
 }
 
+function watchTrack(stream) {
+  const [track] = stream.getVideoTracks();
+  track.addEventListener("ended", () => {
+    stop(stream);
+    update({ stream: null });
+    setText("camera-error", message("cameraEnded"));
+  });
+  track.addEventListener("mute", () => {
+    update({ answer: NO_ANSWER });
+    setText("camera-error", message("cameraPaused"));
+  });
+  track.addEventListener("unmute", () => setText("camera-error", ""));
+}
+
 // What people can do about the commonest errors, which browsers name alike; of others, they say more themselves.
 const CAMERA_ERRORS = { NotAllowedError: "cameraDenied", NotFoundError: "cameraNone", NotReadableError: "cameraBusy" };
 
-export const cameraProblem = ({ name, message: reason }) => message(CAMERA_ERRORS[name] ?? "cameraFailed", { reason });
+export const cameraProblem = ({ name, message: reason }) => message(CAMERA_ERRORS[name] ?? "cameraFailed", { reason: reason || name });
 
 // Pictures may be dropped on the page, or pasted.
 function listenToFiles() {
@@ -157,7 +172,7 @@ function show(state) {
   radio(deviceChosen ? "device" : "browser").checked = true;
   $("camera").hidden = deviceChosen;
   $("camera").textContent = message(stream ? "cameraStop" : "camera");
-  $("shoot").textContent = message(files.length ? "shootFiles" : "shoot");
+  $("shoot").textContent = files.length ? message("shootFiles", { count: files.length }) : message("shoot");
   $("still").alt = $("live").alt = message("picture");
   URL.revokeObjectURL($("still").src);
   setSource("still", files.length ? URL.createObjectURL(files[0]) : null);

@@ -32,6 +32,7 @@ export const NO_ANSWER = { matches: [], set: [], known: true, empty: false };
 export const store = createStore({
   // What the service last reported.
   connected: null, // null until the first attempt ends
+  missed: 0, // requests that have not reached the service
   status: null,
   classes: [],
   history: [], // entries, the oldest first

@@ -55,7 +55,7 @@ test("an old answer does not stay beside the camera's picture where the service 
   const answer = { matches: [{ label: "mug", probability: 1 }], set: [], known: true };
   const after = async (response) => {
     globalThis.fetch = response;
-    store.update({ files: [], stream: {}, answer });
+    store.update({ files: [], stream: { getVideoTracks: () => [] }, answer });
     await new Promise((done) => setTimeout(done, 700));
     return store.state.answer;
   };

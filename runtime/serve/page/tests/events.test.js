@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { showError } from "../dom.js";
-import { openStream, parseEvents, receive, releaseWhenHidden, resume } from "../events.js";
+import { endWhenMissed, openStream, parseEvents, receive, releaseWhenHidden, resume } from "../events.js";
+import { call } from "../service.js";
 import { store } from "../store.js";
 
 test("events may be cut anywhere", () => {
@@ -85,6 +86,23 @@ test("a tab that nobody looks at lets go of its connection, one that is seen aga
   assert.equal(cancelled, 1, "the stream has ended");
 });
 
+test("a stream is opened anew once a request does not reach the service, and not where one was ended or refused", async () => {
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  let cancelled = 0;
+  const wasDoubted = endWhenMissed({ cancel: async () => { cancelled += 1; } });
+  const send = async (answer) => {
+    globalThis.fetch = answer;
+    await assert.rejects(call("POST", "api/v1/classify", {}, { quiet: true }));
+  };
+  await send(async () => ({ ok: false, status: 400, json: async () => ({}) }));
+  await send(() => Promise.reject(new DOMException("too late", "TimeoutError")));
+  assert.equal(cancelled, 0);
+  await send(() => Promise.reject(new TypeError("Failed to fetch")));
+  assert.deepEqual([cancelled, wasDoubted()], [1, true]);
+  await send(() => Promise.reject(new TypeError("Failed to fetch")));
+  assert.equal(cancelled, 1, "it has ended");
+});
+
 test("a page that waits for its stream to be opened again does not say that it is connected", async () => {
   const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
   let answer;
@@ -121,4 +139,19 @@ test("shots that are gone are told as lost unless another tab may have renamed o
   assert.match(await said({ label: "" }, cupAlone), /started anew/);
   assert.equal(await said({ label: "cup", shots: [{ id: "1" }] }, cupAlone), "");
   assert.equal(await said({}, { ...before, shots: [] }), "");
+});
+
+test("a change that was saved before the service was started anew is told as made, another one as lost", async () => {
+  const elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
+  globalThis.fetch = async () => ({ ok: false, status: 404, json: async () => ({}) });
+  const before = { shots: [{ id: "1" }], waiting: [], history: [{ id: 1, labels: [] }] };
+  for (const [label, state] of [["mug", "done"], ["cup", undefined]]) {
+    const history = [...before.history, { id: 2, labels: ["mug"] }];
+    store.update({ job: { id: "1-1", change: "learn", label, state: "running" }, history, shots: [], waiting: [] });
+    await resume(before);
+    assert.equal(store.state.job?.state, state, label);
+    assert.equal(/started anew/.test(elements.error?.textContent), !state, label);
+    showError();
+  }
 });

@@ -76,6 +76,16 @@ test("a report says what was learned, lost and confused, the worst three of each
   assert.match(reportLines(alike)[0].text, /elsewhere\.$/, "a browser's camera cannot be shown the empty place");
 });
 
+test("shots that two things share are told, and not taken for too few", () => {
+  const said = (report) => reportLines({ report }).map(({ text, isWarning }) => [text, isWarning]);
+  const lost = { label: "mug", after: 0, samples: 0 };
+  assert.deepEqual(said({ new: [lost], sharing_shots: [["cup", "mug"]], repeated: [{ label: "mug", shots: 1 }] }), [
+    ["The same pictures are shots of “cup” and of “mug”: remove them from the one that they do not show.", true],
+    ["One shot of “mug” is a copy of another, which teaches nothing: take one from another side.", false],
+  ]);
+  assert.match(said({ new: [lost], sharing_shots: [["cup", "jug"]], repeated: [] })[0][0], /a single shot is too few/);
+});
+
 test("where answers name learned classes alone, a report says nothing of base classes", () => {
   const classes = ["cup", "hat", "mug", "jar"].map((label, index) => ({ label, learned: index > 1 }));
   const report = { new: [{ label: "mug", after: 0.6 }], old_accuracy: { before: 0.9, after: 0.9 },
@@ -229,6 +239,7 @@ test("why there is no camera is said with what to do, in the page's language", (
   assert.match(problem("NotFoundError"), /Bilder auswählen/);
   assert.match(problem("NotReadableError"), /anderes Programm/);
   assert.match(problem("AbortError"), /in the browser's words$/);
+  assert.match(cameraProblem({ name: "OverconstrainedError", message: "" }), /OverconstrainedError$/);
 });
 
 test("of several files that cannot be read, none is passed over in silence", async () => {

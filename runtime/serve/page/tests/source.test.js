@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { showError, shownError } from "../dom.js";
-import { filesOf, startSource } from "../source.js";
+import { filesOf, frame, isPaused, startSource } from "../source.js";
 import { store } from "../store.js";
 
 test("of what is dropped or pasted, files are taken, and no folders and texts", () => {
@@ -43,4 +43,25 @@ test("after files, the camera button leads back to the camera that was shown bef
   await $("camera").onclick();
   assert.equal(store.state.deviceChosen, false);
   assert.match($("camera-error").textContent, /^Browsers give the camera only /);
+  chooseFile();
+  assert.equal($("camera-error").textContent, "", "what was wrong with the camera");
+});
+
+test("of a camera that is held back, no picture is taken, and the page says so until it goes on", async () => {
+  const $ = fakePage(), track = Object.assign(new EventTarget(), { muted: false, stop: () => {} });
+  const stream = { getTracks: () => [track], getVideoTracks: () => [track] };
+  Object.defineProperty(globalThis, "navigator", { value: { mediaDevices: { getUserMedia: async () => stream } }, configurable: true });
+  Object.assign($("video"), { videoWidth: 640, videoHeight: 480, play: async () => {} });
+  startSource();
+  store.update({ deviceCamera: null, deviceChosen: false, files: [] });
+  await $("camera").onclick();
+  assert.equal(store.state.stream, stream);
+  store.update({ answer: { matches: [{ label: "mug" }], set: [], known: true, empty: false } });
+  track.muted = true;
+  track.dispatchEvent(new Event("mute"));
+  assert.deepEqual([await frame(480), store.state.answer.matches], [null, []]);
+  assert.match($("camera-error").textContent, /held back/);
+  track.muted = false;
+  track.dispatchEvent(new Event("unmute"));
+  assert.deepEqual([isPaused(stream), $("camera-error").textContent], [false, ""]);
 });

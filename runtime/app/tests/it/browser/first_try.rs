@@ -27,6 +27,13 @@ const COVERED: &str = "(notices => [...document.querySelectorAll('button, .butto
         return one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
     }).map(button => button.id || button.textContent).join())(document.getElementById('notices'))";
 
+/// JavaScript that tests whether a press reaches the buttons that begin with a picture.
+const FREE: &str = "['camera', 'file'].every(id => {
+    const node = document.getElementById(id), button = node.closest('.button') ?? node;
+    const { left, top, width, height } = button.getBoundingClientRect();
+    return button.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+})";
+
 /// Teaches a thing as another program does.
 fn teach_elsewhere(service: &Service, label: &str) {
     for number in 1..=5 {
@@ -150,6 +157,33 @@ fn a_camera_that_is_gone_is_said_in_its_picture() {
         assert!(edge(&error, 1) <= 664.0, "{error}");
         browser.keep("camera-gone").await?;
         browser.close().await
+    });
+}
+
+#[test]
+fn a_camera_that_was_refused_can_be_started_again_on_a_small_phone() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    let refuse = "(navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('', 'NotAllowedError')), \
+        true)";
+    chromium::run(async {
+        for size in [(320, 568), (360, 640), (667, 375)] {
+            let small = ViewOptions { size, language: "de", ..PHONE };
+            let browser = Browser::open(&driver, &service, small).await?;
+            browser.value(refuse).await?;
+            browser.click("camera").await?;
+            browser
+                .until("document.getElementById('camera-error').textContent.includes('noch einmal starten')")
+                .await?;
+            assert_eq!(browser.value(FREE).await?, true, "{size:?}");
+            browser.keep(&format!("refused-{}", size.0)).await?;
+            // The sentence is about the camera, and goes with it.
+            browser.choose_file("file", &shots("try", "mug").join("1.jpg")).await?;
+            browser.until("document.getElementById('camera-error').textContent === ''").await?;
+            browser.close().await?;
+        }
+        Ok(())
     });
 }
 
