@@ -7,6 +7,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use orco_runtime::image::MAX_FILE;
+use tower_http::compression::CompressionLayer;
 
 use crate::service::Service;
 use crate::transfer::MAX_PACK;
@@ -121,6 +122,11 @@ impl Route {
     /// Needs no token. Takes any query, since links to pages carry all kinds.
     pub(crate) fn without_token(self) -> Self {
         Self { open: true, query: true, ..self }
+    }
+
+    /// Compresses its answers for clients that accept gzip.
+    pub(crate) fn compressed(self) -> Self {
+        Self { handler: self.handler.layer(CompressionLayer::new()), ..self }
     }
 
     /// Whether it may change something.

@@ -12,13 +12,14 @@ use crate::api::{
     transfer,
 };
 use crate::guard::{self, Guard};
-use crate::page;
+use crate::page::{self, PageFile};
 use crate::route::{Body, Route};
 use crate::stream_end::StreamEnd;
 
 /// All routes, those of the page first.
 pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
-    let page = page::FILES.iter().map(|file| Route::get(file.path, || async { file.answer() }).without_token());
+    let of_page = |file: &'static PageFile| Route::get(file.path, || async { file.answer() });
+    let page = page::FILES.iter().map(|file| of_page(file).without_token().compressed());
     page.chain([
         Route::get("/v2/health/live", model::live).without_token(),
         Route::get("/v2/health/ready", model::server_ready).without_token(),
@@ -35,7 +36,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/v2/models/{name}/versions/{version}/config", model::config),
         Route::get("/v2/models/{name}/versions/{version}/stats", model::statistics),
         Route::post("/v2/models/{name}/versions/{version}/infer", Body::Tensors, inference::infer),
-        Route::get("/api/v1/openapi.json", page::openapi).without_token(),
+        Route::get("/api/v1/openapi.json", page::openapi).without_token().compressed(),
         Route::get("/api/v1/status", status::status),
         Route::get("/api/v1/classes", classes::classes),
         Route::patch("/api/v1/classes/{label}", changes::rename),

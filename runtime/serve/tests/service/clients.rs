@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Answer, Running, sample, workspace};
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use orco_trials::{missing, skipped};
 use serde_json::{Value, json};
@@ -135,6 +136,27 @@ fn only_the_outputs_that_are_named_are_answered() {
     let binary = ask(json!([{ "name": "known", "parameters": { "binary_data": true } }, { "name": "label" }]));
     assert!(binary.head.contains("inference-header-content-length: "), "{}", binary.head);
     assert!([0, 1].contains(binary.body.last().unwrap()), "one byte for one answer");
+}
+
+#[test]
+fn the_page_is_compressed_for_those_who_take_it_so() {
+    let (_state, service) = Running::fresh();
+    for path in ["/", "/texts.js", "/api/v1/openapi.json"] {
+        let ask = |accepted: &str| {
+            let mut stream = service.connect();
+            // Answers of HTTP/1.0 have no chunks.
+            let head = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept-Encoding: {accepted}\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            Answer::read(stream)
+        };
+        let (plain, compressed) = (ask("identity"), ask("gzip, br"));
+        assert!(!plain.head.contains("content-encoding"), "{}", plain.head);
+        assert!(compressed.head.contains("content-encoding: gzip"), "{}", compressed.head);
+        assert!(compressed.head.contains("vary: accept-encoding"), "{}", compressed.head);
+        let mut unpacked = Vec::new();
+        GzDecoder::new(&compressed.body[..]).read_to_end(&mut unpacked).unwrap();
+        assert!(unpacked == plain.body && 2 * compressed.body.len() < plain.body.len(), "{path}");
+    }
 }
 
 /// Python's `requests` writes a yes as `True`.
