@@ -136,13 +136,14 @@ async fn classify_pictures(
     files: Vec<Bytes>,
     times: &mut InferenceTimes,
 ) -> Result<Vec<Prediction>, Refusal> {
-    let input = service.manifest.preprocessing;
-    let mut predictions = Vec::with_capacity(files.len());
-    for file in files {
+    let (input, count) = (service.manifest.preprocessing, files.len());
+    let mut predictions = Vec::with_capacity(count);
+    for (index, file) in files.into_iter().enumerate() {
         let mut clock = Instant::now();
-        let admitted = picture::admit(service, file).await?;
+        let admitted = picture::admit(service, file).await.map_err(|refusal| of_picture(refusal, index, count))?;
         times.queue += lap(&mut clock);
-        let fitted = picture::decode(admitted, move |picture| input.fit(&picture)).await?;
+        let fitted = picture::decode(admitted, move |picture| input.fit(&picture)).await;
+        let fitted = fitted.map_err(|refusal| of_picture(refusal, index, count))?;
         times.input += lap(&mut clock);
         let (fitted, permit) = fitted.into_parts();
         permit.shrink_to(fitted.as_raw().len() as u64);
@@ -150,6 +151,11 @@ async fn classify_pictures(
         times.infer += lap(&mut clock);
     }
     Ok(predictions)
+}
+
+/// Says which picture is refused, where the request holds several.
+fn of_picture(refusal: Refusal, index: usize, count: usize) -> Refusal {
+    if count == 1 { refusal } else { refusal.about(&format!("picture {} of {count}", index + 1)) }
 }
 
 /// Time since the last lap.

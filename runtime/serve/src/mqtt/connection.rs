@@ -64,10 +64,22 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
              larger messages, or leave --mqtt-pictures out"
         );
     }
-    if was_connected_for.is_none() && is_closed_by_broker(error) {
-        return "it closed the connection before it answered; if that goes on, check the port, and whether it speaks \
-                TLS (mqtts://) there"
-            .into();
+    if is_closed_by_broker(error) {
+        match was_connected_for {
+            None => {
+                return "it closed the connection before it answered; if that goes on, check the port, whether it \
+                        speaks TLS (mqtts://) there, and whether it keeps retained messages"
+                    .into();
+            }
+            // A broker sends a client away when another one of its name comes. If it has not read all, the system
+            // calls that a reset.
+            Some(time) if time < Duration::from_secs(10) => {
+                return "it closed the connection at once; if that goes on, another device has the same identifier, \
+                        the user may not write its topics, or it takes only smaller messages"
+                    .into();
+            }
+            Some(_) => {}
+        }
     }
     if was_connected_for.is_none() && is_no_packet(error) {
         return "what it answers is no MQTT 3.1.1: check the port".into();
@@ -86,15 +98,7 @@ pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, pict
         },
         ConnectionError::NetworkTimeout | ConnectionError::FlushTimeout => "it does not answer in time".into(),
         ConnectionError::MqttState(StateError::AwaitPingResp) => "it does not answer any more".into(),
-        ConnectionError::MqttState(StateError::ConnectionAborted) => match was_connected_for {
-            // A broker sends a client away when another one of its name comes.
-            Some(time) if time < Duration::from_secs(10) => {
-                "it closed the connection at once; if that goes on, another device has the same identifier, or the \
-                 user may not write its topics"
-                    .into()
-            }
-            _ => "it closed the connection".into(),
-        },
+        ConnectionError::MqttState(StateError::ConnectionAborted) => "it closed the connection".into(),
         other => other.to_string(),
     }
 }
@@ -183,10 +187,14 @@ QMfPMecloY5WKJQN2uaehDh7aj6QAiB60jhCBKMKX5SrVZsITF7foDDAYDs2eIIc
         assert!(of_picture(&ConnectionError::MqttState(StateError::Io(ErrorKind::BrokenPipe.into()))));
         // So mosquitto does it.
         assert!(of_picture(&reset_in_packet()));
-        let at_once = reason(&aborted(), soon, None);
-        // Some brokers so answer a message to a topic that the user may not write.
-        assert!(at_once.contains("another device") && at_once.contains("may not write its topics"), "{at_once}");
-        assert!(!reason(&reset_in_packet(), soon, None).contains("Mqtt"), "{}", reason(&reset_in_packet(), soon, None));
+        // Some brokers so answer a message to a topic that the user may not write, or one that is too large.
+        for error in [aborted(), reset_in_packet()] {
+            let at_once = reason(&error, soon, None);
+            assert!(at_once.contains("another device") && at_once.contains("may not write its topics"), "{at_once}");
+            assert!(at_once.contains("smaller messages"), "{at_once}");
+            let later = reason(&error, Some(Duration::from_secs(60)), None);
+            assert!(!later.contains("another device") && !later.contains("Mqtt"), "{later}");
+        }
     }
 
     /// The client's error where the connection is reset while it reads.

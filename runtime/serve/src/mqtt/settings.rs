@@ -98,7 +98,8 @@ impl FromStr for BrokerAddress {
             return Err(MqttError::Broker("holds a user or password, which belong into their own settings"));
         }
         let uri: Uri = text.parse().map_err(|_| MqttError::Broker("is not understood"))?;
-        let (tls, standard) = match uri.scheme_str() {
+        // Schemes may be written in capitals (RFC 3986, section 3.1).
+        let (tls, standard) = match uri.scheme_str().map(str::to_ascii_lowercase).as_deref() {
             Some("mqtt") => (false, 1883),
             Some("mqtts") => (true, 8883),
             _ => return Err(MqttError::Broker("begins with no mqtt:// or mqtts://")),

@@ -294,6 +294,15 @@ fn the_open_inference_protocol_takes_base64_binary_and_features() {
     let by_base64 = service.json("POST", infer, &json!({ "id": "7", "inputs": [input] })).ok();
     assert_eq!((&by_base64["id"], &by_base64["outputs"][2]["shape"]), (&json!("7"), &json!([1, 60])));
     assert_eq!(by_base64["outputs"][0]["data"][0], service.label(&picture));
+    let no_picture = base64::engine::general_purpose::STANDARD.encode("text");
+    for (files, begins) in [
+        (vec![&data, &no_picture], "picture 2 of 2: the picture is neither"),
+        (vec![&no_picture], "the picture is neither"),
+    ] {
+        let input = json!({ "name": "image", "datatype": "BYTES", "shape": [files.len()], "data": files });
+        let refused = service.json("POST", infer, &json!({ "inputs": [input] }));
+        assert!(refused.status == 400 && refused.error().starts_with(begins), "{}", refused.text());
+    }
     // The probabilities stand in the order of the classes.
     let probabilities: Vec<f64> =
         by_base64["outputs"][2]["data"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();

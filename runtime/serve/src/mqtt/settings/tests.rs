@@ -12,6 +12,7 @@ fn brokers_are_named_by_their_address() {
         ("mqtt://192.0.2.7:1884", "mqtt://192.0.2.7:1884"),
         ("mqtts://[2001:db8::1]", "mqtts://[2001:db8::1]:8883"),
         ("mqtt://[::1]:1", "mqtt://[::1]:1"),
+        ("MQTTS://door3", "mqtts://door3:8883"),
     ] {
         let broker: BrokerAddress = text.parse().unwrap();
         assert_eq!(broker.to_string(), shown);
