@@ -273,12 +273,12 @@ impl CameraReader {
     fn read(&mut self) -> Result<(), CameraError> {
         let shared = &self.shared;
         let mut pictures = (self.open)(&self.source, &shared.stop, &mut self.known)?;
-        shared.state().status.opened += 1;
-        let mut has_logged_opening = false;
+        let mut was_read = false;
         while !shared.stop.is_set() {
             let picture = pictures.next_picture()?;
             // Only once it was read: a pipeline of GStreamer's also starts without its camera.
-            if !std::mem::replace(&mut has_logged_opening, true) {
+            if !std::mem::replace(&mut was_read, true) {
+                shared.state().status.opened += 1;
                 // At the level of the warning that it was not there, so that whoever read that also reads this.
                 let level = if self.logged.is_empty() { log::Level::Info } else { log::Level::Warn };
                 log::log!(level, "camera: {} is open", self.source);

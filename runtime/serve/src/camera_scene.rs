@@ -11,8 +11,8 @@ use orco_runtime::files::FileStamp;
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SIDE, SceneWatch, ViewError,
-    Viewfinder,
+    Background, Foreground, FrameContent, FrameSizeError, KeptBackground, NamedRegion, PixelRect, Region, SIDE,
+    SceneWatch, ViewError, Viewfinder,
 };
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
@@ -204,11 +204,12 @@ impl CameraScene {
         Ok(forgotten)
     }
 
-    /// What each region of a frame of the camera shows, or the frame as a whole where there are none.
-    pub fn see(&self, frame: &RgbImage, regions: &[NamedRegion]) -> Vec<SeenRegion> {
+    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. `camera_size` is
+    /// the frame's width and height before it was reduced.
+    pub fn see(&self, frame: &RgbImage, camera_size: [u32; 2], regions: &[NamedRegion]) -> Vec<SeenRegion> {
         let mut seen = SeenRegion::all_of(frame, regions);
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
-        if let Some(foregrounds) = self.compare(frame, &bounds) {
+        if let Some(foregrounds) = self.compare(frame, camera_size, &bounds) {
             let (background, size) = (self.background(), [frame.width(), frame.height()]);
             let problem = |bounds: Option<PixelRect>| background.as_ref()?.check_region(size, bounds?).err();
             let analysed = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
@@ -224,12 +225,18 @@ impl CameraScene {
 
     /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does
     /// not fit.
-    fn compare(&self, frame: &RgbImage, regions: &[PixelRect]) -> Option<Vec<Foreground>> {
-        self.compare_at(frame, regions, self.0.started.elapsed())
+    fn compare(&self, frame: &RgbImage, camera_size: [u32; 2], regions: &[PixelRect]) -> Option<Vec<Foreground>> {
+        self.compare_at(frame, camera_size, regions, self.0.started.elapsed())
     }
 
     /// As [`CameraScene::compare`], so long after the start.
-    fn compare_at(&self, frame: &RgbImage, regions: &[PixelRect], now: Duration) -> Option<Vec<Foreground>> {
+    fn compare_at(
+        &self,
+        frame: &RgbImage,
+        camera_size: [u32; 2],
+        regions: &[PixelRect],
+        now: Duration,
+    ) -> Option<Vec<Foreground>> {
         let mut watched = self.watched();
         let watch = watched.watch.as_mut()?;
         let (foregrounds, problem) = match watch.see(frame, regions, now) {
@@ -238,7 +245,8 @@ impl CameraScene {
                 (Some(vec![Foreground::empty([frame.width(), frame.height()]); regions.len().max(1)]), None)
             }
             Ok(FrameContent::Things(foregrounds)) => (Some(foregrounds), None),
-            Err(error) => (None, Some(error.to_string())),
+            // People know the size that the camera gives.
+            Err(error) => (None, Some(FrameSizeError { actual: camera_size, ..error }.to_string())),
         };
         let is_usable = problem.is_none();
         let is_moved = watch.is_moved();

@@ -179,7 +179,7 @@ impl LiveCamera {
     /// [`Refusal`] if the camera is not there, or gave none yet.
     pub fn latest_frame(&self) -> Result<Arc<ObservedFrame>, Refusal> {
         let frame = self.shared.latest().frame.clone();
-        frame.ok_or_else(|| self.no_frame())
+        frame.filter(|_| !self.shared.is_away()).ok_or_else(|| self.no_frame())
     }
 
     /// As [`LiveCamera::latest_frame`], once there is a frame after number `after`, or `timeout` has passed.
@@ -262,15 +262,22 @@ impl SharedCamera {
         lock(&self.latest)
     }
 
+    /// Whether the camera went away. The thread that clears what it showed may still be waiting for a frame.
+    fn is_away(&self) -> bool {
+        matches!(self.camera.status().phase, CameraPhase::Away { .. })
+    }
+
     fn snapshot(&self) -> LiveSnapshot {
         let status = self.camera.status();
         let latest = self.latest();
-        let frame = latest.frame.as_ref().map(|observed| &observed.frame);
+        let is_away = matches!(status.phase, CameraPhase::Away { .. });
+        let frame = latest.frame.as_ref().filter(|_| !is_away).map(|observed| &observed.frame);
+        let regions = if is_away { Arc::default() } else { Arc::clone(&latest.regions) };
         LiveSnapshot {
             source: self.camera.source().to_string(),
             status,
             problem: latest.problem.as_ref().map(|problem| problem.sentence.clone()),
-            regions: Arc::clone(&latest.regions),
+            regions,
             scene: self.scene.status(),
             frame: frame.map(|frame| frame.number),
             age: frame.map(|frame| frame.taken.elapsed()),

@@ -102,7 +102,14 @@ impl Thresholds {
         earlier: impl IntoIterator<Item = EarlierShot<'a, S>>,
     ) -> Vec<Objection<S>> {
         let mut objections: Vec<_> = self.flaws(candidate.quality).into_iter().map(Objection::Flaw).collect();
-        let same = earlier.into_iter().find(|shot| self.repeats(shot.quality, candidate.quality));
+        let is_same = |shot: &EarlierShot<'_, S>| {
+            if label::same(shot.label, candidate.label) {
+                self.repeats(shot.quality, candidate.quality)
+            } else {
+                self.copies(shot.quality, candidate.quality)
+            }
+        };
+        let same = earlier.into_iter().find(is_same);
         objections.extend(same.map(|same| Objection::Repeated { shot: same.shot, label: same.label.into() }));
         let other = candidate.best.filter(|best| best.probability >= LOOKS_LIKE_PROBABILITY);
         let other = other.filter(|best| !label::same(best.label, candidate.label));

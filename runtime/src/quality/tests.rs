@@ -205,6 +205,12 @@ fn what_speaks_against_a_shot_is_told_in_one_list() {
     let alone =
         thresholds.objections::<u64>(ShotCandidate { label: "cup", quality: &fine, best: best("mug", 0.8) }, []);
     assert!(alone.len() == 1 && !alone[0].refuses(), "what it looks like refuses nothing: {alone:?}");
+    // Another mug before the same background, say.
+    let mut alike = fine;
+    alike.fingerprint.flat = [0; 4];
+    alike.fingerprint.falls[0] ^= 0xf_ffff;
+    assert_eq!(fine.fingerprint.distance(&alike.fingerprint), 20);
+    assert_eq!(of(&alike, None).1, [Objection::Repeated { shot: 8, label: "cup".to_owned() }], "one of its own class");
     let said = [repeated.to_string(), alone[0].to_string()];
     assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);
 }

@@ -136,6 +136,7 @@ fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open_and_its_reas
         assert!(Instant::now() < end, "{camera:?}");
         thread::sleep(Duration::from_millis(5));
     }
+    assert_eq!(camera.status().opened, 0, "it was never there");
     let logged = lock(&LOGGED);
     let said: Vec<&String> = logged.iter().filter(|line| line.contains(&shown)).collect();
     assert!(said.len() == 1 && said[0].contains("is not there"), "{said:?}");
@@ -144,8 +145,11 @@ fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open_and_its_reas
 /// A camera that is silent until its connection is cut.
 struct SilentSource(Stop);
 
+static IS_READ: AtomicBool = AtomicBool::new(false);
+
 impl OpenSource for SilentSource {
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
+        IS_READ.store(true, Ordering::SeqCst);
         self.0.wait(Duration::from_secs(60));
         Err(CameraError::Pipeline("its connection was cut".into()))
     }
@@ -159,7 +163,7 @@ fn open_silent<'a>(_: &CameraSource, stop: &Stop, _: &'a mut KnownFiles) -> Resu
 fn a_camera_that_is_stopped_is_not_said_to_be_away() {
     let camera = Camera::open_by(CameraSource::Folder("silent".into()), open_silent).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    while camera.status().opened == 0 {
+    while !IS_READ.load(Ordering::SeqCst) {
         assert!(Instant::now() < end, "{camera:?}");
         thread::sleep(Duration::from_millis(5));
     }

@@ -210,8 +210,11 @@ impl LiveWorker {
         let (number, taken) = (frame.number, frame.taken);
         // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
         // small.
-        let seen =
-            if has_parts { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
+        let seen = if has_parts {
+            scene.see(&picture, camera_size(&frame, &picture), &self.regions)
+        } else {
+            SeenRegion::all_of(&picture, &self.regions)
+        };
         let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
         let picture = reduced_if_large(picture);
         drop(permit);
@@ -323,6 +326,12 @@ impl UnreadableFrames {
     fn end(&mut self) {
         self.first = None;
     }
+}
+
+/// Width and height of a frame as the camera gave it, upright; `picture` is the same, decoded.
+fn camera_size(frame: &CameraFrame, picture: &RgbImage) -> [u32; 2] {
+    let [width, height] = [picture.width(), picture.height()];
+    frame.decoding_cost(None).map_or([width, height], |cost| [cost.file_width, cost.file_height])
 }
 
 /// A picture as it is held until the next frame: no larger than what is shown, or a few MiB.

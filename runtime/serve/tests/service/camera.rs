@@ -93,7 +93,8 @@ fn a_camera_that_goes_away_is_told_and_comes_back() {
     let service = looking_at(&state, &fake.url(), ServerOptions::default());
     let before = once(&service, "it shows something", |shown| shown["label"].is_string());
     fake.set(Mode::Away);
-    let away = once(&service, "it is away", |shown| shown["state"] == "away" && shown["label"].is_null());
+    let away = once(&service, "it is away", |shown| shown["state"] == "away");
+    assert!(away["label"].is_null() && away["empty"] == false && away["things"] == json!([]), "{away}");
     assert!(!away["reason"].as_str().unwrap().is_empty() && away["frame"].is_null(), "{away}");
     let picture = service.ask("GET", "/api/v1/camera.jpg", &[], b"");
     assert_eq!(picture.status, 503);
@@ -102,7 +103,7 @@ fn a_camera_that_goes_away_is_told_and_comes_back() {
     assert_eq!(shot.status, 503, "{}", shot.text());
     // Others are served meanwhile.
     assert!(!service.label(&sample("try", "mug", 1)).is_empty());
-    assert!(service.ask("GET", "/metrics", &[], b"").text().contains("orco_camera_running 0"));
+    until("the metrics say so", || service.ask("GET", "/metrics", &[], b"").text().contains("orco_camera_running 0"));
     fake.set(Mode::Garbage);
     let garbage = once(&service, "garbage is told", |shown| shown["unreadable"].as_u64() > Some(0));
     assert!(garbage["unreadable_reason"].as_str().unwrap().contains("neither a JPEG nor a PNG"), "{garbage}");
