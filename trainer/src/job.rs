@@ -82,8 +82,9 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
     }
     if let Some(cut) = recipe.data.cut_unlike_device().filter(|_| group.is_first()) {
         log::warn!(
-            "pictures are {cut} (data.fit, data.crop), but a device takes the whole of the largest square from the \
-             middle, so it recognises fewer than are measured here; leave both out for a bundle that goes onto a device"
+            "pictures are {cut} (data.fit, data.crop), but a device takes the largest square from the middle, uncropped, \
+             so it recognises fewer pictures than this run measures; leave data.fit and data.crop out for a bundle that \
+             goes onto a device"
         );
     }
     open_images(recipe, images, group)

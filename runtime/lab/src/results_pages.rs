@@ -56,7 +56,7 @@ session list names (`trainer/scripts/mini-imagenet-split.py`); those of base cla
 /// Systems of the overview that stand beside ours, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
 
-/// What a cell of the paper's tables and of ablations shows.
+/// What a cell of the paper's tables, of rivals and of ablations shows.
 const TOTALS: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
 
 /// The systems at the three positions of the dial, `orco balance`.
@@ -239,12 +239,12 @@ impl ResultsPages {
         let mut text = format!("{NOTE}# The paper's tables\n\n");
         text += "aHM / harmonic mean of the last session / aACC, in percent. *Published* is the OrCo paper's table, each system by its own \
                  recipe and backbone. Our columns are measured on the features of one bundle each.\n";
-        PaperTable::ALL.into_iter().for_each(|table| text += &self.beside_a_table(table));
+        PaperTable::ALL.into_iter().for_each(|table| text += &self.table_section(table));
         text + FIGURES
     }
 
     /// A table of the paper with a column for each bundle that was measured on its data set.
-    fn beside_a_table(&self, table: PaperTable) -> String {
+    fn table_section(&self, table: PaperTable) -> String {
         let measured: Vec<&MeasuredBundle> =
             self.bundles.iter().filter(|bundle| bundle.report.paper == Some(table)).collect();
         let cells = |system: &str| -> String {

@@ -1,5 +1,5 @@
-//! What Cargo cannot fetch as it is needed - libraries, programs, weights - and how each is put together. The
-//! catalogue lists them.
+//! Libraries, programs and weights, which Cargo cannot fetch as they are needed, and how each is put together.
+//! [`catalogue`] lists them.
 
 mod catalogue;
 

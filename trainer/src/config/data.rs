@@ -136,7 +136,7 @@ impl DataConfig {
         self.look.canvas(self.side())
     }
 
-    /// How pictures are cut, where a device, which takes the whole of the largest square from the middle, cuts them
+    /// How pictures are cut, where a device, which takes the largest square from the middle, uncropped, cuts them
     /// otherwise.
     pub fn cut_unlike_device(&self) -> Option<String> {
         let stretched = (self.fit == SquareFit::Stretch).then(|| "stretched to a square".to_owned());

@@ -42,7 +42,7 @@ pub(super) fn write(
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
     let draws = benchmark.distinct_draws(recipe.export.draws);
     let compared: Vec<System> = System::supported_by(base_model).collect();
-    log::info!("measuring the device and its rivals on the benchmark, by {}", counted(draws, "draw"));
+    log::info!("measuring the device and its rivals on the benchmark, in {}", counted(draws, "draw"));
     let mut progress = PhaseProgress::counting("measuring", "systems", compared.len() as u64, 0);
     let drawn = compared
         .into_iter()
@@ -122,8 +122,8 @@ impl Card<'_> {
         if let Some(cut) = recipe.data.cut_unlike_device() {
             writeln!(
                 text,
-                "- Pictures: {cut}, in training and in what is measured below. A device takes the whole of the largest \
-                 square from the middle, and recognises fewer."
+                "- Pictures: {cut}, in training and in what is measured below. A device takes the largest square from the \
+                 middle, uncropped, and recognises fewer."
             )?;
         }
         if recipe.align.mirrored {

@@ -82,8 +82,8 @@ pub enum DataError {
     },
     /// Training images have no folder of test images beside them, or the other way round.
     #[error(
-        "there is no folder {missing} beside {}: call the folder of the {images} images so, in small letters, or name \
-         {} itself with --data, and a share of its images becomes test images",
+        "there is no folder {missing} beside {}: name the folder of the {images} images {missing}, in lower case, or \
+         give {} itself as --data; a share of its images then becomes test images",
         path.display(), path.display()
     )]
     Unpaired {

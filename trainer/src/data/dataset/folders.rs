@@ -36,7 +36,8 @@ pub(super) fn list(
 ) -> Result<Listing, DataError> {
     let mut reader = FolderReader { skip_broken, skipped };
     let (trained, tested) = (folder.join("train"), folder.join("test"));
-    if trained.is_dir() != tested.is_dir() {
+    let is_dangling = |path: &Path| path.is_symlink() && !path.exists();
+    if trained.is_dir() != tested.is_dir() && !is_dangling(&trained) && !is_dangling(&tested) {
         let (there, missing, images) =
             if trained.is_dir() { (&trained, "test", "test") } else { (&tested, "train", "training") };
         if !reader.is_class(there)? {
@@ -100,7 +101,8 @@ fn ignored(folder: &Path, test_share: Option<f64>) -> Result<Vec<String>, DataEr
 fn dangling(children: &[(PathBuf, String)]) -> Option<String> {
     let paths = children.iter().map(|(path, _)| path);
     let links: Vec<&PathBuf> = paths.filter(|path| path.is_symlink() && !path.exists()).collect();
-    let names = join_first(links.iter().map(|link| link.display()), 5, ", ");
+    let names: Vec<String> = links.iter().map(|link| link.display().to_string()).collect();
+    let names = join_first(names.iter().map(|name| EscapedText(name)), 5, ", ");
     (!links.is_empty()).then(|| format!("links that lead nowhere are passed over: {names}"))
 }
 
@@ -133,7 +135,8 @@ impl FolderReader<'_> {
     /// Whether a folder holds files alone: then it is a class, such as the trains of CIFAR-100.
     fn is_class(&mut self, folder: &Path) -> Result<bool, DataError> {
         let children = self.children(folder)?;
-        Ok(!children.is_empty() && !children.iter().any(|(path, _)| path.is_dir()))
+        dangling(&children).iter().for_each(|warning| log::warn!("{warning}"));
+        Ok(!children.is_empty() && children.iter().all(|(path, _)| path.exists() && !path.is_dir()))
     }
 
     /// Names of the folders in a folder, sorted. A run and a bundle beside the classes are none: a training that wrote
@@ -257,7 +260,7 @@ mod tests {
         );
         let missing = list(root, None, 1).unwrap_err().to_string();
         assert!(missing.starts_with("there is no folder test beside ") && missing.contains("/train: "), "{missing}");
-        assert!(missing.contains("the folder of the test images so, in small letters, or name "), "{missing}");
+        assert!(missing.contains("name the folder of the test images test, in lower case, or "), "{missing}");
         touch(root, &["test/dog/9.png"]);
         let listing = list(root, None, 1).unwrap();
         assert_eq!(listing.class_names, ["cat", "dog"]);
