@@ -68,6 +68,23 @@ fn what_pytorch_exports_passes() {
     }
 }
 
+/// The first two axes become one, whose length is their product, as tf2onnx writes the attention of Keras.
+fn joined_by_product() -> Model {
+    let mut model = Model::new();
+    model.list("joined", &[0, 1]).list("open", &[-1]).list("apart", &[-1, 3, 64]);
+    model.node("Shape", &["x"], "sides", &[]).node("Gather", &["sides", "joined"], "lengths", &[]);
+    model.node("ReduceProd", &["lengths"], "rows", &[Int("keepdims", 1)]);
+    model.node("Concat", &["rows", "open"], "shape", &[Int("axis", 0)]);
+    model.node("Reshape", &["x", "shape"], "r", &[]).node("Reshape", &["r", "apart"], "a", &[]);
+    model.node("ReduceMean", &["a"], "y", &[Ints("axes", &[2]), Int("keepdims", 0)]);
+    model
+}
+
+#[test]
+fn a_product_of_lengths_may_become_a_shape() {
+    compare("lengths multiplied", &joined_by_product().encode(), 8);
+}
+
 /// ViT-L/14, whose layers share their weights so that the file stays small; its class token is left out.
 fn vit(side: i64) -> Model {
     let (width, heads, tokens) = (1024, 16, (side / 14) * (side / 14));

@@ -121,6 +121,9 @@ pub enum AuditError {
 
 /// What helps where a model has this operator, with its domain, as the end of a sentence.
 fn advice(operator: &str) -> &'static str {
+    /// Of layers that drop something at random.
+    const RANDOM: &str =
+        "; it draws random numbers, as a model does in training: call model.eval() on all of it before the export";
     match operator {
         "ConvInteger" | "DynamicQuantizeLinear" | "MatMulInteger" => {
             "; a picture's features would depend on the others of its batch: quantise the model statically (QDQ), or not \
@@ -132,6 +135,12 @@ fn advice(operator: &str) -> &'static str {
             "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ)"
         }
         _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
+        "Bernoulli" | "Multinomial" => RANDOM,
+        _ if operator.starts_with("Random") => RANDOM,
+        _ if operator.starts_with("ai.onnx.ml.") => {
+            "; write the model in ONNX's own operators, as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) \
+             does"
+        }
         "Upsample" => "; convert the model (onnx.version_converter.convert_version(model, 13))",
         _ => {
             "; if it comes behind the features, end the model before it (backbone.output), and if it computes constants, \

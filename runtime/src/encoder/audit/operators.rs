@@ -110,7 +110,7 @@ const TABLES: [(&str, ShapeRule); 21] = [
     ("Or", elementwise::or),
     ("Range", fill::range),
     ("ReduceMin", reduce::reduce),
-    ("ReduceProd", reduce::reduce),
+    ("ReduceProd", reduce::product),
     ("ScatterND", index::scatter_nd),
     ("Size", layout::size),
     ("Tile", fill::tile),

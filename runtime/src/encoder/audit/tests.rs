@@ -86,6 +86,16 @@ fn what_a_backbone_has_no_need_of_is_refused() {
             "not on the list of allowed ones; if it comes behind the features, end the model before it",
         ),
         ("an operator of old", plus(&node_of("Upsample", b"")), "onnx.version_converter.convert_version(model, 13)"),
+        (
+            "random numbers",
+            plus(&node_of("RandomUniformLike", b"")),
+            "it draws random numbers, as a model does in training: call model.eval()",
+        ),
+        (
+            "classical learning",
+            plus(&node_of("Scaler", &bytes(7, b"ai.onnx.ml"))),
+            "as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) does",
+        ),
         ("other domain", plus(&node_of("Conv", &bytes(7, b"evil"))), "the operator \"evil.Conv\""),
         (
             "quantised operators",

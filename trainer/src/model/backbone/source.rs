@@ -49,8 +49,8 @@ pub enum OnnxBackboneError {
     },
     /// The file holds no ONNX model.
     #[error(
-        "{} is no ONNX model; write one with torch.onnx.export: weights alone, as a checkpoint has them, do not say what \
-         is computed",
+        "{} is no ONNX model, or not all of one; fetch it again, or write one with torch.onnx.export: weights alone, as a \
+         checkpoint has them, do not say what is computed",
         path.display()
     )]
     NotOnnx {
@@ -142,6 +142,7 @@ impl OnnxBackbone {
             EncodeError::Refused(AuditError::Shape { .. }) | EncodeError::Shape { .. } if took_one => {
                 wrong(fixed_batch(1))
             }
+            EncodeError::Model(error) if error.contains("QLinear") => wrong(format!("{QLINEAR}: {error}")),
             reason => OnnxBackboneError::Refused { path: path.into(), reason },
         };
         // Before constants are folded: that fails on wrong inputs, and on outputs that nobody wants, with errors that say
@@ -298,6 +299,11 @@ fn middle(images: &Tensor, [wanted_height, wanted_width]: [i64; 2]) -> Tensor {
 pub(crate) const UNSOUND_METADATA: &str = "its metadata orco.mean and orco.deviation are no numbers to normalise pixels \
      from 0 to 1 by; such are [0.485, 0.456, 0.406]";
 
+/// What is said of products of bytes that ONNX Runtime refuses: while it multiplies exactly, it has none of signed ones
+/// in this form, which `quantize_static` writes with `QuantFormat.QOperator`.
+const QLINEAR: &str = "ONNX Runtime does not accept its operators QLinear...; quantise the model in QDQ form \
+     (quant_format=QuantFormat.QDQ)";
+
 /// What is said where a mean and a deviation are given for a model that has its own.
 const NORMALISES_ITSELF: &str =
     "it takes images of bytes and normalises them itself; leave out backbone.mean and backbone.deviation";
@@ -325,7 +331,21 @@ fn read_file(path: &Path) -> Result<Vec<u8>, OnnxBackboneError> {
         let reason = "it is a Git LFS pointer: run git lfs pull".to_owned();
         return Err(OnnxBackboneError::Shape { path: path.into(), reason });
     }
+    if let Some(remedy) = other_format(&read) {
+        return Err(OnnxBackboneError::Shape { path: path.into(), reason: remedy.to_owned() });
+    }
     Ok(read)
+}
+
+/// What to do with a file of another format that starts like this one.
+fn other_format(bytes: &[u8]) -> Option<&'static str> {
+    const FORMATS: [(usize, &[u8], &str); 3] = [
+        (0, b"\x1f\x8b", "it is packed by gzip; unpack it"),
+        (2, b"\0\0ORTM", "it is in ONNX Runtime's own format; take the .onnx file that it was made from"),
+        (2, b"\0\0TFL3", "it is a TensorFlow Lite model; convert it by tf2onnx"),
+    ];
+    let starts = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(magic));
+    FORMATS.iter().find(|(at, magic, _)| starts(*at, magic)).map(|(.., remedy)| *remedy)
 }
 
 /// What is said of a model that takes no other number of images.
@@ -478,6 +498,23 @@ mod tests {
         let refused = OnnxBackbone::check_file(folder.path()).unwrap_err();
         assert!(matches!(&refused, OnnxBackboneError::Read { .. }), "{refused}");
         assert_eq!(std::error::Error::source(&refused).unwrap().to_string(), "it is a folder");
+    }
+
+    #[test]
+    fn a_file_of_another_format_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx");
+        for (bytes, remedy) in [
+            (&b"\x1f\x8b\x08\0 packed"[..], "unpack it"),
+            (&b"\x30\0\0\0ORTM and more"[..], "take the .onnx file that it was made from"),
+            (&b"\x1c\0\0\0TFL3 and more"[..], "convert it by tf2onnx"),
+            // A model whose maker has this name.
+            (&b"\x08\x08\x12\x04ORTM"[..], "is no ONNX model, or not all of one"),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            let said = OnnxBackbone::check_file(&path).unwrap_err().to_string();
+            assert!(said.contains(remedy), "{said}");
+        }
     }
 
     #[test]

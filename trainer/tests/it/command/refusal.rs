@@ -124,7 +124,10 @@ fn a_backbone_that_is_refused_claims_no_folder() {
     fs::write(&model, "no model").unwrap();
     let arguments = words(&[&"align", &path, &"--run", &run, &"--backbone", &model, &"--device", &"cpu"]);
     let said = refused(&mut program(&arguments));
-    assert!(said.contains("model.onnx is no ONNX model; write one with torch.onnx.export"), "{said}");
+    assert!(
+        said.contains("model.onnx is no ONNX model, or not all of one; fetch it again, or write one with"),
+        "{said}"
+    );
     assert!(!run.exists(), "a refused run leaves no folder");
     let said = error_text(&program(&arguments).output().unwrap());
     assert!(!said.contains("training and"), "it is told before images are read: {said}");

@@ -28,6 +28,15 @@ pub fn reduce(call: &NodeCall<'_>) -> RuleResult {
         .with_work(input.elements().saturating_mul(2 * ELEMENT_COST)))
 }
 
+/// A product. One of known lengths is known: tf2onnx joins axes by it, for the attention of Keras.
+pub fn product(call: &NodeCall<'_>) -> RuleResult {
+    let mut result = reduce(call)?;
+    let values = call.input(0)?.values.as_ref().filter(|_| result.outputs[0].elements() == 1);
+    let product = values.and_then(|values| values.iter().try_fold(1i64, |product, &value| product.checked_mul(value)));
+    result.outputs[0] = result.outputs[0].clone().with_values(product.map(|product| vec![product]));
+    Ok(result)
+}
+
 /// The index of the largest element along an axis.
 pub fn arg_max(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
