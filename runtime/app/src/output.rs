@@ -156,7 +156,7 @@ impl Output {
         self.warnings.borrow_mut().push(text.to_string());
     }
 
-    /// Says at once what is wrong with one thing of several; the exit code does not follow it.
+    /// Says at once what is wrong with one thing of several; the exit code stays.
     pub fn print_error(&self, text: impl Display) {
         eprint_escaped(&format!("error: {text}"));
     }

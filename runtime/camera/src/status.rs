@@ -51,7 +51,7 @@ pub struct CameraStatus {
     pub unreadable: u64,
     /// What was wrong with the last of them.
     pub unreadable_reason: Option<String>,
-    /// How often it was opened and could be read; tries that failed do not count.
+    /// How often it was opened and gave a picture.
     pub opened: u64,
 }
 

@@ -13,6 +13,8 @@ const SILENCE_MS = 40_000;
 const HIDDEN_MS = 10_000;
 // A device that is gone may not even refuse a new stream: after so long the page says that it is not connected.
 const LATE_MS = 5000;
+// Where the stream brought something within so long, a request that did not reach the service says nothing about it.
+const HEARD_MS = 3000;
 
 // The complete events of a stream's text, and the rest that is still to be completed.
 export function parseEvents(text) {
@@ -23,10 +25,12 @@ export function parseEvents(text) {
 
 // EventSource cannot send the token, so the stream is read by hand.
 export async function listen() {
-  for (let interrupted = null; ;) {
-    let isReleased = () => false, wasDoubted = () => false;
+  for (let interrupted = null, isDoubted = false; ;) {
+    let isReleased = () => false, wasDoubted = () => false, response = null;
     try {
-      const response = await openStream();
+      response = await openStream();
+      // What the page says of a service that cannot be reached goes, though the loss was only supposed.
+      if (isDoubted) store.update({ connected: false });
       store.update({ connected: true });
       await refreshAll();
       if (interrupted) await resume(interrupted);
@@ -35,9 +39,13 @@ export async function listen() {
       isReleased = releaseWhenHidden(reader);
       wasDoubted = endWhenMissed(reader);
       await receive(reader);
-    } catch { /* The next attempt follows. */ }
+    } catch {
+      // The next attempt follows. A browser opens few connections.
+      response?.body?.cancel().catch(() => {});
+    }
     interrupted ??= store.state;
-    const wasReleased = isReleased(), isDoubted = wasDoubted();
+    const wasReleased = isReleased();
+    isDoubted = wasDoubted();
     // An old answer would be taken for a new one, and a service that was started anew numbers things from the start.
     store.update({ connected: wasReleased || isDoubted, answer: NO_ANSWER, chosenThing: null });
     await (wasReleased ? untilSeen() : sleep(RETRY_MS));
@@ -73,18 +81,24 @@ export function releaseWhenHidden(reader, milliseconds = HIDDEN_MS) {
   };
 }
 
-// The stream that is read.
-let doubted = null;
-store.subscribe(["missed"], () => doubted?.cancel().catch(() => {}));
+// Ends the stream that is read.
+let doubt = () => {};
+store.subscribe(["missed"], () => doubt());
+// When the stream brought something last, in milliseconds.
+let heard = -Infinity;
 
 // Ends a stream as soon as a request does not reach the service: silence would tell much later. Returns a function that
 // stops watching, and says whether it did.
-export function endWhenMissed(reader) {
-  const { missed } = store.state;
-  doubted = reader;
+export function endWhenMissed(reader, quiet = HEARD_MS) {
+  let isDoubted = false;
+  doubt = () => {
+    if (performance.now() - heard < quiet) return;
+    isDoubted = true;
+    reader.cancel().catch(() => {});
+  };
   return () => {
-    doubted = null;
-    return store.state.missed !== missed;
+    doubt = () => {};
+    return isDoubted;
   };
 }
 
@@ -99,6 +113,7 @@ export async function receive(reader, silence = SILENCE_MS) {
   for (let rest = ""; ;) {
     const { value, done } = await readWithin(reader, silence);
     if (done) return;
+    heard = performance.now();
     const parsed = parseEvents(rest + value);
     rest = parsed.rest;
     parsed.events.forEach(handle);
@@ -148,10 +163,13 @@ export async function resume({ shots, waiting, history }) {
   if (isJobLost || areShotsLost) showError(message("startedAnew"));
 }
 
-// Whether the history has an entry about the thing of a job since then.
-function isMade({ label }, before) {
+// Whether the history has an entry of a job since then: one about its thing or, where it is about none, of its kind.
+function isMade(job, before) {
   const earlier = new Set(before.map(({ id }) => id));
-  return store.state.history.some(({ id, labels }) => !earlier.has(id) && labels?.includes(label));
+  // To redo is to undo an undoing.
+  const change = job.change === "redo" ? "undo" : job.change;
+  const isOfJob = (entry) => (job.label ? entry.labels?.includes(job.label) : entry.change === change);
+  return store.state.history.some((entry) => !earlier.has(entry.id) && isOfJob(entry));
 }
 
 function handle({ kind, data }) {

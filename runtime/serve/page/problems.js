@@ -30,7 +30,7 @@ const sentences = [
     en: "Pictures of it are still in the list of what was seen, which cannot be written just now ({1}). Remove that list later, under Review.",
     de: "In der Liste des Gesehenen stehen noch Bilder davon; sie kann gerade nicht geschrieben werden ({1}). Bitte die Liste später löschen." }],
   [/^the camera seems to have been moved.*$/, { de: "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen." }],
-  [/^the empty place was shown with (\d+) x (\d+) pixels, .*$/, { de: "Der leere Platz wurde mit {1} x {2} Bildpunkten gezeigt, die Kamera hat jetzt andere: Bitte ihn noch einmal zeigen." }],
+  [/^the empty place was shown with another size .*, (\d+) x (\d+): .*$/, { de: "Der leere Platz wurde in einer anderen Größe gezeigt als der jetzigen der Kamera ({1} x {2}): Bitte ihn noch einmal zeigen." }],
   [/^the empty place in .* cannot be used.*$/, { de: "Der gespeicherte leere Platz ist beschädigt: Bitte ihn noch einmal zeigen." }],
   [/^the empty place in .* cannot be read or written: (.*)$/s, { de: "Der leere Platz kann nicht gelesen oder gespeichert werden ({1})." }],
   [/^the file was changed or removed .*$/, { de: "Die Datei wurde nach der Auswahl geändert oder entfernt: Bitte neu auswählen." }],

@@ -94,8 +94,8 @@ async function startCamera() {
   try {
     stream = await navigator.mediaDevices.getUserMedia({ video, audio: false });
     $("video").srcObject = stream;
-    await $("video").play();
     watchTrack(stream);
+    await $("video").play();
     update({ stream, files: [], deviceChosen: false });
   } catch (error) {
     stop(stream);
@@ -103,18 +103,22 @@ async function startCamera() {
   }
 }
 
+// Tells what becomes of a stream's picture, as long as it is that of the page.
 function watchTrack(stream) {
   const [track] = stream.getVideoTracks();
-  track.addEventListener("ended", () => {
+  const tell = (kind, told) => track.addEventListener(kind, () => { if ($("video").srcObject === stream) told(); });
+  const tellPaused = () => {
+    update({ answer: NO_ANSWER });
+    setText("camera-error", message("cameraPaused"));
+  };
+  tell("ended", () => {
     stop(stream);
     update({ stream: null });
     setText("camera-error", message("cameraEnded"));
   });
-  track.addEventListener("mute", () => {
-    update({ answer: NO_ANSWER });
-    setText("camera-error", message("cameraPaused"));
-  });
-  track.addEventListener("unmute", () => setText("camera-error", ""));
+  tell("mute", tellPaused);
+  tell("unmute", () => setText("camera-error", ""));
+  if (isPaused(stream)) tellPaused();
 }
 
 // What people can do about the commonest errors, which browsers name alike; of others, they say more themselves.

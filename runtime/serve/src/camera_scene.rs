@@ -245,8 +245,8 @@ impl CameraScene {
                 (Some(vec![Foreground::empty([frame.width(), frame.height()]); regions.len().max(1)]), None)
             }
             Ok(FrameContent::Things(foregrounds)) => (Some(foregrounds), None),
-            // People know the size that the camera gives.
-            Err(error) => (None, Some(FrameSizeError { actual: camera_size, ..error }.to_string())),
+            // Its numbers are those of frames that were decoded at a smaller size.
+            Err(FrameSizeError { .. }) => (None, Some(other_size_sentence(camera_size))),
         };
         let is_usable = problem.is_none();
         let is_moved = watch.is_moved();
@@ -309,6 +309,14 @@ impl CameraScene {
             other => Refusal::new(ErrorCode::RegionTooSmall, format!("no shot can be taken: {other}")),
         })
     }
+}
+
+/// Says that the empty place was shown in frames of another size. Those of the camera have this width and height.
+fn other_size_sentence([width, height]: [u32; 2]) -> String {
+    format!(
+        "the empty place was shown with another size than the camera's frames have now, {width} x {height}: show the \
+         empty place again"
+    )
 }
 
 /// The place that is kept, and what is told of it. One that cannot be read is told, and does without.

@@ -122,14 +122,12 @@ impl LiveCameraReader {
 
     /// A small JPEG of the newest frame.
     pub fn view(&self) -> Option<Bytes> {
-        let frame = self.0.latest().frame.clone();
-        frame.map(|frame| frame.view())
+        self.0.shown_frame().map(|frame| frame.view())
     }
 
     /// A JPEG of the newest frame, at most `side` pixels wide and high.
     pub fn reduced(&self, side: u32) -> Option<Vec<u8>> {
-        let frame = self.0.latest().frame.clone();
-        frame.map(|frame| image::reduced_jpeg(&frame.picture, side))
+        self.0.shown_frame().map(|frame| image::reduced_jpeg(&frame.picture, side))
     }
 }
 
@@ -178,8 +176,7 @@ impl LiveCamera {
     /// # Errors
     /// [`Refusal`] if the camera is not there, or gave none yet.
     pub fn latest_frame(&self) -> Result<Arc<ObservedFrame>, Refusal> {
-        let frame = self.shared.latest().frame.clone();
-        frame.filter(|_| !self.shared.is_away()).ok_or_else(|| self.no_frame())
+        self.shared.shown_frame().ok_or_else(|| self.no_frame())
     }
 
     /// As [`LiveCamera::latest_frame`], once there is a frame after number `after`, or `timeout` has passed.
@@ -262,9 +259,11 @@ impl SharedCamera {
         lock(&self.latest)
     }
 
-    /// Whether the camera went away. The thread that clears what it showed may still be waiting for a frame.
-    fn is_away(&self) -> bool {
-        matches!(self.camera.status().phase, CameraPhase::Away { .. })
+    /// The newest frame that was processed; none while the camera is away, even if the thread that clears what it showed
+    /// is still waiting for a frame.
+    fn shown_frame(&self) -> Option<Arc<ObservedFrame>> {
+        let is_away = matches!(self.camera.status().phase, CameraPhase::Away { .. });
+        self.latest().frame.clone().filter(|_| !is_away)
     }
 
     fn snapshot(&self) -> LiveSnapshot {

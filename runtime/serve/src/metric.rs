@@ -46,7 +46,7 @@ pub struct CameraMetrics {
     pub frames: Counter,
     /// Frames that could not be decoded.
     pub unreadable: Counter,
-    /// How often it was opened and could be read.
+    /// How often it was opened and gave a picture.
     pub opened: Counter,
 }
 
@@ -123,7 +123,7 @@ impl Default for Metrics {
         };
         let frames = counter("camera_frames", "Frames of the service's own camera");
         let unreadable = counter("camera_unreadable", "Frames of it that could not be decoded");
-        let opened = counter("camera_opened", "How often it was opened and could be read");
+        let opened = counter("camera_opened", "How often it was opened and gave a picture");
         let camera = CameraMetrics { running, frames, unreadable, opened };
         let connections = counter("mqtt_connections", "How often the MQTT broker was connected to");
         let messages = counter("mqtt_messages", "Messages that the MQTT broker confirmed");

@@ -207,9 +207,8 @@ fn what_speaks_against_a_shot_is_told_in_one_list() {
     assert!(alone.len() == 1 && !alone[0].refuses(), "what it looks like refuses nothing: {alone:?}");
     // Another mug before the same background, say.
     let mut alike = fine;
-    alike.fingerprint.flat = [0; 4];
-    alike.fingerprint.falls[0] ^= 0xf_ffff;
-    assert_eq!(fine.fingerprint.distance(&alike.fingerprint), 20);
+    alike.fingerprint.colours[..4].iter_mut().for_each(|colour| colour[0] ^= 0x80);
+    assert_eq!(fine.fingerprint.mismatched_cells(&alike.fingerprint), 4);
     assert_eq!(of(&alike, None).1, [Objection::Repeated { shot: 8, label: "cup".to_owned() }], "one of its own class");
     let said = [repeated.to_string(), alone[0].to_string()];
     assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);
@@ -232,16 +231,19 @@ fn another_thing_before_the_same_background_is_no_repeat() {
     };
     let repeats = |one: &Quality, other: &Quality| Thresholds::default().repeats(one, other);
     let half = pictures.len() / 2;
-    let (mut same, mut again) = (0, 0);
+    let (mut same, mut again, mut copied) = (0, 0, 0);
     for place in 0..half {
         let background = &pictures[(place + half / 2) % pictures.len()];
         let first = before(background, &pictures[place], 0.2, 1);
         same += usize::from(repeats(&first, &before(background, &pictures[place + half], 0.2, 2)));
-        again += usize::from(repeats(&first, &before(background, &pictures[place], 0.2, 3)));
+        let second = before(background, &pictures[place], 0.2, 3);
+        again += usize::from(repeats(&first, &second));
+        copied += usize::from(Thresholds::default().copies(&first, &second));
     }
     println!("{same} of {half} pairs taken for the same, {again} found again");
     assert!(same * 20 <= half, "{same} of {half} pairs of things are taken for the same");
     assert!(again * 20 >= 19 * half, "{again} of {half} pictures are found again");
+    assert!(copied * 20 >= 19 * half, "{copied} of {half} pictures are found again under another label");
     // Bricks of one shape and brightness, but of another colour.
     let [red, blue] = [[190, 60, 50], [60, 100, 240]].map(|colour| RgbImage::from_pixel(64, 64, Rgb(colour)));
     let [red, blue] = [(red, 4), (blue, 5)].map(|(brick, seed)| before(&pictures[0], &brick, 0.1, seed));

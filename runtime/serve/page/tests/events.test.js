@@ -89,7 +89,7 @@ test("a tab that nobody looks at lets go of its connection, one that is seen aga
 test("a stream is opened anew once a request does not reach the service, and not where one was ended or refused", async () => {
   globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
   let cancelled = 0;
-  const wasDoubted = endWhenMissed({ cancel: async () => { cancelled += 1; } });
+  let wasDoubted = endWhenMissed({ cancel: async () => { cancelled += 1; } });
   const send = async (answer) => {
     globalThis.fetch = answer;
     await assert.rejects(call("POST", "api/v1/classify", {}, { quiet: true }));
@@ -97,6 +97,12 @@ test("a stream is opened anew once a request does not reach the service, and not
   await send(async () => ({ ok: false, status: 400, json: async () => ({}) }));
   await send(() => Promise.reject(new DOMException("too late", "TimeoutError")));
   assert.equal(cancelled, 0);
+  // A stream that has just brought something is not doubted.
+  const chunks = [{ value: ":\n\n", done: false }, { done: true }];
+  await receive({ read: async () => chunks.shift() });
+  await send(() => Promise.reject(new TypeError("Failed to fetch")));
+  assert.deepEqual([cancelled, wasDoubted()], [0, false]);
+  wasDoubted = endWhenMissed({ cancel: async () => { cancelled += 1; } }, 0);
   await send(() => Promise.reject(new TypeError("Failed to fetch")));
   assert.deepEqual([cancelled, wasDoubted()], [1, true]);
   await send(() => Promise.reject(new TypeError("Failed to fetch")));
@@ -146,12 +152,18 @@ test("a change that was saved before the service was started anew is told as mad
   globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
   globalThis.fetch = async () => ({ ok: false, status: 404, json: async () => ({}) });
   const before = { shots: [{ id: "1" }], waiting: [], history: [{ id: 1, labels: [] }] };
-  for (const [label, state] of [["mug", "done"], ["cup", undefined]]) {
-    const history = [...before.history, { id: 2, labels: ["mug"] }];
-    store.update({ job: { id: "1-1", change: "learn", label, state: "running" }, history, shots: [], waiting: [] });
+  const jobs = [
+    [{ change: "learn", label: "mug" }, { change: "learn", labels: ["mug"] }, "done"],
+    [{ change: "learn", label: "cup" }, { change: "learn", labels: ["mug"] }, undefined],
+    [{ change: "balance", label: null }, { change: "balance", labels: [] }, "done"],
+    [{ change: "undo", label: null }, { change: "balance", labels: [] }, undefined],
+  ];
+  for (const [job, entry, state] of jobs) {
+    const history = [...before.history, { id: 2, ...entry }];
+    store.update({ job: { id: "1-1", state: "running", ...job }, history, shots: [], waiting: [] });
     await resume(before);
-    assert.equal(store.state.job?.state, state, label);
-    assert.equal(/started anew/.test(elements.error?.textContent), !state, label);
+    assert.equal(store.state.job?.state, state, job.change);
+    assert.equal(/started anew/.test(elements.error?.textContent), !state, job.change);
     showError();
   }
 });

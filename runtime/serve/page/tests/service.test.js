@@ -150,7 +150,7 @@ test("problems and warnings are German on a German page, and none is lost", () =
     ["is damaged: its end is missing", /beschädigt/],
     ["the picture is too large for this service: it takes 300 MiB, of which one may have 96 (--picture-memory)", /zu groß/],
     ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben/],
-    ["the empty place was shown with 640 x 360 pixels, this picture has 80 x 45: show it again", /mit 640 x 360 Bildpunkten/],
+    ["the empty place was shown with another size than the camera's frames have now, 640 x 360: show it again", /der Kamera \(640 x 360\)/],
     ["two regions have one name", /Namen gibt es schon/],
     ['"a=b" is no name for a region', /^„a=b“ kann kein Bereich heißen/],
     ["a camera has at most 8 regions, these are 9", /^Es gibt schon 8 Bereiche/],

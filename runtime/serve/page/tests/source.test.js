@@ -64,4 +64,12 @@ test("of a camera that is held back, no picture is taken, and the page says so u
   track.muted = false;
   track.dispatchEvent(new Event("unmute"));
   assert.deepEqual([isPaused(stream), $("camera-error").textContent], [false, ""]);
+  // Held back before it is started; the page's own stop is not told.
+  await $("camera").onclick();
+  track.muted = true;
+  await $("camera").onclick();
+  assert.match($("camera-error").textContent, /held back/);
+  await $("camera").onclick();
+  track.dispatchEvent(new Event("mute"));
+  assert.deepEqual([store.state.stream, $("camera-error").textContent], [null, ""]);
 });

@@ -53,7 +53,7 @@ fn a_place_that_does_not_fit_is_told_with_the_size_that_the_camera_gives() {
     // Decoded at a scale of 1/4.
     assert!(!is_things(&scene.see(&frame(1152, 648), [4608, 2592], &[])[0]));
     let problem = scene.status().problem.unwrap();
-    assert!(problem.contains("shown with 640 x 480 pixels, this picture has 4608 x 2592:"), "{problem}");
+    assert!(problem.contains("with another size than the camera's frames have now, 4608 x 2592:"), "{problem}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl LiveWorker {
                 let region = NamedRegion { name: String::new(), region: Region::Pixels(bounds) };
                 let viewfinder = Viewfinder { background: None, regions: vec![region], fill: self.input.mean_colour() };
                 // The region was found in this frame before.
-                let shot = viewfinder.shot(picture).map_err(|_| NoAnswer::RequestsFirst)?;
+                let shot = viewfinder.shot(picture).map_err(|_| NoAnswer::Refused)?;
                 self.ask(&shot, permit)?
             }
         };
