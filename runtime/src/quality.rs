@@ -203,7 +203,7 @@ impl Default for Thresholds {
     /// Caltech-101, 91.2 % are found again when framed 3 % closer, all when compressed or darkened by a tenth, and
     /// 0.001 % of all pairs are taken for the same. Of 39 pairs of different things, each a fifth of the same
     /// background, none is called a repeat. What [`Thresholds::copies`] calls a copy is in the journal of the book,
-    /// 2026-11-29.
+    /// 2026-11-30.
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, mismatched_cells: 8 }
     }

@@ -90,6 +90,8 @@ pub(super) fn statistics(
         UnseenPictures::SetAside
     };
     let features = Features { values, classes: &classes(&split.base) };
+    // Its time grows with the cube of their number.
+    log::info!("computing the statistics of the base classes, by {inputs} features");
     Ok(fit(base_model, features, ValidationPictures { set_aside, unseen }, seed))
 }
 
