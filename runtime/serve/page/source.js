@@ -1,4 +1,5 @@
 // Where pictures come from: the browser's camera, files, or the service's own camera.
+import { listCameras, openCamera, startCameras } from "./cameras.js";
 import { $, setText, showError } from "./dom.js";
 import { message } from "./language.js";
 import { hasSource } from "./selectors.js";
@@ -45,6 +46,7 @@ export function startSource() {
     $("file").value = "";
     chooseFiles(files);
   };
+  startCameras(restartCamera);
   listenToFiles();
   // One that cannot be read would be drawn as a broken one.
   $("still").onerror = () => { $("still").hidden = true; };
@@ -81,25 +83,37 @@ async function toggleCamera() {
     choose({ deviceChosen: true });
   } else if (!navigator.mediaDevices) {
     setText("camera-error", message("cameraInsecure"));
-  } else if (!isStarting) {
-    isStarting = true;
+  } else {
     await startCamera();
-    isStarting = false;
   }
 }
 
+async function restartCamera() {
+  const { stream } = store.state;
+  if (!stream) return;
+  stop(stream);
+  setText("camera-error", "");
+  update({ stream: null });
+  await startCamera();
+}
+
 async function startCamera() {
-  const video = { facingMode: "environment", width: { ideal: 1280 }, height: { ideal: 960 } };
+  if (isStarting) return;
+  isStarting = true;
   let stream = null;
   try {
-    stream = await navigator.mediaDevices.getUserMedia({ video, audio: false });
+    stream = await openCamera({ width: { ideal: 1280 }, height: { ideal: 960 } });
     $("video").srcObject = stream;
     watchTrack(stream);
     await $("video").play();
     update({ stream, files: [], deviceChosen: false });
+    // A page that cannot list them goes on with the one.
+    listCameras(stream).catch(() => {});
   } catch (error) {
     stop(stream);
     setText("camera-error", cameraProblem(error));
+  } finally {
+    isStarting = false;
   }
 }
 

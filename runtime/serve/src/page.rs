@@ -33,6 +33,7 @@ pub static FILES: &[PageFile] = &[
     PageFile { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),
     script("/answer.js", include_str!("../page/answer.js")),
+    script("/cameras.js", include_str!("../page/cameras.js")),
     script("/choices.js", include_str!("../page/choices.js")),
     script("/classes.js", include_str!("../page/classes.js")),
     script("/consent.js", include_str!("../page/consent.js")),

@@ -73,3 +73,48 @@ test("of a camera that is held back, no picture is taken, and the page says so u
   track.dispatchEvent(new Event("mute"));
   assert.deepEqual([store.state.stream, $("camera-error").textContent], [null, ""]);
 });
+
+test("of several cameras, the one that people choose is started, now and the next time", async () => {
+  const $ = fakePage(), wanted = [];
+  const streamOf = (deviceId) => {
+    const track = Object.assign(new EventTarget(), { muted: false, stop: () => {}, getSettings: () => ({ deviceId }) });
+    return { getTracks: () => [track], getVideoTracks: () => [track] };
+  };
+  const cameras = ["front", "back"].map((deviceId) => ({ kind: "videoinput", deviceId, label: `the ${deviceId} one` }));
+  const getUserMedia = async ({ video }) => {
+    const wish = video.deviceId?.exact;
+    wanted.push(wish);
+    if (wish && !cameras.some(({ deviceId }) => deviceId === wish)) throw new DOMException("gone", "OverconstrainedError");
+    return streamOf(wish ?? "front");
+  };
+  const enumerateDevices = async () => [...cameras, { kind: "audioinput", deviceId: "x", label: "a microphone" }];
+  Object.defineProperty(globalThis, "navigator", { value: { mediaDevices: { getUserMedia, enumerateDevices } }, configurable: true });
+  Object.assign($("video"), { play: async () => {} });
+  let options = [];
+  $("camera-choice").replaceChildren = (...nodes) => { options = nodes; };
+  globalThis.document.createElement = () => ({ append: () => {} });
+  globalThis.localStorage = { getItem: (key) => globalThis.localStorage[key] ?? null, setItem: (key, value) => { globalThis.localStorage[key] = value; } };
+  startSource();
+  store.update({ stream: null, deviceCamera: null, deviceChosen: false, files: [] });
+  const listed = () => new Promise((done) => setTimeout(done));
+  await $("camera").onclick();
+  await listed();
+  assert.equal($("browser-cameras").hidden, false);
+  assert.deepEqual(options.map(({ value, textContent, selected }) => [value, textContent, selected]),
+    [["front", "the front one", true], ["back", "the back one", false]]);
+  $("camera-choice").value = "back";
+  $("camera-choice").onchange();
+  await listed();
+  await listed();
+  assert.deepEqual(options.map(({ selected }) => selected), [false, true]);
+  await $("camera").onclick();
+  await $("camera").onclick();
+  assert.deepEqual(wanted, [undefined, "back", "back"]);
+  // It is there no more.
+  cameras.pop();
+  await $("camera").onclick();
+  await $("camera").onclick();
+  await listed();
+  assert.deepEqual(wanted.slice(3), ["back", undefined]);
+  assert.equal($("browser-cameras").hidden, true);
+});

@@ -1,0 +1,35 @@
+// Which of the browser's cameras is used, where there are several. Browsers name them once people allowed one.
+import { $, element } from "./dom.js";
+import { browserStorage } from "./storage.js";
+
+const CHOSEN = "camera";
+
+// The stream of the camera that people chose, if it is there, else of one that looks away from them.
+export async function openCamera(size) {
+  const open = (which) => navigator.mediaDevices.getUserMedia({ video: { ...which, ...size }, audio: false });
+  const chosen = browserStorage.get(CHOSEN);
+  const ifThere = (error) => {
+    if (error.name !== "OverconstrainedError") throw error;
+  };
+  // An ideal camera would count less than the ideal size.
+  const stream = chosen && await open({ deviceId: { exact: chosen } }).catch(ifThere);
+  return stream || open({ facingMode: "environment" });
+}
+
+// Calls `restart` when people choose another camera.
+export function startCameras(restart) {
+  $("camera-choice").onchange = () => {
+    browserStorage.set(CHOSEN, $("camera-choice").value);
+    restart();
+  };
+}
+
+// Lists the cameras beside the one whose stream this is.
+export async function listCameras(stream) {
+  const devices = await navigator.mediaDevices.enumerateDevices();
+  const cameras = devices.filter(({ kind, deviceId }) => kind === "videoinput" && deviceId);
+  const running = stream.getVideoTracks()[0].getSettings().deviceId;
+  $("camera-choice").replaceChildren(...cameras.map(({ deviceId, label }) =>
+    element("option", { value: deviceId, textContent: label, selected: deviceId === running })));
+  $("browser-cameras").hidden = cameras.length < 2;
+}
