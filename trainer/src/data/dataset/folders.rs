@@ -359,7 +359,7 @@ mod tests {
         touch(folder.path(), &["data/train/a/1.png", "data/test/a/2.png", "Train/a/1.png", "Test/a/2.png"]);
         let refused = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(refused.contains("Test holds folders, but no JPEG, PNG or WebP files"), "{refused}");
-        assert!(refused.contains("train and test, in small letters"), "{refused}");
+        assert!(refused.contains("train and test, in lower case"), "{refused}");
         list(&folder.path().join("data"), None, 1).unwrap();
     }
 
