@@ -13,7 +13,7 @@ const SILENCE_MS = 40_000;
 const HIDDEN_MS = 10_000;
 // A device that is gone may not even refuse a new stream: after so long the page says that it is not connected.
 const LATE_MS = 5000;
-// Where the stream brought something within so long, a request that did not reach the service says nothing about it.
+// A request that does not reach the service says nothing about a stream that brought something within so long.
 const HEARD_MS = 3000;
 
 // The complete events of a stream's text, and the rest that is still to be completed.
@@ -29,7 +29,7 @@ export async function listen() {
     let isReleased = () => false, wasDoubted = () => false, response = null;
     try {
       response = await openStream();
-      // What the page says of a service that cannot be reached goes, though the loss was only supposed.
+      // Errors disappear when `connected` becomes true, and it stayed true while the loss was only supposed.
       if (isDoubted) store.update({ connected: false });
       store.update({ connected: true });
       await refreshAll();

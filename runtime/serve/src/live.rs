@@ -254,6 +254,10 @@ fn unreadable(error: ImageError) -> Refusal {
     Refusal::new(ErrorCode::CameraPictureUnreadable, format!("the camera's picture {why}")).with("reason", why)
 }
 
+fn is_away(phase: &CameraPhase) -> bool {
+    matches!(phase, CameraPhase::Away { .. })
+}
+
 impl SharedCamera {
     fn latest(&self) -> MutexGuard<'_, LatestView> {
         lock(&self.latest)
@@ -262,14 +266,14 @@ impl SharedCamera {
     /// The newest frame that was processed; none while the camera is away, even if the thread that clears what it showed
     /// is still waiting for a frame.
     fn shown_frame(&self) -> Option<Arc<ObservedFrame>> {
-        let is_away = matches!(self.camera.status().phase, CameraPhase::Away { .. });
+        let is_away = is_away(&self.camera.status().phase);
         self.latest().frame.clone().filter(|_| !is_away)
     }
 
     fn snapshot(&self) -> LiveSnapshot {
         let status = self.camera.status();
         let latest = self.latest();
-        let is_away = matches!(status.phase, CameraPhase::Away { .. });
+        let is_away = is_away(&status.phase);
         let frame = latest.frame.as_ref().filter(|_| !is_away).map(|observed| &observed.frame);
         let regions = if is_away { Arc::default() } else { Arc::clone(&latest.regions) };
         LiveSnapshot {

@@ -6,7 +6,7 @@
 //! checkout:
 //!
 //! - [`arguments`] is the command line;
-//! - [`library`] says what each library is: its wheels, the files kept of them, its variable;
+//! - [`library`] says what each library is, and puts it together; its `catalogue` lists them with wheels and versions;
 //! - [`pypi`] downloads one wheel with pip and unpacks the members asked for;
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;

@@ -136,8 +136,7 @@ impl DataConfig {
         self.look.canvas(self.side())
     }
 
-    /// How pictures are cut, where a device, which takes the largest square from the middle, uncropped, cuts them
-    /// otherwise.
+    /// How pictures are cut, unless it is as on a device, which takes the largest square from the middle, uncropped.
     pub fn cut_unlike_device(&self) -> Option<String> {
         let stretched = (self.fit == SquareFit::Stretch).then(|| "stretched to a square".to_owned());
         let cut = self.crop.filter(|crop| *crop < 1.0).map(|crop| format!("cut to the middle {crop} of each side"));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_square_is_black_on_white_and_has_a_margin() {
+    fn the_code_is_black_on_white_and_has_a_margin() {
         let url = format!("https://192.168.1.7:8443/#token={}", "0".repeat(64));
         let [coloured, plain] =
             [QrColours::BlackOnWhite, QrColours::OfText].map(|colours| qr_code(&url, colours).unwrap());

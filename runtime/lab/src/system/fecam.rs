@@ -11,8 +11,8 @@
 //! - Features are directions of signed square roots from their centre, of which the bundle has each base class's mean
 //!   over all its images.
 //! - The calibrated program, written for ViT-B/16, keeps 0.75 to 0.9 of a new class's mean, shrinks by 100 and
-//!   normalises the means of all classes. Here 0.5 of the mean is kept, as in TEEN, and
-//!   shrinkage is 1, as in FeCAM for ResNets.
+//!   normalises the means of all classes. Here 0.5 of the mean is kept, as in TEEN, and shrinkage is 1, as in FeCAM
+//!   for ResNets.
 
 use nalgebra::{Cholesky, DMatrix};
 use orco_core::discriminant::root_direction;

@@ -139,7 +139,7 @@ fn only_the_outputs_that_are_named_are_answered() {
 }
 
 #[test]
-fn the_page_is_compressed_for_those_who_take_it_so() {
+fn the_page_is_compressed_for_clients_that_accept_gzip() {
     let (_state, service) = Running::fresh();
     for path in ["/", "/texts.js", "/api/v1/openapi.json"] {
         let ask = |accepted: &str| {

@@ -60,7 +60,7 @@ pub enum DataError {
     /// What should be the folder of a class holds folders.
     #[error(
         "{} holds folders, but no JPEG, PNG or WebP files, so it is no class; --data takes the folder whose folders are \
-         the classes, or that holds train and test, in small letters",
+         the classes, or that holds train and test, in lower case",
         path.display()
     )]
     Nested {

@@ -36,7 +36,6 @@ pub(super) fn list(
 ) -> Result<Listing, DataError> {
     let mut reader = FolderReader { skip_broken, skipped };
     let (trained, tested) = (folder.join("train"), folder.join("test"));
-    let is_dangling = |path: &Path| path.is_symlink() && !path.exists();
     if trained.is_dir() != tested.is_dir() && !is_dangling(&trained) && !is_dangling(&tested) {
         let (there, missing, images) =
             if trained.is_dir() { (&trained, "test", "test") } else { (&tested, "train", "training") };
@@ -97,10 +96,15 @@ fn ignored(folder: &Path, test_share: Option<f64>) -> Result<Vec<String>, DataEr
     Ok(sentences)
 }
 
+/// Whether a path is a link that leads nowhere.
+fn is_dangling(path: &Path) -> bool {
+    path.is_symlink() && !path.exists()
+}
+
 /// What is said of links that lead nowhere: each may be a class on a disk that is not there.
 fn dangling(children: &[(PathBuf, String)]) -> Option<String> {
     let paths = children.iter().map(|(path, _)| path);
-    let links: Vec<&PathBuf> = paths.filter(|path| path.is_symlink() && !path.exists()).collect();
+    let links: Vec<&PathBuf> = paths.filter(|path| is_dangling(path)).collect();
     let names: Vec<String> = links.iter().map(|link| link.display().to_string()).collect();
     let names = join_first(names.iter().map(|name| EscapedText(name)), 5, ", ");
     (!links.is_empty()).then(|| format!("links that lead nowhere are passed over: {names}"))
@@ -355,7 +359,7 @@ mod tests {
         touch(folder.path(), &["data/train/a/1.png", "data/test/a/2.png", "Train/a/1.png", "Test/a/2.png"]);
         let refused = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(refused.contains("Test holds folders, but no JPEG, PNG or WebP files"), "{refused}");
-        assert!(refused.contains("train and test, in small letters"), "{refused}");
+        assert!(refused.contains("train and test, in lower case"), "{refused}");
         list(&folder.path().join("data"), None, 1).unwrap();
     }
 

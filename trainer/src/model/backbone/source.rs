@@ -299,8 +299,8 @@ fn middle(images: &Tensor, [wanted_height, wanted_width]: [i64; 2]) -> Tensor {
 pub(crate) const UNSOUND_METADATA: &str = "its metadata orco.mean and orco.deviation are no numbers to normalise pixels \
      from 0 to 1 by; such are [0.485, 0.456, 0.406]";
 
-/// What is said of products of bytes that ONNX Runtime refuses: while it multiplies exactly, it has none of signed ones
-/// in this form, which `quantize_static` writes with `QuantFormat.QOperator`.
+/// What is said of operators `QLinear...` that ONNX Runtime refuses. While it multiplies exactly, it has none for
+/// signed bytes; `quantize_static` writes them with `QuantFormat.QOperator`.
 const QLINEAR: &str = "ONNX Runtime does not accept its operators QLinear...; quantise the model in QDQ form \
      (quant_format=QuantFormat.QDQ)";
 

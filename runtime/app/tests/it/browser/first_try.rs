@@ -27,8 +27,8 @@ const COVERED: &str = "(notices => [...document.querySelectorAll('button, .butto
         return one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
     }).map(button => button.id || button.textContent).join())(document.getElementById('notices'))";
 
-/// JavaScript that tests whether a press reaches the buttons that begin with a picture.
-const FREE: &str = "['camera', 'file'].every(id => {
+/// JavaScript that tests whether nothing covers the buttons that start the camera and choose a file.
+const UNCOVERED: &str = "['camera', 'file'].every(id => {
     const node = document.getElementById(id), button = node.closest('.button') ?? node;
     const { left, top, width, height } = button.getBoundingClientRect();
     return button.contains(document.elementFromPoint(left + width / 2, top + height / 2));
@@ -176,7 +176,7 @@ fn a_camera_that_was_refused_can_be_started_again_on_a_small_phone() {
             browser
                 .until("document.getElementById('camera-error').textContent.includes('noch einmal starten')")
                 .await?;
-            assert_eq!(browser.value(FREE).await?, true, "{size:?}");
+            assert_eq!(browser.value(UNCOVERED).await?, true, "{size:?}");
             browser.keep(&format!("refused-{}", size.0)).await?;
             // The sentence is about the camera, and goes with it.
             browser.choose_file("file", &shots("try", "mug").join("1.jpg")).await?;
