@@ -174,7 +174,7 @@ export const texts = {
     oneSide: "The shots of “{label}” are much alike: add two from other sides.",
     kept: "Samples of what was known: {before} % recognised before, {after} % after.",
     lost: "“{label}” is recognised less: {before} % before, {after} % after.",
-    shared: "The same pictures are shots of “{label}” and of “{other}”: remove them from the one that they do not show.",
+    shared: "The same pictures are shots of “{label}” and of “{other}”: remove them from the thing that they do not show.",
     copies: "{count} shots of “{label}” are copies of others, which teach nothing: take more from other sides.",
     copiesOne: "One shot of “{label}” is a copy of another, which teaches nothing: take one from another side.",
     confused: "{percent} % of “{label}” are taken for “{other}”. Add shots that show the difference.",

@@ -80,7 +80,7 @@ test("shots that two things share are told, and not taken for too few", () => {
   const said = (report) => reportLines({ report }).map(({ text, isWarning }) => [text, isWarning]);
   const lost = { label: "mug", after: 0, samples: 0 };
   assert.deepEqual(said({ new: [lost], sharing_shots: [["cup", "mug"]], repeated: [{ label: "mug", shots: 1 }] }), [
-    ["The same pictures are shots of “cup” and of “mug”: remove them from the one that they do not show.", true],
+    ["The same pictures are shots of “cup” and of “mug”: remove them from the thing that they do not show.", true],
     ["One shot of “mug” is a copy of another, which teaches nothing: take one from another side.", false],
   ]);
   assert.match(said({ new: [lost], sharing_shots: [["cup", "jug"]], repeated: [] })[0][0], /a single shot is too few/);
