@@ -48,7 +48,10 @@ pub enum MergeError {
         shots: usize,
     },
     /// Two packs would have the same name although they are kept apart.
-    #[error("two packs of \"{label}\" come from the same device, or from devices of the same name")]
+    #[error(
+        "two packs of \"{label}\" come from the same device, or from devices of the same name: name one pack of each \
+         device, or enrol one of the devices once more, under another name"
+    )]
     SameDevice {
         /// The label.
         label: String,

@@ -11,7 +11,7 @@ use crate::store::{DeviceRecord, HubStore, PackRecord, ReleaseKind, ReleaseRecor
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FleetOverview {
-    /// Its devices, by name.
+    /// Its devices, by name: `door 2` before `door 12`.
     pub devices: Vec<DeviceOverview>,
     /// Packs that devices pushed, by label.
     pub packs: Vec<PackOverview>,
@@ -53,6 +53,8 @@ pub struct PackOverview {
     pub pictures: u32,
     /// Its length in bytes.
     pub bytes: u64,
+    /// When it came first, in seconds since 1970: of a device's packs of one label the newest is the last.
+    pub received: UnixSeconds,
 }
 
 /// A release.
@@ -94,7 +96,8 @@ impl FleetOverview {
 
     /// That of a hub, as if it had no packs.
     pub(crate) fn without_packs(store: &HubStore) -> Result<Self, HubError> {
-        let devices = store.devices()?;
+        let mut devices = store.devices()?;
+        devices.sort_by_cached_key(|device| with_padded_numbers(&device.name));
         let releases = store.releases()?;
         let replaced = store.replaced(&releases)?;
         let releases = releases.into_iter().map(|release| {
@@ -119,6 +122,7 @@ impl From<PackRecord> for PackOverview {
             shots: pack.shots,
             pictures: pack.pictures,
             bytes: pack.size,
+            received: pack.received,
         }
     }
 }
@@ -150,6 +154,19 @@ impl ReleaseOverview {
             Self { stage, .. } => format!("{} %", stage.percent()),
         }
     }
+}
+
+/// A name whose numbers have 20 digits, so that names are sorted by the value of their numbers.
+fn with_padded_numbers(name: &str) -> String {
+    let (mut padded, mut rest) = (String::new(), name);
+    while let Some(start) = rest.find(|letter: char| letter.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(from.len());
+        let (number, after) = from.split_at(end);
+        padded = format!("{padded}{before}{number:0>20}");
+        rest = after;
+    }
+    padded + rest
 }
 
 /// How long ago something was, in words.
@@ -191,6 +208,12 @@ fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRec
 mod tests {
     use super::*;
     use crate::protocol::{ReleaseOutcome, SigningKey};
+
+    #[test]
+    fn names_are_sorted_by_the_value_of_their_numbers() {
+        let sorted = ["", "12", "door", "door 2", "door 12", "door 12 b", "door 100", "türe 3"];
+        assert!(sorted.map(with_padded_numbers).is_sorted());
+    }
 
     #[test]
     fn a_device_counts_once_however_often_it_reports_a_release() {

@@ -7,7 +7,7 @@ use crate::overview::{DeviceOverview, FleetOverview, PackOverview, ReleaseOvervi
 use crate::store::UnixSeconds;
 
 /// Added to the style of the service's page: tables, which become cards on a phone. Its rules name columns by their
-/// place: the first, and the third, which is `Last seen` of devices.
+/// place: the first, and the third, which is `Last seen` of devices and `Pushed` of packs.
 const STYLE: &str = "\
     main { display: grid; gap: 1rem; padding-top: 0; }\
     section { overflow-x: auto; }\
@@ -52,7 +52,7 @@ pub fn html(fleet: &FleetOverview, now: UnixSeconds) -> String {
     );
     table(&mut page, "Devices", DEVICE_COLUMNS, devices.iter().map(|device| device_row(device, now)));
     table(&mut page, "Releases", RELEASE_COLUMNS, releases.iter().map(release_row));
-    table(&mut page, "Packs that devices pushed", PACK_COLUMNS, packs.iter().map(pack_row));
+    table(&mut page, "Packs that devices pushed", PACK_COLUMNS, packs.iter().map(|pack| pack_row(pack, now)));
     page + "</main>\n</html>\n"
 }
 
@@ -98,14 +98,15 @@ fn release_row(release: &ReleaseOverview) -> [String; 6] {
     ]
 }
 
-const PACK_COLUMNS: [&str; 5] = ["Label", "Device", "Bundle", "Holds", "Digest"];
+const PACK_COLUMNS: [&str; 6] = ["Label", "Device", "Pushed", "Bundle", "Holds", "Digest"];
 
-fn pack_row(pack: &PackOverview) -> [String; 5] {
+fn pack_row(pack: &PackOverview, now: UnixSeconds) -> [String; 6] {
     let size = format!("{:.1} KB", pack.bytes as f64 / 1_000.0);
     let (shots, pictures) = (counted(pack.shots as usize, "shot"), counted(pack.pictures as usize, "picture"));
     let holds = format!("{shots}, {pictures}, {size}");
     let digest = format!("<code>{}</code>", pack.digest);
-    [escaped(&pack.label), escaped(&pack.device), escaped(&pack.bundle), holds, digest]
+    let pushed = ago(now - pack.received);
+    [escaped(&pack.label), escaped(&pack.device), pushed, escaped(&pack.bundle), holds, digest]
 }
 
 /// Adds a table. Its rows have as many cells as there are columns; an empty cell is left out on narrow screens.
@@ -197,6 +198,7 @@ mod tests {
             shots: 5,
             pictures: 1,
             bytes: 4_816,
+            received: 92_800,
         };
         let page = html(&FleetOverview { devices, packs: vec![pack("mug"), pack("cactus")], releases }, 100_000);
         println!("{page}");
@@ -209,6 +211,9 @@ mod tests {
         };
         let release = columns("\"Release\"><span>cactus<");
         assert_eq!(release, ["Release", "Channel", "Number", "Stage", "Held", "Refused"]);
+        let pack = columns("\"Label\"><span>cactus<");
+        assert_eq!(pack, ["Label", "Device", "Pushed", "Bundle", "Holds", "Digest"]);
+        assert!(page.contains("\"Pushed\"><span>2 hours ago<"), "{page}");
         let without_report = columns("\"Device\"><span>door 9 ");
         assert_eq!(without_report, ["Device", "Channel", "Last seen", "Problems"]);
         let empty = html(&FleetOverview { devices: Vec::new(), packs: Vec::new(), releases: Vec::new() }, 0);

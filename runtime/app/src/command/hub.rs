@@ -144,6 +144,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         "there is no hub in {}: name its folder with --hub-folder, or begin one with `orco hub run`",
         folder.display()
     );
+    let is_new = !HubStore::is_in(folder);
     let store = HubStore::open(folder)?;
     match &arguments.command {
         HubCommand::Run { listen, certificate, key } => {
@@ -152,6 +153,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         }
         HubCommand::Code { channel, hours } => {
             let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
+            if is_new {
+                output.warn(format_args!(
+                    "this begins a new hub in {}: no other hub takes its codes; name the folder of one that is there \
+                     with --hub-folder",
+                    folder.display()
+                ));
+            }
             output.mark_changed();
             say!(output, "{code}")?;
             Ok(json!({ "code": code.to_string() }))
@@ -313,8 +321,8 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
     say!(output, "{}", counted(fleet.packs.len(), "pack"))?;
     for pack in &fleet.packs {
         let (label, device) = (EscapedText(&pack.label), EscapedText(&pack.device));
-        let shots = counted(pack.shots as usize, "shot");
-        say!(output, "  {} {label}, from {device}: {shots}, {} bytes", pack.digest, pack.bytes)?;
+        let (shots, pushed) = (counted(pack.shots as usize, "shot"), ago(now() - pack.received));
+        say!(output, "  {} {label}, from {device}: {shots}, {} bytes, pushed {pushed}", pack.digest, pack.bytes)?;
     }
     say!(output, "{}", counted(fleet.releases.len(), "release"))?;
     for release in &fleet.releases {

@@ -78,6 +78,16 @@ fn a_code_counts_for_an_hour_to_a_year() {
     json(hub(folder.path(), &["code", "--hours", "8784"]));
 }
 
+/// As where the variable that names the hub's folder is not set: devices would be refused without a hint.
+#[test]
+fn a_code_that_begins_a_hub_says_so() {
+    let folder = TempDir::new().unwrap();
+    let warned = || text(&hub(folder.path(), &["code"]).output().unwrap().stderr);
+    let first = warned();
+    assert!(first.contains("warning: this begins a new hub in ") && first.contains("--hub-folder"), "{first}");
+    assert_eq!(warned(), "");
+}
+
 #[test]
 fn a_socks_proxy_is_passed_over_without_words_for_programmers() {
     let folder = TempDir::new().unwrap();
@@ -304,6 +314,8 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let running = RunningHub::start(folder);
     let list = json(hub(folder, &["list"]));
     let pack = list["packs"][0]["digest"].as_str().unwrap();
+    let listed = text(&hub(folder, &["list"]).output().unwrap().stdout);
+    assert!(listed.contains(" bytes, pushed now\n") && list["packs"][0]["received"].is_i64(), "{listed}");
     json(hub(folder, &["release", pack, "--stage", "all"]));
     let again = hub(folder, &["release", pack]).output().unwrap();
     assert_eq!(text(&again.stdout), "release 1: 100 % of stable\n", "it is the same, at the stage that it has");

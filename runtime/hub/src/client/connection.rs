@@ -103,6 +103,7 @@ impl HttpTransport {
     /// What failed, and through which proxy: the variable that names it may have been set for other addresses.
     fn failure(&self, error: &ureq::Error) -> TransportError {
         let uri: ureq::http::Uri = self.url.parse().unwrap_or_default();
+        let error = with_advice(error.to_string());
         TransportError(match self.agent.config().proxy().filter(|proxy| !proxy.is_no_proxy(&uri)) {
             Some(proxy) => format!(
                 "{error}; it was asked by way of the proxy {}:{}, which a variable of the environment names; hosts in \
@@ -110,9 +111,24 @@ impl HttpTransport {
                 proxy.host(),
                 proxy.port()
             ),
-            None => error.to_string(),
+            None => error,
         })
     }
+}
+
+/// What the network or TLS said, with advice where it names no more than the fault of a certificate.
+fn with_advice(said: String) -> String {
+    let advice = if said.contains("UnknownIssuer") {
+        "no trusted authority has signed it; name the file of the hub's certificate, or of its authority's \
+         (--hub-ca-file)"
+    } else if said.contains("certificate not valid yet") || said.contains("certificate expired") {
+        "set this device's clock if it is wrong, else renew the hub's certificate"
+    } else if said.contains("CaUsedAsEndEntity") {
+        "it is an authority's, as OpenSSL makes them; give the hub one with basicConstraints=CA:FALSE"
+    } else {
+        return said;
+    };
+    format!("{said}: {advice}")
 }
 
 impl Transport for HttpTransport {
@@ -320,6 +336,18 @@ mod tests {
         assert_eq!(milliseconds(u32::MAX), [1_000, 2_000, 4_000]);
         let between = milliseconds(u32::MAX / 2);
         assert!((749..=750).contains(&between[0]) && (2_998..=3_000).contains(&between[2]), "{between:?}");
+    }
+
+    #[test]
+    fn who_has_a_certificate_that_is_refused_is_told_what_to_do() {
+        // As rustls says it.
+        let untrusted = |why: &str| with_advice(format!("io: invalid peer certificate: {why}"));
+        assert!(untrusted("UnknownIssuer").ends_with("(--hub-ca-file)"));
+        assert!(untrusted("Other(OtherError(CaUsedAsEndEntity))").ends_with("CA:FALSE"));
+        for why in ["certificate not valid yet: verification time 345606 (UNIX)", "certificate expired: verification"] {
+            assert!(untrusted(why).contains("set this device's clock"), "{why}");
+        }
+        assert_eq!(with_advice("io: Connection refused".into()), "io: Connection refused");
     }
 
     #[test]

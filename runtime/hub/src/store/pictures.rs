@@ -6,7 +6,7 @@ use orco_runtime::state::label;
 use orco_runtime::store::kept_pictures;
 use rusqlite::{OptionalExtension, params};
 
-use super::packs::no_room;
+use super::packs::{has_record, no_room};
 use super::{DeviceRecord, HubStore, StoredAnswer, UnixSeconds};
 use crate::error::HubError;
 use crate::protocol::{DeviceId, ObjectDigest, PushAnswer, RefusalKind, RequestHead};
@@ -86,7 +86,13 @@ impl HubStore {
             let room = transaction
                 .query_row(query, params![pack, head.device], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
             let Some((shots, pictures)) = room.optional()? else {
-                return Ok(StoredAnswer::refusal(RefusalKind::Missing, "this device pushed no such pack"));
+                let reason = if has_record(transaction, pack)? {
+                    "another device pushed the very same shots before; only once the hub's operator has removed that \
+                     one does the hub take pictures of them from this one"
+                } else {
+                    "this device pushed no such pack"
+                };
+                return Ok(StoredAnswer::refusal(RefusalKind::Missing, reason));
             };
             let known = "SELECT count(*) FROM picture WHERE pack = ?1 AND digest = ?2";
             let is_known = transaction.query_row(known, params![pack, digest], |row| row.get::<_, i64>(0))? > 0;

@@ -289,15 +289,17 @@ fn a_device_that_pushes_a_pack_of_a_removed_one_goes_on_with_the_class() {
     let share = |device: &mut Caller| {
         let bytes = picture(3);
         let head = device.head(PACKS_PATH, &bytes);
-        hub.receive_picture(&head, &packs[1], &bytes, NOW).unwrap().unwrap().status
+        hub.receive_picture(&head, &packs[1], &bytes, NOW).unwrap().unwrap()
     };
     let mut new = Caller::enrolled(&hub, "gate 3");
     new.push(&hub, "mug", 3.5);
-    assert_eq!((share(&mut new), lost().len()), (404, 0), "it is the other device's, which is in the fleet");
+    let refused = share(&mut new);
+    assert_eq!((refused.status, lost().len()), (404, 0), "it is the other device's, which is in the fleet");
+    assert!(String::from_utf8_lossy(&refused.body).contains("another device pushed the very same shots"));
     hub.remove_device(&old.id()).unwrap();
     assert_eq!(lost(), packs, "devices that know them are asked to push them again");
     new.push(&hub, "mug", 3.5);
-    assert_eq!((share(&mut new), lost().len()), (200, 0));
+    assert_eq!((share(&mut new).status, lost().len()), (200, 0));
     release(&hub, &packs[1..], SameLabel::Refuse).unwrap();
     let device_of = |pack| hub.pack(pack).unwrap().device_name;
     assert_eq!((device_of(&packs[0]), device_of(&cup)), ("gate 3".into(), "door 3".into()));
