@@ -23,10 +23,11 @@ impl BundleFolders {
 
     fn of(program: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Self {
         let mut places: Vec<PathBuf> = program.and_then(Path::parent).map(beside).unwrap_or_default();
-        let user = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")));
+        // The specification of these variables has programs ignore relative paths.
+        let xdg = variable("XDG_DATA_HOME").filter(|folder| folder.is_absolute());
+        let user = xdg.or_else(|| Some(variable("HOME")?.join(".local/share")));
         let system = variable("XDG_DATA_DIRS").unwrap_or_else(|| "/usr/local/share:/usr/share".into());
         let data = user.into_iter().chain(env::split_paths(&system));
-        // The specification of these variables has programs ignore relative paths.
         places.extend(data.filter(|folder| folder.is_absolute()).map(|folder| folder.join("orco")));
         Self(places)
     }
@@ -82,6 +83,7 @@ mod tests {
         let at = |place: &str| root.path().join(place);
         let variable = |name: &str| match name {
             "HOME" => Some(at("home")),
+            "XDG_DATA_HOME" => Some("relative".into()),
             "XDG_DATA_DIRS" => Some(format!("{}:relative:{}", at("one").display(), at("two").display()).into()),
             _ => None,
         };

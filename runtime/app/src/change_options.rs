@@ -1,6 +1,7 @@
 //! Options of the commands that change the state.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -148,10 +149,10 @@ impl ClassFolder {
                     .into(),
             );
         }
-        let (label, folder) = split.unwrap_or_else(|| {
-            let name = Path::new(argument).file_name();
-            (name.unwrap_or_default(), argument)
-        });
+        let (label, folder) = match split {
+            Some((label, folder)) => (label.to_owned(), folder),
+            None => (folder_name(Path::new(argument)).unwrap_or_default(), argument),
+        };
         let Some(label) = label.to_str() else {
             return Err("the label is no text in UTF-8: write LABEL=FOLDER, such as mug=pictures/of-mugs".into());
         };
@@ -160,6 +161,12 @@ impl ClassFolder {
         }
         Ok(Self { label: label::normal(label), is_named_by_folder: split.is_none(), folder: folder.into() })
     }
+}
+
+/// The folder's own name, also where its path ends in `.` or `..`.
+fn folder_name(folder: &Path) -> Option<OsString> {
+    let last = folder.file_name().map(OsStr::to_owned);
+    last.or_else(|| Some(fs::canonicalize(folder).ok()?.file_name()?.to_owned()))
 }
 
 /// What is before the first `=`, and what is after it.

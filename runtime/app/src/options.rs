@@ -218,7 +218,10 @@ impl Options {
 /// Folder of the states of all bundles, where `--state` names none.
 fn usual_states() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    // The specification of these variables has programs ignore relative paths: the state would be another one in every
+    // folder.
+    let xdg = set("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    let base = xdg.or_else(|| Some(set("HOME")?.join(".local/state")))?;
     Some(base.join("orco"))
 }
 

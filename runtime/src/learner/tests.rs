@@ -11,6 +11,7 @@ use orco_core::config::MethodConfig;
 use orco_core::random::Random;
 use orco_state::history::{EntryId, PurgeError};
 use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
+use orco_state::state::Balance;
 
 use super::*;
 use crate::encoder::engine_choice::EngineChoice;
@@ -231,6 +232,20 @@ fn going_back_is_exact_whatever_the_seed() {
     assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
     learner.purge("duck", &mut ()).unwrap().durable().unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
+}
+
+#[test]
+fn a_balance_that_is_set_already_leaves_the_history_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    learn(&mut learner, "duck", 2).unwrap().durable().unwrap();
+    learner.undo(1, &mut ()).unwrap().durable().unwrap();
+    learner.set_balance(Balance::Balanced, &mut ()).unwrap().durable().unwrap();
+    assert!(learner.history().entry(4).is_none());
+    assert_eq!(learner.redo(1, &mut ()).unwrap().report.entry, 2);
+    learner.set_balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
+    assert!(learner.history().entry(5).is_some());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use orco_runtime::state::Balance;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
@@ -34,7 +34,8 @@ enum Dial {
     FavourNew,
 }
 
-/// Moves the border between base classes and learned ones, and saves the new state.
+/// Moves the border between base classes and learned ones, and saves the new state. Scripts may set the balance again:
+/// that is no change.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let balance = match arguments.balance {
@@ -44,7 +45,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     };
     let mut learner = device::open(options, output)?;
     let before = learner.state().calibration;
-    let report = session_report::unwrap_outcome(output, learner.set_balance(balance, &mut ProgressBars::default())?);
+    let is_set = learner.state().balance == balance;
+    let set = learner.set_balance(balance, &mut ProgressBars::default())?;
+    if is_set {
+        say!(output, "nothing to do: the balance is {} already", balance.name())?;
+        return Ok(json!({ "balance": balance.name() }));
+    }
+    let report = session_report::unwrap_outcome(output, set);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("set the balance to {}", balance.name());
     session_report::print(output, &report, &what, seconds, learner.answered_classes())?;

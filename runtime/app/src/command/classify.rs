@@ -62,7 +62,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             Ok(regions) if viewfinder.is_plain() => {
                 let answer = &regions[0].things[0].answer;
                 let found = NamedAnswer { learner: &learner, answer, top: arguments.top };
-                say!(output, "{image}: {}", found.in_words())?;
+                say!(output, "{}: {}", EscapedText(&image), found.in_words())?;
                 let mut result = found.to_json();
                 result["image"] = image.into();
                 results.push(result);
@@ -76,7 +76,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 results.push(json!({ "image": image, "regions": of_regions }));
             }
             Err(error) => {
-                let advice = if path.is_dir() { "; name the pictures in it, as FOLDER/*" } else { "" };
+                let advice = match () {
+                    () if path.is_dir() => "; name the pictures in it, as FOLDER/*",
+                    () if path == Path::new("-") => "; pictures are read from files, not from standard input",
+                    () => "",
+                };
                 let error = format!("{error:#}{advice}");
                 output.print_error(&error);
                 results.push(json!({ "image": image, "error": error }));
@@ -128,8 +132,10 @@ impl ClassifiedRegion {
 
     /// A line for each thing, or one that says that there is none.
     fn print(&self, output: &Output, image: &str, learner: &Learner, top: usize) -> Result<()> {
+        // A line break in a file's name would begin a line that looks like an answer.
+        let image = EscapedText(image);
         let place =
-            if self.name.is_empty() { image.to_owned() } else { format!("{image}, {}", EscapedText(&self.name)) };
+            if self.name.is_empty() { image.to_string() } else { format!("{image}, {}", EscapedText(&self.name)) };
         if self.things.is_empty() {
             return say!(output, "{place}: empty");
         }

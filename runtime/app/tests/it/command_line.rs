@@ -68,6 +68,29 @@ fn what_was_learned_can_be_added_to_renamed_and_forgotten() {
 }
 
 #[test]
+fn a_balance_that_is_set_again_changes_nothing() {
+    let device = Device::new();
+    assert_eq!(device.json(&["balance", "keep-base"])["changed"], true);
+    let before = device.state_bytes();
+    assert_eq!(device.json(&["balance", "keep-base"]), json!({ "balance": "keep-base", "changed": false }));
+    let said = text(&device.command(&["balance", "keep-base"]).output().unwrap().stdout);
+    assert_eq!(said, "nothing to do: the balance is keep-base already\n");
+    assert_eq!(before, device.state_bytes());
+}
+
+#[test]
+fn a_relative_folder_for_states_is_ignored() {
+    let device = Device::new();
+    let home = device.folder.path();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+    command.arg("--bundle").arg(&device.bundle).args(["balance", "keep-base"]).current_dir(home);
+    command.env_remove("ORCO_STATE").env("HOME", home).env("XDG_STATE_HOME", "relative");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(home.join(".local/state/orco").is_dir() && !home.join("relative").exists());
+}
+
+#[test]
 fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
     let mut trial = orco_trials::trial!(12, "sessions");
     let device = Device::new();

@@ -83,3 +83,17 @@ fn names_of_files_are_written_out_in_errors() {
     let printed = text(&said.stderr);
     assert!(is_harmless(&printed) && printed.contains("\\u{1b}]0;title\\u{7}"), "{printed:?}");
 }
+
+#[test]
+fn a_line_break_in_the_name_of_a_picture_begins_no_line() {
+    let device = Device::new();
+    let picture = device.folder.path().join("a\nb.jpg");
+    fs::copy(shots("learn", "mug").join("1.jpg"), &picture).unwrap();
+    for region in [&["--top", "3"][..], &["--region", "left=0,0,0.5,1"]] {
+        let said = device.command(&[&["classify", picture.to_str().unwrap()], region].concat()).output().unwrap();
+        let printed = text(&said.stdout);
+        assert!(printed.lines().count() == 1 && printed.contains("/a\\u{a}b.jpg"), "{printed:?}");
+    }
+    let found = device.json(&["classify", picture.to_str().unwrap()]);
+    assert_eq!(found["images"][0]["image"], picture.to_str().unwrap());
+}

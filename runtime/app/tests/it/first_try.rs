@@ -90,6 +90,16 @@ fn a_folder_with_an_equals_sign_in_its_name_needs_a_label() {
 }
 
 #[test]
+fn the_folder_in_which_somebody_is_names_its_class() {
+    let device = Device::new();
+    let folder = device.folder.path().join("mug");
+    crate::support::copy_folder(&shots("learn", "mug"), &folder);
+    let output = device.command(&["learn", "."]).current_dir(&folder).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(labels(&device), ["mug"]);
+}
+
+#[test]
 fn files_beside_the_folders_of_classes_and_folders_beside_pictures_are_told() {
     let device = Device::new();
     let root = device.folder.path().join("shots");
@@ -229,6 +239,8 @@ fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
     assert!(!refused.status.success() && text(&refused.stderr).contains("is a HEIC file, which cannot be read"));
     let whole = text(&classify(&[&folder]).stderr);
     assert!(whole.contains("it is a folder; name the pictures in it, as FOLDER/*"), "{whole}");
+    let piped = text(&classify(&[Path::new("-")]).stderr);
+    assert!(piped.contains("pictures are read from files, not from standard input"), "{piped}");
     let some = classify(&[&folder.join("IMG_1.HEIC"), &webp]);
     assert!(!some.status.success() && text(&some.stdout).contains("lossy.webp: "), "{}", text(&some.stdout));
 }
