@@ -60,7 +60,7 @@ pub unsafe extern "C" fn orco_backup(
             Err(BackupError::Unsynced { contents, error }) => {
                 (*contents, Err(StatusError::of(OrcoStatus::Uncertain, &error)))
             }
-            written => (written?, Ok(())),
+            written => (written.map_err(|error| StatusError::from(error).of_file(path))?, Ok(())),
         };
         if !backup.is_null() {
             backup.write((&contents).into());
@@ -116,7 +116,8 @@ pub unsafe extern "C" fn orco_restore(
         let settings = LearnerSettings::default().wait(Duration::from_millis(options.wait_milliseconds.into()));
         let options =
             RestoreOptions::default().replace(options.replace).other_bundle(options.other_bundle).public_key(key);
-        let outcome = backup::restore(&bundle, &state, &settings, &mut file, &options)?;
+        let outcome = backup::restore(&bundle, &state, &settings, &mut file, &options)
+            .map_err(|error| StatusError::from(error).of_file(Path::new(path)))?;
         if !backup.is_null() {
             backup.write((&outcome.report).into());
         }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use orco_runtime::backup::BackupError;
 use orco_runtime::bundle::OpenError as BundleError;
@@ -66,6 +67,14 @@ impl StatusError {
     /// An error with its causes.
     pub fn of(status: OrcoStatus, error: &(dyn Error + 'static)) -> Self {
         Self::new(status, with_causes(error))
+    }
+
+    /// With the name of a backup's file, where it is the file that cannot be used.
+    pub fn of_file(self, path: &Path) -> Self {
+        match self.status {
+            OrcoStatus::FileFailed => Self::new(self.status, format!("{}: {}", path.display(), self.text)),
+            _ => self,
+        }
     }
 
     /// The number that was given for `argument` is no variant of an enumeration of C.

@@ -410,6 +410,7 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
         assert_eq!([kept.learned_classes, kept.exemplars, kept.pictures], [2, 10, 10], "{kept:?}");
         assert!(kept.bytes == size && warnings.is_null());
         let again = orco_backup(device.learner, file.as_ptr(), false, null_mut(), null_mut());
+        refused(again, FileFailed, file.to_str().unwrap());
         refused(again, FileFailed, "there is a file");
         assert_eq!(orco_backup(device.learner, file.as_ptr(), true, null_mut(), null_mut()), Ok, "{}", error());
     }
@@ -425,7 +426,7 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     refused(missing, FileFailed, "none.orcobackup cannot be read");
     let manifest = c(&format!("{BUNDLE}/manifest.toml"));
     let nonsense = unsafe { orco_restore(c(BUNDLE).as_ptr(), state.as_ptr(), manifest.as_ptr(), null(), &mut kept) };
-    refused(nonsense, FileFailed, "no backup");
+    refused(nonsense, FileFailed, "manifest.toml: it is no backup");
     refused(restore("no-bundle", false, false), CannotOpen, "no-bundle");
     refused(restore(OTHER_BUNDLE, false, false), Refused, "cifar100-edge");
     assert_eq!(restore(BUNDLE, false, false), Ok, "{}", error());

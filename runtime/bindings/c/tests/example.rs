@@ -94,6 +94,21 @@ fn the_example_teaches_with_the_shared_library() {
     }
 }
 
+/// As CMake links it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_linked_by_path_finds_the_shared_library_elsewhere() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (linked, program) = (folder.path().join("liborco.so"), folder.path().join("teach"));
+    std::fs::copy(libraries().join("liborco.so"), &linked).unwrap();
+    if build(&program, &[linked.clone().into()]) {
+        std::fs::rename(&linked, elsewhere.path().join("liborco.so")).unwrap();
+        let mut command = Command::new(&program);
+        let usage = command.env("LD_LIBRARY_PATH", elsewhere.path()).output().unwrap();
+        assert_eq!(usage.status.code(), Some(2), "{}", String::from_utf8_lossy(&usage.stderr));
+    }
+}
+
 #[test]
 fn the_example_teaches_with_the_static_library() {
     let (folder, library) = (tempfile::tempdir().unwrap(), libraries().join("liborco.a"));

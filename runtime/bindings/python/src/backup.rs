@@ -61,7 +61,8 @@ pub fn restore(
         let bundle = Bundle::open_trusted(&bundle, options.public_key.as_ref())?;
         let unreadable = |error| PendingError::Backup(format!("{} cannot be read: {error}", path.display()));
         let mut file = files::open_regular(&path).map_err(unreadable)?;
-        Ok(backup::restore(&bundle, &Store::new(&state), &settings, &mut file, &options)?)
+        backup::restore(&bundle, &Store::new(&state), &settings, &mut file, &options)
+            .map_err(|error| PendingError::from(error).of_file(&path))
     })?;
     Ok((&report_of(py, outcome)?).into())
 }

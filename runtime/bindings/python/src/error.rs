@@ -1,5 +1,7 @@
 //! The exceptions, with the library's sentences.
 
+use std::path::Path;
+
 use orco_runtime::backup;
 use orco_runtime::bundle::OpenError as BundleError;
 use orco_runtime::encoder::EncodeError;
@@ -56,6 +58,14 @@ impl PendingError {
     /// A picture that cannot be used. The library's reason is the rest of a sentence that begins with its name.
     pub fn picture(name: impl std::fmt::Display, reason: &ImageError) -> Self {
         Self::Picture(format!("{name} {reason}"))
+    }
+
+    /// With the name of a backup's file, where it is the file that cannot be used.
+    pub fn of_file(self, path: &Path) -> Self {
+        match self {
+            Self::Backup(text) => Self::Backup(format!("{}: {text}", path.display())),
+            other => other,
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
 
 /// A TypeError that says what was wanted, where Python raised one because `given` is of the wrong type. The error is
 /// its cause: the caller's code, such as `__iter__`, may have raised it. Any other error comes from there, and stays.
-fn reworded(error: PyErr, wanted: &str, given: &Bound<'_, PyAny>) -> PyErr {
+pub fn reworded(error: PyErr, wanted: &str, given: &Bound<'_, PyAny>) -> PyErr {
     if !error.is_instance_of::<PyTypeError>(given.py()) {
         return error;
     }
@@ -62,12 +62,22 @@ pub fn float_array<'py, D: ndarray::Dimension>(given: &Bound<'py, PyAny>) -> Opt
     if array.is_aligned() { Some(array) } else { given.call_method0("copy").ok()?.extract().ok() }
 }
 
+/// Pixels whose rows follow one another. Where they lie otherwise, as in `frame[:, :, ::-1]`, NumPy copies them: faster
+/// than value by value, and other threads of Python go on meanwhile.
+fn in_rows<'py>(array: PyReadonlyArray3<'py, u8>) -> PyResult<PyReadonlyArray3<'py, u8>> {
+    if array.is_c_contiguous() {
+        return Ok(array);
+    }
+    let numpy = array.py().import("numpy")?;
+    let copy = in_python(array.py(), || numpy.call_method1("ascontiguousarray", (&*array,)))?;
+    copy.extract()
+}
+
 impl PyPicture {
     /// A picture as Python gives it.
     pub fn of(given: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(pixels) = given.extract::<PyReadonlyArray3<'_, u8>>() {
-            let pixels = pixels.as_array();
-            let (height, width, planes) = pixels.dim();
+            let (height, width, planes) = pixels.as_array().dim();
             if planes != 3 {
                 let shape = pixels.shape();
                 return Err(PyValueError::new_err(format!(
@@ -78,7 +88,9 @@ impl PyPicture {
             let refused = |reason: ImageError| PendingError::picture("the picture", &reason);
             // Before rows that lie apart are copied: an array of little memory may say that it is of any size.
             image::check_size(width, height).map_err(refused)?;
-            let rows = pixels.as_standard_layout();
+            let pixels = in_rows(pixels)?;
+            let rows = pixels.as_array();
+            let rows = rows.as_standard_layout();
             let rows = rows.as_slice().expect("of the standard layout");
             let picture = image::from_rows(width, height, 3 * width as usize, rows);
             return Ok(Self::Pixels(picture.map_err(refused)?));

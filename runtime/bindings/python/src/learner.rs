@@ -30,7 +30,7 @@ use crate::options::PyLearnerOptions;
 use crate::output::{PyAnswer, PyCounts, PyHistoryEntry, PyKnownClass, PyReport};
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
-#[pyclass(module = "orco", name = "Learner", frozen)]
+#[pyclass(module = "orco", name = "Learner", frozen, weakref)]
 pub struct PyLearner {
     /// It does not wait for other processes itself.
     learner: ProcessLock<Learner>,
@@ -165,7 +165,9 @@ impl PyLearner {
     fn learn(&self, py: Python<'_>, classes: &Bound<'_, PyMapping>) -> PyResult<PyReport> {
         let mut given: Vec<(String, PyShots)> = Vec::new();
         for item in classes.items()?.iter() {
-            let (label, shots): (String, Bound<'_, PyAny>) = item.extract()?;
+            let (label, shots): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
+            let label =
+                label.extract::<String>().map_err(|error| input::reworded(error, "a label is a str", &label))?;
             given.push((label, PyShots::of(&shots, self.shape)?));
         }
         let report = self.change(py, |learner, observer| {
@@ -205,7 +207,7 @@ impl PyLearner {
             let settings = learner.settings().clone().wait(self.wait);
             match backup::write_to(learner.bundle(), learner.store(), &settings, &path, &options) {
                 Err(BackupError::Unsynced { contents, error }) => Ok((*contents, Some(error))),
-                written => Ok((written?, None)),
+                written => Ok((written.map_err(|error| PendingError::from(error).of_file(&path))?, None)),
             }
         })?;
         unsynced.iter().try_for_each(|error| warn_unsynced(py, &path, error))?;

@@ -7,7 +7,7 @@ use orco_runtime::backup::RestoreOptions;
 use orco_runtime::encoder::engine_choice::EngineChoice;
 use orco_runtime::learner::{AlignmentTime, AnswerScope, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::PendingError;
@@ -113,12 +113,17 @@ fn given_or_default<'py>(
     }
 }
 
-/// One of the options. Where it is of another type, the sentence names it as Python does.
+/// One of the options. Where it is of another type or out of its type's range, the sentence names it as Python does.
 fn option<'py, T: FromPyObjectOwned<'py>>(given: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
     let value = given.getattr(name)?;
     value.extract::<T>().map_err(|error| {
         let error: PyErr = error.into();
-        PyTypeError::new_err(format!("the option {name}: {}", error.value(given.py())))
+        let text = format!("the option {name}: {}", error.value(given.py()));
+        if error.is_instance_of::<PyOverflowError>(given.py()) {
+            PyOverflowError::new_err(text)
+        } else {
+            PyTypeError::new_err(text)
+        }
     })
 }
 

@@ -5,6 +5,7 @@ import fcntl
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 import unittest
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -236,10 +238,14 @@ class Device(unittest.TestCase):
         arrays = [orco.read_picture(path) for path in paths]
         self.assertEqual((arrays[0].dtype, arrays[0].ndim, arrays[0].shape[2]), (np.uint8, 3, 3))
         expected = [answer.scores for answer in learner.classify(paths)]
-        # Rows that lie apart, channels that lie the other way round, one array of all, a generator.
+        # Rows that lie apart, channels that lie the other way round, columns or planes that follow one another, upside
+        # down, one array of all, a generator.
         apart = [np.repeat(array, 2, axis=1)[:, ::2] for array in arrays]
         turned = [np.ascontiguousarray(array[:, :, ::-1])[:, :, ::-1] for array in arrays]
-        for given in (arrays, apart, turned, np.stack(arrays), (array for array in arrays)):
+        columns = [np.asfortranarray(array) for array in arrays]
+        planes = [np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 2, 0)), 0, 2) for array in arrays]
+        raised = [np.ascontiguousarray(array[::-1])[::-1] for array in arrays]
+        for given in (arrays, apart, turned, columns, planes, raised, np.stack(arrays), (array for array in arrays)):
             self.assertEqual([answer.scores for answer in learner.classify(given)], expected)
         features = learner.features(paths)
         self.assertEqual((features.dtype, features.shape[0]), (np.float32, len(paths)))
@@ -277,6 +283,8 @@ class Device(unittest.TestCase):
             (TypeError, "int", lambda: learner.classify([1])),
             (TypeError, "float64", lambda: learner.classify_features(np.zeros((1, 4)))),
             (TypeError, "", lambda: learner.learn([("mug", [frame])])),
+            (TypeError, "a label is a str, not int", lambda: learner.learn({3: [frame]})),
+            (OverflowError, "negative", lambda: learner.classify([frame], most=-1)),
             (TypeError, "or features of float32 [shots, ", lambda: learner.learn({"mug": np.zeros((5, 4, 4))})),
             (TypeError, "float32 with shape [5, 4]", lambda: learner.learn({"mug": np.zeros((5, 4), np.float32)})),
             (ValueError, "[32, 32, 4]", lambda: learner.classify([np.zeros((32, 32, 4), np.uint8)])),
@@ -288,7 +296,7 @@ class Device(unittest.TestCase):
             (ValueError, "scope", lambda: self.opened(scope="some")),
             (ValueError, "seconds", lambda: self.opened(wait=-1.0)),
             (ValueError, "onnxruntime", lambda: self.opened(engine="torch")),
-            (TypeError, "the option seed: can't convert negative", lambda: self.opened(seed=-1)),
+            (OverflowError, "the option seed: can't convert negative", lambda: self.opened(seed=-1)),
             (TypeError, "the option check_shots: 'int' object", lambda: self.opened(check_shots=1)),
             (TypeError, "LearnerOptions", lambda: orco.Learner(BUNDLE, self.state, {"seed": 2})),
             (orco.OpenError, "no-such-bundle", lambda: orco.Learner("no-such-bundle", self.state)),
@@ -400,7 +408,7 @@ class Device(unittest.TestCase):
         written = learner.backup(file)
         self.assertEqual((written.learned_classes, written.exemplars, written.pictures), (2, 10, 10))
         self.assertEqual(written.bytes, file.stat().st_size)
-        with self.assertRaisesRegex(orco.BackupError, "there is a file"):
+        with self.assertRaisesRegex(orco.BackupError, f"^{re.escape(str(file))}: .*: there is a file"):
             learner.backup(file)
         self.assertEqual(repr(learner.backup(file, replace=True)), repr(written))
 
@@ -411,7 +419,7 @@ class Device(unittest.TestCase):
         with tempfile.TemporaryDirectory() as other:
             wrong = [
                 (orco.BackupError, "none cannot be read", lambda: orco.restore(BUNDLE, other, "none")),
-                (orco.BackupError, "no backup", lambda: orco.restore(BUNDLE, other, BUNDLE / "manifest.toml")),
+                (orco.BackupError, "manifest.toml: it is no backup", lambda: orco.restore(BUNDLE, other, BUNDLE / "manifest.toml")),
                 (orco.OpenError, "no-bundle", lambda: orco.restore("no-bundle", other, file)),
                 (orco.ChangeError, "cifar100-edge", lambda: orco.restore(OTHER_BUNDLE, other, file)),
                 (orco.ChangeError, "nothing was learned", lambda: orco.upgrade(OTHER_BUNDLE, other)),
@@ -447,6 +455,13 @@ class Device(unittest.TestCase):
         with self.assertRaisesRegex(orco.ChangeError, "no pictures of the shots were kept"):
             orco.upgrade(OTHER_BUNDLE, self.state)
         self.assertEqual(orco.upgrade(OTHER_BUNDLE, self.state, give_up_unkept=True).dropped, ["mug"])
+
+    def test_a_weak_reference_ends_with_its_learner(self) -> None:
+        learner = self.opened()
+        reference = weakref.ref(learner)
+        self.assertIs(reference(), learner)
+        del learner
+        self.assertIsNone(reference())
 
     def test_threads_share_a_learner_and_go_on_meanwhile(self) -> None:
         paths = pictures("try", "mug")

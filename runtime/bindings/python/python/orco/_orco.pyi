@@ -49,8 +49,8 @@ class Learner:
     or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
 
     Arguments of a wrong type, and arrays of a wrong dtype or number of axes, raise TypeError; other wrong shapes and
-    unknown names raise ValueError. After a fault in the library itself, every call raises OrcoError: open the learner
-    anew.
+    unknown names raise ValueError, and whole numbers that are negative or too large OverflowError. After a fault in the
+    library itself, every call raises OrcoError: open the learner anew.
 
     A process that is forked after this package has computed features cannot compute any: that raises EngineError.
     So does every call of a learner that another thread was using at the fork. Start workers by multiprocessing's
