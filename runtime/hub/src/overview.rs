@@ -53,7 +53,7 @@ pub struct PackOverview {
     pub pictures: u32,
     /// Its length in bytes.
     pub bytes: u64,
-    /// When it came first, in seconds since 1970: of a device's packs of one label the newest is the last.
+    /// When it came first, in seconds since 1970. A device that goes back to an earlier pack pushes none anew.
     pub received: UnixSeconds,
 }
 

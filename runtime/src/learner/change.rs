@@ -305,7 +305,7 @@ impl Learner {
     }
 
     /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained. Where
-    /// the balance is set already, nothing is saved: the history keeps what can be undone and redone.
+    /// that leaves the state as it is, nothing is saved: the history keeps what can be undone and redone.
     ///
     /// # Errors
     /// [`ChangeError`] if the bundle's answers have no border, one of the old classes would lose more than the budget, or
@@ -313,7 +313,7 @@ impl Learner {
     pub fn set_balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.run_session(observer, |session, state| session.set_balance(state, balance))?;
-        if self.saved.state.balance == balance {
+        if next == self.saved.state {
             return Ok(ChangeOutcome { report, uncertain: None, unaligned: None });
         }
         self.check_budget(&report)?;

@@ -45,9 +45,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     };
     let mut learner = device::open(options, output)?;
     let before = learner.state().calibration;
-    let is_set = learner.state().balance == balance;
+    let saves = learner.generation();
     let set = learner.set_balance(balance, &mut ProgressBars::default())?;
-    if is_set {
+    if learner.generation() == saves {
         say!(output, "nothing to do: the balance is {} already", balance.name())?;
         return Ok(json!({ "balance": balance.name() }));
     }

@@ -152,7 +152,6 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             serve(output, store, *listen, tls)
         }
         HubCommand::Code { channel, hours } => {
-            let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
             if is_new {
                 output.warn(format_args!(
                     "this begins a new hub in {}: no other hub takes its codes; name the folder of one that is there \
@@ -160,6 +159,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                     folder.display()
                 ));
             }
+            let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
             output.mark_changed();
             say!(output, "{code}")?;
             Ok(json!({ "code": code.to_string() }))

@@ -26,8 +26,8 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
     let third = learn("mug", "mug", &[]);
     let expected = "expected accuracy on new pictures: learned classes ";
     assert!(third.contains(turned_on) && third.contains(expected) && !third.contains("if answers"), "{third}");
-    for (answers, is_nearly_idle) in [("auto", true), ("all", false)] {
-        let output = device.command(&["balance", "balanced", "--answers", answers]).output().unwrap();
+    for (balance, answers, is_nearly_idle) in [("balanced", "auto", true), ("favour-new", "all", false)] {
+        let output = device.command(&["balance", balance, "--answers", answers]).output().unwrap();
         let said = text(&output.stdout);
         let told = "makes little difference while answers name only what was learned";
         assert_eq!(said.contains(told), is_nearly_idle, "{said}");

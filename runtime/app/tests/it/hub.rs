@@ -315,7 +315,7 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let list = json(hub(folder, &["list"]));
     let pack = list["packs"][0]["digest"].as_str().unwrap();
     let listed = text(&hub(folder, &["list"]).output().unwrap().stdout);
-    assert!(listed.contains(" bytes, pushed now\n") && list["packs"][0]["received"].is_i64(), "{listed}");
+    assert!(listed.contains(" bytes, pushed ") && list["packs"][0]["received"].is_i64(), "{listed}");
     json(hub(folder, &["release", pack, "--stage", "all"]));
     let again = hub(folder, &["release", pack]).output().unwrap();
     assert_eq!(text(&again.stdout), "release 1: 100 % of stable\n", "it is the same, at the stage that it has");

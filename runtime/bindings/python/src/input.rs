@@ -69,8 +69,7 @@ fn in_rows<'py>(array: PyReadonlyArray3<'py, u8>) -> PyResult<PyReadonlyArray3<'
         return Ok(array);
     }
     let numpy = array.py().import("numpy")?;
-    let copy = in_python(array.py(), || numpy.call_method1("ascontiguousarray", (&*array,)))?;
-    copy.extract()
+    numpy.call_method1("ascontiguousarray", (&*array,))?.extract()
 }
 
 impl PyPicture {
@@ -90,8 +89,7 @@ impl PyPicture {
             image::check_size(width, height).map_err(refused)?;
             let pixels = in_rows(pixels)?;
             let rows = pixels.as_array();
-            let rows = rows.as_standard_layout();
-            let rows = rows.as_slice().expect("of the standard layout");
+            let rows = rows.as_slice().expect("rows that follow one another");
             let picture = image::from_rows(width, height, 3 * width as usize, rows);
             return Ok(Self::Pixels(picture.map_err(refused)?));
         }

@@ -419,7 +419,11 @@ class Device(unittest.TestCase):
         with tempfile.TemporaryDirectory() as other:
             wrong = [
                 (orco.BackupError, "none cannot be read", lambda: orco.restore(BUNDLE, other, "none")),
-                (orco.BackupError, "manifest.toml: it is no backup", lambda: orco.restore(BUNDLE, other, BUNDLE / "manifest.toml")),
+                (
+                    orco.BackupError,
+                    "manifest.toml: it is no backup",
+                    lambda: orco.restore(BUNDLE, other, BUNDLE / "manifest.toml"),
+                ),
                 (orco.OpenError, "no-bundle", lambda: orco.restore("no-bundle", other, file)),
                 (orco.ChangeError, "cifar100-edge", lambda: orco.restore(OTHER_BUNDLE, other, file)),
                 (orco.ChangeError, "nothing was learned", lambda: orco.upgrade(OTHER_BUNDLE, other)),

@@ -87,8 +87,8 @@ impl HubStore {
                 .query_row(query, params![pack, head.device], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
             let Some((shots, pictures)) = room.optional()? else {
                 let reason = if has_record(transaction, pack)? {
-                    "another device pushed the very same shots before; only once the hub's operator has removed that \
-                     one does the hub take pictures of them from this one"
+                    "another device pushed the very same shots first; the hub takes their pictures from this one only \
+                     once its operator has removed that one"
                 } else {
                     "this device pushed no such pack"
                 };
