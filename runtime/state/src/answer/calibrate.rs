@@ -157,7 +157,7 @@ impl<'a> Calibrator<'a> {
         self.excluded.push(true);
     }
 
-    /// Takes the scores of the views of the sample that [`Self::add`] or [`Self::add_excluded`] took last, a shot of a
+    /// Takes the scores of the views of the sample that `add` or `add_excluded` took last, a shot of a
     /// learned class, `[views, count]`, without a border. Where shots have views, the border is chosen by those alone.
     pub fn add_views(&mut self, rows: &[f32]) {
         let Some(sample) = self.best.len().checked_sub(1) else { return };
