@@ -204,9 +204,14 @@ impl CameraScene {
         Ok(forgotten)
     }
 
-    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. `camera_size` is
-    /// the frame's width and height before it was reduced.
-    pub fn see(&self, frame: &RgbImage, camera_size: [u32; 2], regions: &[NamedRegion]) -> Vec<SeenRegion> {
+    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. `camera_size` tells
+    /// the frame's width and height before it was reduced; it is asked only where they do not fit.
+    pub fn see(
+        &self,
+        frame: &RgbImage,
+        camera_size: &dyn Fn() -> [u32; 2],
+        regions: &[NamedRegion],
+    ) -> Vec<SeenRegion> {
         let mut seen = SeenRegion::all_of(frame, regions);
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
         if let Some(foregrounds) = self.compare(frame, camera_size, &bounds) {
@@ -225,7 +230,12 @@ impl CameraScene {
 
     /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does
     /// not fit.
-    fn compare(&self, frame: &RgbImage, camera_size: [u32; 2], regions: &[PixelRect]) -> Option<Vec<Foreground>> {
+    fn compare(
+        &self,
+        frame: &RgbImage,
+        camera_size: &dyn Fn() -> [u32; 2],
+        regions: &[PixelRect],
+    ) -> Option<Vec<Foreground>> {
         self.compare_at(frame, camera_size, regions, self.0.started.elapsed())
     }
 
@@ -233,7 +243,7 @@ impl CameraScene {
     fn compare_at(
         &self,
         frame: &RgbImage,
-        camera_size: [u32; 2],
+        camera_size: &dyn Fn() -> [u32; 2],
         regions: &[PixelRect],
         now: Duration,
     ) -> Option<Vec<Foreground>> {
@@ -246,7 +256,7 @@ impl CameraScene {
             }
             Ok(FrameContent::Things(foregrounds)) => (Some(foregrounds), None),
             // Its numbers are those of frames that were decoded at a smaller size.
-            Err(FrameSizeError { .. }) => (None, Some(other_size_sentence(camera_size))),
+            Err(FrameSizeError { .. }) => (None, Some(other_size_sentence(camera_size()))),
         };
         let is_usable = problem.is_none();
         let is_moved = watch.is_moved();

@@ -51,7 +51,7 @@ fn a_place_that_does_not_fit_is_told_with_the_size_that_the_camera_gives() {
     let scene = CameraScene::of(&Store::new(folder.path()));
     scene.learn(&[frame(640, 480)]).unwrap();
     // Decoded at a scale of 1/4.
-    assert!(!is_things(&scene.see(&frame(1152, 648), [4608, 2592], &[])[0]));
+    assert!(!is_things(&scene.see(&frame(1152, 648), &|| [4608, 2592], &[])[0]));
     let problem = scene.status().problem.unwrap();
     assert!(problem.contains("with another size than the camera's frames have now, 4608 x 2592:"), "{problem}");
 }
@@ -64,13 +64,13 @@ fn a_place_that_looks_as_it_did_is_not_written_again() {
     scene.learn(&[frame(320, 240)]).unwrap();
     let kept = || std::fs::read(KeptBackground::of(store.folder()).path()).unwrap();
     let (learned, later) = (kept(), |times: u32| times * KEEP_EVERY + Duration::from_secs(1));
-    assert!(scene.compare_at(&frame(320, 240), [320, 240], &[], later(1)).is_some());
+    assert!(scene.compare_at(&frame(320, 240), &|| [320, 240], &[], later(1)).is_some());
     assert!(kept() == learned, "nothing has changed");
     let mut brighter = frame(320, 240);
     brighter.iter_mut().for_each(|value| *value = *value / 5 * 6);
-    assert!(scene.compare_at(&brighter, [320, 240], &[], later(1)).is_some());
+    assert!(scene.compare_at(&brighter, &|| [320, 240], &[], later(1)).is_some());
     assert!(kept() == learned, "it is not time");
-    assert!(scene.compare_at(&brighter, [320, 240], &[], later(2)).is_some());
+    assert!(scene.compare_at(&brighter, &|| [320, 240], &[], later(2)).is_some());
     assert!(kept() != learned, "the light has changed");
 }
 
@@ -114,12 +114,12 @@ fn a_region_that_is_too_small_keeps_its_name_and_says_so() {
     let scene = CameraScene::of(&Store::new(folder.path()));
     scene.learn(&[frame(640, 360)]).unwrap();
     let are_things = |seen: &[SeenRegion]| -> Vec<bool> { seen.iter().map(is_things).collect() };
-    assert_eq!(are_things(&scene.see(&frame(640, 360), [640, 360], &all)), [false, true]);
-    assert_eq!(are_things(&scene.see(&frame(640, 360), [640, 360], &[])), [true]);
+    assert_eq!(are_things(&scene.see(&frame(640, 360), &|| [640, 360], &all)), [false, true]);
+    assert_eq!(are_things(&scene.see(&frame(640, 360), &|| [640, 360], &[])), [true]);
     // Larger, yet no thing could ever be found in it in a frame of that size.
     scene.learn(&[frame(1280, 720)]).unwrap();
     let all = regions(&["dot=0.5,0.5,0.0135,0.025", "shelf=0,0,1,0.5"]);
-    let [dot, shelf] = &scene.see(&frame(1280, 720), [1280, 720], &all)[..] else { panic!("there are two") };
+    let [dot, shelf] = &scene.see(&frame(1280, 720), &|| [1280, 720], &all)[..] else { panic!("there are two") };
     assert!(matches!(&dot.view, SceneView::TooSmall(problem) if problem.contains("each side needs 2 %")));
     assert!(is_things(shelf));
     let refused = scene.shot(frame(1280, 720), all, Some([0.505, 0.505]), GREY).err().unwrap();

@@ -211,7 +211,7 @@ impl LiveWorker {
         // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
         // small.
         let seen = if has_parts {
-            scene.see(&picture, camera_size(&frame, &picture), &self.regions)
+            scene.see(&picture, &|| camera_size(&frame, &picture), &self.regions)
         } else {
             SeenRegion::all_of(&picture, &self.regions)
         };

@@ -101,6 +101,11 @@ fn is_dangling(path: &Path) -> bool {
     path.is_symlink() && !path.exists()
 }
 
+/// Warns of links that lead nowhere.
+fn warn_of_dangling(children: &[(PathBuf, String)]) {
+    dangling(children).iter().for_each(|warning| log::warn!("{warning}"));
+}
+
 /// What is said of links that lead nowhere: each may be a class on a disk that is not there.
 fn dangling(children: &[(PathBuf, String)]) -> Option<String> {
     let paths = children.iter().map(|(path, _)| path);
@@ -139,7 +144,7 @@ impl FolderReader<'_> {
     /// Whether a folder holds files alone: then it is a class, such as the trains of CIFAR-100.
     fn is_class(&mut self, folder: &Path) -> Result<bool, DataError> {
         let children = self.children(folder)?;
-        dangling(&children).iter().for_each(|warning| log::warn!("{warning}"));
+        warn_of_dangling(&children);
         Ok(!children.is_empty() && children.iter().all(|(path, _)| path.exists() && !path.is_dir()))
     }
 
@@ -148,7 +153,7 @@ impl FolderReader<'_> {
     fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
         let is_class = |path: &Path| path.is_dir() && ![RECIPE, MANIFEST].iter().any(|own| path.join(own).is_file());
         let children = self.children(folder)?;
-        dangling(&children).iter().for_each(|warning| log::warn!("{warning}"));
+        warn_of_dangling(&children);
         let names = children.into_iter().filter(|(path, _)| is_class(path)).map(|(_, name)| name);
         let names: Vec<String> = names.collect();
         if names.is_empty() {
