@@ -202,8 +202,8 @@ impl Default for Thresholds {
     /// `distance` and `mismatched_cells` were chosen for fixed and hand-held cameras. Of 500 other photographs of
     /// Caltech-101, 91.2 % are found again when framed 3 % closer, all when compressed or darkened by a tenth, and
     /// 0.001 % of all pairs are taken for the same. Of 39 pairs of different things, each a fifth of the same
-    /// background, none is called a repeat. What [`Thresholds::copies`] calls a copy is in the journal of the book,
-    /// 2026-11-30.
+    /// background, none is called a repeat. How often [`Thresholds::repeats_across_classes`] errs is in the journal of
+    /// the book, 2026-11-30.
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, mismatched_cells: 8 }
     }
@@ -273,7 +273,7 @@ impl Thresholds {
 
     /// Whether one picture copies another, for shots of two classes: as [`Thresholds::repeats`], but only an eighth as
     /// many cells may have another colour. Two pears before one background differ in few.
-    pub fn copies(&self, one: &Quality, other: &Quality) -> bool {
+    pub fn repeats_across_classes(&self, one: &Quality, other: &Quality) -> bool {
         Self { mismatched_cells: self.mismatched_cells / 8, ..*self }.repeats(one, other)
     }
 }

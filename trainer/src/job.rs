@@ -80,7 +80,7 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
     } else if let Some(weights) = &recipe.backbone.weights {
         WeightFile::check(weights)?;
     }
-    if let Some(cut) = recipe.data.cut_unlike_device().filter(|_| group.is_first()) {
+    if let Some(cut) = recipe.data.crop_mismatch().filter(|_| group.is_first()) {
         log::warn!(
             "pictures are {cut} (data.fit, data.crop), but a device takes the largest square from the middle, uncropped, \
              so it recognises fewer pictures than this run measures; leave data.fit and data.crop out for a bundle that \

@@ -17,7 +17,7 @@ export async function openCamera(size) {
 }
 
 // Calls `restart` when people choose another camera.
-export function startCameras(restart) {
+export function listenToCameraChoice(restart) {
   $("camera-choice").onchange = () => {
     browserStorage.set(CHOSEN, $("camera-choice").value);
     restart();
@@ -25,7 +25,7 @@ export function startCameras(restart) {
 }
 
 // Lists the cameras beside the one whose stream this is.
-export async function listCameras(stream) {
+export async function showCameraChoice(stream) {
   const devices = await navigator.mediaDevices.enumerateDevices();
   const cameras = devices.filter(({ kind, deviceId }) => kind === "videoinput" && deviceId);
   const running = stream.getVideoTracks()[0].getSettings().deviceId;

@@ -37,7 +37,7 @@ export async function listen() {
       interrupted = null;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       isReleased = releaseWhenHidden(reader);
-      wasDoubted = endWhenMissed(reader);
+      wasDoubted = endWhenUnreachable(reader);
       await receive(reader);
     } catch {
       // The next attempt follows. A browser opens few connections.
@@ -89,7 +89,7 @@ let heard = -Infinity;
 
 // Ends a stream as soon as a request does not reach the service: silence would tell much later. Returns a function that
 // stops watching, and says whether it did.
-export function endWhenMissed(reader, quiet = HEARD_MS) {
+export function endWhenUnreachable(reader, quiet = HEARD_MS) {
   let isDoubted = false;
   doubt = () => {
     if (performance.now() - heard < quiet) return;

@@ -1,5 +1,5 @@
 // Where pictures come from: the browser's camera, files, or the service's own camera.
-import { listCameras, openCamera, startCameras } from "./cameras.js";
+import { listenToCameraChoice, openCamera, showCameraChoice } from "./cameras.js";
 import { $, setText, showError } from "./dom.js";
 import { message } from "./language.js";
 import { hasSource } from "./selectors.js";
@@ -46,7 +46,7 @@ export function startSource() {
     $("file").value = "";
     chooseFiles(files);
   };
-  startCameras(restartCamera);
+  listenToCameraChoice(restartCamera);
   listenToFiles();
   // One that cannot be read would be drawn as a broken one.
   $("still").onerror = () => { $("still").hidden = true; };
@@ -108,7 +108,7 @@ async function startCamera() {
     await $("video").play();
     update({ stream, files: [], deviceChosen: false });
     // A page that cannot list them goes on with the one.
-    listCameras(stream).catch(() => {});
+    showCameraChoice(stream).catch(() => {});
   } catch (error) {
     stop(stream);
     setText("camera-error", cameraProblem(error));

@@ -106,7 +106,7 @@ impl Thresholds {
             if label::same(shot.label, candidate.label) {
                 self.repeats(shot.quality, candidate.quality)
             } else {
-                self.copies(shot.quality, candidate.quality)
+                self.repeats_across_classes(shot.quality, candidate.quality)
             }
         };
         let same = earlier.into_iter().find(is_same);

@@ -238,7 +238,7 @@ fn another_thing_before_the_same_background_is_no_repeat() {
         same += usize::from(repeats(&first, &before(background, &pictures[place + half], 0.2, 2)));
         let second = before(background, &pictures[place], 0.2, 3);
         again += usize::from(repeats(&first, &second));
-        copied += usize::from(Thresholds::default().copies(&first, &second));
+        copied += usize::from(Thresholds::default().repeats_across_classes(&first, &second));
     }
     println!("{same} of {half} pairs taken for the same, {again} found again");
     assert!(same * 20 <= half, "{same} of {half} pairs of things are taken for the same");

@@ -137,7 +137,7 @@ impl DataConfig {
     }
 
     /// How pictures are cut, unless it is as on a device, which takes the largest square from the middle, uncropped.
-    pub fn cut_unlike_device(&self) -> Option<String> {
+    pub fn crop_mismatch(&self) -> Option<String> {
         let stretched = (self.fit == SquareFit::Stretch).then(|| "stretched to a square".to_owned());
         let cut = self.crop.filter(|crop| *crop < 1.0).map(|crop| format!("cut to the middle {crop} of each side"));
         let steps: Vec<String> = stretched.into_iter().chain(cut).collect();
@@ -243,7 +243,7 @@ mod tests {
         let cut = |text: &str| {
             let data: DataConfig = toml::from_str(&format!("kind = \"folders\"\nimage_size = 28\n{text}")).unwrap();
             data.check().unwrap();
-            data.cut_unlike_device()
+            data.crop_mismatch()
         };
         assert_eq!([cut(""), cut("fit = \"square\"\ncrop = 1.0")], [None, None]);
         assert_eq!(cut("fit = \"stretch\"").unwrap(), "stretched to a square");

@@ -119,7 +119,7 @@ impl Card<'_> {
             manifest.preprocessing.height,
             facts.features
         )?;
-        if let Some(cut) = recipe.data.cut_unlike_device() {
+        if let Some(cut) = recipe.data.crop_mismatch() {
             writeln!(
                 text,
                 "- Pictures: {cut}, in training and in what is measured below. A device takes the largest square from the \

@@ -64,7 +64,7 @@ pub fn float_array<'py, D: ndarray::Dimension>(given: &Bound<'py, PyAny>) -> Opt
 
 /// Pixels whose rows follow one another. Where they lie otherwise, as in `frame[:, :, ::-1]`, NumPy copies them: faster
 /// than value by value, and other threads of Python go on meanwhile.
-fn in_rows<'py>(array: PyReadonlyArray3<'py, u8>) -> PyResult<PyReadonlyArray3<'py, u8>> {
+fn contiguous<'py>(array: PyReadonlyArray3<'py, u8>) -> PyResult<PyReadonlyArray3<'py, u8>> {
     if array.is_c_contiguous() {
         return Ok(array);
     }
@@ -87,7 +87,7 @@ impl PyPicture {
             let refused = |reason: ImageError| PendingError::picture("the picture", &reason);
             // Before rows that lie apart are copied: an array of little memory may say that it is of any size.
             image::check_size(width, height).map_err(refused)?;
-            let pixels = in_rows(pixels)?;
+            let pixels = contiguous(pixels)?;
             let rows = pixels.as_array();
             let rows = rows.as_slice().expect("rows that follow one another");
             let picture = image::from_rows(width, height, 3 * width as usize, rows);

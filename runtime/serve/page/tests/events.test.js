@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { showError } from "../dom.js";
-import { endWhenMissed, openStream, parseEvents, receive, releaseWhenHidden, resume } from "../events.js";
+import { endWhenUnreachable, openStream, parseEvents, receive, releaseWhenHidden, resume } from "../events.js";
 import { call } from "../service.js";
 import { store } from "../store.js";
 
@@ -89,7 +89,7 @@ test("a tab that nobody looks at lets go of its connection, one that is seen aga
 test("a stream is opened anew once a request does not reach the service, and not where one was ended or refused", async () => {
   globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
   let cancelled = 0;
-  let wasDoubted = endWhenMissed({ cancel: async () => { cancelled += 1; } });
+  let wasDoubted = endWhenUnreachable({ cancel: async () => { cancelled += 1; } });
   const send = async (answer) => {
     globalThis.fetch = answer;
     await assert.rejects(call("POST", "api/v1/classify", {}, { quiet: true }));
@@ -102,7 +102,7 @@ test("a stream is opened anew once a request does not reach the service, and not
   await receive({ read: async () => chunks.shift() });
   await send(() => Promise.reject(new TypeError("Failed to fetch")));
   assert.deepEqual([cancelled, wasDoubted()], [0, false]);
-  wasDoubted = endWhenMissed({ cancel: async () => { cancelled += 1; } }, 0);
+  wasDoubted = endWhenUnreachable({ cancel: async () => { cancelled += 1; } }, 0);
   await send(() => Promise.reject(new TypeError("Failed to fetch")));
   assert.deepEqual([cancelled, wasDoubted()], [1, true]);
   await send(() => Promise.reject(new TypeError("Failed to fetch")));
