@@ -30,8 +30,8 @@ pub(crate) struct JudgeableSamples {
     /// For every class: samples that were set aside, and shots that are no duplicates. 0 for a learned class with
     /// fewer than [`MIN_ESTIMATED`] different shots, and for a class that is replaced.
     pub(crate) counts: Vec<usize>,
-    /// Whether a learned class has just two different shots. The border's own estimate counts it, and is too low.
-    pub(crate) has_pairs: bool,
+    /// Whether a learned class has just two different shots. The border's own estimate includes it, and is too low.
+    pub(crate) has_two_shot_class: bool,
 }
 
 /// The samples by which a state and others are validated.
@@ -64,7 +64,7 @@ pub(crate) struct Validation {
     /// The answers of an earlier state; `None` for a sample that was the only one of its class there.
     pub(crate) earlier: Vec<Option<usize>>,
     /// For every class of the state, whether some of its exemplars are no samples.
-    pub(crate) thinned: Vec<bool>,
+    pub(crate) partly_sampled: Vec<bool>,
     /// For every sample, whether it is excluded: it is the only shot of its class, or a duplicate, or a learned class
     /// replaces its class.
     pub(crate) excluded: Vec<bool>,
@@ -77,7 +77,7 @@ impl<'a> ValidationSamples<'a> {
         let replaced = state.replaced(base_model);
         let (duplicate, chosen, viewed) = (Vec::new(), Vec::new(), Vec::new());
         let mut validation = Self { base_model, scoring, state, digests, duplicate, chosen, viewed, replaced };
-        let shared = validation.sharing_shots();
+        let shared = validation.shared_exemplars();
         validation.duplicate = validation
             .repeats()
             .zip(&validation.digests)
@@ -136,8 +136,8 @@ impl<'a> ValidationSamples<'a> {
         exemplars.into_iter().collect()
     }
 
-    /// The shots of the same class that are left out in turn beside one, of those of every class that are no
-    /// duplicates.
+    /// Up to [`MAX_OTHERS`] further shots of the class of `shot`, each of which is left out together with it in turn.
+    /// `different` holds the exemplars of every class that are not duplicates.
     fn others(&self, different: &BTreeMap<u32, Vec<usize>>, shot: usize) -> Vec<usize> {
         let members = &different[&self.state.exemplars.classes()[shot]];
         let own = members.partition_point(|&member| member < shot);
@@ -176,12 +176,12 @@ impl<'a> ValidationSamples<'a> {
         let answers = best.iter().map(|best| best.answer(calibration.border.shift)).collect();
         let earlier = self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work);
         let classes = self.classes_of(&samples);
-        let thinned = self.thinned(&samples);
-        Validation { calibration, left_out, classes, answers, earlier, thinned, excluded }
+        let partly_sampled = self.partly_sampled(&samples);
+        Validation { calibration, left_out, classes, answers, earlier, partly_sampled, excluded }
     }
 
     /// For every class of the state, whether some of its exemplars are not among these samples.
-    fn thinned(&self, samples: &[usize]) -> Vec<bool> {
+    fn partly_sampled(&self, samples: &[usize]) -> Vec<bool> {
         let mut left = vec![0usize; self.base_model.classes.len() + self.state.classes.len()];
         self.state.exemplars.classes().iter().for_each(|class| left[*class as usize] += 1);
         let exemplars = samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside()));
@@ -305,7 +305,7 @@ impl<'a> ValidationSamples<'a> {
         rows
     }
 
-    fn border_of(&self, state: &State) -> f32 {
+    fn border_shift_of(&self, state: &State) -> f32 {
         state.calibration.map_or(self.scoring.statistics.initial_border, |calibration| calibration.border.shift)
     }
 
@@ -324,8 +324,8 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Pairs of classes that have an exemplar in common; the class that had it first comes first.
-    pub(crate) fn pairs(&self) -> BTreeSet<[u32; 2]> {
-        self.sharing_shots().into_values().flatten().collect()
+    pub(crate) fn classes_sharing_shots(&self) -> BTreeSet<[u32; 2]> {
+        self.shared_exemplars().into_values().flatten().collect()
     }
 
     /// For each class that stores an exemplar more than once, how many are the same as one before them.
@@ -358,13 +358,13 @@ impl<'a> ValidationSamples<'a> {
         }
         let mut counts = vec![0; digests.len()];
         self.scoring.statistics.set_aside.classes().iter().for_each(|class| counts[*class as usize] += 1);
-        let mut has_pairs = false;
+        let mut has_two_shot_class = false;
         for (class, shots) in self.different_by_class() {
             let class = class as usize;
             if class < base || digests[class].len() >= MIN_ESTIMATED {
                 counts[class] += shots.len();
             } else {
-                has_pairs |= digests[class].len() > 1 && !shots.is_empty();
+                has_two_shot_class |= digests[class].len() > 1 && !shots.is_empty();
             }
         }
         for (count, is_replaced) in counts.iter_mut().zip(&self.replaced) {
@@ -372,7 +372,7 @@ impl<'a> ValidationSamples<'a> {
                 *count = 0;
             }
         }
-        JudgeableSamples { counts, has_pairs }
+        JudgeableSamples { counts, has_two_shot_class }
     }
 
     /// The exemplars of every class that are not duplicates, rising.
@@ -384,7 +384,7 @@ impl<'a> ValidationSamples<'a> {
 
     /// Exemplars that several classes have, with the pairs of those classes. A class that is replaced does not count:
     /// it is never answered.
-    fn sharing_shots(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
+    fn shared_exemplars(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
         let mut shared = BTreeMap::<_, BTreeSet<_>>::new();
         let each = self.digests.iter().zip(self.state.exemplars.classes());
@@ -397,23 +397,24 @@ impl<'a> ValidationSamples<'a> {
         shared
     }
 
-    /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that
-    /// state, if it is known there. An exemplar that the class has there is left out of it; if nothing else is left of
-    /// the class, there is no answer.
+    /// Answers of a state for some of the samples, with the border of that state. `class_in_state` gives the class of a
+    /// sample there, `None` where the state does not know it. An exemplar is left out of its class; if nothing else is
+    /// left of the class, there is no answer.
     pub(crate) fn answers(
         &self,
         state: &State,
-        own: &(dyn Fn(usize) -> Option<usize> + Sync),
+        class_in_state: &(dyn Fn(usize) -> Option<usize> + Sync),
         samples: &[usize],
         work: &mut ScoringWork<'_>,
     ) -> Vec<Option<usize>> {
         let model = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
-        let (border, base) = (self.border_of(state), model.base());
+        let (shift, base) = (self.border_shift_of(state), model.base());
         let needed = self.needed_exemplars(samples, ScoringPurpose::Answers);
         let projections = &model.embedder.projections(&self.state.exemplars, &needed, work);
         let mut answers = Vec::with_capacity(samples.len());
-        self.scores(&model, SampleSource { projections, own, samples }, ScoringPurpose::Answers, work, &mut |sample| {
-            answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(border)));
+        let source = SampleSource { projections, class_in_state, samples };
+        self.scores(&model, source, ScoringPurpose::Answers, work, &mut |sample| {
+            answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(shift)));
         });
         answers
     }

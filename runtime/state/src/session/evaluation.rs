@@ -1,7 +1,7 @@
-//! How a state answers for what is stored, before a change and after it.
+//! Evaluates the states before and after a change on stored samples.
 //!
-//! No sample speaks for itself. Answers that follow the paper are evaluated by targets alone, on the exemplars that
-//! were trained on: an exemplar is part of its class's mean, which would speak for it whatever became of the head.
+//! No sample may help to recognise itself. Answers that follow the paper are evaluated by targets alone, on the
+//! exemplars that were trained on: class means contain these exemplars, and would hide what the head has forgotten.
 //! Answers that use the bundle's statistics are evaluated on samples that the bundle set aside, and on shots left out
 //! of their class's mean in turn; the border is chosen by the same samples.
 
@@ -17,22 +17,22 @@ use crate::answer::{LeftOutAccuracy, ScoringWork, Validation, ValidationSamples}
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};
 
-/// Samples with the answers of several states.
+/// Samples, with their answers by several states.
 struct Answers {
     /// Class of every sample.
     classes: Vec<u32>,
-    /// How many of them, at the beginning, the bundle brought.
-    base: usize,
-    /// Of those, by the bundle alone, when nothing else was known.
-    first: Vec<usize>,
-    /// Before the change; `None` for a shot that was the only one of its class then.
-    earlier: Vec<Option<usize>>,
-    /// After it.
-    later: Vec<usize>,
+    /// Samples that the bundle brought; they come first.
+    base_samples: usize,
+    /// Answers of the bundle alone for these, without anything learned.
+    by_bundle: Vec<usize>,
+    /// Answers before the change; `None` for a shot that was the only one of its class then.
+    before: Vec<Option<usize>>,
+    /// Answers after the change.
+    after: Vec<usize>,
     /// For every class, whether some of its shots are no samples; empty where all are.
-    thinned: Vec<bool>,
+    partly_sampled: Vec<bool>,
     /// Pairs of classes that have a shot in common.
-    pairs: Vec<[u32; 2]>,
+    sharing_shots: Vec<[u32; 2]>,
     /// Classes that store a shot more than once, with the number of surplus copies.
     repeated: Vec<(u32, usize)>,
     /// What left-out shots say of learned classes.
@@ -55,15 +55,16 @@ pub(super) fn calibrate_and_report(
     };
     note_first_recognitions(base_model, before, after, &answers);
     let count = base_model.classes.len() + after.classes.len();
-    let since: Vec<Option<CumulativeLoss>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
+    let since: Vec<Option<CumulativeLoss>> =
+        (0..count).map(|class| answers.cumulative_loss(base_model, after, class)).collect();
     let samples = EvaluatedSamples {
         classes: &answers.classes,
-        sharing_shots: &answers.pairs,
+        sharing_shots: &answers.sharing_shots,
         repeated: &answers.repeated,
         left_out: answers.left_out,
     };
-    let before = AnsweredState { state: before, answers: &answers.earlier };
-    let after = AnsweredState { state: after, answers: &answers.later };
+    let before = AnsweredState { state: before, answers: &answers.before };
+    let after = AnsweredState { state: after, answers: &answers.after };
     ChangeReport::new(base_model, before, after, &samples, &since, losses)
 }
 
@@ -77,17 +78,16 @@ fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut S
     after.first_recognitions.extend_to(after.classes.len());
     for (index, recognition) in after.first_recognitions.unknown_mut() {
         let class = base + index;
-        let shots = answers.base..answers.classes.len();
+        let shots = answers.base_samples..answers.classes.len();
         // The class's index before the change, if all of its shots had an answer then.
         let index_before = indices[index].filter(|_| {
-            let mut earlier =
-                answers.of_class(class, shots.clone()).map(|sample| answers.earlier.get(sample).copied().flatten());
-            earlier.all(|answer| answer.is_some())
+            let mut shots = answers.of_class(class, shots.clone());
+            shots.all(|sample| answers.before.get(sample).is_some_and(Option::is_some))
         });
         for sample in answers.of_class(class, shots) {
             let right = match index_before {
-                Some(before) => answers.earlier[sample] == Some(before),
-                None => answers.later[sample] == class,
+                Some(before) => answers.before[sample] == Some(before),
+                None => answers.after[sample] == class,
             };
             recognition.shots += 1;
             recognition.recognised += u32::from(right);
@@ -101,24 +101,25 @@ impl Answers {
         samples.filter(move |&sample| self.classes[sample] as usize == class)
     }
 
-    /// What all sessions have cost a class; `None` where no sample says.
-    fn since(&self, base_model: &BaseModel, after: &State, class: usize) -> Option<CumulativeLoss> {
+    /// What all sessions have cost a class; `None` without samples.
+    fn cumulative_loss(&self, base_model: &BaseModel, after: &State, class: usize) -> Option<CumulativeLoss> {
         let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
         let (first, samples): (f32, Vec<usize>) = match class.checked_sub(base_model.classes.len()) {
             None => {
-                let samples: Vec<usize> = self.of_class(class, 0..self.base).collect();
-                let right = samples.iter().filter(|&&sample| self.first[sample] == class).count();
+                let samples: Vec<usize> = self.of_class(class, 0..self.base_samples).collect();
+                let right = samples.iter().filter(|&&sample| self.by_bundle[sample] == class).count();
                 (share(right, samples.len()), samples)
             }
-            // Of some of its shots, nobody knows how those were recognised at first.
-            Some(_) if self.thinned.get(class) == Some(&true) => return None,
+            // How the shots that are samples were recognised at first is not known.
+            Some(_) if self.partly_sampled.get(class) == Some(&true) => return None,
             Some(learned) => {
                 let FirstRecognition { shots, recognised } = after.first_recognitions.of(learned);
-                let samples = self.of_class(class, self.base..self.classes.len()).take(shots as usize).collect();
+                let samples =
+                    self.of_class(class, self.base_samples..self.classes.len()).take(shots as usize).collect();
                 (share(recognised as usize, shots as usize), samples)
             }
         };
-        let right = samples.iter().filter(|&&sample| self.later[sample] == class).count();
+        let right = samples.iter().filter(|&&sample| self.after[sample] == class).count();
         let count = samples.len();
         (count > 0).then(|| CumulativeLoss { first, now: share(right, count), samples: count as u32 })
     }
@@ -128,14 +129,14 @@ impl Answers {
 fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, config: &MethodConfig) -> Answers {
     let data = alignment_data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
-    let mut base = 0;
+    let mut base_samples = 0;
     let replaced = after.replaced(base_model);
     let is_answered = |exemplar: &u32| {
         let (bank, exemplar) = data.find(*exemplar);
         !replaced.get(bank.classes[exemplar] as usize).is_some_and(|replaced| *replaced)
     };
     for exemplar in data.exemplars(config).filter(is_answered) {
-        base += usize::from((exemplar as usize) < data.base.len());
+        base_samples += usize::from((exemplar as usize) < data.base.len());
         let (bank, exemplar) = data.find(exemplar);
         let first = features.len();
         features.resize(first + bank.inputs, 0.0);
@@ -147,13 +148,13 @@ fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, conf
         |state: &State, features: &[f32]| Classifier::with_config(base_model, state, &by_targets).nearest(features);
     let bundle = State::fresh(base_model, after.bundle_digest);
     Answers {
-        first: answers(&bundle, &features[..base * base_model.head.inputs]),
-        earlier: answers(before, &features).into_iter().map(Some).collect(),
-        later: answers(after, &features),
+        by_bundle: answers(&bundle, &features[..base_samples * base_model.head.inputs]),
+        before: answers(before, &features).into_iter().map(Some).collect(),
+        after: answers(after, &features),
         classes,
-        base,
-        thinned: Vec::new(),
-        pairs: Vec::new(),
+        base_samples,
+        partly_sampled: Vec::new(),
+        sharing_shots: Vec::new(),
         repeated: Vec::new(),
         left_out: None,
     }
@@ -172,22 +173,22 @@ fn calibrate_and_answer(
     let count = base_model.classes.len() + after.classes.len();
     let indices: Vec<Option<usize>> = (0..count).map(|class| before.index_of(base_model, after, class)).collect();
     let evaluated = samples.evaluate(before, &indices, work);
-    let Validation { calibration, left_out, classes, answers: later, earlier, thinned, excluded } = evaluated;
+    let Validation { calibration, left_out, classes, answers, earlier, partly_sampled, excluded } = evaluated;
     let bundle = State::fresh(base_model, after.bundle_digest);
     let set_aside: Vec<usize> = (0..samples.set_aside()).collect();
     let by_bundle = samples.answers(&bundle, &|_| None, &set_aside, work).into_iter().flatten().collect();
-    let first = included(by_bundle, &excluded);
-    let pairs = samples.pairs().into_iter().collect();
+    let by_bundle = included(by_bundle, &excluded);
+    let sharing_shots = samples.classes_sharing_shots().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
     Answers {
-        base: first.len(),
+        base_samples: by_bundle.len(),
         classes: included(classes, &excluded),
-        first,
-        earlier: included(earlier, &excluded),
-        later: included(later, &excluded),
-        thinned,
-        pairs,
+        by_bundle,
+        before: included(earlier, &excluded),
+        after: included(answers, &excluded),
+        partly_sampled,
+        sharing_shots,
         repeated,
         left_out,
     }

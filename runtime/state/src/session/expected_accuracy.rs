@@ -28,7 +28,7 @@ impl ExpectedAccuracy {
     pub fn of(base_model: &BaseModel, state: &State) -> Option<Self> {
         let border = state.calibration?.border;
         let evidence = AccuracyEvidence::of(base_model, state)?;
-        let learned = (!evidence.judged.has_pairs).then_some(border.learned);
+        let learned = (!evidence.judged.has_two_shot_class).then_some(border.learned);
         Some(evidence.among_all(border.base, learned))
     }
 }

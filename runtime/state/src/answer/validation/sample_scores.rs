@@ -42,11 +42,11 @@ impl SampleScores {
 /// The samples that a state scores.
 #[derive(Clone, Copy)]
 pub(super) struct SampleSource<'a> {
-    /// Of the exemplars that are needed, under that state's heads.
+    /// Projections of the exemplars that are needed, by that state's heads.
     pub(super) projections: &'a Projections,
-    /// Each sample's class in that state, if it is known there.
-    pub(super) own: &'a (dyn Fn(usize) -> Option<usize> + Sync),
-    /// Their numbers, rising.
+    /// Class of a sample in that state; `None` where the state does not know it.
+    pub(super) class_in_state: &'a (dyn Fn(usize) -> Option<usize> + Sync),
+    /// Numbers of the samples, rising.
     pub(super) samples: &'a [usize],
 }
 
@@ -56,8 +56,8 @@ struct ScoringContext<'a> {
     source: SampleSource<'a>,
     /// How often each class of the state has each exemplar.
     stored: BTreeMap<(u32, [u8; 32]), u32>,
-    /// Projections of those of the samples that were set aside, where they are kept for the next scoring. Where they
-    /// are not, all of them together would take memory for nothing.
+    /// Projections of the samples that were set aside, if a cache keeps them for the next scoring. Without a cache they
+    /// are computed batch by batch, which takes less memory.
     of_set_aside: Option<Projections>,
     /// Exemplars that are no duplicates, by class, where views are wanted.
     different: BTreeMap<u32, Vec<usize>>,
@@ -82,8 +82,9 @@ impl ValidationSamples<'_> {
         work: &mut ScoringWork<'_>,
         note: &mut dyn FnMut(SampleScores),
     ) {
-        let own = |sample: usize| Some(self.class_of(sample) as usize);
-        self.scores(model, SampleSource { projections: &model.projections, own: &own, samples }, purpose, work, note);
+        let class_in_state = |sample: usize| Some(self.class_of(sample) as usize);
+        let source = SampleSource { projections: &model.projections, class_in_state: &class_in_state, samples };
+        self.scores(model, source, purpose, work, note);
     }
 
     /// Hands out each sample's scores in a state without the border, in order.
@@ -131,7 +132,7 @@ impl ValidationSamples<'_> {
         purpose: ScoringPurpose,
     ) -> Vec<SampleScores> {
         let ScoringContext { model, source, different, .. } = context;
-        let SampleSource { projections, own, .. } = source;
+        let SampleSource { projections, class_in_state, .. } = source;
         let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
         let embedded = self.embed_samples(context, some);
         let mut scores = model.rows.scores(&embedded);
@@ -151,7 +152,7 @@ impl ValidationSamples<'_> {
         let mut scored = Vec::with_capacity(some.len());
         let mut viewed = Vec::new();
         for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
-            let (mut has_class, mut is_excluded) = (true, self.is_uninformative(number, own(number)));
+            let (mut has_class, mut is_excluded) = (true, self.is_uninformative(number, class_in_state(number)));
             if let Some(shot) = left_out {
                 let (without, change) = without.next().expect("one for each that is left out");
                 if let Some(change) = &change {
@@ -194,7 +195,7 @@ impl ValidationSamples<'_> {
     /// A sample as a shot that is left out of its class in a state; `None` if it is no shot there.
     fn left_out(&self, context: &ScoringContext<'_>, sample: usize) -> Option<LeftOutShot> {
         let exemplar = sample.checked_sub(self.set_aside())?;
-        let class = (context.source.own)(sample)?;
+        let class = (context.source.class_in_state)(sample)?;
         let copies = *context.stored.get(&(class as u32, self.digests[exemplar]))?;
         Some(LeftOutShot { exemplar, class, copies })
     }
