@@ -1,7 +1,7 @@
-//! What a session takes of a device, told before it begins: memory, arithmetic, bytes written.
+//! Estimates what a session costs a device before it begins: memory, arithmetic, bytes written.
 //!
-//! Counted are vectors, which grow with the bundle and with what is known, not the few kilobytes around them. Program
-//! and backbone come on top.
+//! Only vectors are counted, since these grow with the bundle and with what is known. Program, backbone, and a few
+//! kilobytes of small structures come on top.
 
 use orco_core::align::AlignmentExtent;
 use orco_core::config::AnswerWeights;
@@ -31,31 +31,30 @@ pub struct SessionExtent {
     pub threads: usize,
 }
 
-/// What a session takes.
+/// The estimated cost of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionCost {
-    /// Bytes of memory that the bundle's base model takes, with its statistics, as long as the bundle is open.
+    /// Memory of the bundle's base model and its statistics while the bundle is open, in bytes.
     pub bundle: usize,
-    /// Bytes of memory that the state before the session takes.
+    /// Memory of the state before the session, in bytes.
     pub state: usize,
-    /// Bytes of memory that learning takes beside these at the most, the features of the shots among them, and the
-    /// alignment.
+    /// Peak memory of learning beyond `bundle` and `state`, in bytes: features of the shots, alignment, evaluation.
     pub learning: usize,
-    /// Bytes of memory that saving takes beside bundle and state at the most.
+    /// Peak memory of saving beyond `bundle` and `state`, in bytes.
     pub saving: usize,
-    /// Bytes written at the most: one slot. The first change of a device writes both.
+    /// Most bytes written: one slot. The first change of a device writes both.
     pub written: usize,
-    /// Multiply-adds of matrix products, the backbone's not among them.
+    /// Multiply-adds of matrix products, without the backbone's.
     pub multiply_adds: u64,
 }
 
-/// Bytes of a label, by and large.
+/// Typical length of a label, in bytes.
 const LABEL: usize = 10;
 
 impl SessionCost {
-    /// What a session takes with the bundle's settings, where the history holds the last two changes. `None` where
-    /// answers do not use the bundle's statistics; every shipped bundle's do.
+    /// The cost of a session with the bundle's settings, if the history holds the last two changes. `None` if answers
+    /// do not use the bundle's statistics; those of every shipped bundle do.
     pub fn of(base_model: &BaseModel, extent: SessionExtent) -> Option<Self> {
         let config = &base_model.config;
         let scoring = base_model.scoring(config)?;
@@ -89,18 +88,18 @@ impl SessionCost {
         let trained_on = base_model.exemplars.len().min(base_model.classes.len() * config.base_exemplars) + stored_then;
         let to_align = AlignmentExtent { exemplars: trained_on, ..alignment }.operations(config) / 2;
         Some(Self {
-            bundle: bundle(base_model, scoring.statistics),
+            bundle: bundle_bytes(base_model, scoring.statistics),
             state: state(learned, stored),
             learning: meanwhile + evaluation.memory(),
-            // Both slots while they are judged, each with patches of half its size, then the newest one's body,
-            // decoded.
+            // Both slots while the newer one is found, each with patches of half its size; then the decoded body of the
+            // newer one.
             saving: meanwhile + 4 * written,
             written,
             multiply_adds: evaluation.multiply_adds() + to_assign + to_align,
         })
     }
 
-    /// Bytes of memory at the most.
+    /// Peak memory, in bytes.
     pub fn memory(&self) -> usize {
         self.bundle + self.state + self.learning.max(self.saving)
     }
@@ -112,8 +111,8 @@ const fn parameter_count(shape: HeadShape) -> usize {
     hidden * (inputs + 1) + outputs * (hidden + 1)
 }
 
-/// Bytes of memory that a base model and its statistics take.
-fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
+/// Memory of a base model and its statistics, in bytes.
+fn bundle_bytes(base_model: &BaseModel, statistics: &Statistics) -> usize {
     let shape = base_model.head.shape();
     let inputs = shape.inputs;
     let numbers = parameter_count(shape) + base_model.targets.len() + 2 * inputs + statistics.damping.len();
@@ -123,26 +122,31 @@ fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
     size_of::<f32>() * numbers + banks.map(Bank::bytes).iter().sum::<usize>() + classes
 }
 
-/// What evaluating the state after a session depends on.
+/// The sizes on which the cost of evaluating the state after a session depends.
 struct EvaluationCost {
     shape: HeadShape,
     views: usize,
     axes: usize,
-    /// Heads that answer: before the session, and after it.
+    /// Heads that answer before the session.
     heads_before: usize,
+    /// Heads that answer after it.
     heads: usize,
     /// Whether the head is aligned after the closed form.
     aligns: bool,
-    /// Classes that came with the bundle, those that were known, and all.
+    /// Base classes.
     base: usize,
+    /// Classes that are known before the session, base classes included.
     known_before: usize,
+    /// Classes that are known after it.
     known: usize,
-    /// Samples that the bundle set aside, stored shots, and all of them.
-    aside: usize,
+    /// Samples that the bundle set aside.
+    set_aside: usize,
+    /// Shots that are stored before the session.
     stored_before: usize,
+    /// Shots that are stored after it.
     stored: usize,
-    /// Of these, those that are samples.
-    chosen: usize,
+    /// Stored shots that are samples.
+    shot_samples: usize,
     threads: usize,
 }
 
@@ -163,27 +167,28 @@ impl EvaluationCost {
             base,
             known_before: base + extent.known_classes,
             known: base + extent.known_classes + extent.new_classes,
-            aside: scoring.statistics.set_aside.len(),
+            set_aside: scoring.statistics.set_aside.len(),
             stored_before: extent.known_shots,
             stored: extent.known_shots + extent.new_shots,
-            chosen: (extent.known_shots + extent.new_shots)
+            shot_samples: (extent.known_shots + extent.new_shots)
                 .min(MAX_SHOT_SAMPLES + extent.known_classes + extent.new_shots),
             threads: extent.threads.max(1),
         }
     }
 
+    /// All samples.
     fn samples(&self) -> usize {
-        self.aside + self.chosen
+        self.set_aside + self.shot_samples
     }
 
-    /// Length of an embedding by so many heads.
+    /// Length of an embedding with this many heads.
     fn length(&self, heads: usize) -> usize {
         heads * self.shape.outputs + 2 * self.shape.inputs
     }
 
-    /// Bytes of memory at the most.
+    /// Peak memory, in bytes.
     fn memory(&self) -> usize {
-        let Self { shape, views, axes, heads, base, known, aside, stored, threads, .. } = *self;
+        let Self { shape, views, axes, heads, base, known, set_aside, stored, threads, .. } = *self;
         let (inputs, length) = (shape.inputs, self.length(heads));
         let whitener = inputs * padded(axes) + axes * padded(inputs);
         // The means of the classes, of two shots at least, among it.
@@ -198,101 +203,104 @@ impl EvaluationCost {
         let kept = self.samples() / self.samples().div_ceil(MAX_FIRST_SAMPLES).max(1) * known;
         let removed = EMBED_BATCH.min(scattered) * (2 * known + 2 * inputs);
         let some = EMBED_BATCH.min(stored) * (known + length + views * (inputs + length)) + removed;
-        let some_aside = EMBED_BATCH.min(aside) * (known + 2 * length + inputs + shape.hidden);
+        let some_set_aside = EMBED_BATCH.min(set_aside) * (known + 2 * length + inputs + shape.hidden);
         // The views of a shot, its class without it and each of some others, and what these add.
         let viewed = EMBED_BATCH.min(stored) * (known + 3 * length)
             + VIEW_BATCH.min(self.viewed()) * views * (known + length)
             + EMBED_BATCH.min(self.viewed()) * views * known
             + (1 + MAX_OTHERS) * (views * (inputs + length) + length)
             + removed;
-        let together = threads * some.max(some_aside).max(viewed);
+        let together = threads * some.max(some_set_aside).max(viewed);
         let scoring = columns + kept + together;
         let adding = 2 * base * inputs + (known - base) * inputs + together;
         // An earlier state with another head answers for itself: its own projections, and those of the samples.
         let earlier = if self.aligns { columns + kept + together + projections } else { 0 };
         let most = making.max(scoring).max(adding).max(earlier);
-        // What is kept for the next change: sums and projections of samples, under three heads at the most, and these.
+        // What the cache keeps for the next change: sums and projections of samples for at most three heads, and these
+        // heads.
         let kept_heads = if self.aligns { 3 } else { 1 };
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
-        let of_head = shape.outputs * (aside + views * self.needed_shots());
+        let of_head = shape.outputs * (set_aside + views * self.needed_shots());
         // Projections of samples that were set aside are held a second time while they score.
-        let cache = kept_sums + kept_heads * of_head + heads * shape.outputs * aside;
+        let cache = kept_sums + kept_heads * of_head + heads * shape.outputs * set_aside;
         let numbers = heads * shape.parameters() + whitener + scatter + projections + sums + most + cache;
-        /// A digest, where it is found among the others, and the two best classes.
+        /// Bytes of a sample's digest, its place in a map of digests, and its two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
-        /// What a view says of the border, while it is chosen.
+        /// Bytes of a view's margin while the border is chosen.
         const OF_VIEW: usize = 32 + 12;
-        size_of::<f32>() * numbers + OF_SAMPLE * (self.aside + stored) + OF_VIEW * views * self.viewed()
+        size_of::<f32>() * numbers + OF_SAMPLE * (self.set_aside + stored) + OF_VIEW * views * self.viewed()
     }
 
+    /// Multiply-adds of the whole evaluation.
     fn multiply_adds(&self) -> u64 {
         let Self { heads_before, heads, aligns, known_before, known, stored_before, stored, .. } = *self;
         // Class means alone answer for all samples first, and the bundle alone for those set aside.
-        let around = self.by_means() + self.by_bundle();
+        let around = self.nearest_mean_cost() + self.bundle_cost();
         // An earlier state without an aligned head scores its classes as the closed form does.
-        let earlier = self.of_state(heads_before, known_before, stored_before + self.needed_shots());
-        let session = |heads: usize| self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier;
+        let earlier = self.state_cost(heads_before, known_before, stored_before + self.needed_shots());
+        let session = |heads: usize| self.state_cost(heads, known, stored) + self.view_cost(heads) + around + earlier;
         // The closed form is there before its head is aligned.
         session(heads) + if aligns { session(heads.min(1)) } else { 0 }
     }
 
-    /// Of a state with so many classes, and so many shots that are projected, that answers for all samples.
-    fn of_state(&self, heads: usize, known: usize, projected: usize) -> u64 {
-        let Self { shape, views, axes, base, aside, chosen, .. } = *self;
+    /// Multiply-adds of answers to all samples by a state with `known` classes, of which `projected` shots are
+    /// projected.
+    fn state_cost(&self, heads: usize, known: usize, projected: usize) -> u64 {
+        let Self { shape, views, axes, base, set_aside, shot_samples, .. } = *self;
         // Once for the sum of a class, and once for its row; twice for a class without one of its shots.
-        let whitened = (known - base) + known + 2 * chosen;
-        let scored = self.samples() * known + chosen;
-        (heads * (projected * views + aside)) as u64 * shape.forward_cost()
+        let whitened = (known - base) + known + 2 * shot_samples;
+        let scored = self.samples() * known + shot_samples;
+        (heads * (projected * views + set_aside)) as u64 * shape.forward_cost()
             + (whitened * 2 * axes * shape.inputs) as u64
             + (scored * self.length(heads)) as u64
-            + self.of_scatter(known)
+            + self.scatter_cost(known)
     }
 
-    /// Of the scatter of shots: what it takes away along, rows of as many classes, and shots that are taken out of it.
-    fn of_scatter(&self, known: usize) -> u64 {
+    /// Multiply-adds of the scatter of shots: its axes, the rows of `known` classes, and shots taken out of it.
+    fn scatter_cost(&self, known: usize) -> u64 {
         let scattered = self.scattered();
-        let rows = scattered + known + 2 * self.chosen + self.viewed() * MAX_OTHERS;
+        let rows = scattered + known + 2 * self.shot_samples + self.viewed() * MAX_OTHERS;
         let removed = scattered * (2 * 2 * self.axes + 2 * scattered + known);
         ((rows * 2 * scattered + removed) * self.shape.inputs) as u64
     }
 
-    /// Shots whose scatter counts, at the most.
+    /// Upper bound of the shots in the scatter.
     fn scattered(&self) -> usize {
         self.stored.min(MAX_SCATTERED)
     }
 
-    /// Of the views of shots that are left out, by which the border is chosen.
-    fn of_views(&self, heads: usize) -> u64 {
+    /// Multiply-adds of the views of left-out shots, by which the border is chosen.
+    fn view_cost(&self, heads: usize) -> u64 {
         // What the shot and others add, and the rows of the class without them.
         let whitened = self.viewed() * (1 + 2 * MAX_OTHERS);
         (whitened * 2 * self.axes * self.shape.inputs) as u64 + self.scored_views() * self.length(heads) as u64
     }
 
-    /// Shots whose views are scored, at the most: every class has one.
+    /// Upper bound of the shots whose views are scored: at least one of every class.
     fn viewed(&self) -> usize {
         self.stored.min(MAX_VIEWED + (self.known - self.base).min(MAX_VIEWED))
     }
 
-    /// Stored shots that are needed: samples, and what is left out beside those whose views are scored.
+    /// Stored shots whose projections are needed: samples, and the shots left out beside those whose views are scored.
     fn needed_shots(&self) -> usize {
-        self.stored.min(self.chosen + self.viewed() * MAX_OTHERS)
+        self.stored.min(self.shot_samples + self.viewed() * MAX_OTHERS)
     }
 
-    /// Inner products for their views: with all classes, and with their own without some of its shots.
+    /// Inner products of these views: with all classes, and with their own class without some of its shots.
     fn scored_views(&self) -> u64 {
         (self.viewed() * self.views * (self.known + 1 + MAX_OTHERS)) as u64
     }
 
-    /// Of class means alone.
-    fn by_means(&self) -> u64 {
-        ((self.samples() * self.known + self.chosen) as u64 + self.scored_views()) * self.shape.inputs as u64
+    /// Multiply-adds of answers by class means alone.
+    fn nearest_mean_cost(&self) -> u64 {
+        ((self.samples() * self.known + self.shot_samples) as u64 + self.scored_views()) * self.shape.inputs as u64
     }
 
-    /// Of the bundle alone, for the samples that it set aside.
-    fn by_bundle(&self) -> u64 {
-        let Self { shape, axes, base, aside, .. } = *self;
+    /// Multiply-adds of answers by the bundle alone, to the samples that it set aside.
+    fn bundle_cost(&self) -> u64 {
+        let Self { shape, axes, base, set_aside, .. } = *self;
         let heads = self.heads.min(1);
-        (heads * aside) as u64 * shape.forward_cost()
-            + (base * 2 * axes * shape.inputs + aside * base * self.length(heads)) as u64
+        (heads * set_aside) as u64 * shape.forward_cost()
+            + (base * 2 * axes * shape.inputs + set_aside * base * self.length(heads)) as u64
     }
 }
