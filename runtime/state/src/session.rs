@@ -11,11 +11,11 @@
 //! 4. The border between base classes and learned ones is chosen anew, and the temperature of probabilities.
 //!
 //! Without the third step ([`MethodConfig::without_alignment`](orco_core::config::MethodConfig::without_alignment)) the
-//! state answers in closed form alone, and [`Session::align`] makes up for it: a program that waits for nothing keeps
-//! that state first. Where the bundle has no statistics, or the settings name no weights, answers follow the paper
-//! instead: there is no closed form and no border ([`crate::classify`]).
+//! state answers in closed form alone. A program that must answer at once saves that state, and calls
+//! [`Session::align`] later. Where the bundle has no statistics, or the settings name no weights, answers follow the
+//! paper instead: there is no closed form and no border ([`crate::classify`]).
 //!
-//! Committing the new state is the caller's business, so any failure leaves the old one.
+//! The caller saves the new state. A session that fails leaves the old one as it was.
 //!
 //! A mug beside two base classes, by the default settings:
 //! ```
@@ -119,40 +119,40 @@ pub struct SessionMemory {
 }
 
 impl SessionMemory {
-    /// As much as is needed.
+    /// Memory of this size, without a cache.
     pub fn new(needs: WorkspaceSize) -> Self {
         Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices], cache: None }
     }
 
-    /// Memory that keeps what scoring computes of shots from one session to the next, so that a change does not cost the
-    /// more the more classes are known. It serves the states of one bundle.
+    /// Memory with a [`ScoringCache`], which keeps what scoring computes of shots from one session to the next: the
+    /// cost of a change then hardly grows with the number of known classes. Use it for states of one bundle only.
     pub fn with_cache() -> Self {
         Self { cache: Some(ScoringCache::default()), ..Self::default() }
     }
 
-    /// What earlier scorings left, where it is kept.
+    /// The cache; `None` if the memory has none.
     pub fn cache(&mut self) -> Option<&mut ScoringCache> {
         self.cache.as_mut()
     }
 
-    /// Drops what earlier scorings left, such as what was computed of a class that was purged.
+    /// Empties the cache, for example after a class was purged.
     pub fn clear_cache(&mut self) {
         self.cache.iter_mut().for_each(ScoringCache::clear);
     }
 
-    /// Grows to as much as is needed, if it is smaller.
+    /// Grows to this size if it is smaller.
     pub fn grow(&mut self, needs: WorkspaceSize) {
         self.numbers.resize(self.numbers.len().max(needs.numbers), 0.0);
         self.indices.resize(self.indices.len().max(needs.indices), 0);
     }
 
-    /// Lends it to a session, with the threads that work.
+    /// The workspace of an alignment that runs on these workers.
     pub fn workspace<'a>(&'a mut self, workers: &'a dyn Workers) -> Workspace<'a> {
         Workspace { numbers: &mut self.numbers, indices: &mut self.indices, workers }
     }
 }
 
-/// Hears of every epoch of an alignment, and may stop it.
+/// Called after every epoch of an alignment; may stop it.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send);
 
 /// Working memory for a session that adds `classes` classes and `shots` shots.
@@ -167,15 +167,15 @@ pub fn workspace_size(
     alignment_data(base_model, state).workspace_size(classes, shots, config)
 }
 
-/// Floating-point operations of the alignment of a state, those of its matrix products.
+/// Floating-point operations of the matrix products in the alignment of a state.
 pub fn operations(base_model: &BaseModel, state: &State, config: &MethodConfig) -> u64 {
     alignment_data(base_model, state).operations(base_model.classes.len() + state.classes.len(), config)
 }
 
-/// All that a change of a state works with, except the state.
+/// Everything that a change of a state needs, except the state.
 ///
 /// Every change is a pure function: the same base model, state, input, settings and seed give the same bytes of state,
-/// whatever the workers and the memory. The state that it starts from is left as it is, and holds if the step fails.
+/// whatever the workers and the memory. The state that it starts from is not changed.
 ///
 /// # Example
 /// With phase 3 of the paper: two base classes on the axes of the plane, and a third one from two shots.
@@ -205,7 +205,7 @@ pub struct Session<'a> {
     pub seed: u64,
     /// Working memory.
     pub memory: &'a mut SessionMemory,
-    /// The threads that work.
+    /// The threads that share the work.
     pub workers: &'a dyn Workers,
     /// Called after every epoch; may stop the session.
     pub on_progress: OnProgress<'a>,
@@ -231,8 +231,8 @@ impl Session<'_> {
         self.learn_admitted(state, next)
     }
 
-    /// The first part of [`Session::learn`]: takes new classes in, each with a target and all of its shots, under the
-    /// head of the state.
+    /// The first part of [`Session::learn`]: adds new classes, each with a target and all of its shots. The head stays
+    /// as it is.
     ///
     /// # Errors
     /// [`LearnError`] if the input makes no sense, or the new classes do not fit.
@@ -251,7 +251,7 @@ impl Session<'_> {
         self.admit_checked(state, &new)
     }
 
-    /// Takes in classes that [`check_classes`] has passed.
+    /// Adds classes that passed the checks.
     fn admit_checked(&mut self, state: &State, new: &[StoredClass]) -> Result<State, LearnError> {
         let base = self.base_model.classes.len();
         let mut next = state.clone();
@@ -268,8 +268,8 @@ impl Session<'_> {
         Ok(next)
     }
 
-    /// Gives the learned classes from number `first` on their targets, so that the sum of cosines between class means
-    /// and targets is highest.
+    /// Assigns targets to the learned classes from number `first` on, so that the sum of the cosines between class
+    /// means and targets is highest.
     ///
     /// # Errors
     /// [`LearnError`] if the settings are out of range.
@@ -289,7 +289,7 @@ impl Session<'_> {
         self.align(state, next, Sampling::seeded(self.seed))
     }
 
-    /// Drops exemplars until the others fit into the configuration's bytes.
+    /// Drops exemplars until the others fit into [`MethodConfig::exemplar_bytes`].
     fn limit_exemplar_bytes(&self, state: &mut State) {
         if self.config.exemplar_bytes > 0 {
             state.exemplars.shrink_to(self.config.exemplar_bytes);
@@ -302,9 +302,9 @@ impl Session<'_> {
         self.memory.workspace(self.workers)
     }
 
-    /// Trains the head of phase 2 on what `next` knows, unless `epochs` is 0, chooses the border, and reports what
-    /// changed since `state`: the last part of [`Session::learn`]. Called on a state that was learned without
-    /// alignment, it makes up for that.
+    /// The last part of [`Session::learn`]: trains the head of phase 2 on all that `next` knows, unless
+    /// [`MethodConfig::epochs`] is 0, chooses the border, and reports what changed since `state`. It also aligns a
+    /// state that was learned without alignment. `sampling` says how batches are drawn.
     ///
     /// # Errors
     /// [`LearnError`] if training diverged, or the callback stopped it.
@@ -348,7 +348,7 @@ impl Session<'_> {
     }
 }
 
-/// What aligning a state's head learns from.
+/// The data that a state's head is aligned to.
 fn alignment_data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
     AlignmentData {
         shape: base_model.head.shape(),
