@@ -1,10 +1,10 @@
 //! Answers from all that is known of a class: its mean projections under the head of phase 2 and the aligned one, its
-//! mean, and the linear discriminant, with a border between base classes and new ones.
+//! mean, and the linear discriminant, with a border between base classes and learned ones.
 //!
 //! A picture's features become one long vector, its *embedding*: their projections by both heads; their direction from
 //! the centre of all base features; and the direction of their roots from the centre of those. Projections and roots
-//! that do not count are left out. A class is the mean of such vectors over its shots, clean views and augmented ones
-//! counting half each. A score is then one inner product and one offset:
+//! whose scores have weight 0 are left out. A class is the mean of such vectors over its shots; the clean view of a
+//! shot weighs as much as its augmented views together. A score is then one inner product and one offset:
 //!
 //! - targets and aligned: under each head, the cosine to a base class's pseudo-target, or to the mean projection of a
 //!   learned class's shots;
@@ -53,11 +53,12 @@ pub(crate) use self::validation::{
 };
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
-/// Most samples that are scored before the first answer. They set the thresholds of what is unknown, and the temperature
-/// where no change has chosen one yet.
+/// Most samples that are scored when a predictor is made. By their scores the thresholds of unknown pictures are
+/// chosen, and the temperature where no change has chosen one yet.
 pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
-/// Most shots of learned classes that are scored by themselves then.
+/// Most shots of learned classes that are scored in addition, for the thresholds of answers that name learned classes
+/// alone.
 const MAX_FIRST_SHOTS: usize = 250;
 
 /// The classes that answers name.
@@ -81,13 +82,13 @@ impl AnsweredClasses {
 
 /// Cache and threads for scoring a state's classes and samples.
 pub(crate) struct ScoringWork<'a> {
-    /// What earlier scorings left, where it is kept.
+    /// What earlier scorings computed, if it is kept.
     pub(crate) cache: Option<&'a mut ScoringCache>,
-    /// The threads that work.
+    /// The threads that share the work.
     pub(crate) workers: &'a dyn Workers,
 }
 
-/// How much a picture is like anything known, by its scores, the border among them: the largest.
+/// Familiarity of a picture: its highest score, with the border added. Unknown pictures have a low one.
 pub(crate) fn familiarity(scores: &[f32]) -> f32 {
     highest(scores)
 }
@@ -111,7 +112,7 @@ pub(crate) struct KnownSamples {
     pub(crate) learned: Vec<ScoredSample>,
 }
 
-/// A state made ready for answering with all that is known.
+/// A state, prepared for answering.
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
     embedder: Embedder,
@@ -223,7 +224,7 @@ impl Predictor {
         subsets.iter().map(scores).collect()
     }
 
-    /// What a shot adds to its class.
+    /// What a shot adds to the sum of its class, `[length]`.
     fn contribution(&self, shot: &[f32]) -> Vec<f32> {
         self.embedder.contributions(shot, shot.len() / self.embedder.inputs)
     }

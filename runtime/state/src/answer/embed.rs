@@ -17,7 +17,7 @@ use crate::state::{BaseModel, Scoring, State};
 /// Exemplars that are embedded at a time.
 pub(crate) const EMBED_BATCH: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
-/// A head, made ready, with how much its projections count.
+/// A head, prepared for projecting, with the weight of its score.
 #[derive(Clone, Debug)]
 pub(super) struct WeightedHead {
     pub(super) projector: Projector,
@@ -25,8 +25,8 @@ pub(super) struct WeightedHead {
 }
 
 impl WeightedHead {
-    /// The heads that count in a state: that of phase 2, then the aligned one. Without an aligned one, that of phase 2
-    /// has the weight of both.
+    /// The heads of a state whose weight is above 0: that of phase 2, then the aligned one. Without an aligned head,
+    /// that of phase 2 has the weight of both.
     fn of(base_model: &BaseModel, state: &State, weights: AnswerWeights) -> Vec<Self> {
         let AnswerWeights { targets, aligned, .. } = weights;
         let heads = match &state.head {
@@ -53,14 +53,14 @@ pub(super) enum EmbeddingPart {
 /// Turns features into embeddings.
 #[derive(Clone, Debug)]
 pub(super) struct Embedder {
-    /// None where targets do not count.
+    /// The heads with a weight above 0.
     pub(super) heads: Vec<WeightedHead>,
     /// Dimension of a head's sphere.
     pub(super) dimension: usize,
     /// Length of all heads' projections together: heads x dimension.
     pub(super) projections_len: usize,
     pub(super) inputs: usize,
-    /// Length of the roots' part: `inputs`, or 0 where the discriminant does not count.
+    /// Length of the roots' part: `inputs`, or 0 where the discriminant has no weight.
     pub(super) roots_len: usize,
     /// The generation by which a cache finds its heads ([`ScoringCache::begin_state`]); 0 without one.
     ///
@@ -90,12 +90,12 @@ impl Embedder {
         self.projections_len + self.inputs + self.roots_len
     }
 
-    /// Whether the discriminant counts.
+    /// Whether the discriminant has a weight.
     fn has_roots(&self) -> bool {
         self.roots_len > 0
     }
 
-    /// The parts that count.
+    /// The parts whose scores have a weight.
     pub(super) fn parts(&self) -> Vec<EmbeddingPart> {
         let projections = (0..self.heads.len()).map(EmbeddingPart::Projection);
         let roots = self.has_roots().then_some(EmbeddingPart::Roots);

@@ -106,10 +106,10 @@ impl<'a> ScoringModel<'a> {
         model
     }
 
-    /// Offsets that keep base classes out of the answer that learned ones replace.
+    /// Offsets that keep replaced base classes out of answers, `[base]`.
     fn replacements(&self) -> Vec<f32> {
-        /// Far below every score, and no further: where all base classes are replaced, learned ones lead by it, and
-        /// statistics of what they lead by must stay numbers.
+        /// Far below every score, but not minus infinity: where all base classes are replaced, learned classes lead
+        /// them by this, and sums of such leads must stay finite.
         const REPLACED: f32 = -1e6;
         let replaced = self.state.replaced(self.base_model);
         replaced.into_iter().map(|is_replaced| if is_replaced { REPLACED } else { 0.0 }).collect()
@@ -125,9 +125,9 @@ impl<'a> ScoringModel<'a> {
         }
         let mut leads: Vec<Vec<f32>> = vec![Vec::with_capacity(set_aside.len()); count - base];
         let replaced = self.state.replaced(self.base_model);
-        let counts = |sample: &usize| !replaced[set_aside.classes()[*sample] as usize];
-        let every: Vec<usize> = (0..set_aside.len()).filter(counts).collect();
-        for samples in every.chunks(EMBED_BATCH) {
+        let is_answered = |sample: &usize| !replaced[set_aside.classes()[*sample] as usize];
+        let answered: Vec<usize> = (0..set_aside.len()).filter(is_answered).collect();
+        for samples in answered.chunks(EMBED_BATCH) {
             let features = set_aside.clean_of(samples);
             for scores in self.rows.scores(&self.embedder.embed(&features)).chunks_exact(count) {
                 let (of_base, of_learned) = scores.split_at(base);
@@ -135,10 +135,10 @@ impl<'a> ScoringModel<'a> {
                 leads.iter_mut().zip(of_learned).for_each(|(leads, score)| leads.push(score - best));
             }
         }
-        if every.is_empty() {
+        if answered.is_empty() {
             return offsets;
         }
-        let nearest = ((NEAREST_SHARE * every.len() as f32) as usize).max(1);
+        let nearest = ((NEAREST_SHARE * answered.len() as f32) as usize).max(1);
         for (excess, leads) in offsets[base..].iter_mut().zip(&mut leads) {
             leads.sort_unstable_by(|a, b| b.total_cmp(a));
             *excess = leads[..nearest].iter().sum::<f32>() / nearest as f32;
@@ -252,10 +252,10 @@ impl<'a> ScoringModel<'a> {
         let removed = self.row_builder.without_shots(left_out);
         let residuals: Vec<f32> = removed.iter().flatten().flat_map(|shot| &shot.residual).copied().collect();
         let products = self.rows.products_of_last(&residuals, self.embedder.inputs);
-        let mut of_classes = products.chunks_exact(self.len().max(1));
+        let mut row_products = products.chunks_exact(self.len().max(1));
         let mut change = |removed: RemovedShot| {
-            let of_classes = of_classes.next().expect("one row for each that is removed");
-            self.row_builder.change(removed, of_classes.to_vec())
+            let row_products = row_products.next().expect("one row for each that is removed");
+            self.row_builder.change(removed, row_products.to_vec())
         };
         removed.into_iter().map(|removed| removed.map(&mut change)).collect()
     }

@@ -80,8 +80,8 @@ pub(super) struct RemovedShot {
 #[derive(Clone, Debug)]
 pub(super) struct ScatterChange {
     pub(super) removed: RemovedShot,
-    /// The inner product of each class's row and r.
-    pub(super) of_classes: Vec<f32>,
+    /// The inner product of each class's row and r, `[classes]`.
+    pub(super) row_products: Vec<f32>,
     /// Weight of the discriminant.
     pub(super) weight: f32,
     /// Where the roots begin in an embedding.
@@ -179,17 +179,17 @@ impl ScatterChange {
         let Self { removed, weight, .. } = self;
         let along = dot(&removed.axis, &embedded[self.roots_start..]);
         // A class's row is weight W M u, and its offset holds -weight / 2 u M u: both have M, which grows.
-        let change = |of_class: f32| removed.factor * of_class * (along - 0.5 * of_class / weight);
-        scores.iter_mut().zip(&self.of_classes).for_each(|(score, of_class)| *score += change(*of_class));
+        let change = |product: f32| removed.factor * product * (along - 0.5 * product / weight);
+        scores.iter_mut().zip(&self.row_products).for_each(|(score, product)| *score += change(*product));
     }
 
     /// Changes a row and an offset that score a class, so that its scores are as [`Self::apply`] would make them.
     pub(super) fn apply_to_row(&self, row: &mut [f32], offset: &mut f32) {
         let Self { removed, weight, .. } = self;
         let roots = &mut row[self.roots_start..];
-        let of_class = dot(roots, &removed.residual);
-        add_scaled(roots, removed.factor * of_class, &removed.axis);
-        *offset -= 0.5 * removed.factor * of_class * of_class / weight;
+        let product = dot(roots, &removed.residual);
+        add_scaled(roots, removed.factor * product, &removed.axis);
+        *offset -= 0.5 * removed.factor * product * product / weight;
     }
 }
 
@@ -318,8 +318,8 @@ mod tests {
             scatter.without([given].into_iter(), &whitener).remove(0)
         };
         let removed = without(0, shot).unwrap();
-        let of_classes = vec![dot(&whole.0, &removed.residual)];
-        let change = ScatterChange { removed, of_classes, weight, roots_start: 0 };
+        let row_products = vec![dot(&whole.0, &removed.residual)];
+        let change = ScatterChange { removed, row_products, weight, roots_start: 0 };
         let mut scores = [score(&whole)];
         assert!((scores[0] - exact).abs() > 1e-4, "the shot makes no difference");
         change.apply(&mut scores, &picture);

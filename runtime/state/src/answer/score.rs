@@ -17,7 +17,7 @@ use crate::state::Scoring;
 pub(super) struct ClassRowBuilder {
     /// W: by the covariance of base classes.
     whitener: LowRankMap,
-    /// M; `None` where the discriminant does not count, or no class has two different shots.
+    /// M; `None` where the discriminant has no weight, or no class has two different shots.
     scatter: Option<ShotScatter>,
     /// Dimension of a head's sphere.
     dimension: usize,
@@ -107,9 +107,9 @@ impl ClassRowBuilder {
         }
     }
 
-    /// How scores change without a shot; `of_classes` holds the inner product of each class's row with its residual.
-    pub(super) fn change(&self, removed: RemovedShot, of_classes: Vec<f32>) -> ScatterChange {
-        ScatterChange { removed, of_classes, weight: self.discriminant_weight, roots_start: self.roots_start() }
+    /// How scores change without a shot; `row_products` holds the inner product of each class's row with its residual.
+    pub(super) fn change(&self, removed: RemovedShot, row_products: Vec<f32>) -> ScatterChange {
+        ScatterChange { removed, row_products, weight: self.discriminant_weight, roots_start: self.roots_start() }
     }
 
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
