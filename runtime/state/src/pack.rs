@@ -1,6 +1,6 @@
 //! A pack: one learned class, to be learned by another device with the same bundle. `pack/PACK.md` lays its bytes out.
 //!
-//! Reading goes in two steps, so that nothing is believed before the signature is checked: [`UnverifiedPack::read`]
+//! Reading has two steps, so that a caller can check the signature before anything is decoded: [`UnverifiedPack::read`]
 //! finds the parts and compares the checksum, [`UnverifiedPack::content`] decodes what was signed.
 
 #[cfg(test)]
@@ -24,10 +24,10 @@ pub const MAX_THUMBNAILS: usize = 64;
 /// Largest thumbnail, in bytes.
 pub const MAX_THUMBNAIL: usize = 64 << 10;
 
-/// Bytes before the signature's own part, in the content: length of what is signed.
+/// Bytes of the number that precedes the signed part and gives its length.
 const LENGTH: usize = 4;
-/// Start of what is signed: the envelope's magic and version again, so that a signature stands for a pack of one
-/// version.
+/// Bytes of magic and version. The signed part repeats those of the envelope, so that a signature is valid for one
+/// version only.
 const SIGNED_START: usize = 8 + 2;
 
 /// One class for another device.
@@ -146,7 +146,7 @@ impl Pack {
         [&FileKind::Pack.magic()[..], &FileKind::Pack.version().to_le_bytes(), &to_postcard(self)].concat()
     }
 
-    /// What trusted comments of packs' signatures say.
+    /// The trusted comment for the pack's signature.
     pub fn comment(&self) -> String {
         alloc::format!("orco pack {} from bundle {}", self.label, self.origin.bundle)
     }
@@ -187,7 +187,7 @@ pub fn seal(signed: &[u8], signature: &str) -> Vec<u8> {
     codec::seal(FileKind::Pack, FileKind::Pack.version(), &[&length, signed, signature.as_bytes()])
 }
 
-/// A pack's parts, whole, but not believed yet.
+/// The parts of a pack whose checksum is right and whose signature is not checked yet.
 #[derive(Clone, Copy, Debug)]
 pub struct UnverifiedPack<'a> {
     signed: &'a [u8],
