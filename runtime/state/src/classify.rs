@@ -92,7 +92,7 @@ enum ClassifierKind {
     Predictor(Box<Predictor>),
 }
 
-/// By targets, and class means.
+/// Answers by targets, and by class means where these have a weight.
 #[derive(Clone, Debug)]
 struct NearestTarget {
     head: Projector,
@@ -123,8 +123,8 @@ impl Classifier {
         })
     }
 
-    /// A classifier, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
-    /// bundle's statistics. With what earlier states left it is there sooner.
+    /// A classifier, and the scores of known pictures, by which thresholds of unknown ones are chosen; these are `None`
+    /// where answers do not use the bundle's statistics. `cache` saves time and changes no result.
     pub fn with_known_scores(
         base_model: &BaseModel,
         state: &State,
@@ -149,8 +149,7 @@ impl Classifier {
 
     /// Adds a class at once, without training: by the mean direction of its shots' clean views under the head
     /// in use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count.
-    /// Provisional, for as long as [`crate::session::Session::learn`] takes: how its shots scatter counts once they are
-    /// stored.
+    /// Use it until [`crate::session::Session::learn`] is done: only a stored class adds the scatter of its shots.
     ///
     /// # Shapes
     /// For each shot the features of its views, `[1.., inputs]`, the clean view first.
@@ -178,13 +177,18 @@ impl Classifier {
         matches
     }
 
-    /// All classes by one picture's [scores](Self::scores), which become probabilities where they can, highest first.
+    /// All classes, ordered by one picture's [scores](Self::scores), highest first.
+    ///
+    /// # Shapes
+    /// `scores` `[classes]`; turned into probabilities in place where answers use the bundle's statistics.
     pub fn ranked(&self, scores: &mut [f32]) -> Vec<Match> {
         self.ranked_from(scores, 0)
     }
 
-    /// The classes from number `first` on by one picture's [scores](Self::scores), as if there were no others, highest
-    /// first.
+    /// As [`Self::ranked`], for the classes from number `first` on, as if there were no others.
+    ///
+    /// # Panics
+    /// If `first` is larger than the number of classes.
     pub fn ranked_from(&self, scores: &mut [f32], first: usize) -> Vec<Match> {
         let scores = &mut scores[first..];
         let kind = match &self.0 {
@@ -200,7 +204,10 @@ impl Classifier {
         matches
     }
 
-    /// Scores of every class, by which they are ordered: `features` `[n, inputs]`, result `[n, classes]`.
+    /// Scores of every class, by which they are ordered.
+    ///
+    /// # Shapes
+    /// `features` `[n, inputs]`; returns `[n, classes]`.
     pub fn scores(&self, features: &[f32]) -> Vec<f32> {
         match &self.0 {
             ClassifierKind::NearestTarget(nearest) => nearest.scores(features),
@@ -208,9 +215,12 @@ impl Classifier {
         }
     }
 
-    /// Scores `[subsets, n]` that one more class would have for features `[n, inputs]`, known by some of these shots
-    /// alone, those of a subset: as [`Classifier::imprint`] and [`Classifier::scores`] give them, but nothing is kept.
+    /// Scores of one more class, which is known by a subset of these shots: those that [`Classifier::imprint`] and
+    /// [`Classifier::scores`] would give, but the classifier does not change.
     ///
+    /// # Shapes
+    /// `shots` as for [`Classifier::imprint`], `subsets` their indices, `features` `[n, inputs]`; returns
+    /// `[subsets, n]`.
     /// # Panics
     /// If a shot has no whole feature vector, or there is no such shot.
     pub fn scores_of_subsets(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
@@ -225,8 +235,8 @@ impl Classifier {
         }
     }
 
-    /// How much a picture is like anything known, from its scores, to be compared with
-    /// [`crate::unknown::KnownScores::threshold`]; `None` where answers do not use the bundle's statistics.
+    /// How much a picture is like anything known, by its scores; a picture below
+    /// [`crate::unknown::KnownScores::threshold`] is unknown. `None` where answers do not use the bundle's statistics.
     pub fn familiarity(&self, scores: &[f32]) -> Option<f32> {
         matches!(self.0, ClassifierKind::Predictor(_)).then(|| familiarity(scores))
     }
@@ -294,19 +304,19 @@ impl NearestTarget {
 fn class_means(base_model: &BaseModel, state: &State, config: &MethodConfig) -> Option<Vec<f32>> {
     let (inputs, classes) = (base_model.head.inputs, state.known_classes(base_model).count());
     let mut used = Vec::new();
-    let mut shown = vec![false; classes];
+    let mut has_exemplar = vec![false; classes];
     for (bank, most) in [(&base_model.exemplars, config.base_exemplars), (&state.exemplars, usize::MAX)] {
         let mut counts = vec![0; classes];
         for (exemplar, class) in bank.classes().iter().map(|class| *class as usize).enumerate() {
             if counts[class] < most {
                 counts[class] += 1;
-                shown[class] = true;
+                has_exemplar[class] = true;
                 used.push((bank, exemplar, class));
             }
         }
     }
-    // Before memory is taken for the means: then there is an exemplar for each of them.
-    if shown.contains(&false) {
+    // Checked before memory is taken for the means, so that the exemplars bound it.
+    if has_exemplar.contains(&false) {
         return None;
     }
     let (mut means, mut features) = (vec![0.0; classes * inputs], vec![0.0; inputs]);
@@ -318,9 +328,11 @@ fn class_means(base_model: &BaseModel, state: &State, config: &MethodConfig) -> 
     Some(means)
 }
 
-/// The classes of the set that holds the right one with the probability of its thresholds, of matches that are sorted
-/// by their probability: at least the first of them, but none where no threshold supports a set. `base` is the number
-/// of base classes.
+/// The classes of a prediction set, the most probable first: the best match, and all others that reach the threshold of
+/// their side. The set holds the right class with the probability that the thresholds were chosen for; it is empty
+/// where they support no set.
+///
+/// `matches` are sorted by probability, the highest first; `base` is the number of base classes.
 pub fn prediction_set(
     matches: &[Match],
     thresholds: &SetThresholds,
@@ -334,7 +346,7 @@ pub fn prediction_set(
     matches.iter().enumerate().filter(is_in).map(|(_, found)| found.class).collect()
 }
 
-/// Normalised mean of rows.
+/// Normalised mean of rows: `rows` `[n, dimension]`, returns `[dimension]`.
 pub fn mean_direction(rows: &[f32], dimension: usize) -> Vec<f32> {
     let mut mean = vec![0.0; dimension];
     rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0, row));

@@ -22,8 +22,8 @@ use orco_core::projection::HeadShape;
 
 pub use first_recognitions::{FirstRecognition, FirstRecognitions};
 
-/// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session
-/// takes time and memory for each of them in every epoch, for few-shot learning needs few.
+/// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. Few-shot
+/// learning needs few, and each costs a session time and memory.
 pub const MAX_SHOTS: usize = 1000;
 
 /// Most pseudo-targets of a bundle, and so most classes that a device can know.
@@ -64,7 +64,7 @@ pub struct BaseModel {
     pub statistics: Option<Statistics>,
 }
 
-/// What the default answers are made with ([`crate::answer`]).
+/// Weights and statistics of the default answers ([`crate::answer`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Scoring<'a> {
     /// Weights of the scores by targets under each of the two heads, by means and by discriminant.
@@ -130,7 +130,7 @@ impl Balance {
     }
 }
 
-/// What was chosen, at the end of a session, for answers that use the bundle's statistics.
+/// The border and the temperature that a session chose, for answers that use the bundle's statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The border between base classes and learned ones, and the accuracies to be expected.
@@ -170,7 +170,7 @@ pub struct State {
     pub sessions: u32,
     /// How much base classes count against learned ones.
     pub balance: Balance,
-    /// Where answers use the bundle's statistics: what the last session chose.
+    /// Border and temperature that the last session chose; `None` where answers do not use the bundle's statistics.
     pub calibration: Option<Calibration>,
     /// How the learned classes were recognised at first. The history's entries keep it.
     #[serde(skip)]
@@ -178,7 +178,7 @@ pub struct State {
 }
 
 impl BaseModel {
-    /// What answers are made with; `None` where they follow the paper, or the bundle has no statistics.
+    /// Weights and statistics of answers; `None` where these follow the paper, or the bundle has no statistics.
     pub fn scoring<'a>(&'a self, config: &MethodConfig) -> Option<Scoring<'a>> {
         let (weights, statistics) = config.answer.zip(self.statistics.as_ref())?;
         Some(Scoring { weights, statistics })
@@ -236,6 +236,7 @@ impl BaseModel {
 
     /// Whether all parts fit together; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
+        /// Largest dimension: far above that of any known backbone or head.
         const WIDEST: usize = 65_536;
         let is_unit = |target: &[f32]| (math::dot(target, target) - 1.0).abs() < 1e-3;
         let shapes =
@@ -290,14 +291,15 @@ impl State {
         learned.or_else(|| find(&base_model.classes))
     }
 
-    /// Index in this state of a class of another one, whatever its label is in either: a class keeps its target and its
-    /// session. If none is that class, the one that has its label, unless that is another class of the other state.
+    /// Index in this state of the class that has index `class` in `other`. It is the class with the same target and
+    /// session, since renaming keeps both. If there is none, it is the class with the same label, unless that one is
+    /// another class of `other`.
     pub(crate) fn index_of(&self, base_model: &BaseModel, other: &Self, class: usize) -> Option<usize> {
         let base = base_model.classes.len();
         let Some(learned) = class.checked_sub(base) else { return Some(class) };
         let is_same = |known: usize, learned: usize| {
             let (one, another) = (&self.classes[known], &other.classes[learned]);
-            // After an undo, another class may get target and session of one that was undone, but not its shots.
+            // After an undo, a new class may get the target and session of one that was undone, but not its shots.
             (one.target, one.session) == (another.target, another.session)
                 && (one.label == another.label || self.shares_shot(base + known, other, base + learned))
         };
@@ -329,7 +331,7 @@ impl State {
         self.head.as_ref().unwrap_or(&base_model.head)
     }
 
-    /// Whether a head is still to be aligned to what was learned, by these settings.
+    /// Whether these settings align a head, and it has not been aligned to what was learned yet.
     pub fn awaits_alignment(&self, config: &MethodConfig) -> bool {
         config.epochs > 0 && self.head.is_none() && !(self.classes.is_empty() && self.exemplars.is_empty())
     }
