@@ -122,7 +122,7 @@ pub enum AlignError {
 buffers! {
     /// The numbers that [`assign_new_classes`] works with, for so many new classes and free targets.
     struct AssignmentNumbers of f32, sized by (shape: HeadShape, classes: usize, free: usize) {
-        /// The head at work ([`HeadShape::load`]).
+        /// The head in panel layout ([`HeadShape::load`]).
         parameters: shape.parameters(),
         /// An exemplar's features, `[inputs]`.
         features: shape.inputs,

@@ -35,8 +35,8 @@ pub struct BorderSample {
     pub margin: f32,
     /// Whether the best class of the sample's own side is its class.
     pub right: bool,
-    /// What it adds to the accuracy of its side where it is recognised; of a side, 1 together at the most. It is less
-    /// where samples are easier than the pictures that they stand for.
+    /// What the sample adds to the accuracy of its side if it is recognised. The weights of a side sum to 1 at most, and
+    /// to less where its samples are easier than new pictures.
     pub weight: f32,
 }
 
@@ -119,15 +119,15 @@ pub fn expected(base: &[BorderSample], learned: &[BorderSample], shift: f32) -> 
     Expectation::of(base, learned).at(shift)
 }
 
-/// Steps between the shifts at which the accuracies are computed: from where every sample is answered with a base class
-/// to where every sample is answered with a learned one.
+/// Steps between the shifts at which accuracies are computed, from the shift at which every sample is answered with a
+/// base class to the one at which every sample is answered with a learned class.
 const STEPS: usize = 256;
-/// How far beyond the last sample a border lies that no sample bounds, in units of scores (each of unit deviation over
-/// base images before they are weighed).
+/// How far the shifts reach beyond the outermost samples, in units of scores (each score has unit deviation over base
+/// images before it is weighted).
 const OUTSIDE: f32 = 0.2;
 /// Weights add up with rounding errors.
 const TIE: f32 = 1e-5;
-/// Smallest spread of margins: samples that are all alike tell where the border is to lie, not infinitely sharply.
+/// Smallest deviation of margins, so that samples which are all alike do not make an infinitely sharp step.
 const NARROWEST: f32 = 1e-3;
 
 /// Margins of the samples of a side that are right.
@@ -163,7 +163,7 @@ impl MarginSpread {
     }
 }
 
-/// What the samples of both sides say of any border.
+/// Expected accuracies at any shift, by the samples of both sides.
 struct Expectation<'a> {
     base: &'a [BorderSample],
     base_weight: f32,

@@ -139,7 +139,8 @@ impl fmt::Display for AnswerWeights {
     }
 }
 
-// Settings newer than the first release are left out of a file where they say what it did, so that it reads the rest.
+// A setting that is newer than the first release is omitted while it has the value by which that release behaved: the
+// first release refuses settings that it does not know, and can read a file without them.
 
 fn is_zero(value: &f32) -> bool {
     *value == 0.0
@@ -374,8 +375,8 @@ impl MethodConfig {
         }
     }
 
-    /// What a device always does where a setting of this name would leave a choice; nothing for other names. Only
-    /// measurements vary it.
+    /// What devices do where measurements have a setting of this name, as a sentence for the refusal of that setting:
+    /// devices offer no choice there. `None` for other names.
     pub fn fixed_choice(name: &str) -> Option<&'static str> {
         match name {
             "assignment" => Some("a device gives new classes the free targets that match them best"),

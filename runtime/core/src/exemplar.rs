@@ -35,7 +35,7 @@ impl ExemplarPrecision {
     }
 }
 
-/// Stores a feature vector: hands its bytes on in their order, and returns the scale, which half precision has not.
+/// Quantises a feature vector: passes its bytes to `write` in order, and returns the scale; `None` for half precision.
 /// Numbers beyond the range of half precision become the largest ones.
 pub fn quantise(row: &[f32], precision: ExemplarPrecision, mut write: impl FnMut(u8)) -> Option<f32> {
     match precision {

@@ -14,8 +14,8 @@ pub use layout::{pack, pack_transposed, transpose, transpose_columns};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-/// Columns come in multiples of this, and packed factors in groups of so many; shorter rows are filled up with zeros,
-/// which change no product.
+/// Number of columns in a group: rows have a multiple of this, and packed factors hold group after group. Shorter rows
+/// are padded with zeros, which change no product.
 pub const LANES: usize = 32;
 
 /// Numbers of an [`Epilogue`] that are all read before the first is written. The compiler cannot know that what is read
@@ -43,8 +43,8 @@ pub const fn padded(length: usize) -> usize {
     length.next_multiple_of(LANES)
 }
 
-/// Has products use AVX-512 from now on where the processor has it, as they do at first, or not: to measure the other
-/// path on the same processor. No result changes by it.
+/// Allows products to use AVX-512 where the processor has it, which is the default, or forbids it: to measure both
+/// paths on one processor. No result changes.
 pub fn allow_avx512(is_allowed: bool) {
     kernel::WITHOUT_AVX512.store(!is_allowed, Ordering::Relaxed);
 }
@@ -127,7 +127,7 @@ impl Prefetch {
     }
 }
 
-/// What becomes of a product; see [`product_to`].
+/// Takes the entries of a product as they are computed; see [`product_to`].
 pub trait Epilogue {
     /// How many pieces of memory [`Epilogue::ahead`] names.
     const PIECES: usize = 0;

@@ -1,4 +1,5 @@
-//! Scalar functions and short vector operations, the same on every platform (none is the system's).
+//! Scalar functions and short vector operations. None calls the system's math library, so results are the same on every
+//! platform.
 
 /// e^x, within 2 units in the last place; 0 below -87.3, the largest finite power above 88.
 ///

@@ -1,8 +1,8 @@
-//! The projection head at work: z = normalise(W2 relu(W1 f + b1) + b2), forward and backward (OrCo, section 3.2).
+//! Forward and backward pass of the projection head: z = normalise(W2 relu(W1 f + b1) + b2) (OrCo, section 3.2).
 //!
-//! At work the hidden units are grouped into panels of [`LANES`]. A panel's parameters lie together, and so do their
-//! momenta and activations: the whole backward pass of a panel, its update included, runs without any other panel's
-//! numbers and without storing a gradient. Panels are what threads share.
+//! While the head computes, its parameters have the *panel layout*: hidden units are grouped into panels of [`LANES`].
+//! A panel's parameters lie together, and so do their momenta and activations: the whole backward pass of a panel, its
+//! update included, needs no other panel's numbers and stores no gradient. Threads share the panels among them.
 //!
 //! ```text
 //! parameters   panel 0 | panel 1 | ... | b2 [width]
@@ -10,7 +10,7 @@
 //! activations  panel 0 | panel 1 | ...   each [rows, LANES]
 //! ```
 //!
-//! `width` is the dimension of the sphere filled up to a multiple of [`LANES`]; what is filled up is zero and stays so.
+//! `width` is the dimension of the sphere, padded to a multiple of [`LANES`]; the padding is zero and stays so.
 
 mod epilogues;
 
@@ -28,7 +28,7 @@ use crate::workers::{Workers, for_each_chunk};
 /// Rows of a batch that are projected together by one thread.
 const ROWS: usize = 32;
 
-/// Inputs that are multiplied at a time: as many as their weights in a panel stay near while all rows pass by.
+/// Inputs that are multiplied at a time: so few that their weights in a panel stay in the cache for all rows.
 const DEPTH: usize = 128;
 
 /// The shape of a projection head.
@@ -99,7 +99,7 @@ pub struct TrainableHead<'a> {
     pub scratch: &'a mut [f32],
 }
 
-/// A batch on its way through the head.
+/// A batch with its activations in the head.
 #[derive(Debug)]
 pub struct HeadBatch<'a> {
     /// `[rows, inputs]`.
@@ -123,7 +123,7 @@ struct HeadPanel<T> {
 }
 
 impl HeadShape {
-    /// The dimension of the sphere, filled up.
+    /// The dimension of the sphere, padded to a multiple of [`LANES`].
     pub const fn width(self) -> usize {
         padded(self.outputs)
     }
@@ -138,7 +138,7 @@ impl HeadShape {
         LANES * (self.inputs + 1 + self.width())
     }
 
-    /// Numbers in the parameters at work.
+    /// Numbers in the parameters in panel layout.
     pub const fn parameters(self) -> usize {
         self.panels() * self.panel() + self.width()
     }
@@ -176,7 +176,7 @@ impl HeadShape {
         HeadPanel { w1, b1, w2 }
     }
 
-    /// Brings stored parameters into the order of work.
+    /// Copies stored parameters into the panel layout.
     ///
     /// # Panics
     /// If a slice has not the length that the shape asks for.
@@ -197,7 +197,7 @@ impl HeadShape {
         }
     }
 
-    /// Brings parameters (or momenta) at work back into the order in which they are stored.
+    /// Copies parameters, or momenta, from the panel layout into the order in which they are stored.
     ///
     /// # Panics
     /// If a slice has not the length that the shape asks for.

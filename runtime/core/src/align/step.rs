@@ -107,7 +107,7 @@ impl StepExtent {
 buffers! {
     /// The numbers of a training; `width` is [`HeadShape::width`], the outputs padded to whole vectors.
     struct StepNumbers of f32, sized by (extent: &StepExtent) {
-        /// The head at work ([`HeadShape::load`]).
+        /// The head in panel layout ([`HeadShape::load`]).
         parameters: extent.shape.parameters(),
         /// Its momenta.
         momenta: extent.shape.parameters(),
