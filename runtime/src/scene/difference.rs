@@ -13,15 +13,17 @@ const WEAK: f32 = 3.0;
 const STRONG: f32 = 6.0;
 /// Pixels by which a picture may shake.
 const SHAKE: f32 = 0.35;
-/// Ratios to the background's brightness that shadows and reflections have.
-const LIT: [f32; 2] = [0.45, 1.12];
-/// Deviations of the colour, apart from its brightness, that they have at most.
-const TINT: f32 = 3.0;
-/// How much the logarithm of the ratio deviates in a shadow from its mean over 5 x 5 pixels: it rises and falls evenly,
-/// and a thing's does not.
-const ROUGH: f32 = 0.02;
-/// Brightness squared that is added to both sides of a ratio, so that dark pixels have none.
-const DARK: f32 = 3.0 * 12.0 * 12.0;
+/// Range of a shadow's or a reflection's brightness, as a ratio to the background's.
+const LIT_RATIOS: [f32; 2] = [0.45, 1.12];
+/// Most deviations by which a shadow's or a reflection's colour differs once its brightness is that of the background.
+const MAX_TINT: f32 = 3.0;
+/// Most deviation, in a shadow, of the logarithm of the ratio from its mean over 5 x 5 pixels. In a shadow the ratio
+/// changes evenly; on a thing it does not.
+const MAX_ROUGHNESS: f32 = 0.02;
+/// Brightness, 0..255, below which noise makes ratios uncertain.
+const DARK: f32 = 12.0;
+/// Added to both sides of a ratio of squares over three channels, so that it is near 1 for dark pixels.
+const DARK_SQUARES: f32 = 3.0 * DARK * DARK;
 /// Brightness rise from which a pixel of the background is an edge, in steps per pixel above what noise makes.
 const EDGE: f32 = 4.0;
 /// Least share of edges by which a moved camera is told.
@@ -67,7 +69,7 @@ pub(super) struct Difference {
     pub edges: Vec<bool>,
     /// Whether each pixel has the colour of the place and differs in brightness as those around it do, however much.
     even: Vec<bool>,
-    /// How much brighter the frame is, channel by channel.
+    /// Factor by which the frame is brighter, channel by channel.
     pub gains: [f32; 3],
     /// Whether the frame has no colours, and the place does: brightness alone was compared.
     pub is_grey: bool,
@@ -93,20 +95,20 @@ impl Difference {
         let gains = gains(&small.pixels, &background.colours);
         let aligned: Vec<[f32; 3]> =
             small.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect();
-        let allowed = allowed(background, &aligned);
-        let offs = offs(background, &aligned, &small.pixels, &gains);
+        let allowed = allowed_variances(background, &aligned);
+        let squares = squared_deviations(background, &aligned, &small.pixels, &gains);
         let ratios = ratios(background, &aligned);
         let even = even(background, &aligned, &allowed, &ratios);
-        let by_noise: Vec<f32> = offs.iter().zip(&allowed).map(|(off, allowed)| off / allowed).collect();
-        let deviations = box_mean(&by_noise, background.width, 1);
-        let is_lit = |index: usize| even[index] && (LIT[0]..LIT[1]).contains(&ratios[index]);
+        let relative: Vec<f32> = squares.iter().zip(&allowed).map(|(square, allowed)| square / allowed).collect();
+        let relative = box_mean(&relative, background.width, 1);
+        let is_lit = |index: usize| even[index] && (LIT_RATIOS[0]..LIT_RATIOS[1]).contains(&ratios[index]);
         let change = |(index, square): (usize, &f32)| match square {
             square if *square <= WEAK * WEAK => Change::None,
             _ if is_lit(index) => Change::Light,
             square if *square <= STRONG * STRONG => Change::Weak,
             _ => Change::Strong,
         };
-        let changes = deviations.iter().enumerate().map(change).collect();
+        let changes = relative.iter().enumerate().map(change).collect();
         let edges = background.slopes.iter().map(|slope| *slope > EDGE + background.noise).collect();
         let mut difference = Self { changes, edges, even, gains, is_grey: false, lost: 0.0 };
         difference.lost = difference.lost_where(|_| true);
@@ -171,9 +173,10 @@ impl ChangedShare {
     }
 }
 
-/// The mean square by which a pixel is off, over its channels. One that is clipped in both is not off.
-fn offs(background: &Background, aligned: &[[f32; 3]], seen: &[[f32; 3]], gains: &[f32; 3]) -> Vec<f32> {
-    let off = |index: usize| -> f32 {
+/// The mean squared deviation of each pixel from the background, over its channels. A channel that is clipped in both
+/// has none.
+fn squared_deviations(background: &Background, aligned: &[[f32; 3]], seen: &[[f32; 3]], gains: &[f32; 3]) -> Vec<f32> {
+    let square = |index: usize| -> f32 {
         let squares = (0..3).map(|channel| {
             let colour = background.colours[index][channel];
             let clipped = seen[index][channel] >= CLIPPED && colour * gains[channel].max(1.0) >= CLIPPED;
@@ -182,11 +185,11 @@ fn offs(background: &Background, aligned: &[[f32; 3]], seen: &[[f32; 3]], gains:
         });
         squares.sum::<f32>() / 3.0
     };
-    (0..aligned.len()).map(off).collect()
+    (0..aligned.len()).map(square).collect()
 }
 
-/// The square by which a pixel may be off: by its noise, by that of the frame, and by a small shake.
-fn allowed(background: &Background, aligned: &[[f32; 3]]) -> Vec<f32> {
+/// The squared deviation that each pixel may have: by its own noise, by that of the frame, and by a small shake.
+fn allowed_variances(background: &Background, aligned: &[[f32; 3]]) -> Vec<f32> {
     let noise = frame_noise(background, aligned);
     let of_pixel = |(variance, slope): (&f32, &f32)| {
         let shake = SHAKE * slope;
@@ -195,7 +198,7 @@ fn allowed(background: &Background, aligned: &[[f32; 3]]) -> Vec<f32> {
     background.variances.iter().zip(&background.slopes).map(of_pixel).collect()
 }
 
-/// The noise of a frame, by the pixels that are the least off: most of a frame may be covered by a thing.
+/// The noise of a frame, by the pixels that deviate least: a thing may cover most of a frame.
 fn frame_noise(background: &Background, aligned: &[[f32; 3]]) -> f32 {
     let pairs = aligned.iter().zip(&background.colours).step_by(STEP);
     let mut offs: Vec<f32> = pairs.flat_map(|(one, other)| [0, 1, 2].map(|c| (one[c] - other[c]).abs())).collect();
@@ -207,7 +210,7 @@ fn frame_noise(background: &Background, aligned: &[[f32; 3]]) -> f32 {
 /// How bright each pixel is, as a ratio to the background's brightness.
 fn ratios(background: &Background, aligned: &[[f32; 3]]) -> Vec<f32> {
     let pairs = aligned.iter().zip(&background.colours);
-    pairs.map(|(pixel, colour)| (dot(pixel, colour) + DARK) / (dot(colour, colour) + DARK)).collect()
+    pairs.map(|(pixel, colour)| (dot(pixel, colour) + DARK_SQUARES) / (dot(colour, colour) + DARK_SQUARES)).collect()
 }
 
 /// Whether each pixel has the background's colour, and a ratio to its brightness that rises and falls evenly, as in a
@@ -228,10 +231,10 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);
     let is_even = |index: usize| {
-        let light = brightness(&background.colours[index]).max(12.0);
+        let light = brightness(&background.colours[index]).max(DARK);
         // Noise alone makes dark places rough.
-        let most = ROUGH + libm::sqrtf(allowed[index] / 3.0) / light;
-        tints[index] < TINT * TINT && roughness[index] < most * most
+        let most = MAX_ROUGHNESS + libm::sqrtf(allowed[index] / 3.0) / light;
+        tints[index] < MAX_TINT * MAX_TINT && roughness[index] < most * most
     };
     (0..aligned.len()).map(is_even).collect()
 }

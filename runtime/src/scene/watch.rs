@@ -14,7 +14,7 @@ use super::small_frame::SmallFrame;
 /// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
 /// things.
 const FOUND: f32 = 0.4;
-/// How long a camera must seem to be moved, or back, before that is believed: a hand before the lens is gone by then.
+/// How long a camera must seem to be moved, or back, before it counts as such: a hand before the lens is gone by then.
 const MOVED_AFTER: Duration = Duration::from_secs(4);
 /// Least frames that must agree.
 const MIN_FRAMES: u32 = 3;
@@ -46,15 +46,25 @@ pub enum FrameContent {
 pub struct SceneWatch {
     background: Arc<Background>,
     is_moved: bool,
-    /// Since when frames have said otherwise than `is_moved`, and how many.
-    doubt: Option<(Duration, u32)>,
+    /// The latest frames, if they contradict `is_moved`.
+    contradiction: Option<Contradiction>,
+    /// When the background last followed the light.
     followed: Option<Duration>,
+}
+
+/// Frames in a row that contradict [`SceneWatch::is_moved`].
+#[derive(Clone, Copy, Debug)]
+struct Contradiction {
+    /// Time of the first one.
+    since: Duration,
+    /// How many there are.
+    frames: u32,
 }
 
 impl SceneWatch {
     /// Watches by a background.
     pub fn new(background: Background) -> Self {
-        Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None }
+        Self { background: Arc::new(background), is_moved: false, contradiction: None, followed: None }
     }
 
     /// The background as it is now. A caller that keeps it is not disturbed when it follows the light.
@@ -83,7 +93,7 @@ impl SceneWatch {
         let in_region = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
         let lost_in_region = |in_region: &Vec<bool>| difference.lost_in_region(|index| in_region[index]);
         let lost = in_region.as_ref().map_or(difference.lost, lost_in_region);
-        self.judge(lost, at);
+        self.update_moved(lost, at);
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
@@ -105,19 +115,19 @@ impl SceneWatch {
         Ok(FrameContent::Things(foregrounds))
     }
 
-    /// Whether the camera was moved, or is back.
-    fn judge(&mut self, lost: f32, at: Duration) {
+    /// Notes whether the camera was moved, or is back, once enough frames say so.
+    fn update_moved(&mut self, lost: f32, at: Duration) {
         let agrees = if self.is_moved { lost > FOUND } else { lost < MOVED };
         if agrees {
-            self.doubt = None;
+            self.contradiction = None;
             return;
         }
-        let (since, frames) = self.doubt.unwrap_or((at, 0));
-        let frames = frames + 1;
-        self.doubt = Some((since, frames));
-        if frames >= MIN_FRAMES && at.saturating_sub(since) >= MOVED_AFTER {
+        let mut contradiction = self.contradiction.unwrap_or(Contradiction { since: at, frames: 0 });
+        contradiction.frames += 1;
+        self.contradiction = Some(contradiction);
+        if contradiction.frames >= MIN_FRAMES && at.saturating_sub(contradiction.since) >= MOVED_AFTER {
             self.is_moved = !self.is_moved;
-            self.doubt = None;
+            self.contradiction = None;
         }
     }
 

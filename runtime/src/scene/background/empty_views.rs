@@ -109,7 +109,7 @@ impl Background {
         small.iter().enumerate().try_for_each(|(index, view)| check_light(index + 1, view))?;
         let frame_size = [views[0].width(), views[0].height()];
         let aligned = aligned(&small);
-        let plain = Self::of(frame_size, small[0].width, middle(&aligned), &aligned);
+        let plain = Self::of(frame_size, small[0].width, median_colours(&aligned), &aligned);
         // With two views nobody knows which one is wrong: the first stands for the place.
         let reference = if let [first, _] = &aligned[..] {
             Self { colours: first.clone(), ..plain.clone() }.with_slopes()
@@ -186,7 +186,7 @@ fn aligned(views: &[SmallFrame]) -> Vec<Vec<[f32; 3]>> {
 }
 
 /// The median of each pixel's channels.
-fn middle(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
+fn median_colours(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
     let median = |index: usize, channel: usize| {
         let mut values: Vec<f32> = views.iter().map(|view| view[index][channel]).collect();
         values.sort_by(f32::total_cmp);
