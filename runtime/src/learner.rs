@@ -244,7 +244,7 @@ impl Learner {
         &self.bundle.base_model
     }
 
-    /// What was learned since, with how it came to be.
+    /// What was learned since, with its history.
     pub fn saved(&self) -> &SavedState {
         &self.saved
     }
@@ -254,7 +254,7 @@ impl Learner {
         &self.saved.state
     }
 
-    /// How that came to be.
+    /// The history of what was learned.
     pub fn history(&self) -> &History {
         &self.saved.history
     }
@@ -269,8 +269,8 @@ impl Learner {
         &self.warnings
     }
 
-    /// Shots of the last change with shots that were taken although something speaks against them, where
-    /// [`LearnerSettings::shot_checks`] has them checked.
+    /// Shots that the last change with shots took in spite of reasons against them; none where
+    /// [`LearnerSettings::shot_checks`] is off.
     pub fn doubtful_shots(&self) -> &[DoubtfulShot] {
         &self.doubtful_shots
     }
@@ -378,8 +378,8 @@ impl Learner {
         self.encode(Workload::Shots, picture, self.bundle.base_model.config.views)
     }
 
-    /// The engine that the backbone runs on for some work, and why; starts it. Pictures are classified on it if `work` is
-    /// [`Workload::Pictures`] of as many as the settings' [`pictures_ahead`](field@LearnerSettings::pictures_ahead);
+    /// The engine that the backbone runs on for some work, and why; starts it. Pictures are classified on it if `work`
+    /// is [`Workload::Pictures`] of as many as the settings' [`pictures_ahead`](field@LearnerSettings::pictures_ahead);
     /// otherwise the next one starts the backbone again, for that many.
     ///
     /// # Errors
@@ -411,8 +411,8 @@ impl Learner {
         Ok(Pack::of(&self.bundle.base_model, &self.saved.state, &label::normal(label), origin)?)
     }
 
-    /// Bytes of memory that one session of so many classes and shots takes at the most, beside bundle, state and
-    /// backbone; where it trains a head, those of training alone.
+    /// Peak memory, in bytes, of one session with so many new classes and shots, beyond bundle, state and backbone.
+    /// Where answers do not use the bundle's statistics, only the alignment is counted.
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let extent = SessionExtent {

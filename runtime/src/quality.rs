@@ -4,8 +4,7 @@
 //! a camera's resolution does not matter, and a blur counts if the backbone could see it. A smaller picture, such as a
 //! thing far away that was cut out, is judged at its own size: enlarged, it would be blurred. One colour around a thing
 //! that was cut out, or around a region that is no square, is left out: its edge would be sharp whatever the thing is.
-//! That a picture looks like a class which is known already is the classifier's to say
-//! ([`crate::learner::Learner::classify`]).
+//! Whether a picture looks like a known class is for the classifier to say ([`crate::learner::Learner::classify`]).
 //!
 //! ```
 //! use orco_runtime::image;
@@ -32,9 +31,9 @@ use crate::image::{self, Look, Preprocessing};
 pub use objection::{BestClass, EarlierShot, LOOKS_LIKE_PROBABILITY, Objection, ShotCandidate};
 pub use repeat::PictureFingerprint;
 
-/// Width and height, in pixels, at which pictures are judged that have as many.
+/// Width and height, in pixels, at which pictures of at least this size are judged.
 pub const SIDE: u32 = 128;
-/// Least width and height at which pictures are judged; of smaller ones too little is left at a quarter of it.
+/// Least width and height at which pictures are judged: of smaller ones, a quarter shows too little.
 const MIN_SIDE: u32 = 32;
 /// Brightness, 0..255, below which a pixel is dark.
 const DARK: f32 = 40.0;
@@ -42,9 +41,9 @@ const DARK: f32 = 40.0;
 const CLIPPED: f32 = 250.0;
 /// Pixels around a filled part of a picture that belong to its edge.
 const EDGE: u32 = 2;
-/// How much more sharpness is allowed where pixels are judged as they are: 12 by the default limit. Fine print has 8
-/// there, white noise 17 and more. Noise whose colours a camera interpolated (demosaicing) has 7: no limit tells it
-/// from print.
+/// Factor on [`Thresholds::noise`] for a picture that is judged in its own pixels: its default limit is 12. There, fine
+/// print has a sharpness of 8, white noise one of 17 and more. Noise whose colours a camera interpolated (demosaicing)
+/// has 7: no limit tells it from print.
 const UNSCALED: f32 = 2.4;
 /// A picture is judged as a whole where fewer than one in this many pixels show something.
 const PIXELS_PER_SHOWN: usize = 50;
@@ -164,7 +163,7 @@ fn variance(values: &[f32]) -> f32 {
     values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / count
 }
 
-/// From where on a picture is refused as a shot.
+/// Limits beyond which a picture is refused as a shot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
     /// Most dark pixels, 0..1.
@@ -192,8 +191,8 @@ impl Default for Thresholds {
     /// it is not scaled; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more
     /// than 1.7.
     ///
-    /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from 80
-    /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
+    /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from
+    /// 80 pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
     /// blurred by two of 128 pixels, 97.8 % are, with the rule or without.
     ///
     /// Of 1,000 test images of CIFAR-100, 32 pixels a side, 0.1 % are called blurred, and 0.1 % noise; 87 % are called

@@ -48,8 +48,8 @@ pub(super) struct NumberedShot<'a> {
 }
 
 impl<T> ChangeOutcome<T> {
-    /// What the change did, if it is certain to survive a power cut. That the head was not aligned is no error, and goes
-    /// to `log` alone: read [`unaligned`](Self::unaligned) first if it matters.
+    /// What the change did, if it is certain to survive a power cut. That the head was not aligned is no error, and
+    /// goes to `log` alone: read [`unaligned`](Self::unaligned) first if it matters.
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if it is not. The change was made all the same.
@@ -94,8 +94,8 @@ impl Learner {
     }
 
     /// Learns classes in one session as [`learn_many`](Self::learn_many) does, also under labels of classes that came
-    /// with the bundle. Such a class replaces the base class on this device: that one is not answered as long as the new
-    /// one is known.
+    /// with the bundle. Such a class replaces the base class on this device: that one is not answered as long as the
+    /// new one is known.
     ///
     /// # Errors
     /// As for [`Learner::learn_many`].
@@ -116,15 +116,15 @@ impl Learner {
         let locked = self.lock()?;
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
         session::check_labels(self.base_model(), self.state(), &labels, base_labels)?;
-        let mut keeping = self.keeping(&locked)?;
-        let new = self.read_shots(classes, None, keeping.as_mut(), observer)?;
+        let mut keeper = self.keeper(&locked)?;
+        let new = self.read_shots(classes, None, keeper.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| match base_labels {
             BaseLabels::Refuse => session.learn(state, &new),
             BaseLabels::Replace => session.replace_base(state, &new),
         })?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        self.commit_within_budget(&locked, next, change, report, keeping, observer)
+        self.commit_within_budget(&locked, next, change, report, keeper, observer)
     }
 
     /// Gives a known class, base or learned, further shots.
@@ -139,11 +139,11 @@ impl Learner {
     ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let known = session::check_known(self.base_model(), self.state(), label)?;
-        let mut keeping = self.keeping(&locked)?;
-        let class = self.read_shots(&[(label, shots)], Some(known), keeping.as_mut(), observer)?;
+        let mut keeper = self.keeper(&locked)?;
+        let class = self.read_shots(&[(label, shots)], Some(known), keeper.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
-        self.commit_within_budget(&locked, next, change, report, keeping, observer)
+        self.commit_within_budget(&locked, next, change, report, keeper, observer)
     }
 
     /// Learns classes out of packs in one session, without the backbone.
@@ -308,8 +308,8 @@ impl Learner {
     /// that leaves the state as it is, nothing is saved: the history keeps what can be undone and redone.
     ///
     /// # Errors
-    /// [`ChangeError`] if the bundle's answers have no border, one of the old classes would lose more than the budget, or
-    /// the state cannot be saved. Nothing was changed then.
+    /// [`ChangeError`] if the bundle's answers have no border, one of the old classes would lose more than the budget,
+    /// or the state cannot be saved. Nothing was changed then.
     pub fn set_balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.run_session(observer, |session, state| session.set_balance(state, balance))?;
@@ -386,17 +386,17 @@ impl Learner {
         next: State,
         change: HistoryChange,
         report: ChangeReport,
-        keeping: Option<ShotKeeper<'_>>,
+        keeper: Option<ShotKeeper<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
-        keeping.as_ref().map_or(Ok(()), ShotKeeper::check)?;
+        keeper.as_ref().map_or(Ok(()), ShotKeeper::check)?;
         self.check_budget(&report)?;
         let (made, before) = self.save_next(locked, next, change, report)?;
-        keeping.into_iter().for_each(ShotKeeper::done);
+        keeper.into_iter().for_each(ShotKeeper::done);
         Ok(self.align_after(locked, &before.state, made, observer))
     }
 
-    /// Saves the next state, with how it came to be; returns also what was saved before.
+    /// Saves the next state with its history; also returns what was saved before.
     pub(super) fn save_next<T>(
         &mut self,
         locked: &LockedStore,

@@ -16,10 +16,10 @@ use crate::store::{LockedStore, Store};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShotChecks {
-    /// Nobody looks: every picture is taken.
+    /// No checks: every picture is taken.
     #[default]
     Off,
-    /// They are taken, and [`super::Learner::doubtful_shots`] tells what speaks against them.
+    /// They are taken, and [`super::Learner::doubtful_shots`] lists them with the reasons against them.
     Warn,
     /// The change is refused with [`super::ShotsError::Unfit`].
     Refuse,
@@ -33,9 +33,9 @@ pub enum AlignmentTime {
     /// Before the change returns, after it is kept.
     #[default]
     Now,
-    /// When somebody calls [`super::Learner::align`], as a service does as soon as nothing else is to be done.
+    /// When the program calls [`super::Learner::align`]; a service does so when it has nothing else to do.
     Later,
-    /// Not by a service either: only if somebody asks for it.
+    /// Only on request: a service does not align on its own.
     Never,
 }
 
@@ -52,7 +52,7 @@ pub enum AnswerScope {
 }
 
 impl AnswerScope {
-    /// So many learned classes are answered by themselves.
+    /// Number of learned classes from which [`AnswerScope::Auto`] names these alone.
     pub const ENOUGH: usize = 3;
     /// All choices.
     pub const CHOICES: [Self; 3] = [Self::Auto, Self::Learned, Self::All];

@@ -9,18 +9,18 @@ use super::shots::OpenedShot;
 use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
 use crate::scene::MOVED;
 
-/// A shot with what speaks against it.
+/// A shot, with the reasons against it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DoubtfulShot {
     /// Its file, or its number and its class.
     pub shot: String,
-    /// What speaks against it.
+    /// The reasons against it.
     pub objections: Vec<Objection<String>>,
 }
 
 impl DoubtfulShot {
-    /// An objection, as it goes on with a sentence that begins with the shot.
+    /// The rest of a sentence that begins with the shot and states an objection.
     fn sentence(&self, objection: &Objection<String>) -> String {
         match objection {
             // One file may have been given to two classes.

@@ -1,4 +1,4 @@
-//! Keeping the pictures of the shots that a change learns from.
+//! Keeps the pictures of the shots that a change learns from.
 
 use ::image::RgbImage;
 use orco_state::bank::Bank;
@@ -9,10 +9,11 @@ use crate::store::kept_pictures;
 use crate::store::picture_guard::PictureGuard;
 use crate::store::{BundleRecord, LockedStore, StoreError};
 
-/// Pictures that are written while their shots are read, so that one at a time is in memory. They are taken back unless
-/// the change is [done](ShotKeeper::done).
+/// Writes pictures while their shots are read, so that one at a time is in memory. Removes them again unless the change
+/// is [done](ShotKeeper::done).
 pub(super) struct ShotKeeper<'a> {
     pictures: PictureGuard<'a>,
+    /// Pictures that were kept before.
     before: usize,
 }
 
@@ -23,19 +24,19 @@ impl<'a> ShotKeeper<'a> {
         Ok(Self { pictures, before })
     }
 
-    /// Refuses so many more pictures, if they are too many.
+    /// Refuses `more` pictures if that would be too many.
     pub(super) fn check_room(&self, more: usize) -> Result<(), StoreError> {
         self.pictures.locked().check_room(self.before + more)
     }
 
-    /// Keeps the picture of a shot, `bank` being one like that which the exemplar goes into.
+    /// Keeps the picture of a shot. `bank` has the layout of the one that stores the exemplar.
     pub(super) fn keep(&mut self, bank: &Bank, features: &[f32], fitted: &RgbImage) -> Result<(), StoreError> {
         let path = || self.pictures.locked().store().pictures(self.pictures.digest()).folder().to_owned();
         let bytes = kept_pictures::encoded(fitted).map_err(|source| StoreError::Write { path: path(), source })?;
         self.keep_file(bank, features, &bytes)
     }
 
-    /// Keeps the picture of a shot, of which these are the file's bytes.
+    /// Keeps the picture of a shot from the bytes of its file.
     pub(super) fn keep_file(&mut self, bank: &Bank, features: &[f32], bytes: &[u8]) -> Result<(), StoreError> {
         self.pictures.keep(bank.digest_of_shot(features), bytes)
     }

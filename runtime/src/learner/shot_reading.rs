@@ -14,8 +14,8 @@ use crate::quality::BestClass;
 use crate::store::{LockedStore, StoreError};
 
 impl Learner {
-    /// Makes ready to keep pictures of shots, where that is wanted.
-    pub(super) fn keeping<'a>(&self, locked: &'a LockedStore) -> Result<Option<ShotKeeper<'a>>, StoreError> {
+    /// The keeper of the pictures of shots; `None` unless the settings keep them.
+    pub(super) fn keeper<'a>(&self, locked: &'a LockedStore) -> Result<Option<ShotKeeper<'a>>, StoreError> {
         self.settings.keep_shots.then(|| ShotKeeper::begin(locked, &self.bundle)).transpose()
     }
 
@@ -26,7 +26,7 @@ impl Learner {
         &mut self,
         classes: &[(&str, Shots<'_>)],
         known: Option<usize>,
-        mut keeping: Option<&mut ShotKeeper<'_>>,
+        mut keeper: Option<&mut ShotKeeper<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<NewClass>, ChangeError> {
         for (label, shots) in classes {
@@ -34,7 +34,7 @@ impl Learner {
             shots.check(label, self.base_model().head.inputs)?;
         }
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
-        keeping.as_ref().map_or(Ok(()), |keeping| keeping.check_room(total))?;
+        keeper.as_ref().map_or(Ok(()), |keeper| keeper.check_room(total))?;
         let (mut done, mut broken) = (0, Vec::new());
         let mut examiner = ShotExaminer::new(self.settings.shot_checks);
         self.doubtful_shots.clear();
@@ -43,12 +43,13 @@ impl Learner {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
                 let is_wanted = broken.is_empty() && examiner.refused.is_empty();
-                // Whoever computed the features has checked the pictures.
-                let examiner = (examiner.is_on() && !shots.have_features()).then_some(&mut examiner);
+                // A caller who computed the features has checked the pictures.
+                let is_examined = examiner.is_on() && !shots.have_features();
+                let shot_examiner = is_examined.then_some(&mut examiner);
                 let read = if is_wanted {
-                    self.read_shot(label, shots, shot, keeping.as_deref_mut(), examiner)
+                    self.read_shot(label, shots, shot, keeper.as_deref_mut(), shot_examiner)
                 } else {
-                    look_at_shot(label, shots, shot, examiner).map(|()| Vec::new())
+                    examine_shot(label, shots, shot, shot_examiner).map(|()| Vec::new())
                 };
                 match read {
                     Err(ChangeError::Shots(ShotsError::Pictures(another))) => broken.extend(another),
@@ -62,7 +63,7 @@ impl Learner {
             new.push(NewClass { label: label::normal(label), shots: features });
         }
         if examiner.is_on() {
-            // The memory of what answered is wanted for learning.
+            // Learning needs the memory of the classifier.
             self.reset_classifier();
         }
         self.doubtful_shots = examiner.doubtful;
@@ -79,7 +80,7 @@ impl Learner {
         label: &str,
         shots: &Shots<'_>,
         shot: usize,
-        keeping: Option<&mut ShotKeeper<'_>>,
+        keeper: Option<&mut ShotKeeper<'_>>,
         examiner: Option<&mut ShotExaminer>,
     ) -> Result<Vec<f32>, ChangeError> {
         let given = shots.features(shot);
@@ -96,16 +97,16 @@ impl Learner {
             let best = probability.map(|probability| BestClass { label: &answer.label, probability });
             examiner.examine(shots.name(shot, label), label, &opened, best);
         }
-        if let Some(keeping) = keeping {
+        if let Some(keeper) = keeper {
             let fitted = self.bundle.manifest.preprocessing.fit(&opened.picture);
-            keeping.keep(&self.saved.state.exemplars, &features, &fitted)?;
+            keeper.keep(&self.saved.state.exemplars, &features, &fitted)?;
         }
         Ok(features)
     }
 }
 
 /// Opens the picture of a shot and has it examined, where there is an examiner; nothing is learned from it.
-fn look_at_shot(
+fn examine_shot(
     label: &str,
     shots: &Shots<'_>,
     shot: usize,

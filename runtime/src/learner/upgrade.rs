@@ -102,10 +102,10 @@ pub fn upgrade(
     if !dropped.is_empty() && !options.gives_up() {
         return Err(UpgradeError::Missing { labels: dropped });
     }
-    let mut keeping = ShotKeeper::begin(&locked, bundle)?;
-    keeping.check_room(plan.pictures())?;
+    let mut keeper = ShotKeeper::begin(&locked, bundle)?;
+    keeper.check_room(plan.pictures())?;
     let fresh = State { balance: old.state.balance, ..bundle.fresh_state() };
-    let shots = read(bundle, settings, &plan, &fresh, &mut keeping, observer)?;
+    let shots = read(bundle, settings, &plan, &fresh, &mut keeper, observer)?;
     let (next, report) = relearn(bundle, settings, &fresh, &shots, observer)?;
     let classes = check::compare(&plan, &old.state, &report);
     let worse = check::clearly_worse(&classes);
@@ -114,13 +114,13 @@ pub fn upgrade(
     }
     let labels = classes.iter().map(|class| class.label.clone());
     let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(seconds_if_set());
-    keeping.check()?;
+    keeper.check()?;
     let next = SavedState::initial(next, &change);
     if !next.is_sound(&bundle.base_model) {
         return Err(locked.unsound().into());
     }
     let uncertain = switch_bundle(&locked, &old, &next)?;
-    keeping.done();
+    keeper.done();
     use_release(bundle, &locked, settings);
     let UpgradePlan { from, warnings, .. } = plan;
     let learned_before = old.state.classes.len();
@@ -238,7 +238,7 @@ fn read(
     settings: &LearnerSettings,
     plan: &UpgradePlan,
     fresh: &State,
-    keeping: &mut ShotKeeper<'_>,
+    keeper: &mut ShotKeeper<'_>,
     observer: &mut dyn Observer,
 ) -> Result<ShotsToRelearn, UpgradeError> {
     let failed = |error| UpgradeError::Shots(ShotsError::Encode(error));
@@ -252,7 +252,7 @@ fn read(
             let (bytes, picture) = plan.open(label, file)?;
             let features = bundle.features(encoder.as_mut(), &picture, views).map_err(failed)?;
             let features = features.into_raw_vec_and_offset().0;
-            keeping.keep_file(&fresh.exemplars, &features, &bytes)?;
+            keeper.keep_file(&fresh.exemplars, &features, &bytes)?;
             shots.push(features);
             done += 1;
             if observer.step(ChangeStep::Shots { done, total }).is_break() {

@@ -10,7 +10,7 @@ use super::{Flaw, Quality, Thresholds};
 /// Probability of another class from which a shot looks like it.
 pub const LOOKS_LIKE_PROBABILITY: f32 = 0.5;
 
-/// Something that speaks against a picture as a shot. `S` names a shot: a number, a file.
+/// A reason against a picture as a shot. `S` names a shot: a number, a file.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Objection<S> {
@@ -44,7 +44,7 @@ impl<S> Objection<S> {
     }
 }
 
-/// Goes on with a sentence that begins with the shot.
+/// The rest of a sentence that begins with the shot.
 impl<S: fmt::Display> fmt::Display for Objection<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -95,7 +95,7 @@ pub struct EarlierShot<'a, S> {
 }
 
 impl Thresholds {
-    /// Everything that speaks against a picture as a shot; `earlier` are the shots that were taken before it.
+    /// All reasons against a picture as a shot; `earlier` are the shots that were taken before it.
     pub fn objections<'a, S>(
         &self,
         candidate: ShotCandidate<'_>,
