@@ -52,7 +52,7 @@ pub struct SceneWatch {
     followed: Option<Duration>,
 }
 
-/// Frames in a row that contradict [`SceneWatch::is_moved`].
+/// Frames in a row that contradict `is_moved` of a [`SceneWatch`].
 #[derive(Clone, Copy, Debug)]
 struct Contradiction {
     /// Time of the first one.

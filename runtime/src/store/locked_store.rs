@@ -21,7 +21,7 @@ use crate::files::lock::Lock;
 pub struct LockedStore {
     pub(super) store: Store,
     pub(super) lock: Lock,
-    /// Folders that were made for it, the store's first: they go again if nothing is saved.
+    /// Folders that locking created, the store's first: they are removed again if nothing is saved.
     pub(super) made: Vec<PathBuf>,
     /// The state that was loaded or saved last.
     pub(super) newest: Cell<NewestState>,

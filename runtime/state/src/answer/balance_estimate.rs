@@ -64,8 +64,8 @@ pub fn balance_estimates(
     }
 }
 
-/// `calibrator` holds all samples, `present` is the balance in use with the shift of its border, `floor` the accuracy of
-/// the nearest class mean, and `initial` the shift where one of the sides has no samples.
+/// `calibrator` holds all samples, `present` is the balance in use with the shift of its border, `floor` the accuracy
+/// of the nearest class mean, and `initial` the shift where one of the sides has no samples.
 fn estimates(
     calibrator: &Calibrator<'_>,
     present: Option<(Balance, f32)>,
@@ -74,7 +74,7 @@ fn estimates(
 ) -> Vec<BalanceEstimate> {
     let shift = |balance: Balance| match present {
         Some((present, shift)) if present == balance => shift,
-        _ => calibrator.border(balance, if balance.has_accuracy_floor() { floor } else { 0.0 }, initial).shift,
+        _ => calibrator.choose_border(balance, if balance.has_accuracy_floor() { floor } else { 0.0 }, initial).shift,
     };
     let has_both = |one: &BalanceEstimate| one.shots > 0 && one.base_samples > 0;
     let all = Balance::ALL.map(|balance| estimate(calibrator, balance, shift(balance)));
@@ -108,7 +108,8 @@ mod tests {
         let calibrator = calibrator(&classes);
         // Balanced answers keep the floor; what people set counts alone.
         let floor = |balance: Balance| if balance == Balance::Balanced { 1.0 } else { 0.0 };
-        let chosen = Balance::ALL.map(|balance| (balance, calibrator.border(balance, floor(balance), 0.0).shift));
+        let chosen =
+            Balance::ALL.map(|balance| (balance, calibrator.choose_border(balance, floor(balance), 0.0).shift));
         let told = chosen.map(|present| estimates(&calibrator, Some(present), 1.0, 0.0));
         assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
         let [keep, balanced, favour] = told[0][..] else { panic!("one for each balance") };

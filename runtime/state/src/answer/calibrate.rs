@@ -87,7 +87,7 @@ struct TemperatureSample {
     scores: Vec<f32>,
 }
 
-/// Collects what samples say about the border and the temperature, by which both are chosen in every change.
+/// Collects scores of samples whose class is known, and chooses border and temperature by them.
 pub struct Calibrator<'a> {
     /// Class of every sample.
     classes: &'a [u32],
@@ -98,7 +98,7 @@ pub struct Calibrator<'a> {
     replaced: usize,
     /// Of each sample so far.
     best: Vec<BestPerSide>,
-    /// Whether a sample is excluded, and counts for nothing.
+    /// Whether a sample is excluded: it changes neither border nor temperature.
     excluded: Vec<bool>,
     /// Views of shots. If there are any, they count in place of the shots.
     views: Vec<ViewMargin>,
@@ -151,7 +151,7 @@ impl<'a> Calibrator<'a> {
         }
     }
 
-    /// Takes the scores of the next sample, as [`add`](Self::add) does, which is excluded and counts for nothing.
+    /// Takes the scores of the next sample, as [`add`](Self::add) does, and excludes it.
     pub(super) fn add_excluded(&mut self, row: &[f32]) {
         self.best.push(BestPerSide::of(row, self.base));
         self.excluded.push(true);
@@ -173,14 +173,14 @@ impl<'a> Calibrator<'a> {
     /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the border
     /// without samples.
     pub fn choose(&mut self, balance: Balance, min_accuracy: f32, initial: f32) -> Calibration {
-        let border = self.border(balance, min_accuracy, initial);
+        let border = self.choose_border(balance, min_accuracy, initial);
         let base = self.base;
         self.temperature_samples.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
         Calibration { border, temperature: self.temperature(&self.shares()) }
     }
 
     /// Chooses the border alone.
-    pub(super) fn border(&self, balance: Balance, min_accuracy: f32, initial: f32) -> Border {
+    pub(super) fn choose_border(&self, balance: Balance, min_accuracy: f32, initial: f32) -> Border {
         let [base, learned] = self.sides();
         if base.is_empty() || learned.is_empty() {
             return border::expected(&base, &learned, initial);

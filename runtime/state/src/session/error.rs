@@ -124,7 +124,7 @@ pub enum LearnError {
     /// This state has counted as many sessions as it can.
     #[error("this state cannot count any more sessions")]
     TooManySessions,
-    /// The alignment came to no end.
+    /// The alignment ended without a head.
     #[error(transparent)]
     Align(#[from] AlignError),
 }

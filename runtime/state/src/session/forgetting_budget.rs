@@ -1,11 +1,11 @@
 //! Whether sessions cost old classes more than a budget.
 //!
-//! A class has few samples: of five, each weighs 20 percentage points, and which of them are recognised is half chance.
-//! So what came with the bundle is judged together, and so is what was learned. Of these groups, and of each class by
-//! itself, a loss counts beyond the budget where it is certain: where so many losses would hardly come about if each
-//! sample were lost with the budget's probability (exact binomial test; Clopper and Pearson, Biometrika 26, 1934), at a
-//! level that is shared among all classes (Bonferroni). In a group with so many samples that the budget is worth some
-//! of them, the loss counts as it is measured.
+//! A class has few samples: of five, each weighs 20 percentage points, and which of them are recognised is partly
+//! chance. So base classes are judged together, and so are learned ones. The loss of such a group, or of a single
+//! class, exceeds the budget if it is certain: if so many losses would be improbable were each sample lost with the
+//! budget's probability (exact binomial test; Clopper and Pearson, Biometrika 26, 1934), at a level that all classes
+//! share (Bonferroni). In a group with so many samples that the budget is worth [`MIN_WORTH`] of them, the measured
+//! loss decides.
 
 use alloc::vec::Vec;
 
@@ -14,8 +14,8 @@ use crate::binomial;
 
 /// Probability of calling a loss certain that is within the budget, over all classes.
 const LEVEL: f64 = 0.05;
-/// Samples that a budget must be worth for a group's loss to count as it is measured: a single one is then a fifth of
-/// the budget at most.
+/// Samples that a budget must be worth for a group's measured loss to decide: a single sample is then a fifth of the
+/// budget at most.
 const MIN_WORTH: f64 = 5.0;
 /// Shares are ratios of small numbers; their difference errs in the last bits.
 const ROUNDING: f64 = 1e-5;

@@ -29,8 +29,8 @@ pub struct ClassAccuracy {
     pub after: f32,
     /// What all sessions since the class was new have cost it; `None` for a class that is new.
     pub since: Option<CumulativeLoss>,
-    /// How many samples these shares rest on. With 0 nothing is known of the class: without its only shot, for example,
-    /// nothing is left to recognise that shot by.
+    /// How many samples these shares rest on; 0 if the class cannot be judged, for example because its only shot cannot
+    /// be left out.
     pub samples: u32,
 }
 
@@ -104,7 +104,7 @@ pub struct ChangeReport {
     /// New classes that both estimates leave out: an estimate needs three different shots, one of which no other class
     /// has.
     pub too_few_shots: Vec<String>,
-    /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
+    /// Pairs of labels under which the very same shot is stored; such shots are excluded when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
     /// New classes whose shots seem to come from one scene. Two more from elsewhere would help, or an empty view of the
     /// place.

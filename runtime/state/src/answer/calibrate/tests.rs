@@ -124,7 +124,7 @@ fn replaced_classes_have_no_part_in_the_accuracy_over_all_classes() {
             let row = [&[0.0][..], &vec![GONE; replaced], &[margin]].concat();
             calibrator.add(&row);
         }
-        [Balance::KeepBase, Balance::Balanced].map(|balance| calibrator.border(balance, 0.0, 0.0))
+        [Balance::KeepBase, Balance::Balanced].map(|balance| calibrator.choose_border(balance, 0.0, 0.0))
     };
     assert_eq!(border(0), border(3));
 }
