@@ -179,8 +179,8 @@ impl Admission {
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         let (needed, limit) = (mib(bytes), large.size >> 20);
         let sentence = format!(
-            "the picture is too large for this service: it takes {needed} MiB, of which one may have {limit} \
-             (--picture-memory)"
+            "the picture is too large for this service: decoding it takes {needed} MiB, but one picture may take \
+             {limit} (--picture-memory)"
         );
         Err(Refusal::new(ErrorCode::PictureMemory, sentence).with("needed_mib", needed).with("limit_mib", limit))
     }
@@ -254,7 +254,7 @@ impl BodyPermit {
             return Ok(counted(bytes));
         }
         let sentence = format!(
-            "the request is too large for this service: {bytes} bytes, of which it may have {most} (--picture-memory)"
+            "the request is too large for this service: {bytes} bytes, but one may have {most} (--picture-memory)"
         );
         Err(Refusal::body_limit(most, sentence))
     }

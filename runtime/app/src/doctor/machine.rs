@@ -64,12 +64,12 @@ pub fn memory(needed: Option<usize>, findings: &mut Findings) {
     match needed.map(|bytes| bytes as u64) {
         Some(needed) if free < needed => findings.wrong(
             "memory",
-            format!("{} can be had, and learning a class takes {}; end other programs", size(free), size(needed)),
+            format!("{} available, but learning a class takes {}; end other programs", size(free), size(needed)),
         ),
         Some(needed) => {
-            findings.good("memory", format!("{} can be had, learning a class takes {}", size(free), size(needed)))
+            findings.good("memory", format!("{} available, learning a class takes {}", size(free), size(needed)))
         }
-        None => findings.good("memory", format!("{} can be had", size(free))),
+        None => findings.good("memory", format!("{} available", size(free))),
     }
 }
 
