@@ -7,8 +7,9 @@ import { refusalText } from "./refusals.js";
 import { classOf, isBaseLabel, isOfLabel, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
+// Most classes or pairs that a report names of each kind, and most pictures of each class in it.
 const MOST_LINES = 3, MOST_PICTURES = 3;
-// So much less of a class is recognised by chance.
+// A loss of up to this share of a class's samples may be chance.
 const CHANCE = 0.25;
 
 export function startJobs() {
