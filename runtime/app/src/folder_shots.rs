@@ -14,8 +14,8 @@ use crate::output::Output;
 /// Extensions of archives, which users must unpack.
 const ARCHIVES: [&str; 6] = ["zip", "tar", "gz", "tgz", "7z", "rar"];
 
-/// The classes of `orco learn shots/*` whose path is a folder. A file beside the folders, such as notes, is left out with
-/// a warning. Without any folder, the files are returned, and refused when they are read.
+/// The classes of `orco learn shots/*` whose path is a folder. A file beside the folders, such as notes, is left out,
+/// with a warning. Without any folder, the files are returned, and refused when they are read.
 pub fn folders_or_files<'a>(classes: &'a [ClassFolder], output: &Output) -> Vec<&'a ClassFolder> {
     let is_beside = |class: &ClassFolder| class.is_named_by_folder && class.folder.is_file();
     let (files, folders): (Vec<_>, Vec<_>) = classes.iter().partition(|class| is_beside(class));

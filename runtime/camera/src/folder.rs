@@ -164,12 +164,8 @@ impl<'a> FolderSource<'a> {
             }
         }
         complete.sort();
-        self.queue(
-            complete
-                .into_iter()
-                .map(|(_, name, is_rewritten_often)| WaitingFile { name, is_rewritten_often })
-                .collect(),
-        );
+        let complete = complete.into_iter();
+        self.queue(complete.map(|(_, name, often)| WaitingFile { name, is_rewritten_often: often }).collect());
         self.known.files = files;
         // Looking takes a tenth of the time at most.
         self.every = MIN_SCAN_INTERVAL.max(10 * started.elapsed());

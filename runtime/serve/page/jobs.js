@@ -17,7 +17,7 @@ export function startJobs() {
   // The classes that a report shows may have other pictures now.
   store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
   store.subscribe(["status", "language"], showAlignment);
-  store.subscribe(["job"], sayTrouble);
+  store.subscribe(["job"], showUnseenProblem);
 }
 
 // A change answers at once, and better as soon as the head is aligned to it.
@@ -42,7 +42,7 @@ function show({ job, label, classes, deviceCamera, deviceChosen, status }) {
 }
 
 // Where the report is not seen, in another tab or under the next label, failures and warnings are told.
-export function sayTrouble({ job, tab, label }) {
+export function showUnseenProblem({ job, tab, label }) {
   const said = job?.state === "failed" ? failure(job) : job?.warning && problem(job.warning);
   if (said && (tab !== "teach" || !isOfLabel(job, label))) showError(said);
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 /// Exit status of a program that was stopped by Ctrl-C or SIGTERM.
-pub const EXIT: i32 = 130;
+pub const EXIT_STATUS: i32 = 130;
 
 /// Whether a stop was asked for.
 static STOP_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -122,15 +122,15 @@ fn handle_signal(how: &str) {
     eprintln!("{how}: stopping{when}; once more stops at once");
 }
 
-/// Ends the program as it stands. The orderly way would tear down libtorch beneath the thread that computes.
+/// Ends the program without running destructors: they would tear down libtorch beneath the thread that computes.
 #[cfg(unix)]
 fn end() -> ! {
     // SAFETY: takes nothing and does not return.
-    unsafe { libc::_exit(EXIT) }
+    unsafe { libc::_exit(EXIT_STATUS) }
 }
 
-/// Asks for a stop as Ctrl-C does, where another rank was asked.
-pub fn ask() {
+/// Asks for a stop as Ctrl-C does: another rank was asked for one.
+pub fn request_stop() {
     STOP_REQUESTED.store(true, Ordering::Relaxed);
 }
 
