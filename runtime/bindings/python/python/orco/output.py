@@ -13,8 +13,8 @@ class Answer:
     learned."""
 
     score: float
-    """Its score: its probability, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles, else a
-    similarity, -1 to 1."""
+    """Its score: its probability, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles, else
+    a similarity, -1 to 1."""
 
     known: bool
     """Whether the picture is like anything that may be answered (the option `scope`); where it is not, the label is
