@@ -246,7 +246,7 @@ fn on_bundle(error: &OpenError) -> Option<&'static str> {
     })
 }
 
-/// Where the state is another user's: as which one to run this.
+/// Advice where the state belongs to another user: which user to run the program as.
 #[cfg(unix)]
 fn on_owner(error: &StoreError) -> Option<String> {
     use std::fs;
@@ -267,10 +267,12 @@ fn on_owner(error: &StoreError) -> Option<String> {
     };
     let user = files::user_name(owner).unwrap_or_else(|| format!("'#{owner}'"));
     let only = match error {
-        StoreError::OtherOwner { .. } => ", or give the files of the state to this one (chown) if no other uses them",
+        StoreError::OtherOwner { .. } => {
+            ", or make this user the owner of the state's files (chown) if no other needs them"
+        }
         _ => "",
     };
-    Some(format!("the state is another user's: run this as that one (sudo -u {user} orco ...){only}"))
+    Some(format!("the state belongs to another user: run this as that user (sudo -u {user} orco ...){only}"))
 }
 
 /// Other systems than Unix have no numbers for owners.

@@ -46,7 +46,7 @@ impl AlignmentOptions {
         self.align.map_or(default, AlignArgument::time)
     }
 
-    /// Makes the learner work so.
+    /// Sets these options on a learner.
     pub fn apply(self, learner: &mut Learner) {
         learner.settings_mut().alignment = self.time_or(AlignmentTime::Now);
     }
@@ -69,7 +69,7 @@ pub struct ChangeOptions {
 }
 
 impl ChangeOptions {
-    /// Makes the learner work so.
+    /// Sets these options on a learner.
     pub fn apply(&self, learner: &mut Learner) {
         self.alignment.apply(learner);
         let settings = learner.settings_mut();
@@ -97,7 +97,7 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// Makes the learner work so.
+    /// Sets these options on a learner.
     pub fn apply(&self, learner: &mut Learner) {
         learner.settings_mut().shot_checks = if self.take_anyway { ShotChecks::Warn } else { ShotChecks::Refuse };
     }
@@ -115,7 +115,7 @@ pub struct LearnOptions {
 }
 
 impl LearnOptions {
-    /// Makes the learner work so.
+    /// Sets these options on a learner.
     pub fn apply(&self, learner: &mut Learner) {
         self.change.apply(learner);
         self.check.apply(learner);

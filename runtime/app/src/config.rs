@@ -134,7 +134,7 @@ impl Setting<'_> {
             }
             // Only a shell expands ~. Here it would name a folder "~" in the current folder.
             Value::String(text) if is_path && Path::new(text).starts_with("~") => {
-                Err("a shell alone knows ~: give the whole path".to_owned())
+                Err("only a shell expands ~: give the whole path".to_owned())
             }
             Value::String(text) => Ok(text.clone()),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),

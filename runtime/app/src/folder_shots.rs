@@ -11,11 +11,11 @@ use orco_runtime::state::sentence::counted;
 use crate::change_options::ClassFolder;
 use crate::output::Output;
 
-/// Endings of files that hold folders.
+/// Extensions of archives, which users must unpack.
 const ARCHIVES: [&str; 6] = ["zip", "tar", "gz", "tgz", "7z", "rar"];
 
-/// Those of `orco learn shots/*` that are folders; where none is, the files, which are refused later. A file beside
-/// folders, such as notes, is named and passed over.
+/// The classes of `orco learn shots/*` whose path is a folder. A file beside the folders, such as notes, is left out,
+/// with a warning. Without any folder, the files are returned, and refused when they are read.
 pub fn folders_or_files<'a>(classes: &'a [ClassFolder], output: &Output) -> Vec<&'a ClassFolder> {
     let is_beside = |class: &ClassFolder| class.is_named_by_folder && class.folder.is_file();
     let (files, folders): (Vec<_>, Vec<_>) = classes.iter().partition(|class| is_beside(class));
@@ -26,7 +26,7 @@ pub fn folders_or_files<'a>(classes: &'a [ClassFolder], output: &Output) -> Vec<
     folders
 }
 
-/// That a file stands where a folder is wanted, and what becomes of it.
+/// Says that a path is a file where a folder is wanted, and what becomes of it.
 fn no_folder(file: &Path, outcome: &str) -> String {
     let ending = file.extension().map(OsStr::to_ascii_lowercase);
     let is_archive = ending.is_some_and(|ending| ARCHIVES.iter().any(|archive| ending == *archive));

@@ -248,7 +248,7 @@ fn run(command: &OrcoCommand, options: &Options, output: &Output, sources: &Sett
 fn outlive_file_limits() {
     #[cfg(unix)]
     {
-        // A signal that is caught is none that ends; nobody asks whether it came.
+        // A caught signal no longer ends the process. Nothing reads the flag.
         let came = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, came) {
             output::eprint_escaped(&format!("warning: a limit of file sizes may end the process: {error}"));

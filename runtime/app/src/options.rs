@@ -209,7 +209,7 @@ impl Options {
         }
     }
 
-    /// How much of the past is kept. The entry of the present state is none that could be undone.
+    /// Limits of the history. The present state has an entry of its own beside the changes that can be undone.
     pub fn limits(&self) -> HistoryLimits {
         HistoryLimits::default().entries(self.history.saturating_add(1)).bytes(self.history_bytes)
     }
@@ -236,7 +236,7 @@ fn seconds(argument: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| "expected a number of seconds, such as 10 or 0.5".into())
 }
 
-/// A letter of a name out of a file, as it may stand in a path: such a name must not lead anywhere else.
+/// Replaces a letter that may not stand in a path, since names out of files must not lead to other folders.
 pub fn in_a_path(letter: char) -> char {
     if letter.is_alphanumeric() || letter == '-' { letter } else { '_' }
 }

@@ -14,14 +14,14 @@ use crate::frame::{CameraPicture, MAX_PICTURE_BYTES};
 use crate::source::OpenSource;
 use crate::stop::Stop;
 
-/// How often it is looked into, at most.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Most files in it; each is checked again and again.
+/// Shortest time between two scans of the folder.
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(250);
+/// Most files in the folder: every scan checks each.
 const MAX_FILES: usize = 50_000;
 /// Most pictures that wait to be given; of more the oldest are passed over.
 const MAX_WAITING: usize = 1000;
-/// A file that was written anew between so many looks is read although it never stays the same: `latest.jpg`, which a
-/// program writes ten times a second.
+/// A file that this many scans found rewritten is read although it never settles, such as `latest.jpg`, which a program
+/// writes ten times a second.
 const MAX_REWRITES: u8 = 4;
 
 /// What tells one content of a file from another, under any name: a new name changes nothing of it.
@@ -34,7 +34,7 @@ struct ContentIdentity {
     written: [i64; 2],
 }
 
-/// How a file was found.
+/// What a scan found of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileState {
     length: u64,
@@ -80,21 +80,21 @@ impl FileState {
         Self { rewrites: before.rewrites.saturating_add((!self.is_grown(before)).into()), ..self }
     }
 
-    /// Whether it is read although it never stays the same.
-    fn is_restless(&self) -> bool {
+    /// Whether it is rewritten so often that it is read without settling first.
+    fn is_rewritten_often(&self) -> bool {
         self.rewrites >= MAX_REWRITES
     }
 
     /// Whether it can be given.
     fn is_complete(&self) -> bool {
-        self.length > 0 && (self.is_settled || self.is_restless())
+        self.length > 0 && (self.is_settled || self.is_rewritten_often())
     }
 }
 
 /// A file that is to be given.
 struct WaitingFile {
     name: OsString,
-    is_restless: bool,
+    is_rewritten_often: bool,
 }
 
 /// What is known of a folder, whether it is there or not.
@@ -107,9 +107,9 @@ pub(crate) struct KnownFiles {
     was_open: bool,
 }
 
-/// New pictures are given, oldest first, once they were found twice with the same length and time of change, so that
-/// one that is still being written is not. One that is written again is new again, one that is only renamed is not. A
-/// file that is written between all looks is read at once, and given if nobody wrote it meanwhile.
+/// Gives new pictures, oldest first. A picture is given once two scans found the same length and time of change, so
+/// that none is read while it is written. One that is rewritten is new again; one that is only renamed is not. A file
+/// that every scan finds rewritten is read at once, and given if nobody wrote it meanwhile.
 pub(crate) struct FolderSource<'a> {
     path: PathBuf,
     known: &'a mut KnownFiles,
@@ -120,7 +120,7 @@ pub(crate) struct FolderSource<'a> {
 impl<'a> FolderSource<'a> {
     /// Opens a folder, for the first time or again: pictures that came while it was away are new.
     pub fn open(path: &Path, stop: &Stop, known: &'a mut KnownFiles) -> Result<Self, CameraError> {
-        let mut folder = Self { path: path.into(), known, stop: stop.clone(), every: LOOK_EVERY };
+        let mut folder = Self { path: path.into(), known, stop: stop.clone(), every: MIN_SCAN_INTERVAL };
         folder.scan()?;
         if !folder.known.was_open {
             folder.known.was_open = true;
@@ -155,7 +155,7 @@ impl<'a> FolderSource<'a> {
             let was_known = was_given || now.is_settled && before.is_some_and(|before| before.is_known);
             let is_complete = now.is_complete();
             if is_complete && !was_known {
-                complete.push((now.changed_at, name.clone(), now.is_restless()));
+                complete.push((now.changed_at, name.clone(), now.is_rewritten_often()));
                 given.extend(now.identity);
             }
             files.insert(name, FileState { is_known: is_complete || was_known, ..now });
@@ -164,10 +164,11 @@ impl<'a> FolderSource<'a> {
             }
         }
         complete.sort();
-        self.queue(complete.into_iter().map(|(_, name, is_restless)| WaitingFile { name, is_restless }).collect());
+        let complete = complete.into_iter();
+        self.queue(complete.map(|(_, name, often)| WaitingFile { name, is_rewritten_often: often }).collect());
         self.known.files = files;
         // Looking takes a tenth of the time at most.
-        self.every = LOOK_EVERY.max(10 * started.elapsed());
+        self.every = MIN_SCAN_INTERVAL.max(10 * started.elapsed());
         Ok(())
     }
 
@@ -187,7 +188,7 @@ impl<'a> FolderSource<'a> {
     /// The content of a file that is to be given; none if it is written while it is read, or has just gone.
     fn read(&self, file: &WaitingFile) -> io::Result<Option<Vec<u8>>> {
         let path = self.path.join(&file.name);
-        if !file.is_restless {
+        if !file.is_rewritten_often {
             return files::read(&path, MAX_PICTURE_BYTES as u64).map(Some);
         }
         let look = || fs::metadata(&path).ok().and_then(|data| FileState::of(&data).ok());

@@ -51,7 +51,7 @@ pub enum HubError {
         source: io::Error,
     },
     /// Nothing can be written into the hub's folder.
-    #[error("the hub can keep nothing: {reason}")]
+    #[error("the hub cannot save anything: {reason}")]
     Unwritable {
         /// Why.
         reason: String,
@@ -67,7 +67,7 @@ pub enum HubError {
         path: PathBuf,
     },
     /// Others may read the file of the hub's key: whoever has it can pose as the hub.
-    #[error("others may read the hub's key {}: take that right from them (chmod 600)", path.display())]
+    #[error("others may read the hub's key {}: make it private (chmod 600)", path.display())]
     KeyExposed {
         /// The file.
         path: PathBuf,

@@ -6,7 +6,11 @@ import { api, call } from "./service.js";
 import { frame, isPaused } from "./source.js";
 import { NO_ANSWER, store } from "./store.js";
 
-const EVERY_MS = 250, IDLE_MS = 300, SIDE = 480, MOST_ALTERNATIVES = 3;
+// Pause after each answer while the browser camera is watched, and between two checks of whether it is.
+const EVERY_MS = 250, IDLE_MS = 300;
+// Longer side of the pictures that are sent to be answered, in pixels.
+const SIDE = 480;
+const MOST_ALTERNATIVES = 3;
 
 export function startAnswer() {
   $("why-ask").onclick = () => toggleExplanation().catch(() => {});

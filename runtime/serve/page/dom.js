@@ -1,4 +1,4 @@
-// Elements of the page, timers, and what hands do.
+// Elements of the page, errors, timers, and clicks by pointer or key.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -30,10 +30,10 @@ export function setPlace(node, [left, top, width, height]) {
   Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
 }
 
-// How long a file that is saved can be read: Safari asks first whether to save it.
+// How long the address of a saved file stays valid: Safari first asks whether to save it.
 const SAVING_MS = 40_000;
 
-// Puts a file among those that the browser has fetched.
+// Saves a file to the browser's downloads.
 export function saveFile(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();

@@ -7,6 +7,7 @@ import { historyLines, isUnfinished } from "./selectors.js";
 import { api, call, get } from "./service.js";
 import { store } from "./store.js";
 
+// Pause between two looks at whether an undo is done.
 const POLL_MS = 100;
 
 // Of two quick presses, the second would undo what nobody meant.

@@ -7,8 +7,9 @@ import { refusalText } from "./refusals.js";
 import { classOf, isBaseLabel, isOfLabel, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
+// Most classes or pairs that a report names of each kind, and most pictures of each class in it.
 const MOST_LINES = 3, MOST_PICTURES = 3;
-// So much less of a class is recognised by chance.
+// A loss of up to this share of a class's samples may be chance.
 const CHANCE = 0.25;
 
 export function startJobs() {
@@ -16,7 +17,7 @@ export function startJobs() {
   // The classes that a report shows may have other pictures now.
   store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
   store.subscribe(["status", "language"], showAlignment);
-  store.subscribe(["job"], sayTrouble);
+  store.subscribe(["job"], showUnseenProblem);
 }
 
 // A change answers at once, and better as soon as the head is aligned to it.
@@ -41,7 +42,7 @@ function show({ job, label, classes, deviceCamera, deviceChosen, status }) {
 }
 
 // Where the report is not seen, in another tab or under the next label, failures and warnings are told.
-export function sayTrouble({ job, tab, label }) {
+export function showUnseenProblem({ job, tab, label }) {
   const said = job?.state === "failed" ? failure(job) : job?.warning && problem(job.warning);
   if (said && (tab !== "teach" || !isOfLabel(job, label))) showError(said);
 }

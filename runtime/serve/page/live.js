@@ -5,8 +5,10 @@ import { problem } from "./problems.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
-// The service answers within 5 seconds, without a picture where no new frame came.
-const IDLE_MS = 200, RETRY_MS = 1000, FRAME_MS = 15_000;
+// Pause between two checks of whether the camera is watched, and after a frame that could not be fetched.
+const IDLE_MS = 200, RETRY_MS = 1000;
+// Longest wait for a frame. The service answers within 5 seconds, without a picture where no new frame came.
+const FRAME_MS = 15_000;
 
 export function startLive() {
   store.subscribe(["deviceCamera", "deviceChosen", "language"], show);

@@ -12,7 +12,10 @@ import { frame } from "./source.js";
 import { store } from "./store.js";
 import { showSufficiency } from "./sufficiency.js";
 
-const EVERY_MS = 450, SIDE = 1280;
+// Pause between two shots while the button is held.
+const EVERY_MS = 450;
+// Longer side of the browser camera's shots, in pixels.
+const SIDE = 1280;
 // More files than this that are refused for one reason are not named.
 const MOST_NAMES = 5;
 const { subscribe, update } = store;

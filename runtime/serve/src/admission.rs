@@ -1,12 +1,13 @@
 //! Limits the memory that the pictures of all requests take together: a request is admitted before any work is done.
 //!
-//! The memory is divided once and for all. *Files* hold bodies while they come and wait, and large answers. *Small*
-//! pictures and *large* ones are decoded in two lanes. Nobody who waits for a lane holds a part of one, and files are
-//! never waited for, so nothing can lock up; lanes are served in the order of arrival, and a small picture never waits
-//! for a large one. What a picture takes stands in its header ([`orco_runtime::image::decoding_memory`]).
+//! The memory is divided into three fixed shares. *Files* is for bodies, from their first byte until they are decoded,
+//! and for large answers; a request that finds no room there is refused at once. *Small* and *large* pictures are
+//! decoded in two lanes: a request waits for room in its lane, in the order of arrival, so a small picture never waits
+//! for a large one. A request that waits holds no room in any lane, so there is no deadlock. How much memory a picture
+//! takes is known from its header ([`orco_runtime::image::decoding_memory`]).
 //!
-//! What was admitted goes back when the value is dropped that holds it: a picture that is still being decoded counts
-//! even if its sender is gone.
+//! Room is given back when the value that holds it is dropped: a picture that is still being decoded counts even if
+//! its sender is gone.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
@@ -21,14 +22,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::allocator;
 use crate::refusal::{ErrorCode, Refusal};
 
-/// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
+/// Bytes of each body or answer that are not counted: the limit on connections bounds how much they add up to.
 pub const UNCOUNTED_BYTES: usize = 64 << 10;
 /// Least memory for pictures that takes every picture that can be decoded, in bytes.
 pub const MIN_MEMORY: u64 = 192 << 20;
 /// Most memory for pictures unless a setting says otherwise, in bytes: more does not make two cores faster.
 pub const MAX_DEFAULT_MEMORY: u64 = 512 << 20;
-/// Requests that may wait for a lane, or for the thread that answers, in each of the lanes.
+/// Most requests at a time in the lane of small pictures: they wait for room, are decoded, or wait for the answer.
 const SMALL_SEATS: usize = 32;
+/// The same for the lane of large pictures.
 const LARGE_SEATS: usize = 16;
 /// Longest side of a picture that is kept as it is, in pixels.
 const MAX_KEPT_SIDE: u32 = 640;
@@ -74,10 +76,14 @@ impl Shares {
     }
 }
 
+/// Memory for pictures of one kind, given out in the order of arrival.
 #[derive(Debug)]
 struct Lane {
+    /// Bytes of the lane.
     size: u64,
+    /// What of them is free, in units.
     room: Arc<Semaphore>,
+    /// How many more requests may enter the lane.
     seats: Arc<Semaphore>,
 }
 
@@ -116,7 +122,7 @@ impl PictureMemory {
 pub struct Admission(Arc<PictureMemory>);
 
 impl Admission {
-    /// Admits as much as fits in so many bytes.
+    /// Admits pictures, bodies and answers that together take at most `memory` bytes.
     pub fn new(memory: u64) -> Self {
         let shares = Shares::of(memory);
         Self(Arc::new(PictureMemory {
@@ -127,20 +133,21 @@ impl Admission {
         }))
     }
 
-    /// Room for a body, that grows with it.
+    /// A permit for a body, empty at first; [`BodyPermit::grow_to`] takes room as the body arrives.
     pub fn body(&self) -> BodyPermit {
         self.body_beside(0)
     }
 
-    /// Room for what is made of a body, or for an answer, beside so many bytes that the same request holds already.
+    /// As [`Admission::body`], for what is made of a body, or for an answer; `held` are the bytes that the same request
+    /// holds by other permits.
     pub fn body_beside(&self, held: usize) -> BodyPermit {
         BodyPermit { held: None, beside: counted(held), admission: self.clone() }
     }
 
-    /// Waits until a picture may be decoded that takes so many bytes.
+    /// Waits until a picture that takes `bytes` bytes may be decoded.
     ///
     /// # Errors
-    /// [`Refusal`] if too many wait, it waited too long, or so much is never given.
+    /// [`Refusal`] if too many wait, it waited too long, or no picture may have so many bytes.
     pub async fn admit(&self, bytes: u64) -> Result<Permit, Refusal> {
         let lane = self.lane(bytes)?;
         let busy = || Refusal::too_many_requests("too many pictures are being processed; try again");
@@ -154,7 +161,7 @@ impl Admission {
     /// As [`Admission::admit`], for a thread, which does not wait; `None` if there is no room now.
     ///
     /// # Errors
-    /// [`Refusal`] if so much is never given.
+    /// [`Refusal`] if no picture may have so many bytes.
     pub fn try_admit(&self, bytes: u64) -> Result<Option<Permit>, Refusal> {
         let room = Arc::clone(&self.lane(bytes)?.room).try_acquire_many_owned(units(bytes)).ok();
         Ok(room.map(|room| Permit::new(room, None, self)))
@@ -172,26 +179,26 @@ impl Admission {
         if bytes <= shares.small_work() {
             return Ok(small);
         }
-        // Of 32 bits each unit counts.
+        // Rounded down, unlike `units`: what is asked for never exceeds the lane.
         if bytes / UNIT < large.size / UNIT {
             return Ok(large);
         }
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         let (needed, limit) = (mib(bytes), large.size >> 20);
         let sentence = format!(
-            "the picture is too large for this service: it takes {needed} MiB, of which one may have {limit} \
-             (--picture-memory)"
+            "the picture is too large for this service: decoding it takes {needed} MiB, but one picture may take \
+             {limit} (--picture-memory)"
         );
         Err(Refusal::new(ErrorCode::PictureMemory, sentence).with("needed_mib", needed).with("limit_mib", limit))
     }
 }
 
-/// What is counted of so many bytes, in units.
+/// Units that a body or answer of this many bytes takes.
 fn counted(bytes: usize) -> usize {
     units(bytes.saturating_sub(UNCOUNTED_BYTES) as u64) as usize
 }
 
-/// Room among the files.
+/// The room that one body or answer has in the share of files.
 #[derive(Debug)]
 pub struct BodyPermit {
     held: Option<OwnedSemaphorePermit>,
@@ -207,7 +214,7 @@ impl BodyPermit {
         share.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED_BYTES
     }
 
-    /// Makes room for so many bytes in all. The first [`UNCOUNTED_BYTES`] are not counted.
+    /// Takes room until there is enough for `bytes` bytes in all. The first [`UNCOUNTED_BYTES`] are not counted.
     ///
     /// # Errors
     /// [`Refusal`] if there is none now, or never will be.
@@ -238,7 +245,7 @@ impl BodyPermit {
         Ok(())
     }
 
-    /// Whether there is room for so many bytes now; none is taken.
+    /// Checks whether there is room for `bytes` bytes now; takes none.
     ///
     /// # Errors
     /// [`Refusal`] if not, or if there never will be.
@@ -247,14 +254,14 @@ impl BodyPermit {
         if wanted <= self.admission.0.files.available_permits() { Ok(()) } else { Err(too_many()) }
     }
 
-    /// The units of so many bytes, for which there may be room at another time if not now.
+    /// Units for `bytes` bytes; refused if there can never be room for them.
     fn possible(&self, bytes: usize) -> Result<usize, Refusal> {
         let most = self.max_bytes();
         if bytes <= most {
             return Ok(counted(bytes));
         }
         let sentence = format!(
-            "the request is too large for this service: {bytes} bytes, of which it may have {most} (--picture-memory)"
+            "the request is too large for this service: {bytes} bytes, but one may have {most} (--picture-memory)"
         );
         Err(Refusal::body_limit(most, sentence))
     }
@@ -288,8 +295,7 @@ fn too_many() -> Refusal {
     Refusal::too_many_requests("too many large requests at a time; try again")
 }
 
-/// The right to so much memory, and to a place among those who wait for an answer. Whoever holds a part of what it was
-/// given for holds a clone.
+/// Room and a seat in a lane. Whatever still uses a part of that memory keeps a clone.
 #[derive(Clone)]
 pub struct Permit(Arc<Reservation>);
 
@@ -304,7 +310,7 @@ impl Permit {
         Self(Arc::new(Reservation { room: Mutex::new(room), admission: admission.clone(), _seat: seat }))
     }
 
-    /// Gives back all memory but so many bytes, and keeps the place: the picture has become small.
+    /// Gives back all room but `bytes` bytes, and keeps the seat: the picture was reduced.
     pub fn shrink_to(&self, bytes: u64) {
         self.0.shrink_to(bytes);
     }
@@ -327,7 +333,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Something with the right to its memory, which goes back after it.
+/// A value with the permit for its memory, which is given back after the value is dropped.
 pub struct Admitted<T> {
     // Dropped first.
     value: T,
@@ -335,12 +341,12 @@ pub struct Admitted<T> {
 }
 
 impl<T> Admitted<T> {
-    /// Puts both together.
+    /// A value that takes the memory of `permit`.
     pub fn new(value: T, permit: Permit) -> Self {
         Self { value, permit }
     }
 
-    /// Both.
+    /// The value and its permit.
     pub fn into_parts(self) -> (T, Permit) {
         (self.value, self.permit)
     }

@@ -162,7 +162,7 @@ impl CameraScene {
         self.take_up_changes_at(self.0.started.elapsed());
     }
 
-    /// As [`CameraScene::take_up_changes`], so long after the start.
+    /// As [`CameraScene::take_up_changes`]; `now` is the time since the start.
     fn take_up_changes_at(&self, now: Duration) {
         let mut watched = self.watched();
         if now.saturating_sub(watched.looked) < LOOK_EVERY {
@@ -239,7 +239,7 @@ impl CameraScene {
         self.compare_at(frame, camera_size, regions, self.0.started.elapsed())
     }
 
-    /// As [`CameraScene::compare`], so long after the start.
+    /// As [`CameraScene::compare`]; `now` is the time since the start.
     fn compare_at(
         &self,
         frame: &RgbImage,

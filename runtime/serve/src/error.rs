@@ -74,7 +74,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Others may read the token's file.
-    #[error("others may read the token file {}: take that right from them (chmod 600)", path.display())]
+    #[error("others may read the token file {}: make it private (chmod 600)", path.display())]
     TokenExposed {
         /// The file.
         path: PathBuf,
@@ -86,7 +86,7 @@ pub enum ServeError {
         path: PathBuf,
     },
     /// Others may read the certificate's key.
-    #[error("others may read the key {}: take that right from them (chmod 600)", path.display())]
+    #[error("others may read the key {}: make it private (chmod 600)", path.display())]
     KeyExposed {
         /// The file.
         path: PathBuf,

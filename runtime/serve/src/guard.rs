@@ -36,11 +36,11 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest pause that the sender of a refused body may make.
 const MAX_DISCARD_PAUSE: Duration = Duration::from_secs(1);
 
-/// Who may ask.
+/// Checks requests by its rules; all handlers share it.
 #[derive(Clone)]
 pub struct Guard(Arc<GuardRules>);
 
-/// What a [`Guard`] goes by.
+/// The rules by which a [`Guard`] checks requests.
 pub struct GuardRules {
     /// What is guarded.
     pub service: Arc<Service>,
@@ -164,12 +164,12 @@ impl GuardRules {
         let Some(route) = route else {
             // A path that is served, by another method.
             let allowed = self.allowed_methods(path);
-            let sentence = format!("this path does not know this method; it takes {}", allowed.join(", "));
+            let sentence = format!("this path does not support this method; it supports {}", allowed.join(", "));
             return Err(Refusal::new(ErrorCode::MethodNotAllowed, sentence).with("allowed", allowed));
         };
         self.check_token(route, headers)?;
         if !route.query && parts.uri.query().is_some_and(|query| !query.is_empty()) {
-            return Err(Refusal::bad_request("this path takes nothing after a \"?\""));
+            return Err(Refusal::bad_request("this path takes no query: leave out the \"?\" and what follows"));
         }
         let body = self.read_body(route.body, headers, body).await?;
         Ok(Request::from_parts(parts, Stream::from(body)))
@@ -181,7 +181,7 @@ impl GuardRules {
         let compression = compression(kind, headers)?;
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let most = announced.unwrap_or(limit);
-        let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body took too long");
+        let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body did not arrive in time");
         if kind == Body::None {
             if most > limit {
                 return Err(no_body(limit));
@@ -225,7 +225,7 @@ impl GuardRules {
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host,
             (None, _) if version == Version::HTTP_10 => return Ok(None),
-            _ => return Err(Refusal::bad_request("a request of HTTP/1.1 names its host, once")),
+            _ => return Err(Refusal::bad_request("an HTTP/1.1 request must have exactly one Host header")),
         };
         let host = host.to_str().ok().and_then(|host| without_zone(host).parse().ok());
         let host: Authority = host.ok_or_else(not_allowed)?;

@@ -26,7 +26,7 @@ const fn script(path: &'static str, text: &'static str) -> PageFile {
     PageFile { path, content_type: "text/javascript; charset=utf-8", text }
 }
 
-/// All of them.
+/// All files of the page.
 pub static FILES: &[PageFile] = &[
     PageFile { path: PAGE, content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
     PageFile { path: "/style.css", content_type: "text/css; charset=utf-8", text: STYLE },
@@ -70,7 +70,7 @@ pub static FILES: &[PageFile] = &[
 ];
 
 impl PageFile {
-    /// As an answer.
+    /// The file as the answer to a request.
     pub fn answer(&self) -> impl IntoResponse + use<> {
         file(self.content_type, self.text)
     }

@@ -103,7 +103,7 @@ impl Refusal {
 
     /// The connection ended before the body did.
     pub fn broken_off() -> Self {
-        Self::new(ErrorCode::BodyIncomplete, "the body broke off")
+        Self::new(ErrorCode::BodyIncomplete, "the connection ended before the whole body had arrived")
     }
 
     /// The service failed at it.

@@ -9,18 +9,20 @@ use orco_runtime::threads::lock;
 
 /// Gives the turns, in the order of arrival.
 #[derive(Clone, Default)]
-pub(crate) struct TurnQueue(Arc<SharedLine>);
+pub(crate) struct TurnQueue(Arc<SharedQueue>);
 
 #[derive(Default)]
-struct SharedLine {
-    line: Mutex<Line>,
-    moved: Condvar,
+struct SharedQueue {
+    tickets: Mutex<Tickets>,
+    /// Notified whenever a ticket leaves the queue.
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct Line {
-    /// Tickets of all that wait; the first one has the turn.
-    tickets: VecDeque<u64>,
+struct Tickets {
+    /// Tickets in the order of arrival; the first one has the turn.
+    queue: VecDeque<u64>,
+    /// The next ticket to hand out.
     next: u64,
 }
 
@@ -33,36 +35,37 @@ pub(crate) struct Turn {
 impl TurnQueue {
     /// Waits for a turn.
     pub fn take(&self) -> Turn {
-        let turn = self.line_up();
-        let mut line = lock(&self.0.line);
-        while line.tickets.front() != Some(&turn.ticket) {
-            line = self.0.moved.wait(line).unwrap_or_else(PoisonError::into_inner);
+        let turn = self.enqueue();
+        let mut tickets = lock(&self.0.tickets);
+        while tickets.queue.front() != Some(&turn.ticket) {
+            tickets = self.0.changed.wait(tickets).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(line);
+        drop(tickets);
         turn
     }
 
     /// Waits for a turn, but gives up after `patience`.
     pub fn take_within(&self, patience: Duration) -> Option<Turn> {
-        let (turn, started) = (self.line_up(), Instant::now());
-        let mut line = lock(&self.0.line);
-        while line.tickets.front() != Some(&turn.ticket) {
+        let (turn, started) = (self.enqueue(), Instant::now());
+        let mut tickets = lock(&self.0.tickets);
+        while tickets.queue.front() != Some(&turn.ticket) {
             let Some(left) = patience.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
-                // The turn locks the line when it is dropped.
-                drop(line);
+                // `turn` locks the tickets when it is dropped.
+                drop(tickets);
                 return None;
             };
-            line = self.0.moved.wait_timeout(line, left).unwrap_or_else(PoisonError::into_inner).0;
+            tickets = self.0.changed.wait_timeout(tickets, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        drop(line);
+        drop(tickets);
         Some(turn)
     }
 
-    fn line_up(&self) -> Turn {
-        let mut line = lock(&self.0.line);
-        let ticket = line.next;
-        line.next += 1;
-        line.tickets.push_back(ticket);
+    /// Takes the next ticket; dropping what this returns gives it back.
+    fn enqueue(&self) -> Turn {
+        let mut tickets = lock(&self.0.tickets);
+        let ticket = tickets.next;
+        tickets.next += 1;
+        tickets.queue.push_back(ticket);
         Turn { queue: self.clone(), ticket }
     }
 }
@@ -70,14 +73,14 @@ impl TurnQueue {
 impl Turn {
     /// Whether others wait for theirs.
     pub fn is_awaited(&self) -> bool {
-        lock(&self.queue.0.line).tickets.len() > 1
+        lock(&self.queue.0.tickets).queue.len() > 1
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        lock(&self.queue.0.line).tickets.retain(|ticket| *ticket != self.ticket);
-        self.queue.0.moved.notify_all();
+        lock(&self.queue.0.tickets).queue.retain(|ticket| *ticket != self.ticket);
+        self.queue.0.changed.notify_all();
     }
 }
 
@@ -99,12 +102,12 @@ mod tests {
         let (told, order) = mpsc::channel();
         thread::scope(|scope| {
             for name in ["second", "third"] {
-                let (waiting, turns, told) = (lock(&turns.0.line).tickets.len(), turns.clone(), told.clone());
+                let (waiting, turns, told) = (lock(&turns.0.tickets).queue.len(), turns.clone(), told.clone());
                 scope.spawn(move || {
                     let _turn = turns.take_within(Duration::from_secs(300)).unwrap();
                     told.send(name).unwrap();
                 });
-                while lock(&first.queue.0.line).tickets.len() == waiting {
+                while lock(&first.queue.0.tickets).queue.len() == waiting {
                     thread::yield_now();
                 }
             }

@@ -1,4 +1,4 @@
-//! Choosing the settings of phase 3 on held-out base classes played as novel, never on test data.
+//! Choosing the settings of phase 3 on held-out base classes that serve as incremental ones, never on test data.
 
 use std::path::Path;
 

@@ -81,7 +81,7 @@ pub(super) fn learning_rate(field: &'static str, value: f64) -> Result<(), Confi
     demand(field, value, value > 0.0 && value <= 100.0, "above 0 and at most 100")
 }
 
-/// A momentum, of which 1 would never let go.
+/// A momentum; at 1, old gradients would never fade.
 pub(super) fn momentum(field: &'static str, value: f64) -> Result<(), ConfigError> {
     demand(field, value, (0.0..1.0).contains(&value), "at least 0 and below 1")
 }

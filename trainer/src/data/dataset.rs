@@ -5,8 +5,8 @@
 //! `read` below, and a [`DataKind`]. Kinds that consist of image files list them; `image_files` decodes them all.
 //!
 //! What the kinds share: `split` divides images into base classes and sessions, by the field's `session_lists` where
-//! there are some, `channel_statistics` normalises, `room` asks for memory first. Of own images, `repeated` finds equal
-//! ones.
+//! there are some, `channel_statistics` normalises, `room` checks the memory first. Of a user's own pictures,
+//! `duplicate_pictures` finds those that are there twice.
 
 mod channel_statistics;
 pub mod cifar100;

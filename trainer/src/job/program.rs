@@ -37,7 +37,7 @@ pub fn run(threads: Option<i32>, command: impl FnOnce() -> Result<()>) {
     if let Err(error) = result {
         if let Some(stopped) = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>()) {
             eprintln!("{stopped}");
-            std::process::exit(interrupt::EXIT);
+            std::process::exit(interrupt::EXIT_STATUS);
         }
         eprintln!("error: {}", escape::multiline(&format!("{error:#}")));
         std::process::exit(1);

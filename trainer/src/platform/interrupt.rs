@@ -9,12 +9,14 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 /// Exit status of a program that was stopped by Ctrl-C or SIGTERM.
-pub const EXIT: i32 = 130;
+pub const EXIT_STATUS: i32 = 130;
 
-static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Whether a stop was asked for.
+static STOP_REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// The command that goes on with a run by its folder; [`continue_with`] sets it.
-static CONTINUES: Mutex<Option<&'static str>> = Mutex::new(Some("orco-train resume"));
-static WORK: AtomicU8 = AtomicU8::new(Activity::Unsaved as u8);
+static RESUME_COMMAND: Mutex<Option<&'static str>> = Mutex::new(Some("orco-train resume"));
+/// What the program is at; [`enter`] sets it.
+static ACTIVITY: AtomicU8 = AtomicU8::new(Activity::Unsaved as u8);
 
 /// What the program is at, and with it what a stop costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,35 +39,35 @@ pub enum Activity {
 impl Activity {
     fn now() -> Self {
         let all = [Self::Unsaved, Self::Meeting, Self::Run, Self::Pretrain, Self::Align, Self::Episodes];
-        all[usize::from(WORK.load(Ordering::Relaxed))]
+        all[usize::from(ACTIVITY.load(Ordering::Relaxed))]
     }
 }
 
 /// Says what the program is at from now on.
-pub fn enter(work: Activity) {
-    WORK.store(work as u8, Ordering::Relaxed);
+pub fn enter(activity: Activity) {
+    ACTIVITY.store(activity as u8, Ordering::Relaxed);
 }
 
 /// The program was stopped on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted {
     /// What it was at.
-    work: Activity,
+    activity: Activity,
     /// The command that goes on with it by its run's folder.
-    continues: Option<&'static str>,
+    resume_command: Option<&'static str>,
 }
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("stopped by Ctrl-C or SIGTERM")?;
-        let saved = match self.work {
+        let saved = match self.activity {
             Activity::Unsaved | Activity::Meeting => return Ok(()),
             Activity::Run => "the phases that were finished are saved",
             Activity::Pretrain => "phase 1 is saved up to its last step",
             Activity::Align => "phase 2 is saved up to its last step",
             Activity::Episodes => "the episodes are saved up to their last step",
         };
-        let resumes = self.continues.map_or_else(String::new, |command| format!(" or `{command}`"));
+        let resumes = self.resume_command.map_or_else(String::new, |command| format!(" or `{command}`"));
         write!(formatter, "; {saved}, and the same command{resumes} continues")
     }
 }
@@ -75,7 +77,7 @@ impl std::error::Error for Interrupted {}
 /// Says by which command a run is continued from its folder; with none, where the program trains several things, the
 /// same command alone goes on with them.
 pub fn continue_with(command: Option<&'static str>) {
-    *CONTINUES.lock().unwrap_or_else(PoisonError::into_inner) = command;
+    *RESUME_COMMAND.lock().unwrap_or_else(PoisonError::into_inner) = command;
 }
 
 /// Watches for Ctrl-C and SIGTERM from now on; to be called once.
@@ -88,7 +90,7 @@ pub fn watch() -> Result<()> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C and SIGTERM")?;
     let listen =
-        move || signals.forever().for_each(|signal| asked(if signal == SIGINT { "Ctrl-C" } else { "SIGTERM" }));
+        move || signals.forever().for_each(|signal| handle_signal(if signal == SIGINT { "Ctrl-C" } else { "SIGTERM" }));
     std::thread::Builder::new().name("signals".into()).spawn(listen).context("cannot watch for Ctrl-C and SIGTERM")?;
     Ok(())
 }
@@ -100,19 +102,19 @@ pub fn watch() -> Result<()> {
 #[cfg(not(unix))]
 pub fn watch() -> Result<()> {
     use signal_hook::consts::SIGINT;
-    signal_hook::flag::register(SIGINT, ASKED.clone()).context("cannot watch for Ctrl-C")?;
+    signal_hook::flag::register(SIGINT, STOP_REQUESTED.clone()).context("cannot watch for Ctrl-C")?;
     Ok(())
 }
 
-/// Somebody asks for a stop.
+/// Asks for a stop; ends the program at once while it waits for other ranks to start, and at the second signal.
 #[cfg(unix)]
-fn asked(how: &str) {
+fn handle_signal(how: &str) {
     let trains = matches!(Activity::now(), Activity::Pretrain | Activity::Align | Activity::Episodes);
     if Activity::now() == Activity::Meeting {
         eprintln!("stopped by {how} while it waited for the other ranks");
         end();
     }
-    if ASKED.swap(true, Ordering::Relaxed) {
+    if STOP_REQUESTED.swap(true, Ordering::Relaxed) {
         eprintln!("stopped at once{}", if trains { "; the last checkpoint, if there was one, is kept" } else { "" });
         end();
     }
@@ -120,16 +122,16 @@ fn asked(how: &str) {
     eprintln!("{how}: stopping{when}; once more stops at once");
 }
 
-/// Ends the program as it stands. The orderly way would tear down libtorch beneath the thread that computes.
+/// Ends the program without running destructors: they would tear down libtorch beneath the thread that computes.
 #[cfg(unix)]
 fn end() -> ! {
     // SAFETY: takes nothing and does not return.
-    unsafe { libc::_exit(EXIT) }
+    unsafe { libc::_exit(EXIT_STATUS) }
 }
 
-/// Asks for a stop as Ctrl-C does, where another rank was asked.
-pub fn ask() {
-    ASKED.store(true, Ordering::Relaxed);
+/// Asks for a stop as Ctrl-C does: another rank was asked for one.
+pub fn request_stop() {
+    STOP_REQUESTED.store(true, Ordering::Relaxed);
 }
 
 /// Whether a stop was asked for.
@@ -137,9 +139,9 @@ pub fn ask() {
 /// # Errors
 /// [`Interrupted`] if so.
 pub fn check() -> Result<(), Interrupted> {
-    if ASKED.load(Ordering::Relaxed) {
-        let continues = *CONTINUES.lock().unwrap_or_else(PoisonError::into_inner);
-        Err(Interrupted { work: Activity::now(), continues })
+    if STOP_REQUESTED.load(Ordering::Relaxed) {
+        let resume_command = *RESUME_COMMAND.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(Interrupted { activity: Activity::now(), resume_command })
     } else {
         Ok(())
     }
@@ -155,15 +157,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_work_says_what_a_stop_leaves() {
-        let stopped = |work, continues| Interrupted { work, continues }.to_string();
+    fn every_activity_says_what_a_stop_leaves() {
+        let stopped = |activity, resume_command| Interrupted { activity, resume_command }.to_string();
         assert_eq!(stopped(Activity::Unsaved, None), "stopped by Ctrl-C or SIGTERM");
         let saved =
             [(Activity::Pretrain, "phase 1"), (Activity::Align, "phase 2"), (Activity::Episodes, "the episodes")];
-        for (work, saved) in saved.into_iter().chain([(Activity::Run, "finished are saved")]) {
-            let said = stopped(work, Some("orco-train resume"));
+        for (activity, saved) in saved.into_iter().chain([(Activity::Run, "finished are saved")]) {
+            let said = stopped(activity, Some("orco-train resume"));
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
-            assert!(!stopped(work, None).contains("resume"));
+            assert!(!stopped(activity, None).contains("resume"));
         }
     }
 }

@@ -256,7 +256,7 @@ impl TrainingLoop<'_> {
         }
         let [stop, due] = group.each_on_any([interrupt::check().is_err(), due && group.is_first()])?;
         if stop {
-            interrupt::ask();
+            interrupt::request_stop();
         }
         let stop = if stop { interrupt::check().err() } else { None };
         Ok(RankAgreement { save: due || stop.is_some(), stop })

@@ -16,14 +16,14 @@ use crate::session_report;
 /// Arguments of `orco balance`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What counts how much from now on.
+    /// How base classes are weighed against learned ones from now on.
     #[arg(value_enum)]
-    balance: Dial,
+    balance: BalanceArgument,
 }
 
-/// The dial, in words.
+/// [`Balance`], as the command line names it.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Dial {
+enum BalanceArgument {
     /// Old answers stay as they were, wherever possible: accuracy over all classes counts four times as much as the
     /// harmonic mean of both sides, in which base classes count three times as much
     KeepBase,
@@ -39,9 +39,9 @@ enum Dial {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let balance = match arguments.balance {
-        Dial::KeepBase => Balance::KeepBase,
-        Dial::Balanced => Balance::Balanced,
-        Dial::FavourNew => Balance::FavourNew,
+        BalanceArgument::KeepBase => Balance::KeepBase,
+        BalanceArgument::Balanced => Balance::Balanced,
+        BalanceArgument::FavourNew => Balance::FavourNew,
     };
     let mut learner = device::open(options, output)?;
     let before = learner.state().calibration;

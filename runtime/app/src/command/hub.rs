@@ -175,7 +175,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         HubCommand::Channel { device, channel } => set_channel(output, &store, device, channel),
         HubCommand::Remove { device } => {
             store.remove_device(&parse_device(device)?)?;
-            done(output, &format!("{device} is no device of the fleet any more"))
+            done(output, &format!("{device} is no longer in the fleet"))
         }
         HubCommand::Export { to } => export_pictures(output, &store, to),
     }

@@ -10,8 +10,9 @@ use super::{Findings, size};
 
 /// A clock that shows less was never set: this program is younger (2026-01-01).
 const YOUNGEST: i64 = 1_767_225_600;
-/// How a sentence goes on that names a camera device which this user may not use.
-pub(super) const NOT_FOR_THIS_USER: &str = "is not for this user: add them to its group (usermod -aG video USER)";
+/// What is said behind the name of a camera device that this user may not use.
+pub(super) const NOT_FOR_THIS_USER: &str =
+    "may not be used by this user: add the user to its group (usermod -aG video USER)";
 
 /// Which vector units the processor has, and how many threads are used.
 pub fn processor(findings: &mut Findings) {
@@ -64,12 +65,12 @@ pub fn memory(needed: Option<usize>, findings: &mut Findings) {
     match needed.map(|bytes| bytes as u64) {
         Some(needed) if free < needed => findings.wrong(
             "memory",
-            format!("{} can be had, and learning a class takes {}; end other programs", size(free), size(needed)),
+            format!("{} available, but learning a class takes {}; end other programs", size(free), size(needed)),
         ),
         Some(needed) => {
-            findings.good("memory", format!("{} can be had, learning a class takes {}", size(free), size(needed)))
+            findings.good("memory", format!("{} available, learning a class takes {}", size(free), size(needed)))
         }
-        None => findings.good("memory", format!("{} can be had", size(free))),
+        None => findings.good("memory", format!("{} available", size(free))),
     }
 }
 

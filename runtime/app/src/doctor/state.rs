@@ -146,7 +146,7 @@ fn are_rights_sound(folder: &Path, facts: &fs::Metadata, findings: &mut Findings
             findings.wrong(STATE, text);
         }
     } else if facts.mode() & 0o022 != 0 {
-        findings.wrong(STATE, format!("others may write into {shown}; take that right from them (chmod 700)"));
+        findings.wrong(STATE, format!("others may write into {shown}; make it private (chmod 700)"));
     } else if facts.mode() & 0o077 != 0 {
         findings.note(STATE, format!("others may look into {shown}, though not read its files; chmod 700 ends that"));
     } else {

@@ -288,7 +288,7 @@ fn what_cannot_be_used_is_refused_when_it_starts() {
     let (open, broker) = (open.to_str().unwrap(), ["--mqtt-broker", "mqtt://localhost"]);
     let anna = ["--mqtt-user", "anna"];
     let cases: [(&[&str], &str); 8] = [
-        (&["--mqtt-broker", "localhost"], "begins with no mqtt://"),
+        (&["--mqtt-broker", "localhost"], "does not begin with mqtt://"),
         (&["--mqtt-broker", "mqtt://anna:geheim@localhost"], "--mqtt-password-file FILE"),
         (&anna, "do that with --mqtt-broker URL"),
         (&[broker[0], broker[1], "--mqtt-password-file", open], "--mqtt-user NAME"),

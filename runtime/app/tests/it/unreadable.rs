@@ -285,7 +285,7 @@ fn root_makes_nothing_in_a_folder_of_another_user() {
     let learned = as_root(&["learn", &mug]);
     support::assert_refused(&learned, &format!("{} belongs to user 65534", device.display()));
     let said = text(&learned.stderr);
-    assert!(said.contains("run this as that one (sudo -u "), "{said}");
+    assert!(said.contains("run this as that user (sudo -u "), "{said}");
     let code = format!("{}-{}", "0".repeat(32), "0".repeat(32));
     let sync = ["sync", "--hub", "http://127.0.0.1:9", "--code", &code];
     for service in [
@@ -337,7 +337,7 @@ fn who_may_not_look_is_told_so_and_as_whom_to_run() {
             assert!(!said.contains(wrong), "{command:?}: {said}");
         }
         if user.is_root && knows_owner {
-            assert!(said.contains("run this as that one (sudo -u root orco ...)"), "{command:?}: {said}");
+            assert!(said.contains("run this as that user (sudo -u root orco ...)"), "{command:?}: {said}");
         }
     }
     let settings = ["--config", closed.join("orco.toml").to_str().unwrap(), "list"].map(str::to_owned);

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 /**
- * What a call came to. After anything but `ORCO_STATUS_OK`, orco_error() says why.
+ * The result of a call. After anything but `ORCO_STATUS_OK`, orco_error() says why.
  */
 typedef enum OrcoStatus {
   /**
@@ -296,12 +296,12 @@ enum OrcoStatus orco_open_signed(const char *bundle,
                                  struct OrcoLearner **learner);
 
 /**
- * Frees a learner; NULL is nothing. No other call may be using it.
+ * Frees a learner; NULL is allowed. No other call may be using it.
  */
 void orco_free(struct OrcoLearner *learner);
 
 /**
- * The seed of all that is drawn by lot, 1 unless it is set. The same bundle, shots and seed give the same state, byte
+ * The seed of all random draws, 1 unless it is set. The same bundle, shots and seed give the same state, byte
  * for byte.
  */
 enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner,
@@ -360,7 +360,7 @@ enum OrcoStatus orco_warnings(const struct OrcoLearner *learner,
                               char **text);
 
 /**
- * Frees a text that a call handed over; NULL is nothing.
+ * Frees a text that a call handed over; NULL is allowed.
  */
 void orco_text_free(char *text);
 
@@ -390,7 +390,7 @@ const char *orco_classes_label(const struct OrcoClasses *classes, size_t index);
 bool orco_classes_learned(const struct OrcoClasses *classes, size_t index);
 
 /**
- * Frees a list of classes; NULL is nothing.
+ * Frees a list of classes; NULL is allowed.
  */
 void orco_classes_free(struct OrcoClasses *classes);
 
@@ -430,7 +430,7 @@ size_t orco_answer_count(const struct OrcoAnswer *answer);
 
 /**
  * Whether the picture is like anything that may be answered (orco_set_scope()); false if the answer is NULL. Where it
- * is not, the label is the best of bad ones, or NULL if none may be answered. Of known pictures, five in a hundred are
+ * is not, the label is just the likeliest, or NULL if none may be answered. Of known pictures, five in a hundred are
  * taken for unknown; where answers do not use the bundle's statistics, nothing is unknown.
  */
 bool orco_answer_known(const struct OrcoAnswer *answer);
@@ -442,14 +442,14 @@ const char *orco_answer_label(const struct OrcoAnswer *answer,
                               size_t index);
 
 /**
- * Its score: how probable the class is, 0 to 1, where answers use the bundle's statistics, as with all shipped
- * bundles, else how near, -1 to 1. NAN if there is no such class.
+ * Its score: the probability of the class, 0 to 1, where answers use the bundle's statistics, as with all shipped
+ * bundles, else a similarity, -1 to 1. NAN if there is no such class.
  */
 float orco_answer_score(const struct OrcoAnswer *answer,
                         size_t index);
 
 /**
- * Frees an answer; NULL is nothing.
+ * Frees an answer; NULL is allowed.
  */
 void orco_answer_free(struct OrcoAnswer *answer);
 
@@ -459,7 +459,7 @@ void orco_answer_free(struct OrcoAnswer *answer);
 enum OrcoStatus orco_shots_new(struct OrcoShots **shots);
 
 /**
- * Frees a collection; NULL is nothing.
+ * Frees a collection; NULL is allowed.
  */
 void orco_shots_free(struct OrcoShots *shots);
 
@@ -601,12 +601,12 @@ enum OrcoBalance orco_history_balance(const struct OrcoHistory *history,
                                       size_t index);
 
 /**
- * Whether the learner is there now; false if there is no such entry.
+ * Whether this entry is the present state; false if there is no such entry.
  */
 bool orco_history_present(const struct OrcoHistory *history, size_t index);
 
 /**
- * Frees a history; NULL is nothing.
+ * Frees a history; NULL is allowed.
  */
 void orco_history_free(struct OrcoHistory *history);
 

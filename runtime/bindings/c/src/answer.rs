@@ -88,7 +88,7 @@ pub unsafe extern "C" fn orco_answer_count(answer: *const OrcoAnswer) -> usize {
 }
 
 /// Whether the picture is like anything that may be answered (orco_set_scope()); false if the answer is NULL. Where it
-/// is not, the label is the best of bad ones, or NULL if none may be answered. Of known pictures, five in a hundred are
+/// is not, the label is just the likeliest, or NULL if none may be answered. Of known pictures, five in a hundred are
 /// taken for unknown; where answers do not use the bundle's statistics, nothing is unknown.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_answer_known(answer: *const OrcoAnswer) -> bool {
@@ -104,8 +104,8 @@ pub unsafe extern "C" fn orco_answer_label(answer: *const OrcoAnswer, index: usi
     found.map_or(std::ptr::null(), |(label, _)| label.as_ptr())
 }
 
-/// Its score: how probable the class is, 0 to 1, where answers use the bundle's statistics, as with all shipped
-/// bundles, else how near, -1 to 1. NAN if there is no such class.
+/// Its score: the probability of the class, 0 to 1, where answers use the bundle's statistics, as with all shipped
+/// bundles, else a similarity, -1 to 1. NAN if there is no such class.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_answer_score(answer: *const OrcoAnswer, index: usize) -> f32 {
     // SAFETY: the caller keeps what the header says of pointers.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn orco_answer_score(answer: *const OrcoAnswer, index: usi
     found.map_or(f32::NAN, |(_, score)| *score)
 }
 
-/// Frees an answer; NULL is nothing.
+/// Frees an answer; NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_answer_free(answer: *mut OrcoAnswer) {
     // SAFETY: the caller keeps what the header says of pointers.

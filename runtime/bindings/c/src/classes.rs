@@ -82,7 +82,7 @@ pub unsafe extern "C" fn orco_classes_learned(classes: *const OrcoClasses, index
     found.is_some_and(|(_, learned)| *learned)
 }
 
-/// Frees a list of classes; NULL is nothing.
+/// Frees a list of classes; NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classes_free(classes: *mut OrcoClasses) {
     // SAFETY: the caller keeps what the header says of pointers.

@@ -116,14 +116,14 @@ pub unsafe extern "C" fn orco_history_balance(history: *const OrcoHistory, index
     unsafe { entry(history, index) }.map_or(OrcoBalance::Balanced, |entry| entry.balance)
 }
 
-/// Whether the learner is there now; false if there is no such entry.
+/// Whether this entry is the present state; false if there is no such entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_history_present(history: *const OrcoHistory, index: usize) -> bool {
     // SAFETY: the caller keeps what the header says of pointers.
     unsafe { entry(history, index) }.is_some_and(|entry| entry.present)
 }
 
-/// Frees a history; NULL is nothing.
+/// Frees a history; NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_history_free(history: *mut OrcoHistory) {
     // SAFETY: the caller keeps what the header says of pointers.

@@ -116,14 +116,14 @@ pub unsafe extern "C" fn orco_open_signed(
     })
 }
 
-/// Frees a learner; NULL is nothing. No other call may be using it.
+/// Frees a learner; NULL is allowed. No other call may be using it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_free(learner: *mut OrcoLearner) {
     // SAFETY: the caller keeps what the header says of pointers.
     unsafe { free_handle(learner) };
 }
 
-/// The seed of all that is drawn by lot, 1 unless it is set. The same bundle, shots and seed give the same state, byte
+/// The seed of all random draws, 1 unless it is set. The same bundle, shots and seed give the same state, byte
 /// for byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_seed(learner: *const OrcoLearner, seed: u64) -> OrcoStatus {
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn orco_warnings(learner: *const OrcoLearner, text: *mut *
     })
 }
 
-/// Frees a text that a call handed over; NULL is nothing.
+/// Frees a text that a call handed over; NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_text_free(text: *mut c_char) {
     if !text.is_null() {

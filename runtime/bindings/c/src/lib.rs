@@ -3,7 +3,7 @@
 //! Thin over [`orco_runtime::learner::Learner`]. Modules stand as in the header, which `cbindgen` writes from them
 //! (`tests/header.rs`):
 //!
-//! - [`status`], what a call came to, the error's text, and why no panic leaves this library;
+//! - [`status`], the result of a call, the error's text, and why no panic leaves this library;
 //! - [`pointer`], what is asked of every pointer;
 //! - [`learner`], opening, settings, closing;
 //! - [`shots`], the pictures of classes to be learned;

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn orco_shots_new(shots: *mut *mut OrcoShots) -> OrcoStatu
     guard(|| unsafe { write_handle(shots, "shots", || Ok(OrcoShots::default())) })
 }
 
-/// Frees a collection; NULL is nothing.
+/// Frees a collection; NULL is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_shots_free(shots: *mut OrcoShots) {
     // SAFETY: the caller keeps what the header says of pointers.

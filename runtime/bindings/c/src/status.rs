@@ -1,4 +1,4 @@
-//! What a call came to, and the text of the error.
+//! The result of a call, and the text of its error.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -18,7 +18,7 @@ use orco_runtime::store::StoreError;
 
 use crate::pointer::c_string;
 
-/// What a call came to. After anything but `ORCO_STATUS_OK`, orco_error() says why.
+/// The result of a call. After anything but `ORCO_STATUS_OK`, orco_error() says why.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrcoStatus {

@@ -1,6 +1,7 @@
-//! Python's end. It ends threads that come back to it from then on, such as a daemon's, wherever they are: within the
-//! functions of this library that is a fault, of which the process dies. So they do not come back, and Python's code
-//! that such a function runs, such as the caller's iterator, is waited for.
+//! Threads while Python exits. From then on Python ends every other thread that asks for its lock, such as a daemon
+//! thread. If that happened within a function of this library, the whole process would die. So such a thread sleeps
+//! until the process has ended, and Python's exit waits for threads that are already on their way back, and for code of
+//! Python's that a function of this library runs, such as the caller's iterator.
 
 use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
@@ -9,87 +10,87 @@ use std::time::Duration;
 use orco_runtime::threads::lock;
 use pyo3::prelude::*;
 
-/// How long Python's end waits, at most, for threads that are on their way back, which wait for Python's lock alone, or
-/// run Python's code.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long Python's exit waits, at most, for returning threads: each waits for Python's lock, or runs Python's code.
+const MAX_EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// Threads on their way back to Python.
 struct ReturningThreads {
     count: usize,
-    /// The thread on which Python ends, once it does: no other one comes back.
-    ender: Option<ThreadId>,
+    /// The thread on which Python exits, once it does: no other one may return.
+    exiting: Option<ThreadId>,
 }
 
-static RETURNING: Mutex<ReturningThreads> = Mutex::new(ReturningThreads { count: 0, ender: None });
-static ARRIVED: Condvar = Condvar::new();
+static RETURNING: Mutex<ReturningThreads> = Mutex::new(ReturningThreads { count: 0, exiting: None });
+static RETURNED: Condvar = Condvar::new();
 
 /// Works without Python's lock.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let done = py.detach(|| {
         let done = work();
-        set_out();
+        begin_return();
         done
     });
-    arrive();
+    end_return();
     done
 }
 
 /// Asks Python something while this thread works without its lock.
 pub fn attached<T>(ask: impl FnOnce(Python<'_>) -> T) -> T {
-    set_out();
+    begin_return();
     let answer = Python::attach(ask);
-    arrive();
+    end_return();
     answer
 }
 
 /// Runs Python's code, which may let other threads go on, within a function of this library.
 pub fn in_python<T>(py: Python<'_>, run: impl FnOnce() -> T) -> T {
     if !may_return() {
-        py.detach(stay_away);
+        py.detach(sleep_forever);
     }
     let done = run();
-    arrive();
+    end_return();
     done
 }
 
-/// Goes back to Python, or nowhere if that ends.
-fn set_out() {
+/// Counts this thread as returning to Python; sleeps forever if Python exits on another one.
+fn begin_return() {
     if !may_return() {
-        stay_away();
+        sleep_forever();
     }
 }
 
-/// Counts this thread among those on their way back, unless Python ends on another one.
+/// Counts this thread as returning, unless Python exits on another one. Returns whether it was counted.
 fn may_return() -> bool {
     let mut returning = lock(&RETURNING);
-    let may = returning.ender.is_none_or(|ender| ender == thread::current().id());
+    let may = returning.exiting.is_none_or(|exiting| exiting == thread::current().id());
     returning.count += usize::from(may);
     may
 }
 
-/// Waits for the end of the process.
-fn stay_away() {
+/// Sleeps until the process has ended.
+fn sleep_forever() {
     loop {
         thread::park();
     }
 }
 
-fn arrive() {
+/// This thread has Python's lock again, or has run its code.
+fn end_return() {
     lock(&RETURNING).count -= 1;
-    ARRIVED.notify_all();
+    RETURNED.notify_all();
 }
 
-/// Lets no other thread come back to Python from now on.
+/// Lets no other thread return from now on, and waits for those that are returning: Python calls this when it exits.
 #[pyfunction]
 fn end(py: Python<'_>) {
     py.detach(|| {
         let mut returning = lock(&RETURNING);
-        returning.ender = Some(thread::current().id());
-        drop(ARRIVED.wait_timeout_while(returning, PATIENCE, |returning| returning.count > 0));
+        returning.exiting = Some(thread::current().id());
+        drop(RETURNED.wait_timeout_while(returning, MAX_EXIT_WAIT, |returning| returning.count > 0));
     });
 }
 
-/// Has Python say when it ends.
+/// Has Python call `end` when it exits.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let at_end = wrap_pyfunction!(end, module)?;
     module.py().import("atexit")?.call_method1("register", (at_end,))?;

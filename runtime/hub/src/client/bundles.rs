@@ -350,8 +350,8 @@ impl Round<'_, '_> {
         Ok(is_unchanged && !left.is_empty() && left.iter().all(|class| is_brought(&class.label)))
     }
 
-    /// Forgets what was pushed on this bundle before of classes that the state, which was made anew, does not have:
-    /// they were given up when the device left it, and its channel may bring them back.
+    /// After a return to a bundle: forgets the pushed classes of that bundle which the new state lacks. They were given
+    /// up when the device left the bundle; without their records, its channel may bring them back.
     fn forget_given_up(&mut self, learner: &Learner) -> Result<(), SyncError> {
         let classes = &learner.state().classes;
         let bundle_digest = ObjectDigest::new(learner.bundle().digest);

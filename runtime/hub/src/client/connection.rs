@@ -106,7 +106,7 @@ impl HttpTransport {
         let error = with_advice(error.to_string());
         TransportError(match self.agent.config().proxy().filter(|proxy| !proxy.is_no_proxy(&uri)) {
             Some(proxy) => format!(
-                "{error}; it was asked by way of the proxy {}:{}, which a variable of the environment names; hosts in \
+                "{error}; it was asked through the proxy {}:{}, which an environment variable names; hosts in \
                  NO_PROXY are asked directly",
                 proxy.host(),
                 proxy.port()

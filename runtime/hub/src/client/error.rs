@@ -76,7 +76,7 @@ pub enum SyncError {
     },
     /// The hub, or something in its place, does not know the device.
     #[error(
-        "the hub does not know this device, or does not take its code: a code counts once and for a limited time, and \
+        "the hub does not know this device, or does not take its code: a code works once and for a limited time, and \
          the address must be the hub's"
     )]
     Unknown,

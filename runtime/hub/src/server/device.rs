@@ -216,7 +216,7 @@ fn report(store: &HubStore, head: &RequestHead, body: &[u8]) -> Result<Option<St
     let report = serde_json::from_slice::<DeviceReport>(body).ok().filter(is_bounded);
     store.answer_once(head, now(), |transaction| {
         let Some(mut report) = report else {
-            return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "the report is none, or lists too much"));
+            return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "this is no report, or it lists too much"));
         };
         let pushed = std::mem::take(&mut report.pushed);
         report.nonce = None;

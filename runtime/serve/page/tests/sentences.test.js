@@ -5,7 +5,7 @@ import test, { afterEach } from "node:test";
 import { showError } from "../dom.js";
 import { estimateSentence, expectedSentence } from "../dial.js";
 import { changeSentence } from "../history.js";
-import { alignmentText, answeredPart, reportLines, sayTrouble } from "../jobs.js";
+import { alignmentText, answeredPart, reportLines, showUnseenProblem } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences, takeEach } from "../shots.js";
 import { cameraProblem } from "../source.js";
@@ -297,7 +297,7 @@ test("a failed change or a warning is told to whoever does not see its report, a
   globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "" }) };
   const told = (job, tab, label) => {
     showError();
-    sayTrouble({ job, tab, label });
+    showUnseenProblem({ job, tab, label });
     return elements.error.textContent;
   };
   const failed = { state: "failed", label: "mug", error: "the disk is full" };

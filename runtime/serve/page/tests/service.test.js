@@ -148,7 +148,7 @@ test("problems and warnings are German on a German page, and none is lost", () =
     ["is an AVIF file, which cannot be read: save it as JPEG or PNG", /^AVIF-Dateien/],
     ["is a WebP picture of 4096 x 4096 pixels, too large to decode within 64 MiB: save it as JPEG or make it smaller", /4096 x 4096 Bildpunkte/],
     ["is damaged: its end is missing", /beschädigt/],
-    ["the picture is too large for this service: it takes 300 MiB, of which one may have 96 (--picture-memory)", /zu groß/],
+    ["the picture is too large for this service: decoding it takes 300 MiB, but one picture may take 96 (--picture-memory)", /zu groß/],
     ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben/],
     ["the empty place was shown with another size than the camera's frames have now, 640 x 360: show it again", /der Kamera \(640 x 360\)/],
     ["two regions have one name", /Namen gibt es schon/],

@@ -296,7 +296,7 @@ fn check_predictions(predictions: &[Prediction]) -> Result<usize, Refusal> {
     }
     if !Flattened(predictions).numbers().all(|probability| probability.is_finite()) {
         return Err(Refusal::bad_request(
-            "the features are too great for an answer: features are of the size that the backbone gives",
+            "the features are too large to classify: send features as the backbone gives them",
         ));
     }
     Ok(classes)

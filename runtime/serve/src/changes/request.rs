@@ -102,7 +102,7 @@ pub enum ChangeRequest {
     },
     /// Moves the border between base classes and learned ones.
     Balance {
-        /// What counts how much.
+        /// How both are weighed against each other.
         balance: Balance,
     },
 }

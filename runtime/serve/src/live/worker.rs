@@ -199,8 +199,8 @@ impl LiveWorker {
         };
         let Ok(picture) = self.shared.camera.decode(&frame, Some(side)) else {
             let is_shown_too_long = self.unreadable_frames.add(frame.taken);
-            // Of another camera's frames the next one shows the same. A slow camera may send unreadable ones for long
-            // before it is opened again.
+            // A camera's next frame shows the same, so what is shown stays. A folder has no such next frame, and a slow
+            // camera may send unreadable frames for long before it is opened again.
             if self.is_folder || is_shown_too_long {
                 self.clear();
             }
@@ -251,14 +251,14 @@ impl LiveWorker {
         }
     }
 
-    /// Pixels a side that a frame needs whose regions are looked at, or that is compared with the empty place.
+    /// Side in pixels to which a frame is decoded if its regions are analysed or it is compared with the empty place.
     fn side_for_parts(&self, frame: &CameraFrame) -> u32 {
         // What is no picture is found out when it is decoded.
         let Ok(cost) = frame.decoding_cost(None) else { return 0 };
         camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
     }
 
-    /// Pixels a side that a frame needs which is answered as a whole.
+    /// Side in pixels to which a frame is decoded if it is answered as a whole.
     fn input_side(&self) -> u32 {
         let [width, height] = self.input.canvas();
         width.max(height)

@@ -29,7 +29,7 @@ pub enum MqttError {
     #[error("the MQTT broker's address {0}: expected mqtt://HOST, mqtt://HOST:PORT, or mqtts:// for TLS")]
     Broker(&'static str),
     /// There is a password, but nobody whose it is.
-    #[error("there is a password for the MQTT broker, but no user: name that, too")]
+    #[error("there is a password for the MQTT broker, but no user: name the user as well")]
     NoUser,
     /// The password's file cannot be read.
     #[error("cannot read the MQTT password file {}", path.display())]
@@ -40,7 +40,7 @@ pub enum MqttError {
         source: io::Error,
     },
     /// Others may read the password's file.
-    #[error("others may read the MQTT password file {}: take that right from them (chmod 600)", path.display())]
+    #[error("others may read the MQTT password file {}: make it private (chmod 600)", path.display())]
     PasswordExposed {
         /// The file.
         path: PathBuf,
@@ -95,20 +95,20 @@ impl FromStr for BrokerAddress {
 
     fn from_str(text: &str) -> Result<Self, MqttError> {
         if text.contains('@') {
-            return Err(MqttError::Broker("holds a user or password, which belong into their own settings"));
+            return Err(MqttError::Broker("contains a user or password: give these by settings of their own"));
         }
         let uri: Uri = text.parse().map_err(|_| MqttError::Broker("is not understood"))?;
         // Schemes may be written in capitals (RFC 3986, section 3.1).
         let (tls, standard) = match uri.scheme_str().map(str::to_ascii_lowercase).as_deref() {
             Some("mqtt") => (false, 1883),
             Some("mqtts") => (true, 8883),
-            _ => return Err(MqttError::Broker("begins with no mqtt:// or mqtts://")),
+            _ => return Err(MqttError::Broker("does not begin with mqtt:// or mqtts://")),
         };
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let after = uri.path_and_query().map_or("", |rest| rest.as_str());
         let port = port_of(&uri).map_err(MqttError::Broker)?.unwrap_or(standard);
         match host.is_empty() || !matches!(after, "" | "/") {
-            true => Err(MqttError::Broker("names more, or less, than a host")),
+            true => Err(MqttError::Broker("names a path or query, or no host")),
             false => Ok(Self { host, port, tls }),
         }
     }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::file::Rule;
 
-/// A label that is missing for no longer than this was shown all the time: answers flicker.
+/// A label that is missing for no longer than this counts as shown all the time, since answers flicker.
 const GAP: Duration = Duration::from_millis(500);
 
-/// The time of one rule.
+/// Decides when one rule acts.
 #[derive(Clone, Debug)]
 pub struct RuleClock {
     shown_for: Duration,
@@ -19,12 +19,12 @@ pub struct RuleClock {
 }
 
 impl RuleClock {
-    /// A rule that has not acted yet.
+    /// The clock of a rule that has not acted yet.
     pub fn of(rule: &Rule) -> Self {
         Self { shown_for: rule.shown_for, pause: rule.pause, since: None, last_shown: None, acted: None }
     }
 
-    /// Whether the rule acts now, when its label is shown or is not.
+    /// Takes note of whether the rule's label is shown at `now`. Returns whether the rule acts.
     pub fn tick(&mut self, is_shown: bool, now: Instant) -> bool {
         if !is_shown {
             if self.last_shown.is_none_or(|last| now.duration_since(last) > GAP) {

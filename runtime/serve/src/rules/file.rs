@@ -204,7 +204,7 @@ fn secret(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("webhook: cannot read {}: {error}", path.display());
     let file = files::open_regular(path).map_err(unreadable)?;
     if is_exposed(&file).map_err(unreadable)? {
-        return Err(format!("webhook: others may read {}: take that right from them (chmod 600)", path.display()));
+        return Err(format!("webhook: others may read {}: make it private (chmod 600)", path.display()));
     }
     let secret = files::read_opened(file, MAX_SECRET_BYTES).map_err(unreadable)?.trim_ascii().to_vec();
     if secret.is_empty() {

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::Sighting;
 use crate::in_view::KnownThing;
 
-/// A thing that was there for less is none: answers change while a hand puts something down.
-const SHORTEST: Duration = Duration::from_secs(1);
-/// A thing that is not seen for so long has left; shorter, somebody stood before it.
-const GONE: Duration = Duration::from_secs(5);
+/// Shortest stay that is a sighting: answers change while a hand puts something down.
+const MIN_STAY: Duration = Duration::from_secs(1);
+/// A thing that is not seen for this long has left. Until then, somebody may just stand in front of it.
+const MAX_ABSENCE: Duration = Duration::from_secs(5);
 
 /// A sighting whose thing is there, or was a moment ago.
 #[derive(Clone, Debug)]
@@ -23,8 +23,9 @@ pub(super) struct OngoingSighting {
 }
 
 impl OngoingSighting {
+    /// Whether it has lasted long enough to be a sighting.
     fn counts(&self) -> bool {
-        self.last - self.first >= SHORTEST
+        self.last - self.first >= MIN_STAY
     }
 
     fn ended(mut self) -> Self {
@@ -43,7 +44,7 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// Gives no id of a second that an earlier run may have used: of those up to `time`, and of the next one.
+    /// Starts ids two seconds after `time`: an earlier run may have used ids of any second up to the one after it.
     pub fn continue_after(&mut self, time: Timestamp) {
         self.last_id = (time.as_second() + 1, 0);
     }
@@ -94,7 +95,7 @@ impl Tracker {
 
     /// Takes out those whose thing has left.
     pub fn left(&mut self, now: Instant) -> Vec<OngoingSighting> {
-        self.take(|ongoing| now.saturating_duration_since(ongoing.last) >= GONE)
+        self.take(|ongoing| now.saturating_duration_since(ongoing.last) >= MAX_ABSENCE)
     }
 
     /// Takes out all.

@@ -156,9 +156,9 @@ fn clip(gradients: &mut [Tensor]) {
     });
 }
 
-/// Draws weights back after a step of that rate: the proximal step of [`CONSTRAINT`] times the squared distance from
-/// `before`. Momentum makes of one gradient as many steps as here are drawn back at once, so that weights rest where
-/// the gradients of loss and constraint are even.
+/// Pulls weights back after a step at `rate`: the proximal step of [`CONSTRAINT`] times the squared distance from
+/// `before`. With momentum, a gradient of the loss moves weights 1 / (1 - momentum) times as far as one step. The pull
+/// is scaled by the same factor, so that weights come to rest where the gradients of loss and constraint cancel.
 fn hold(weights: &[Parameter], before: &[Tensor], rate: f64) {
     let pull = 2.0 * rate * CONSTRAINT / (1.0 - SGD.momentum);
     no_grad(|| {

@@ -14,7 +14,7 @@ class LearnerOptions:
     than were used before."""
 
     seed: int = 1
-    """Of all that is drawn by lot; the same bundle, shots and seed give the same state, byte for byte."""
+    """Seed of all random draws; the same bundle, shots and seed give the same state, byte for byte."""
 
     forgetting_budget: float | None = None
     """Share of their samples, 0 to 1, that classes may lose over all sessions: those of the bundle together, learned

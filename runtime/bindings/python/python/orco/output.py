@@ -13,12 +13,12 @@ class Answer:
     learned."""
 
     score: float
-    """Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles,
-    else how near, -1 to 1."""
+    """Its score: its probability, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles, else
+    a similarity, -1 to 1."""
 
     known: bool
-    """Whether the picture is like anything that may be answered (the option `scope`); where it is not, the label is the
-    best of bad ones. Of known pictures, the share `false_alarms` of the learner's options is taken for unknown."""
+    """Whether the picture is like anything that may be answered (the option `scope`); where it is not, the label is
+    just the likeliest. Of known pictures, the share `false_alarms` of the learner's options is taken for unknown."""
 
     scores: list[tuple[str, float]] = field(repr=False)
     """The likeliest classes with their scores, highest first."""
@@ -72,7 +72,7 @@ class HistoryEntry:
     """How much base classes counted against learned ones from then on."""
 
     present: bool
-    """Whether the learner is there now."""
+    """Whether this entry is the present state."""
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ fn files(input: &InputTensor<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, R
     let Shape::One(count @ 1..=MAX_PICTURES) = input.shape else {
         return Err(Refusal::bad_request(format!("the shape of \"image\" must be [n], n from 1 to {MAX_PICTURES}")));
     };
-    let other_number = || Refusal::bad_request("\"image\" has another number of files than its shape");
+    let other_number = || Refusal::bad_request("the number of files in \"image\" does not match its shape");
     let mut files = Vec::new();
     match binary {
         Some(mut rest) => {
@@ -305,7 +305,7 @@ fn rows(input: &InputTensor<'_>, binary: Option<Bytes>, features: usize) -> Resu
     if rows.as_slice().is_some_and(|all| all.chunks_exact(features.max(1)).all(is_finite)) {
         return Ok(rows);
     }
-    Err(Refusal::bad_request("features must be finite, and so must the sum of the squares of each vector's (in FP32)"))
+    Err(Refusal::bad_request("features must be finite, and so must the sum of squares of each vector (in FP32)"))
 }
 
 /// A shape, as far as any input has one.

@@ -20,14 +20,14 @@ fn brokers_are_named_by_their_address() {
     }
     for (text, why) in [
         ("", "not understood"),
-        ("door3", "begins with no mqtt://"),
-        ("http://door3", "begins with no mqtt://"),
+        ("door3", "does not begin with mqtt://"),
+        ("http://door3", "does not begin with mqtt://"),
         ("mqtt://", ""),
         ("mqtt://door3:", "port"),
         ("mqtt://door3:0", "port"),
         ("mqtt://door3:65536", ""),
-        ("mqtt://door3/topic", "names more"),
-        ("mqtt://door3?x=1", "names more"),
+        ("mqtt://door3/topic", "names a path"),
+        ("mqtt://door3?x=1", "names a path"),
         ("mqtt://anna:secret@door3", "user or password"),
     ] {
         let error = text.parse::<BrokerAddress>().unwrap_err().to_string();

@@ -2,20 +2,20 @@
 
 use std::collections::HashSet;
 
-use prost::{DecodeError, Message};
+use prost::Message;
 
-use super::parts::{GraphParts, as_floats, is_onnx_domain, replace};
+use super::parts::{GraphParts, as_floats, is_onnx_domain, replace, unreadable};
 use crate::data::dataset::ChannelStatistics;
 use crate::model::onnx_proto::{FLOAT, NodeProto, TensorTypeProto, UINT8, ValueInfoProto};
 
-/// What makes bytes of an image's numbers from 0 to 1.
+/// Channels by which normalising turns the numbers of an image, 0 to 1, into bytes, 0 to 255.
 pub const BYTE_CHANNELS: ChannelStatistics = ChannelStatistics { mean: [0.0; 3], deviation: [1.0 / 255.0; 3] };
 
 /// Operators that move elements and change none.
 const MOVES: [&str; 9] =
     ["Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"];
 
-/// Whether channels are those of bytes, as far as people write out their digits.
+/// Whether channels are [`BYTE_CHANNELS`], up to the digits that people leave out.
 pub fn are_byte_channels(channels: ChannelStatistics) -> bool {
     let pairs = |of: fn(&ChannelStatistics) -> [f32; 3]| of(&channels).into_iter().zip(of(&BYTE_CHANNELS));
     pairs(|channels| channels.mean).all(|(own, bytes)| own == bytes)
@@ -29,7 +29,6 @@ impl GraphParts {
     /// # Errors
     /// A sentence if something is computed of bytes.
     pub(super) fn take_floats_for_bytes(&mut self) -> Result<bool, String> {
-        let unreadable = |_: DecodeError| "its graph cannot be read".to_owned();
         let weights = self.weights().map_err(unreadable)?;
         for at in 0..self.input.len() {
             let value = ValueInfoProto::decode(self.input[at].as_slice()).map_err(unreadable)?;

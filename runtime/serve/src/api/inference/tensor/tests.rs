@@ -70,7 +70,7 @@ fn files_are_read_from_base64_also_where_it_is_escaped() {
     assert_eq!(images("[2]", r#"["AAEC","\/\/79"]"#).unwrap(), [&[0u8, 1, 2][..], &[255, 254, 253]]);
     for (shape, data, told) in [
         ("[1]", r#"["AAEC","AAEC"]"#, "more elements than its shape"),
-        ("[2]", r#"["AAEC"]"#, "another number of files"),
+        ("[2]", r#"["AAEC"]"#, "does not match its shape"),
         ("[1]", r#"["AAE"]"#, "no Base64"),
         ("[1]", "[1]", "expected a text"),
         ("[1]", r#"[["AAEC"]]"#, "too deep"),
