@@ -17,6 +17,8 @@ pub mod status;
 pub mod stored_shots;
 pub mod transfer;
 
+use std::str::FromStr;
+
 use axum::body::Bytes;
 use axum::extract::{self, FromRequest, FromRequestParts, Request};
 use axum::http::HeaderName;
@@ -97,6 +99,12 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
         return Ok(is("true"));
     }
     Err(D::Error::custom(format!("\"{text}\" must be true or false")))
+}
+
+/// A whole number in a query.
+fn whole_number<'de, D: Deserializer<'de>, N: FromStr>(deserializer: D) -> Result<N, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" must be a whole number, at least 0")))
 }
 
 /// The variable parts of a path, such as a label; one that is not understood is refused in a sentence.

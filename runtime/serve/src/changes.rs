@@ -108,8 +108,8 @@ impl Changes {
         if let Some(label) = change.label() {
             check_idle(&jobs, label)?;
         }
-        let label = change.label().map(str::to_owned);
-        let job = Job { id: jobs.ids.next_id(), change: change.name(), label, progress: JobProgress::Queued };
+        let [label, to_label] = [change.label(), change.to_label()].map(|label| label.map(str::to_owned));
+        let job = Job { id: jobs.ids.next_id(), change: change.name(), label, to_label, progress: JobProgress::Queued };
         self.queue.try_send((job.id, change)).map_err(|error| match error {
             TrySendError::Full(_) => {
                 let sentence = format!("{MAX_WAITING} changes wait already; try again later");

@@ -41,6 +41,8 @@ pub struct Job {
     pub change: &'static str,
     /// The class that it is about; none where that was purged.
     pub label: Option<String>,
+    /// The new label of a class that is renamed, or the class that a stored shot is moved to; none where it was purged.
+    pub to_label: Option<String>,
     /// How far it has come.
     pub progress: JobProgress,
 }
@@ -54,6 +56,9 @@ impl Job {
     /// As JSON.
     pub fn json(&self) -> Value {
         let mut job = json!({ "id": self.id, "change": self.change, "label": self.label });
+        if let Some(to_label) = &self.to_label {
+            job["to_label"] = to_label.as_str().into();
+        }
         match &self.progress {
             JobProgress::Queued => job["state"] = "queued".into(),
             JobProgress::Running(share) => (job["state"], job["progress"]) = ("running".into(), (*share).into()),
@@ -124,7 +129,13 @@ mod tests {
     fn the_last_that_ended_are_remembered_and_none_that_waits_is_forgotten() {
         let mut jobs = Jobs::default();
         let list = |jobs: &mut Jobs| {
-            let job = Job { id: jobs.ids.next_id(), change: "learn", label: None, progress: JobProgress::Queued };
+            let job = Job {
+                id: jobs.ids.next_id(),
+                change: "learn",
+                label: None,
+                to_label: None,
+                progress: JobProgress::Queued,
+            };
             jobs.push(job.clone());
             job.id
         };

@@ -9,7 +9,7 @@ import { refusalText, refusals } from "../refusals.js";
 afterEach(() => setLanguage("en"));
 
 const read = (path) => readFileSync(new URL(path, import.meta.url), "utf8");
-const codes = JSON.parse(read("../../openapi.json")).components.schemas.ErrorCode.enum;
+const codes = JSON.parse(read("../../openapi.json")).components.schemas.ErrorCode["x-extensible-enum"];
 
 // Codes that the page never meets, or whose sentence holds what people need to know.
 const WITHOUT_TEXT = [

@@ -15,7 +15,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Query, UNBUFFERED, blocking, null_as_default, shots, usable_label};
+use super::{Json, Query, UNBUFFERED, blocking, null_as_default, shots, usable_label, whole_number};
 use crate::admission::{Admitted, processing_bytes};
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::pending_shots::Acceptance;
@@ -66,7 +66,7 @@ pub async fn now(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FrameQuery {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole_number")]
     after: u64,
 }
 

@@ -10,7 +10,7 @@ use orco_runtime::manifest::hexadecimal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Query, blocking, flag, picture, stored_shots};
+use super::{Query, blocking, flag, picture, stored_shots, whole_number};
 use crate::admission::Admitted;
 use crate::inbox;
 use crate::prediction::{ClassProbability, SimilarExemplar};
@@ -22,7 +22,7 @@ use crate::service::Service;
 #[serde(deny_unknown_fields)]
 pub struct ClassifyQuery {
     /// How many classes are named.
-    #[serde(default = "default_top")]
+    #[serde(default = "default_top", deserialize_with = "whole_number")]
     top: usize,
     /// Whether the stored exemplars that it is like are named.
     #[serde(default, deserialize_with = "flag")]

@@ -77,6 +77,12 @@ fn json_length(headers: &HeaderMap, body_length: usize) -> Result<usize, Refusal
         None => body_length,
         Some(length) => length.to_str().ok().and_then(|length| length.parse().ok()).unwrap_or(usize::MAX),
     };
+    if length == 0 && body_length > 0 {
+        return Err(Refusal::bad_request(
+            "this service takes no raw binary requests (Inference-Header-Content-Length: 0), since the model has two \
+             inputs: send JSON that names one, and its binary tensor after it",
+        ));
+    }
     if length > body_length {
         return Err(Refusal::bad_request("Inference-Header-Content-Length is not the length of the JSON in the body"));
     }

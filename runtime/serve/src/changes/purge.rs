@@ -82,9 +82,9 @@ impl ChangeWorker {
         }
         let mut touched: Vec<Id> = Vec::new();
         for job in self.shared.jobs().iter_mut() {
-            let is_about = job.label.as_ref().is_some_and(|label| labels.contains(label));
-            if is_about {
-                job.label = None;
+            let mut is_about = false;
+            for label in [&mut job.label, &mut job.to_label] {
+                is_about |= label.take_if(|label| labels.contains(label.as_str())).is_some();
             }
             if forget(&mut job.progress, &labels) || is_about {
                 touched.push(job.id);

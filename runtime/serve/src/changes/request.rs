@@ -137,4 +137,9 @@ impl ChangeRequest {
             Self::Undo { .. } | Self::Redo { .. } | Self::UndoTo { .. } | Self::Balance { .. } => None,
         }
     }
+
+    /// The new label of a class that is renamed, or the class that a stored shot is moved to.
+    pub fn to_label(&self) -> Option<&str> {
+        if let Self::Rename { to, .. } | Self::Move { to, .. } = self { Some(to) } else { None }
+    }
 }

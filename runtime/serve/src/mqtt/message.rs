@@ -130,6 +130,9 @@ impl ChangeResult {
     /// The result of a job, once that has ended.
     pub fn of(job: &Job) -> Option<Self> {
         let mut message = json!({ "job": job.id, "change": job.change, "label": job.label });
+        if let Some(to_label) = &job.to_label {
+            message["to_label"] = to_label.as_str().into();
+        }
         match &job.progress {
             JobProgress::Queued | JobProgress::Running(_) => return None,
             JobProgress::Done { report, warning } => {
@@ -159,12 +162,17 @@ mod tests {
     fn a_result_says_what_was_done_and_leaves_out_what_is_not_there() {
         let id = IdSource::default().next_id();
         let message = |progress| {
-            let job = Job { id, change: "undo", label: None, progress };
+            let job = Job { id, change: "undo", label: None, to_label: None, progress };
             serde_json::from_str::<Value>(&ChangeResult::of(&job).unwrap().message).unwrap()
         };
         let bare = json!({ "event_type": "done", "job": id, "change": "undo", "label": null });
         assert_eq!(message(JobProgress::Done { report: Value::Null, warning: None }), bare);
         let whole = message(JobProgress::Done { report: json!({ "shots": 5 }), warning: Some("take care".into()) });
         assert_eq!((&whole["report"], &whole["warning"]), (&json!({ "shots": 5 }), &json!("take care")));
+        let [label, to_label] = ["mug", "cup"].map(|label| Some(label.to_owned()));
+        let progress = JobProgress::Done { report: Value::Null, warning: None };
+        let renamed = ChangeResult::of(&Job { id, change: "rename", label, to_label, progress }).unwrap().message;
+        let renamed: Value = serde_json::from_str(&renamed).unwrap();
+        assert_eq!((&renamed["label"], &renamed["to_label"]), (&json!("mug"), &json!("cup")));
     }
 }

@@ -151,7 +151,8 @@ mod tests {
         let (updates, mut ids) = (MqttUpdates::new(None), IdSource::default());
         let mut job = |progress| {
             let id = ids.next_id();
-            updates.take(&Event::Job(Job { id, change: "learn", label: Some("mug".into()), progress }));
+            let label = Some("mug".into());
+            updates.take(&Event::Job(Job { id, change: "learn", label, to_label: None, progress }));
             id
         };
         job(JobProgress::Running(0.5));

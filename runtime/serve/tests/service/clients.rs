@@ -223,6 +223,9 @@ fn an_inference_request_may_leave_its_type_out_and_be_compressed() {
     let bomb = gzip(&vec![b' '; 200 << 20]);
     let refused = service.ask("POST", &infer, &[encoding], &bomb);
     assert!([413, 429].contains(&refused.status), "{} {}", refused.status, refused.text());
+    // Triton takes such requests for models with one input.
+    let raw = service.ask("POST", &infer, &[("Inference-Header-Content-Length", "0")], &sample("try", "cactus", 1));
+    assert_eq!((raw.status, raw.error().contains("no raw binary requests")), (400, true), "{}", raw.text());
     // A name of a type that is not taken is no absent type.
     assert_eq!(service.ask("POST", &infer, &[("Content-Type", "image/jpeg"), length], &body).status, 415);
 

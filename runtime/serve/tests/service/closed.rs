@@ -327,9 +327,9 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
         ("GET", "/api/v1/classes/bear/shots/1.jpg", 400, "numbers are not taken"),
         ("GET", "/api/v1/jobs/5f0c2a91d3b84e67-1", 404, "the service has restarted since, or never issued this id"),
         ("GET", "/api/v1/status?more=1", 400, "takes no query"),
-        ("GET", "/api/v1/camera.jpg?after=x", 400, "the query: "),
+        ("GET", "/api/v1/camera.jpg?after=-1", 400, "the query: after: \"-1\" must be a whole number"),
         ("POST", "/api/v1/classify?tpo=3", 400, "unknown field `tpo`"),
-        ("POST", "/api/v1/classify?top=many", 400, "the query: "),
+        ("POST", "/api/v1/classify?top=many", 400, "the query: top: \"many\" must be a whole number"),
         ("POST", "/api/v1/classify?top=0", 400, "\"top\" must be at least 1"),
         ("POST", "/api/v1/shots/mug?anyhow=true", 400, "unknown field `anyhow`"),
     ] {

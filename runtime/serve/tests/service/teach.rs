@@ -96,7 +96,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
         assert_eq!(service.get(&format!("/api/v1/shots/{label}"))["shots"], json!([]), "learned shots are let go");
     }
     let renamed = service.finished(&service.json("PATCH", "/api/v1/classes/cone", &json!({ "label": "Kegel rot" })));
-    assert_eq!(renamed["state"], "done", "{renamed}");
+    assert_eq!((&renamed["state"], &renamed["to_label"]), (&json!("done"), &json!("Kegel rot")), "{renamed}");
     undo_from_two_pages(&service);
     assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "cone");
     undo_and_redo_all(&service);

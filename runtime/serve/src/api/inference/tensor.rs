@@ -224,6 +224,14 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
     Ok(InferenceRequest { tensor, form: AnswerForm { id, outputs } })
 }
 
+/// What stands for a tensor in the JSON.
+fn json_data<'a>(input: &InputTensor<'a>) -> Result<&'a str, Refusal> {
+    input.data.map(RawValue::get).ok_or_else(|| {
+        let name = &input.name;
+        Refusal::bad_request(format!("\"{name}\" has neither \"data\" nor \"binary_data_size\" in its parameters"))
+    })
+}
+
 /// The files of pictures.
 fn files(input: &InputTensor<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
     let Shape::One(count @ 1..=MAX_PICTURES) = input.shape else {
@@ -246,7 +254,7 @@ fn files(input: &InputTensor<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, R
             }
         }
         None => {
-            let data = input.data.map_or("null", RawValue::get);
+            let data = json_data(input)?;
             let mut push = |text: &str| {
                 files.push(Bytes::from(STANDARD.decode(text).map_err(|_| "no Base64")?));
                 Ok(())
@@ -285,7 +293,7 @@ fn rows(input: &InputTensor<'_>, binary: Option<Bytes>, features: usize) -> Resu
             chunks.0.iter().map(|number| f32::from_le_bytes(*number)).collect()
         }
         None => {
-            let data = input.data.map_or("null", RawValue::get);
+            let data = json_data(input)?;
             if data.len() > (most + 1) * MAX_NUMBER_CHARS {
                 return Err(wrong());
             }

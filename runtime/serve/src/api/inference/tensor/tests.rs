@@ -38,7 +38,7 @@ fn what_is_more_than_its_shape_is_refused_where_it_begins() {
         ("[1,3]", r#"[1,2,"3"]"#, "expected a number"),
         ("[1,3]", "[1,2,null]", "expected a number"),
         ("[1,3]", "{}", "expected a list"),
-        ("[1,3]", "null", "expected a list"),
+        ("[1,3]", "null", "neither \"data\" nor \"binary_data_size\""),
         ("[1,3]", "3", "expected a list"),
         ("[4097,3]", "[]", "n from 1 to 4096"),
         ("[0,3]", "[]", "n from 1 to 4096"),
