@@ -123,9 +123,21 @@ pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut 
 /// If it cannot be written, or with [`io::ErrorKind::AlreadyExists`] if something lies there. The file is not there
 /// then, unless it is in place and [unsynced](is_unsynced).
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (new, ()) = NewFile { temporary: &beside(path), mode: 0o600 }.written(|new| new.write_all(bytes))?;
+    create_with(path, |new| new.write_all(bytes))
+}
+
+/// Makes a file as [`create`] does, by what `write` writes into a new one.
+///
+/// # Errors
+/// As for [`create`], and if `write` fails.
+pub(crate) fn create_with<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
+    let (new, result) = NewFile { temporary: &beside(path), mode: 0o600 }.written(write)?;
     new.persist_noclobber(path).or_else(|failed| persist_without_links(failed, path))?;
-    sync_folder_of(path)
+    sync_folder_of(path)?;
+    Ok(result)
 }
 
 /// Gives a new file its name where the file system has neither hard links nor a rename that keeps what is there, as

@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use jiff::Timestamp;
 use orco_runtime::state::escape;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -57,15 +58,15 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Opens or makes the file, without emptying it. One that is there must be empty, or begin as results of this kind
-    /// do: a mistyped name must not cost a photograph.
+    /// Opens or makes the file, without emptying it. One that is there must be empty, or hold a result: a mistyped name
+    /// must cost neither a photograph nor another program's settings.
     ///
     /// # Errors
     /// If it is something else, lies in the bundle's folder or among the device's states, or cannot be opened.
-    pub fn open(path: &Path, beginning: &str, options: &Options) -> Result<Self> {
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
         options.check_report(path)?;
         let shown = path.display().to_string();
-        if !may_be_replaced(path, beginning).with_context(|| format!("cannot write {shown}"))? {
+        if !may_be_replaced(path).with_context(|| format!("cannot write {shown}"))? {
             bail!("cannot write {shown}: it holds something else than a result; name another file");
         }
         let file = open_sink(path).with_context(|| format!("cannot write {shown}"))?;
@@ -84,7 +85,7 @@ impl Output {
         let json = match options.json.as_deref() {
             None => JsonDestination::Nowhere,
             Some(path) if path == Path::new("-") => JsonDestination::Standard,
-            Some(path) => JsonDestination::File(ReportFile::open(path, "{", options)?),
+            Some(path) => JsonDestination::File(ReportFile::open(path, options)?),
         };
         Ok(Self { json, verbose: options.verbose, ..Self::silent() })
     }
@@ -255,16 +256,31 @@ pub fn open_sink(path: &Path) -> Result<File> {
     Ok(File::options().write(true).create(true).truncate(false).open(path)?)
 }
 
-/// Whether a plain file is missing, empty or begins so.
-fn may_be_replaced(path: &Path, beginning: &str) -> io::Result<bool> {
+/// What every result says: see [`Output::finish`].
+#[derive(Deserialize)]
+struct EarlierResult {
+    #[serde(rename = "changed")]
+    _changed: bool,
+}
+
+/// Whether a plain file is missing, empty or holds a result, which may be broken off.
+fn may_be_replaced(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() && facts.len() > 0 => {
-            let mut start = Vec::new();
-            File::open(path)?.take(beginning.len() as u64).read_to_end(&mut start)?;
-            Ok(start == beginning.as_bytes())
+            let mut file = File::open(path)?;
+            let mut start = [0];
+            file.read_exact(&mut start)?;
+            file.rewind()?;
+            Ok(start == *b"{" && is_result(BufReader::new(file)))
         }
         _ => Ok(true),
     }
+}
+
+/// Whether an object is a result, or the beginning of one.
+fn is_result(object: impl Read) -> bool {
+    let read = EarlierResult::deserialize(&mut serde_json::Deserializer::from_reader(object));
+    read.map_or_else(|error| error.is_eof(), |_| true)
 }
 
 /// A time in seconds since 1970 as date, hour and minute of UTC.
@@ -283,6 +299,18 @@ mod tests {
             json!({ "share": f64::from(0.9_f32), "list": [1.0 / 3.0, 3, "1.23456789"], "tiny": 1.23456789e-9 });
         let expected = json!({ "share": 0.9, "list": [0.333333, 3, "1.23456789"], "tiny": 1.23457e-9 });
         assert_eq!(super::rounded(&shares), expected);
+    }
+
+    #[test]
+    fn a_result_is_told_from_other_objects() {
+        for result in [r#"{"changed": false, "classes": [{"class": 0}]}"#, r#"{"classes": [{"cl"#, "{"] {
+            assert!(super::is_result(result.as_bytes()), "{result}");
+        }
+        for other in
+            [r#"{"name": "my-project", "version": "1.0.0"}"#, "{}", "{ // settings\n}", r#"{"changed": "3 May"}"#]
+        {
+            assert!(!super::is_result(other.as_bytes()), "{other}");
+        }
     }
 
     #[test]

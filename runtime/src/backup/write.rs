@@ -178,16 +178,16 @@ pub fn write_to(
     let path = path.as_ref();
     let path = destination::file(path, store.folder(), options.existing)?;
     let mut written = None;
-    let replaced = files::replace_with(&path, |file| {
+    let in_place = options.existing.write_with(&path, |file| {
         written = Some(write_signed(bundle, store, settings, file, options)?);
         Ok::<(), BackupError>(())
     });
-    match (replaced, written) {
+    match (in_place, written) {
         (Ok(()), Some(contents)) => Ok(contents),
         (Err(BackupError::File(error)), Some(contents)) if files::is_unsynced(&error) => {
             Err(BackupError::Unsynced { contents: contents.into(), error })
         }
-        (replaced, _) => Err(replaced.err().unwrap_or_else(|| io::Error::other("nothing was written").into())),
+        (in_place, _) => Err(in_place.err().unwrap_or_else(|| io::Error::other("nothing was written").into())),
     }
 }
 

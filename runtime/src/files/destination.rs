@@ -1,8 +1,10 @@
 //! Checks where results are written: not into the device's state or bundle, whose files they could replace.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+
+use super::{create_with, replace_with};
 
 /// Most links that are followed, one after the other.
 const MAX_LINKS: usize = 40;
@@ -21,6 +23,22 @@ impl ExistingFile {
     /// `Replace` if `replace`, else `Refuse`.
     pub fn replace_if(replace: bool) -> Self {
         if replace { Self::Replace } else { Self::Refuse }
+    }
+
+    /// Makes a file, or replaces it where it may be, by what `write` writes into a new one. One that came since
+    /// [`file`] looked stays, too.
+    ///
+    /// # Errors
+    /// As for [`create_with`] and [`replace_with`].
+    pub(crate) fn write_with<T, E: From<io::Error>>(
+        self,
+        path: &Path,
+        write: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self {
+            Self::Refuse => create_with(path, write),
+            Self::Replace => replace_with(path, write),
+        }
     }
 }
 

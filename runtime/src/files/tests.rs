@@ -123,6 +123,19 @@ fn a_file_is_replaced_and_nothing_else_is_left() {
 }
 
 #[test]
+fn a_file_that_comes_while_another_is_written_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("door.orcobackup");
+    let late = create_with(&path, |new| {
+        fs::write(&path, b"theirs")?;
+        new.write_all(b"ours")
+    });
+    assert_eq!(late.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+}
+
+#[test]
 fn a_file_is_made_without_hard_links_and_takes_no_name_that_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");

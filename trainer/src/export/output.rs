@@ -4,8 +4,10 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use orco_runtime::files::lock::HeldFile;
 use orco_runtime::files::{folder_of, partial, sync_folder};
 use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS,
@@ -17,12 +19,15 @@ pub(super) const CARD: &str = "README.md";
 const FILES: [&str; 9] = [BACKBONE, BACKBONE_INT8, LEARNER, STATISTICS, BENCHMARK, LABELS, MANIFEST, SIGNATURE, CARD];
 
 /// A bundle in the making, in the folder `.NAME.partial` beside its own. It goes away with this value unless
-/// [`BundleOutput::finish`] moves it to where it belongs.
+/// [`BundleOutput::finish`] moves it to where it belongs. One process at a time makes a bundle for a folder.
 #[derive(Debug)]
 pub struct BundleOutput {
     folder: PathBuf,
     staged: PathBuf,
     aside: PathBuf,
+    is_finished: bool,
+    /// Keeps other processes out of `staged`.
+    _held: Option<HeldFile>,
 }
 
 impl BundleOutput {
@@ -30,8 +35,8 @@ impl BundleOutput {
     /// beside it is tidied up: an old bundle that was set aside comes back where no new one had taken its place.
     ///
     /// # Errors
-    /// If `folder` is something else, which is left alone, it lies in the folder of the `run` or holds it, or nothing
-    /// can be written there.
+    /// If `folder` is something else, which is left alone, it lies in the folder of the `run` or holds it, another
+    /// process makes a bundle for it, or nothing can be written there.
     pub fn prepare(folder: &Path, run: &Path) -> Result<Self> {
         let shown = folder.display();
         let Some(name) = folder.file_name() else {
@@ -42,20 +47,24 @@ impl BundleOutput {
             bail!("{shown} and the run's folder must not lie within each other; choose another folder with --output");
         }
         let beside = |ending: &str| folder.with_file_name(format!(".{}.{ending}", name.to_string_lossy()));
-        let output = Self { folder: folder.into(), staged: beside("partial"), aside: beside("old") };
-        let (staged, aside) = (LeftoverBundle::begun(&output.staged)?, LeftoverBundle::replaced(&output.aside)?);
-        if aside.is_some_and(|aside| !aside.is_empty()) && fs::symlink_metadata(folder).is_err() {
-            fs::rename(&output.aside, folder).with_context(|| format!("cannot bring back the old {shown}"))?;
+        let (staged, aside) = (beside("partial"), beside("old"));
+        // What another process makes is none that an interrupted call left.
+        let leftover_held = hold(&staged, folder)?;
+        let (begun, replaced) = (LeftoverBundle::begun(&staged)?, LeftoverBundle::replaced(&aside)?);
+        if replaced.is_some_and(|replaced| !replaced.is_empty()) && fs::symlink_metadata(folder).is_err() {
+            fs::rename(&aside, folder).with_context(|| format!("cannot bring back the old {shown}"))?;
             log::info!("brought back {shown}, which an interrupted run had set aside");
         }
         check(folder)?;
-        if let Some(aside) = LeftoverBundle::replaced(&output.aside)? {
-            aside.remove()?;
+        if let Some(replaced) = LeftoverBundle::replaced(&aside)? {
+            replaced.remove()?;
         }
-        staged.map_or(Ok(()), LeftoverBundle::remove)?;
-        fs::create_dir_all(&output.staged)
-            .with_context(|| format!("cannot write the bundle {shown}: cannot create {}", output.staged.display()))?;
-        Ok(output)
+        begun.map_or(Ok(()), LeftoverBundle::remove)?;
+        drop(leftover_held);
+        fs::create_dir_all(&staged)
+            .with_context(|| format!("cannot write the bundle {shown}: cannot create {}", staged.display()))?;
+        let held = hold(&staged, folder)?;
+        Ok(Self { folder: folder.into(), staged, aside, is_finished: false, _held: held })
     }
 
     /// The folder that the bundle is meant for.
@@ -73,8 +82,8 @@ impl BundleOutput {
     /// # Errors
     /// If something that is no bundle came to lie there, or a folder cannot be moved; the older bundle is then still
     /// there.
-    pub fn finish(self) -> Result<()> {
-        let Self { folder, staged, aside } = &self;
+    pub fn finish(mut self) -> Result<()> {
+        let Self { folder, staged, aside, .. } = &self;
         let shown = folder.display();
         check(folder)?;
         let remove_aside = || LeftoverBundle::replaced(aside)?.map_or(Ok(()), LeftoverBundle::remove);
@@ -91,15 +100,36 @@ impl BundleOutput {
         }
         // The names must reach the disk before what they replaced leaves it; not every system can sync a folder.
         let _ = sync_folder(folder_of(folder));
-        remove_aside()
+        let removed = remove_aside();
+        self.is_finished = true;
+        removed
     }
 }
 
 impl Drop for BundleOutput {
     fn drop(&mut self) {
-        // After `finish` nothing is there any more.
-        let _ = LeftoverBundle::begun(&self.staged).map(|begun| begun.map(LeftoverBundle::remove));
+        // After `finish` another process may make a bundle there.
+        if !self.is_finished {
+            let _ = LeftoverBundle::begun(&self.staged).map(|begun| begun.map(LeftoverBundle::remove));
+        }
     }
+}
+
+/// Holds the folder `staged`, in which the bundle for `folder` is made. Nothing where there is none, or the system has no
+/// locks for folders.
+///
+/// # Errors
+/// If another process holds it.
+fn hold(staged: &Path, folder: &Path) -> Result<Option<HeldFile>> {
+    if !fs::symlink_metadata(staged).is_ok_and(|facts| facts.is_dir()) {
+        return Ok(None);
+    }
+    HeldFile::folder(staged, Duration::ZERO).map_err(|_| {
+        anyhow!(
+            "another orco-train makes the bundle {}; wait for it, or choose another folder with --output",
+            folder.display()
+        )
+    })
 }
 
 /// Refuses a folder that a bundle must not replace.
@@ -259,6 +289,23 @@ mod tests {
         // A run that fails leaves the older bundle, and nothing else.
         drop(BundleOutput::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("second", vec!["out".to_owned()]));
+    }
+
+    /// As where two runs were given one folder by mistake: the second one must not remove what the first one makes.
+    #[cfg(unix)]
+    #[test]
+    fn one_process_at_a_time_makes_a_bundle() {
+        let root = tempfile::tempdir().unwrap();
+        let (output, run, other) = (root.path().join("out"), root.path().join("run"), root.path().join("other"));
+        let made = BundleOutput::prepare(&output, &run).unwrap();
+        for _ in 0..2 {
+            let refused = BundleOutput::prepare(&output, &other).unwrap_err().to_string();
+            assert!(refused.starts_with("another orco-train makes the bundle "), "{refused}");
+        }
+        bundle(made.staged(), "first");
+        made.finish().unwrap();
+        drop(BundleOutput::prepare(&output, &other).unwrap());
+        assert_eq!((mark(&output).as_str(), names(root.path())), ("first", vec!["out".to_owned()]));
     }
 
     #[test]

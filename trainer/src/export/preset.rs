@@ -6,11 +6,11 @@ use std::{fs, io};
 use anyhow::{Context, Result, ensure};
 use orco_core::config::MethodConfig;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::files::partial;
-use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, STATISTICS};
+use orco_runtime::manifest::{MANIFEST, Manifest, STATISTICS};
 
 use super::card;
 use super::output::CARD;
+use super::sign::FormerSignature;
 use crate::run::files::write_atomically;
 
 /// Gives a bundle the settings of a preset. How exemplars are stored stays: those that the bundle brings are stored so,
@@ -59,13 +59,7 @@ pub(super) fn replace_manifest(
     statistics: Option<NewStatistics<'_>>,
 ) -> Result<()> {
     let text = toml::to_string(manifest)?;
-    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
-    let (signature, aside) = (folder.join(SIGNATURE), partial(&folder.join(SIGNATURE)));
-    let signed = match fs::rename(&signature, &aside) {
-        Ok(()) => true,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => return Err(error).context("cannot remove the old signature"),
-    };
+    let signature = FormerSignature::set_aside(folder)?;
     let former = fs::read(folder.join(STATISTICS)).ok();
     let bytes = statistics.as_ref().map(|statistics| statistics.bytes);
     if let Err(error) = write_both(folder, &text, bytes) {
@@ -74,14 +68,11 @@ pub(super) fn replace_manifest(
             if let (Some(_), Some(former)) = (bytes, former) {
                 write_atomically(&folder.join(STATISTICS), &former).context("cannot put the old statistics back")?;
             }
-            if signed {
-                fs::rename(&aside, &signature).context("cannot put the old signature back")?;
-            }
+            signature.put_back()?;
         }
         return Err(error);
     }
-    if signed {
-        fs::remove_file(&aside).context("cannot remove the old signature")?;
+    if signature.remove()? {
         log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`");
     }
     let bundle = Bundle::open(folder).context("the bundle just written does not open")?;

@@ -1,11 +1,12 @@
 //! Signing a bundle: minisign's signature of its manifest, which holds the digests of all other files.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files::{partial, remove_if_there};
 use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, hexadecimal};
 use orco_runtime::signature::SecretKey;
 use orco_state::codec;
@@ -51,6 +52,7 @@ pub fn write_key(path: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// If the bundle does not open, one of its files is not the one that the manifest describes, or one cannot be written.
+/// Where the manifest cannot be, it keeps its signature.
 pub fn seal(folder: &Path, release: Option<u32>, key: Option<&SecretKey>) -> Result<()> {
     if release.is_none() && key.is_none() {
         return Ok(());
@@ -78,13 +80,66 @@ pub fn seal(folder: &Path, release: Option<u32>, key: Option<&SecretKey>) -> Res
         }
         manifest.release = release;
         text = toml::to_string(&manifest)?;
-        if signature_path.exists() {
-            fs::remove_file(&signature_path).with_context(|| format!("cannot remove {}", signature_path.display()))?;
+        let former = FormerSignature::set_aside(folder)?;
+        if let Err(error) = write_atomically(&path, text.as_bytes()) {
+            // The manifest may be there all the same, where its name alone could not be made to last.
+            if fs::read_to_string(&path).is_ok_and(|there| there != text) {
+                former.put_back()?;
+            }
+            return Err(error);
         }
-        write_atomically(&path, text.as_bytes())?;
+        former.remove()?;
     }
     let Some(key) = key else { return Ok(()) };
     let signature = key.sign(text.as_bytes(), &manifest.comment());
     let signature = signature.map_err(|error| anyhow!("cannot sign the bundle: {error}"))?;
     write_atomically(&signature_path, signature.as_bytes())
+}
+
+/// The signature of a bundle whose manifest is being changed. A manifest without its signature is refused where one is
+/// demanded; one beside a wrong signature says less.
+pub(super) struct FormerSignature {
+    path: PathBuf,
+    aside: PathBuf,
+    is_there: bool,
+}
+
+impl FormerSignature {
+    /// Takes the signature from its place, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be moved.
+    pub(super) fn set_aside(folder: &Path) -> Result<Self> {
+        let path = folder.join(SIGNATURE);
+        let aside = partial(&path);
+        let is_there = match fs::rename(&path, &aside) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error).context("cannot remove the old signature"),
+        };
+        Ok(Self { path, aside, is_there })
+    }
+
+    /// Puts it back: the manifest stayed as it was.
+    ///
+    /// # Errors
+    /// If it cannot be moved.
+    pub(super) fn put_back(self) -> Result<()> {
+        if self.is_there {
+            fs::rename(&self.aside, &self.path).context("cannot put the old signature back")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Removes it for good; says whether there was one.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(super) fn remove(self) -> Result<bool> {
+        if self.is_there {
+            remove_if_there(&self.aside).context("cannot remove the old signature")?;
+        }
+        Ok(self.is_there)
+    }
 }

@@ -1,5 +1,8 @@
 //! How a program that trains starts, and how it ends.
 
+#[cfg(unix)]
+use std::sync::Arc;
+
 use anyhow::Result;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::threads;
@@ -18,6 +21,18 @@ pub fn set_up() {
         .format_target(false)
         .init();
     failure::silence_caught_panics();
+    outlive_file_limits();
+}
+
+/// Has a write beyond the limit of file sizes (`ulimit -f`) fail, as on a full disk, rather than end the process.
+fn outlive_file_limits() {
+    #[cfg(unix)]
+    {
+        // A signal that is caught is none that ends; nobody asks whether it came.
+        if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()) {
+            log::warn!("a limit of file sizes may end the process: {error}");
+        }
+    }
 }
 
 /// Runs a command on so many threads, on all cores without a number. What goes wrong ends the process with one

@@ -82,3 +82,28 @@ fn a_bundle_is_signed_in_place_and_its_release_rises() {
     );
     refused(&["sign", "/nowhere", "--key", key_path], "cannot read /nowhere/manifest.toml");
 }
+
+/// A limit on the size of files stands for a disk that is full.
+#[cfg(unix)]
+#[test]
+fn a_manifest_that_cannot_be_written_keeps_its_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = copied_bundle(folder.path());
+    let key = folder.path().join("orco.key");
+    let [bundle_path, key_path] = [&bundle, &key].map(|path| path.to_str().unwrap());
+    succeeds(&["keygen", key_path]);
+    succeeds(&["sign", bundle_path, "--key", key_path]);
+    let files = || ["manifest.toml", "manifest.toml.minisig"].map(|name| fs::read(bundle.join(name)).unwrap());
+    let before = files();
+    let limited = Command::new("sh")
+        .args(["-c", "ulimit -f 2; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")])
+        .args(["sign", bundle_path, "--key", key_path, "--release", "2"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&limited.stderr);
+    assert_eq!(limited.status.code(), Some(1), "{said}");
+    assert!(said.contains("manifest.toml: File too large"), "{said}");
+    assert_eq!(files(), before);
+    let names = fs::read_dir(&bundle).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with('.')).count(), 0, "something was left behind");
+}

@@ -1,7 +1,7 @@
 //! `orco export`.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -93,6 +93,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }))
 }
 
+/// Why a file that is there stays.
+const TAKEN: &str = "there is a file of that name; name another one, or replace it with --force";
+
 /// Writes a pack. A file is made, or replaced where that is wanted, readable by its owner alone; what is there already
 /// and takes bytes, such as a pipe, stays and gets them; a link stays, and what it leads to is replaced.
 fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
@@ -103,7 +106,7 @@ fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
             sink.write_all(bytes)?;
             return Ok(sink.flush()?);
         }
-        Ok(_) if !force => bail!("there is a file of that name; name another one, or replace it with --force"),
+        Ok(_) if !force => bail!(TAKEN),
         Ok(_) => return Ok(files::replace(&fs::canonicalize(path)?, bytes)?),
         Err(_) if fs::symlink_metadata(path).is_ok() => bail!("it is a link that leads nowhere"),
         Err(_) => {}
@@ -112,5 +115,10 @@ fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     if let Err(error) = fs::metadata(folder) {
         bail!("nothing can be written into the folder {}: {error}", folder.display());
     }
-    Ok(files::replace(path, bytes)?)
+    let written = if force { files::replace(path, bytes) } else { files::create(path, bytes) };
+    match written {
+        // Another program made one meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(TAKEN),
+        written => Ok(written?),
+    }
 }

@@ -13,6 +13,7 @@ use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{BundleRelease, HubPurge, HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
+use orco_runtime::files::destination;
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::escape::EscapedText;
@@ -177,7 +178,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             store.remove_device(&parse_device(device)?)?;
             done(output, &format!("{device} is no longer in the fleet"))
         }
-        HubCommand::Export { to } => export_pictures(output, &store, to),
+        HubCommand::Export { to } => {
+            options.check_destination(to)?;
+            destination::check(to, folder, "hub's folder")?;
+            export_pictures(output, &store, to)
+        }
     }
 }
 

@@ -94,8 +94,11 @@ fn changes_say_that_they_were_made_whatever_cannot_be_written_afterwards() {
                         Report::Standard => drop(command.args(["--json", "-"])),
                         Report::FullDevice => drop(command.args(["--json", "/dev/full"])),
                     }
-                    fs::write(&report, "{\"an earlier report\": \"that is longer than what comes now\"}".repeat(400))
-                        .unwrap();
+                    fs::write(
+                        &report,
+                        "{\"changed\": true, \"an earlier report\": \"longer than what comes now\"}".repeat(400),
+                    )
+                    .unwrap();
                     let output = run(&mut command, standard, error);
                     no_panic(&output, &what);
                     let failed = standard != Stream::Kept || json == Report::FullDevice;

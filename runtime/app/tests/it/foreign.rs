@@ -356,12 +356,16 @@ fn a_result_replaces_results_alone() {
     shared.plant(Thumbnails::Folder);
     let photograph = shared.path("photograph.jpg");
     fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
-    let place = photograph.to_str().unwrap();
-    assert_refused(
-        &shared.run(&shared.bench.bundle, &["list", "--json", place]),
-        "it holds something else than a result",
-    );
-    assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
+    let settings = shared.path("settings.json");
+    fs::write(&settings, b"{\"theme\": \"dark\"}").unwrap();
+    for place in [&photograph, &settings] {
+        let before = fs::read(place).unwrap();
+        assert_refused(
+            &shared.run(&shared.bench.bundle, &["list", "--json", place.to_str().unwrap()]),
+            "it holds something else than a result",
+        );
+        assert_eq!(fs::read(place).unwrap(), before);
+    }
     let report = shared.path("report.json");
     fs::write(&report, b"").unwrap();
     for _ in 0..2 {

@@ -324,6 +324,12 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     sync(folder, "giver", &running, &[]);
     let list = json(hub(folder, &["list"]));
     assert_eq!((&list["releases"][0]["held"], &list["releases"][0]["devices"]), (&2.into(), &2.into()));
+    for place in ["hub", "hub/new"] {
+        let place = folder.join(place).display().to_string();
+        assert_refused(&hub(folder, &["export", &place]).output().unwrap(), "it is in the hub's folder");
+    }
+    let bundle = shipped().join("pictures").display().to_string();
+    assert_refused(&hub(folder, &["export", &bundle]).output().unwrap(), "it is in the bundle's folder");
     let data = folder.join("data");
     json(hub(folder, &["export", data.to_str().unwrap()]));
     assert_eq!(pushed["pictures"], std::fs::read_dir(data.join("mug")).unwrap().count());
