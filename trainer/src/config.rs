@@ -120,10 +120,10 @@ impl Recipe {
         Self::parse(&text_of(path)?, path)
     }
 
-    /// License of the weights: what the recipe names, else this program's; only its maker knows that of an imported
-    /// backbone.
+    /// License of the weights: what the recipe names, else this program's; that of a backbone, or of weights to start
+    /// from, that somebody else made is not known here.
     pub fn license(&self) -> &str {
-        let default = if self.backbone.is_imported() { "unknown" } else { env!("CARGO_PKG_LICENSE") };
+        let default = if self.backbone.is_given() { "unknown" } else { env!("CARGO_PKG_LICENSE") };
         self.export.license.as_deref().unwrap_or(default)
     }
 
