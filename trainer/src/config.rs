@@ -33,7 +33,7 @@ use orco_core::config::MethodConfig;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use check::{MAX_CLASSES, demand};
+use check::{MAX_CLASSES, demand, refuse_long_lists};
 
 /// A whole training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,10 +120,10 @@ impl Recipe {
         Self::parse(&text_of(path)?, path)
     }
 
-    /// License of the weights: what the recipe names, else this program's; only its maker knows that of an imported
-    /// backbone.
+    /// License of the weights: what the recipe names, else this program's; that of a backbone, or of weights to start
+    /// from, that somebody else made is not known here.
     pub fn license(&self) -> &str {
-        let default = if self.backbone.is_imported() { "unknown" } else { env!("CARGO_PKG_LICENSE") };
+        let default = if self.backbone.is_given() { "unknown" } else { env!("CARGO_PKG_LICENSE") };
         self.export.license.as_deref().unwrap_or(default)
     }
 
@@ -162,11 +162,15 @@ impl Recipe {
     /// What a file holds, with the number of targets, but with its values as they are.
     fn unchecked(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        if let Ok(table) = text.parse() {
-            align::refuse_old_names(&table)?;
+        let written: Option<toml::Table> = text.parse().ok();
+        if let Some(written) = &written {
+            align::refuse_old_names(written)?;
         }
         let mut recipe: Self =
             toml::from_str(text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
+        if let (Some(written), Ok(read)) = (&written, toml::Table::try_from(&recipe)) {
+            refuse_long_lists("", written, &read)?;
+        }
         if recipe.targets.count == 0 {
             /// Classes that a device may learn beyond those of the benchmark.
             const ROOM: usize = 200;
@@ -224,6 +228,13 @@ impl Recipe {
         self.align.check()?;
         self.export.check()?;
         let side = self.data.side();
+        for (field, augment) in [
+            ("pretrain.augment.cutout", Some(&self.pretrain.augment)),
+            ("session_augment.cutout", self.session_augment.as_ref()),
+        ] {
+            let cutout = augment.map_or(0, |augment| augment.cutout);
+            demand(field, cutout, cutout < side as usize, "below data.image_size, so that some of the image is left")?;
+        }
         let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.is_imported();
         demand("data.image_size", side, left, "at least 16 for resnet12, which halves it four times")?;
         let scaled = self.pretrain.precision != Precision::F16 || !self.align.train_backbone;

@@ -52,7 +52,7 @@ pub enum AugmentPolicy {
 
 /// The table of a policy as it is read: `tag` alone would pass over fields that a policy without settings has not.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table, such as { kind = \"autoaugment\" }")]
 struct AugmentPolicyFields {
     kind: AugmentPolicyKind,
     operations: Option<usize>,
@@ -146,6 +146,9 @@ mod tests {
         let refused = |table: &str| read(table).unwrap_err();
         assert!(refused("kind = \"autoaugment\", magnitude = 3").contains("go with the policy randaugment only"));
         assert!(refused("kind = \"none\", strength = 3").contains("unknown field `strength`"));
+        let bare = RECIPE.replace("crop_scale = ", "policy = \"autoaugment\"\ncrop_scale = ");
+        let bare = toml::from_str::<Recipe>(&bare).unwrap_err().to_string();
+        assert!(bare.contains("expected a table, such as { kind = \"autoaugment\" }"), "{bare}");
         assert!(refused("kind = \"randaugment\", magnitude = 3").contains("needs both operations and magnitude"));
     }
 

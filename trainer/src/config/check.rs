@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use toml::{Table, Value};
+
 /// Why a recipe was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,6 +35,16 @@ pub enum ConfigError {
         /// What would be accepted.
         expected: &'static str,
     },
+    /// A list holds more values than the setting has.
+    #[error("recipe: {field} holds {written} values, but must hold {expected}")]
+    Length {
+        /// Dotted name of the field.
+        field: String,
+        /// How many were written.
+        written: usize,
+        /// How many would be accepted.
+        expected: usize,
+    },
     /// A setting goes by another name.
     #[error("recipe: {field} is now {instead}")]
     Renamed {
@@ -60,6 +72,24 @@ pub(super) fn demand(
     expected: &'static str,
 ) -> Result<(), ConfigError> {
     if holds { Ok(()) } else { Err(ConfigError::Value { field: field.into(), value: value.to_string(), expected }) }
+}
+
+/// Refuses a list that is longer than what was read of it: the parser would pass over its last values. `prefix` comes
+/// before the names of the table's fields.
+pub(super) fn refuse_long_lists(prefix: &str, written: &Table, read: &Table) -> Result<(), ConfigError> {
+    for (name, value) in written {
+        let field = format!("{prefix}{name}");
+        match (value, read.get(name)) {
+            (Value::Table(written), Some(Value::Table(read))) => {
+                refuse_long_lists(&format!("{field}."), written, read)?;
+            }
+            (Value::Array(written), Some(Value::Array(read))) if written.len() > read.len() => {
+                return Err(ConfigError::Length { field, written: written.len(), expected: read.len() });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn count(

@@ -153,6 +153,21 @@ fn a_wrong_value_is_named() {
 }
 
 #[test]
+fn lists_that_are_too_long_are_refused() {
+    let tiny = include_str!("../../recipes/synthetic-tiny.toml");
+    let said = |from: &str, to: &str| {
+        assert!(tiny.contains(from), "{from}");
+        Recipe::parse(&tiny.replace(from, to), Path::new("recipe.toml")).unwrap_err().to_string()
+    };
+    assert_eq!(
+        said("crop_scale = [0.5, 1.0]", "crop_scale = [0.5, 1.0, 1.0]"),
+        "recipe: pretrain.augment.crop_scale holds 3 values, but must hold 2"
+    );
+    let opaque = "image_size = 24\nmean = [0.5, 0.5, 0.5, 0.5]\ndeviation = [0.2, 0.2, 0.2, 0.2]";
+    assert!(said("image_size = 24", opaque).contains(" holds 4 values, but must hold 3"));
+}
+
+#[test]
 fn a_split_has_at_most_as_many_classes_as_there_can_be_targets() {
     let of_sessions = |sessions: usize| {
         let tiny = include_str!("../../recipes/synthetic-tiny.toml").replace("count = 64\n", "");
@@ -190,6 +205,11 @@ fn settings_that_do_not_go_together_are_refused() {
     let expected = "recipe: align.mirrored is true, but must be false where backbone.onnx is set";
     assert_eq!(mirrored.unwrap_err(), expected);
     assert!(changed(|recipe| recipe.align.mirrored = true).is_ok());
+    let dark = changed(|recipe| recipe.pretrain.augment.cutout = 24);
+    let expected =
+        "recipe: pretrain.augment.cutout is 24, but must be below data.image_size, so that some of the image is left";
+    assert_eq!(dark.unwrap_err(), expected);
+    assert!(changed(|recipe| recipe.pretrain.augment.cutout = 23).is_ok());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::{median, two_decimals};
-use orco_benchmark::{Metric, SessionAccuracy, Summary, percent_or_dash, summarise};
+use orco_benchmark::{AccuracyEstimateError, Metric, SessionAccuracy, Summary, percent_or_dash, summarise};
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
@@ -83,6 +83,12 @@ pub(super) fn write(
         writeln!(text, "\nOn the field's fixed draw alone, device: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
     }
     sessions(&mut text, ours)?;
+    if let Some(errors) = &ours.estimate_errors {
+        estimate_errors(&mut text, &errors.mean)?;
+        if let Some(warning) = hopeful(&errors.mean) {
+            log::warn!("{warning}");
+        }
+    }
     if let Some(last) = ours.sessions.last() {
         log::info!("{}", outcome(&benchmark.source, benchmark.shots, last));
     }
@@ -298,6 +304,31 @@ fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
     Ok(())
 }
 
+/// By how much a device is off that says which accuracy to expect.
+fn estimate_errors(text: &mut String, errors: &AccuracyEstimateError) -> Result<()> {
+    let [base, learned, overall] = [errors.base, errors.learned, errors.overall].map(two_decimals);
+    writeln!(
+        text,
+        "\nAfter every session the device says which accuracy to expect. What it says less what is measured here, in \
+         percentage points: base classes {base}, new classes {learned}, all classes {overall}."
+    )?;
+    Ok(())
+}
+
+/// The warning where devices would promise much more of base classes than is measured.
+fn hopeful(errors: &AccuracyEstimateError) -> Option<String> {
+    /// Percentage points.
+    const MUCH: f64 = 10.0;
+    let base = errors.base;
+    (base > MUCH).then(|| {
+        format!(
+            "devices will tell an accuracy on base classes that is {base:.1} percentage points higher than measured, \
+             often because the training images resemble each other more than the measured ones: train on pictures of \
+             more places and days"
+        )
+    })
+}
+
 /// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so
 /// many `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
@@ -427,6 +458,19 @@ mod tests {
         );
         let unmeasured = outcome("test images", 5, &SessionAccuracy { inc: None, hm: None, ..last });
         assert_eq!(unmeasured, "recognised of test images: 96.7 % of base classes");
+    }
+
+    #[test]
+    fn estimates_that_are_off_are_told() {
+        let off = AccuracyEstimateError { base: 35.4, learned: -0.001, overall: 28.25 };
+        let mut text = String::new();
+        estimate_errors(&mut text, &off).unwrap();
+        assert!(text.ends_with("points: base classes 35.40, new classes 0.00, all classes 28.25.\n"), "{text}");
+        let warning = hopeful(&off).unwrap();
+        assert!(warning.contains("that is 35.4 percentage points higher than measured"), "{warning}");
+        for base in [-35.4, 9.9, f64::NAN] {
+            assert_eq!(hopeful(&AccuracyEstimateError { base, ..off }), None);
+        }
     }
 
     #[test]

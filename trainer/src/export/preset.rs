@@ -5,6 +5,7 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
 use orco_core::config::MethodConfig;
+use orco_lab::format::shell_word;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{MANIFEST, Manifest, STATISTICS};
 
@@ -30,7 +31,24 @@ pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
         folder.display()
     );
     let learn = storing_as(&bundle.manifest.learn, preset);
-    replace_manifest(folder, &Manifest { learn, ..bundle.manifest }, None)
+    let stale = (learn != bundle.manifest.learn).then(|| stale_report(folder)).flatten();
+    replace_manifest(folder, &Manifest { learn, ..bundle.manifest }, None)?;
+    if let Some(warning) = stale {
+        log::warn!("{warning}");
+    }
+    Ok(())
+}
+
+/// What to say of the report in the folder of a bundle that gets other settings, if there is one.
+fn stale_report(folder: &Path) -> Option<String> {
+    let report = folder.join("report");
+    report.join("report.json").exists().then(|| {
+        format!(
+            "{} holds numbers of the settings before; make it again with `orco-lab report {}`",
+            report.display(),
+            shell_word(&folder.to_string_lossy())
+        )
+    })
 }
 
 /// A preset that stores exemplars as other settings do.
@@ -91,4 +109,20 @@ pub(super) fn replace_manifest(
 fn write_both(folder: &Path, manifest: &str, statistics: Option<&[u8]>) -> Result<()> {
     statistics.map_or(Ok(()), |bytes| write_atomically(&folder.join(STATISTICS), bytes))?;
     write_atomically(&folder.join(MANIFEST), manifest.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_earlier_settings_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(stale_report(folder.path()), None);
+        fs::create_dir(folder.path().join("report")).unwrap();
+        assert_eq!(stale_report(folder.path()), None, "nothing was measured");
+        fs::write(folder.path().join("report/report.json"), "{}").unwrap();
+        let said = stale_report(folder.path()).unwrap();
+        assert!(said.contains("report holds numbers of the settings before; make it again with `orco-lab"), "{said}");
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use orco_runtime::memory;
 use orco_runtime::threads::available_threads;
+use orco_state::sentence::counted;
 use serde::{Deserialize, Serialize};
 
 use super::RECORD;
@@ -143,8 +144,9 @@ impl RunRecord {
         }
         (self.device == "cpu" && before != now).then(|| {
             format!(
-                "this run was begun with {before} threads; with {now} its losses differ in the last digits; \
-                 --threads {before} continues it exactly"
+                "this run was begun with {}; with {now} its losses differ in the last digits; --threads {before} \
+                 continues it exactly",
+                counted(before, "thread")
             )
         })
     }

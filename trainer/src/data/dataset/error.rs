@@ -57,6 +57,12 @@ pub enum DataError {
         /// How many there are.
         actual: usize,
     },
+    /// The folder of a class holds no pictures at all.
+    #[error("{} holds no JPEG, PNG or WebP files; put the class's pictures there, or remove it", path.display())]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
     /// What should be the folder of a class holds folders.
     #[error(
         "{} holds folders, but no JPEG, PNG or WebP files, so it is no class; --data takes the folder whose folders are \

@@ -79,6 +79,9 @@ mod tests {
         assert_eq!(license("ours: \"ask\""), "license: other\nlicense_name: \"ours: \\\"ask\\\"\"");
         let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/synthetic-tiny.toml")).unwrap();
         assert_eq!(recipe.license(), env!("CARGO_PKG_LICENSE"));
+        recipe.backbone.weights = Some("lite0.pth".into());
+        assert_eq!(recipe.license(), "unknown", "weights of others have a license of their own");
+        recipe.backbone.weights = None;
         recipe.backbone.onnx = Some("imported.onnx".into());
         assert_eq!(license(recipe.license()), "license: \"unknown\"");
         recipe.export.license = Some("MIT".into());
