@@ -4,7 +4,7 @@ use orco_state::history::{ChangeKind, HeadFingerprint, HistoryChange};
 use orco_state::session::ChangeReport;
 
 use super::Learner;
-use super::change::ChangeOutcome;
+use super::change::{ChangeOutcome, UnsavedChange};
 use super::error::ChangeError;
 use super::observer::Observer;
 use crate::store::LockedStore;
@@ -91,7 +91,7 @@ impl Learner {
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
         let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(number);
-        let (made, before) = self.save_next(locked, next, change, report)?;
+        let (made, before) = self.save_next(locked, UnsavedChange { next, change, report })?;
         // A class set that was left without an aligned head comes back without one.
         let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
             HeadFingerprint::Bundle => made,
