@@ -76,14 +76,10 @@ impl KeptBackground {
     /// # Errors
     /// [`BackgroundFileError`] if the file cannot be read or is damaged.
     pub fn read(&self) -> Result<Option<Background>, BackgroundFileError> {
-        match files::read_own(&self.path, MAX_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(self.failed(source)),
-            Ok(bytes) => {
-                let damaged = |reason| BackgroundFileError::Damaged { path: self.path.clone(), reason };
-                Background::decode(&bytes).map(Some).map_err(damaged)
-            }
-        }
+        let read = files::read_own_if_there(&self.path, MAX_FILE).map_err(|source| self.failed(source))?;
+        let Some(bytes) = read else { return Ok(None) };
+        let damaged = |reason| BackgroundFileError::Damaged { path: self.path.clone(), reason };
+        Background::decode(&bytes).map(Some).map_err(damaged)
     }
 
     /// Which file holds it now, another one once it was kept again; `None` if none is kept.
