@@ -221,6 +221,11 @@ impl BaseModel {
         [w1, b1, w2, b2].into_iter().for_each(Vec::shrink_to_fit);
     }
 
+    /// Index among the learned classes of the class with index `class` in a state; `None` for a base class.
+    pub(crate) fn learned_index(&self, class: usize) -> Option<usize> {
+        class.checked_sub(self.classes.len())
+    }
+
     /// Number of pseudo-targets, which is the most classes that can be known.
     pub fn target_count(&self) -> usize {
         self.targets.len() / self.dimension
@@ -296,7 +301,7 @@ impl State {
     /// another class of `other`.
     pub(crate) fn index_of(&self, base_model: &BaseModel, other: &Self, class: usize) -> Option<usize> {
         let base = base_model.classes.len();
-        let Some(learned) = class.checked_sub(base) else { return Some(class) };
+        let Some(learned) = base_model.learned_index(class) else { return Some(class) };
         let is_same = |known: usize, learned: usize| {
             let (one, another) = (&self.classes[known], &other.classes[learned]);
             // After an undo, a new class may get the target and session of one that was undone, but not its shots.
