@@ -5,7 +5,7 @@ use super::exposure::gains;
 use super::filter::box_mean;
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
-/// Share of the place that a frame of a moved camera has lost.
+/// Share of the place that a frame has lost from which its camera was moved. Views of the empty place may lose less.
 pub(crate) const MOVED: f32 = 0.6;
 /// Deviations, over 3 x 3 pixels, from which a pixel may belong to a thing that begins nearby.
 const WEAK: f32 = 3.0;
@@ -15,6 +15,8 @@ const STRONG: f32 = 6.0;
 const SHAKE: f32 = 0.35;
 /// Range of a shadow's or a reflection's brightness, as a ratio to the background's.
 const LIT_RATIOS: [f32; 2] = [0.45, 1.12];
+/// Range of ratios whose logarithms are compared: as far below 1 as above, and far wider than [`LIT_RATIOS`].
+const LOG_RATIOS: [f32; 2] = [0.02, 50.0];
 /// Most deviations by which a shadow's or a reflection's colour differs once its brightness is that of the background.
 const MAX_TINT: f32 = 3.0;
 /// Most deviation, in a shadow, of the logarithm of the ratio from its mean over 5 x 5 pixels. In a shadow the ratio
@@ -226,7 +228,7 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
             dot(&off, &off) / (3.0 * allowed)
         })
         .collect();
-    let logs: Vec<f32> = ratios.iter().map(|ratio| libm::logf(ratio.clamp(0.02, 50.0))).collect();
+    let logs: Vec<f32> = ratios.iter().map(|ratio| libm::logf(ratio.clamp(LOG_RATIOS[0], LOG_RATIOS[1]))).collect();
     let off_mean = box_mean(&logs, width, 2).into_iter().zip(&logs).map(|(mean, log)| (log - mean) * (log - mean));
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);

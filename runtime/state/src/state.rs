@@ -241,11 +241,11 @@ impl BaseModel {
 
     /// Whether all parts fit together; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
-        /// Largest dimension: far above that of any known backbone or head.
-        const WIDEST: usize = 65_536;
+        /// Largest dimension: the largest that a recipe may give a head, far above that of any known backbone.
+        const MAX_DIMENSION: usize = 65_536;
         let is_unit = |target: &[f32]| (math::dot(target, target) - 1.0).abs() < 1e-3;
         let shapes =
-            [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=WIDEST).contains(size))
+            [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=MAX_DIMENSION).contains(size))
                 && self.targets.len().is_multiple_of(self.dimension)
                 && self.target_count() <= MAX_TARGETS
                 && self.targets.chunks_exact(self.dimension).all(is_unit)

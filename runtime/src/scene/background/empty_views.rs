@@ -22,8 +22,10 @@ const NOTHING: f32 = 0.95;
 const FLAT: f32 = 1.0;
 /// Noise, as a deviation in steps of 0..255 at the small size, where one view alone cannot tell it.
 const USUAL_NOISE: f32 = 2.5;
-/// Share of the frame that may differ between two views of one empty place.
-const LOST: f32 = 0.5;
+/// Most of the place that a view may have lost: one that has lost more is of another place, one that has lost less is
+/// searched for things. A frame, in which things may cover much of the place, has
+/// [`MOVED`](crate::scene::difference::MOVED).
+const MAX_LOST: f32 = 0.5;
 
 /// Why a background cannot be made from some views. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -132,7 +134,7 @@ impl Background {
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
         let difference = Difference::in_colour(self, small);
-        if difference.lost > LOST {
+        if difference.lost > MAX_LOST {
             return Err(BackgroundError::Moved { view });
         }
         let is_empty = Foreground::of(self.width, &difference, self.frame_size, None).things().is_empty();
