@@ -5,7 +5,7 @@ use super::exposure::gains;
 use super::filter::box_mean;
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
-/// Share of the place that a frame has lost from which its camera was moved. Views of the empty place may lose less.
+/// Share of the place lost from which a frame's camera counts as moved. Views of the empty place may lose less.
 pub(crate) const MOVED: f32 = 0.6;
 /// Deviations, over 3 x 3 pixels, from which a pixel may belong to a thing that begins nearby.
 const WEAK: f32 = 3.0;
