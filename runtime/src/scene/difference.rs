@@ -233,9 +233,9 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);
     let is_even = |index: usize| {
-        let light = brightness(&background.colours[index]).max(DARK);
+        let level = brightness(&background.colours[index]).max(DARK);
         // Noise alone makes dark places rough.
-        let most = MAX_ROUGHNESS + libm::sqrtf(allowed[index] / 3.0) / light;
+        let most = MAX_ROUGHNESS + libm::sqrtf(allowed[index] / 3.0) / level;
         tints[index] < MAX_TINT * MAX_TINT && roughness[index] < most * most
     };
     (0..aligned.len()).map(is_even).collect()

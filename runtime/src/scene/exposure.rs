@@ -102,7 +102,7 @@ mod tests {
     fn a_plain_bright_thing_does_not_take_the_place_of_the_darker_table_behind_it() {
         let mut random = Random::new(1, "noise");
         for (table, thing) in [(75.0, 215.0), (120.0, 220.0)] {
-            let mut noisy = |light: f32| [0; 3].map(|_: u8| light + random.normal());
+            let mut noisy = |level: f32| [0; 3].map(|_: u8| level + random.normal());
             let place: Vec<[f32; 3]> = (0..20_000).map(|_| noisy(table)).collect();
             let frame: Vec<[f32; 3]> = (0..20_000).map(|at| noisy(if at % 100 < 45 { thing } else { table })).collect();
             let gains = gains(&frame, &place);

@@ -3,7 +3,7 @@
 use ::image::RgbImage;
 use orco_state::sentence::counted;
 
-use super::{Background, KeptGrey, NOISE, mean_light};
+use super::{Background, KeptGrey, NOISE, mean_brightness};
 use crate::scene::difference::Difference;
 use crate::scene::exposure::gains;
 use crate::scene::filter::box_mean;
@@ -108,7 +108,7 @@ impl Background {
     pub fn learn(views: &[RgbImage]) -> Result<Self, BackgroundError> {
         check_sizes(views)?;
         let small: Vec<SmallFrame> = views.iter().map(SmallFrame::of).collect();
-        small.iter().enumerate().try_for_each(|(index, view)| check_light(index + 1, view))?;
+        small.iter().enumerate().try_for_each(|(index, view)| check_not_blank(index + 1, view))?;
         let frame_size = [views[0].width(), views[0].height()];
         let aligned = aligned(&small);
         let plain = Self::of(frame_size, small[0].width, median_colours(&aligned), &aligned);
@@ -127,9 +127,9 @@ impl Background {
         let noise = common_noise(&colours, aligned);
         let variances = vec![noise * noise; colours.len()];
         // Views in other exposures take what is clipped beyond.
-        let light = mean_light(&colours).min(255.0);
+        let brightness = mean_brightness(&colours).min(255.0);
         let (slopes, shown, grey) = (Vec::new(), None, KeptGrey::default());
-        Self { frame_size, width, colours, variances, noise, light, slopes, shown, grey }.with_slopes()
+        Self { frame_size, width, colours, variances, noise, brightness, slopes, shown, grey }.with_slopes()
     }
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
@@ -160,15 +160,15 @@ fn check_sizes(views: &[RgbImage]) -> Result<(), BackgroundError> {
 }
 
 /// Whether a view shows anything.
-fn check_light(view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
-    let light: Vec<f32> = small.pixels.iter().map(brightness).collect();
-    let count = light.len() as f32;
-    let share = |is: &dyn Fn(f32) -> bool| light.iter().filter(|light| is(**light)).count() as f32 / count;
-    let mean = light.iter().sum::<f32>() / count;
-    let variance = light.iter().map(|light| (light - mean) * (light - mean)).sum::<f32>() / count;
-    if share(&|light| light < DARK) > NOTHING {
+fn check_not_blank(view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
+    let levels: Vec<f32> = small.pixels.iter().map(brightness).collect();
+    let count = levels.len() as f32;
+    let share = |is: &dyn Fn(f32) -> bool| levels.iter().filter(|level| is(**level)).count() as f32 / count;
+    let mean = levels.iter().sum::<f32>() / count;
+    let variance = levels.iter().map(|level| (level - mean) * (level - mean)).sum::<f32>() / count;
+    if share(&|level| level < DARK) > NOTHING {
         Err(BackgroundError::Dark { view })
-    } else if share(&|light| light >= CLIPPED) > NOTHING {
+    } else if share(&|level| level >= CLIPPED) > NOTHING {
         Err(BackgroundError::Bright { view })
     } else if variance < FLAT * FLAT {
         Err(BackgroundError::Flat { view })
