@@ -61,7 +61,7 @@ pub fn read_own_if_there(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>>
     }
 }
 
-/// Reads a file as [`read_own`] does, into memory with room for so many more bytes.
+/// Reads a file as [`read_own`] does, into memory with room for `room` more bytes.
 ///
 /// # Errors
 /// As for [`read_own`].

@@ -57,7 +57,7 @@ pub enum Engine {
 pub enum Workload {
     /// Features of shots, which the device stores.
     Shots,
-    /// Features of so many pictures, each of which is encoded once.
+    /// Features of this many pictures, each of which is encoded once.
     Pictures(usize),
     /// Features of a data set, by [`encode_stream`](super::stream::encode_stream): engines side by side.
     Stream,

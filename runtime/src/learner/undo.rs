@@ -38,7 +38,7 @@ impl Learner {
         self.restore_entry(&locked, self.entry_back(changes)?, observer)
     }
 
-    /// Number of the entry that undoing so many changes goes back to.
+    /// Number of the entry that undoing `changes` changes goes back to.
     pub(super) fn entry_back(&self, changes: usize) -> Result<u32, ChangeError> {
         let timeline = self.history().timeline();
         let remembered = timeline.earlier().len();
@@ -58,7 +58,7 @@ impl Learner {
         self.restore_entry(&locked, self.entry_forth(changes)?, observer)
     }
 
-    /// Number of the entry that redoing so many changes goes to.
+    /// Number of the entry that redoing `changes` changes goes to.
     pub(super) fn entry_forth(&self, changes: usize) -> Result<u32, ChangeError> {
         let timeline = self.history().timeline();
         let undone = timeline.later().len();

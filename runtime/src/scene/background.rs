@@ -18,8 +18,8 @@ use crate::image::luma;
 const NOTICEABLE: f32 = 1.0;
 /// Least and most noise: of the quietest camera, and of the least quiet place.
 pub(super) const NOISE: [f32; 2] = [1.2, 40.0];
-/// Radius of the square around a hidden pixel by which its brightness is told, in pixels of the small frame. Where a thing
-/// fills it, as a large one does at the frame's edge, the whole frame tells.
+/// Radius of the square around a hidden pixel from which its brightness is estimated, in pixels of the small frame.
+/// Where a thing fills it, as a large one does at the frame's edge, the whole frame is taken.
 const AROUND: usize = 80;
 /// Mean brightness, hidden pixels counted as black, from which the square or the frame tells anything.
 const DIM: f32 = 0.1;

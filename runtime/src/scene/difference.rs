@@ -28,13 +28,13 @@ const DARK: f32 = 12.0;
 const DARK_SQUARES: f32 = 3.0 * DARK * DARK;
 /// Brightness rise from which a pixel of the background is an edge, in steps per pixel above what noise makes.
 const EDGE: f32 = 4.0;
-/// Least share of edges by which a moved camera is told.
+/// Least share of edges by which a moved camera is recognised.
 const MIN_EDGES: f32 = 0.02;
-/// Share of the pixels that certainly show the place, by whose deviations the frame's own noise is told.
+/// Share of the pixels that certainly show the place, from whose deviations the frame's own noise is estimated.
 const CERTAIN: f32 = 0.25;
 /// Deviations within which that share of normal values is.
 const CERTAIN_DEVIATIONS: f32 = 0.3186;
-/// Every so many pixels one counts for that.
+/// One pixel of this many counts for that.
 const STEP: usize = 5;
 /// Steps between a pixel's channels up to which it may be grey, and from which it certainly has a colour.
 const GREY: f32 = 4.0;
@@ -67,7 +67,7 @@ impl Change {
 pub(super) struct Difference {
     /// How much each pixel differs.
     pub changes: Vec<Change>,
-    /// Whether the background can be told there by its structure: it is no place of one colour.
+    /// Whether the background can be recognised there by its structure: it is no place of one colour.
     pub edges: Vec<bool>,
     /// Whether each pixel has the colour of the place and differs in brightness as those around it do, however much.
     even: Vec<bool>,
@@ -150,7 +150,7 @@ impl Difference {
     }
 }
 
-/// The share of pixels whose channels are more than so many steps apart.
+/// The share of pixels whose channels are more than `steps` steps apart.
 fn coloured_share(pixels: &[[f32; 3]], steps: f32) -> f32 {
     let is_coloured = |[red, green, blue]: &&[f32; 3]| red.max(*green).max(*blue) - red.min(*green).min(*blue) > steps;
     pixels.iter().filter(is_coloured).count() as f32 / pixels.len().max(1) as f32

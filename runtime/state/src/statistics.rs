@@ -28,8 +28,8 @@ pub struct Statistics {
     pub whitened: Bank,
     /// Deviation of the scores by targets, by means and by discriminant over base images and classes.
     pub deviations: [f32; 3],
-    /// Shift of the border on a device on which nothing was learned yet, from sessions simulated with base classes: what
-    /// is added to the scores of learned classes.
+    /// Shift of the border on a device that has learned nothing yet, from sessions simulated with base classes: what is
+    /// added to the scores of learned classes.
     pub initial_shift: f32,
     /// Samples of base classes that were set aside: means, axes and deviations were not computed from them. They chose
     /// `initial_shift`, and may have told phase 2 when to stop.

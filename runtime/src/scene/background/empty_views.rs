@@ -198,7 +198,7 @@ fn median_colours(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
     (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
 }
 
-/// Factor by which deviations from a mean of so many views are too small.
+/// Factor by which deviations from a mean of this many views are too small.
 fn shrinkage(views: usize) -> f32 {
     let views = views as f32;
     libm::sqrtf(views / (views - 1.0))
