@@ -91,7 +91,7 @@ pub enum EncodeError {
     /// The engine failed on a batch; what it said.
     #[error("the backbone failed on an image: {0}")]
     Run(String),
-    /// The backbone does not return the features that the bundle speaks of.
+    /// The backbone does not return the features that the bundle declares.
     #[error("the backbone returned {actual} numbers where the bundle speaks of {expected}")]
     Shape {
         /// Numbers expected for a batch.

@@ -50,7 +50,18 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_own_with_room(path, limit, 0)
 }
 
-/// Reads a file as [`read_own`] does, into memory with room for so many more bytes.
+/// Reads a file as [`read_own`] does; `None` if there is none.
+///
+/// # Errors
+/// As for [`read_own`], except that of a missing file.
+pub fn read_own_if_there(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    match read_own(path, limit) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// Reads a file as [`read_own`] does, into memory with room for `room` more bytes.
 ///
 /// # Errors
 /// As for [`read_own`].

@@ -55,7 +55,7 @@ pub use orco_state::classify::{Match, Score};
 pub use service::BalanceOutlook;
 pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, SettingsError, ShotChecks};
 pub use shot_examiner::DoubtfulShot;
-pub use shot_keeper::KeptShots;
+pub use shot_keeper::KeptPicturesReport;
 pub use shots::{PictureFolder, Shots, is_made_by_systems, pictures_in};
 use started_encoder::StartedEncoders;
 pub use undo::UndoOutcome;
@@ -411,7 +411,7 @@ impl Learner {
         Ok(Pack::of(&self.bundle.base_model, &self.saved.state, &label::normal(label), origin)?)
     }
 
-    /// Peak memory, in bytes, of one session with so many new classes and shots, beyond bundle, state and backbone.
+    /// Peak memory, in bytes, of one session with this many new classes and shots, beyond bundle, state and backbone.
     /// Where answers do not use the bundle's statistics, only the alignment is counted.
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);

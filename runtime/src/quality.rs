@@ -185,24 +185,8 @@ pub struct Thresholds {
 }
 
 impl Default for Thresholds {
-    /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
-    /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
-    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, and of 17 and more where
-    /// it is not scaled; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more
-    /// than 1.7.
-    ///
-    /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from
-    /// 80 pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
-    /// blurred by two of 128 pixels, 97.8 % are, with the rule or without.
-    ///
-    /// Of 1,000 test images of CIFAR-100, 32 pixels a side, 0.1 % are called blurred, and 0.1 % noise; 87 % are called
-    /// blurred after a blur of two pixels.
-    ///
-    /// `distance` and `mismatched_cells` were chosen for fixed and hand-held cameras. Of 500 other photographs of
-    /// Caltech-101, 91.2 % are found again when framed 3 % closer, all when compressed or darkened by a tenth, and
-    /// 0.001 % of all pairs are taken for the same. Of 39 pairs of different things, each a fifth of the same
-    /// background, none is called a repeat. How often [`Thresholds::repeats_across_classes`] errs is in the journal of
-    /// the book, 2026-11-30.
+    /// Chosen on the sample pictures and on photographs of Caltech-101. How often they err there is in
+    /// `docs/src/journal/2026-11-30-shot-checks.md`; `quality/tests.rs` prints such rates.
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, mismatched_cells: 8 }
     }

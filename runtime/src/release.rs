@@ -63,14 +63,10 @@ impl Releases {
     pub fn read(folder: &Path) -> Result<Self, ReleaseError> {
         let path = folder.join(RELEASES);
         let failed = |reason: String| ReleaseError::Remembered { path: path.clone(), reason };
-        match files::read_own(&path, MAX_FILE) {
-            Ok(bytes) => {
-                let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
-                Self::parse(&text).map_err(|error| failed(error.to_string()))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(failed(error.to_string())),
-        }
+        let read = files::read_own_if_there(&path, MAX_FILE).map_err(|error| failed(error.to_string()))?;
+        let Some(bytes) = read else { return Ok(Self::default()) };
+        let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
+        Self::parse(&text).map_err(|error| failed(error.to_string()))
     }
 
     /// As the text of a file.

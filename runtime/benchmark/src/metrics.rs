@@ -213,10 +213,10 @@ mod tests {
     #[test]
     fn the_area_does_not_depend_on_the_border() {
         // One base class and one incremental one; margins of base images -3, -1, 1, of incremental ones -2, 0, 2.
-        let area = |border: f32| {
+        let area = |shift: f32| {
             let mut measured = AccuracyCounts::new(2, 1);
             for (class, margins) in [(0, [-3.0, -1.0, 1.0]), (1, [-2.0, 0.0, 2.0])] {
-                margins.iter().for_each(|margin| measured.count_scores(class, &[0.0, margin + border]));
+                margins.iter().for_each(|margin| measured.count_scores(class, &[0.0, margin + shift]));
             }
             measured.row(1).area.unwrap()
         };

@@ -120,7 +120,7 @@ pub enum AlignError {
 }
 
 buffers! {
-    /// The numbers that [`assign_new_classes`] works with, for so many new classes and free targets.
+    /// The numbers that [`assign_new_classes`] works with, for this many new classes and free targets.
     struct AssignmentNumbers of f32, sized by (shape: HeadShape, classes: usize, free: usize) {
         /// The head in panel layout ([`HeadShape::load`]).
         parameters: shape.parameters(),

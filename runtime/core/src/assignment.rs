@@ -16,7 +16,7 @@ pub struct AssignmentMemory {
 }
 
 impl AssignmentMemory {
-    /// For so many classes and free targets.
+    /// For this many classes and free targets.
     pub const fn of(classes: usize, free: usize) -> Self {
         Self { numbers: classes + 2 * free, indices: 3 * free }
     }

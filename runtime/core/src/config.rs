@@ -359,7 +359,7 @@ impl MethodConfig {
         Self { class_means: 0.0, answer: None, ..self.clone() }
     }
 
-    /// Samples of an epoch where there are so many exemplars.
+    /// Samples of an epoch where there are this many exemplars.
     pub const fn samples_of_epoch(&self, exemplars: usize) -> usize {
         if self.epoch_samples > 0 && self.epoch_samples < exemplars { self.epoch_samples } else { exemplars }
     }

@@ -119,7 +119,7 @@ impl Prefetch {
         Self { start: slice.as_ptr().wrapping_add(from), length }
     }
 
-    /// The share that a range has in so many equal parts.
+    /// The share that a range has in `of` equal parts.
     #[inline(always)]
     pub fn part(self, range: Range<usize>, of: usize) -> Self {
         let from = self.length * range.start / of;

@@ -143,12 +143,12 @@ impl HeadShape {
         self.panels() * self.panel() + self.width()
     }
 
-    /// Numbers in the activations of so many rows.
+    /// Numbers in the activations of this many rows.
     pub const fn activations(self, rows: usize) -> usize {
         self.panels() * rows * LANES
     }
 
-    /// Numbers that the backward pass of so many rows works with: every panel's W2, the rows' gradients packed, and
+    /// Numbers that the backward pass of this many rows works with: every panel's W2, the rows' gradients packed, and
     /// their features transposed.
     pub const fn scratch(self, rows: usize) -> usize {
         self.panels() * self.width() * LANES + rows * self.width() + self.inputs * padded(rows)

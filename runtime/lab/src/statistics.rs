@@ -107,13 +107,13 @@ pub fn fit(
         directions: bank(&means, ExemplarPrecision::F16),
         whitened: bank(&whitened, ExemplarPrecision::F16),
         deviations: [1.0; 3],
-        initial_border: 0.0,
+        initial_shift: 0.0,
         set_aside,
         base_accuracy_ratio: None,
     };
     statistics.deviations = deviations(base_model, &statistics, features);
     statistics.base_accuracy_ratio = base_accuracy_ratio(base_model, &statistics, unseen);
-    statistics.initial_border = initial_border(base_model, &statistics, features, seed);
+    statistics.initial_shift = initial_shift(base_model, &statistics, features, seed);
     statistics
 }
 
@@ -242,16 +242,16 @@ fn base_accuracy(base_model: &BaseModel, statistics: &Statistics, features: Feat
     (!features.classes.is_empty()).then(|| counts.row(0).base)
 }
 
-/// The median border that sessions simulated with base classes choose: in each, a fifth of them are new.
-fn initial_border(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, seed: u64) -> f32 {
+/// The median shift of the border that sessions simulated with base classes choose: in each, a fifth of them are new.
+fn initial_shift(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, seed: u64) -> f32 {
     let mut random = Random::new(seed, "sessions played with base classes");
-    let borders =
-        (0..ROUNDS).filter_map(|_| simulated_border(base_model, statistics, features, &mut random)).map(f64::from);
-    median(borders.collect()).unwrap_or(0.0) as f32
+    let shifts =
+        (0..ROUNDS).filter_map(|_| simulated_shift(base_model, statistics, features, &mut random)).map(f64::from);
+    median(shifts.collect()).unwrap_or(0.0) as f32
 }
 
-/// The border of one of these sessions; none where there are too few classes or samples.
-fn simulated_border(
+/// The shift of the border of one of these sessions; none where there are too few classes or samples.
+fn simulated_shift(
     base_model: &BaseModel,
     statistics: &Statistics,
     features: Features<'_>,

@@ -163,7 +163,7 @@ fn trailer(file: &mut File, length: u64) -> io::Result<Option<String>> {
     Ok(String::from_utf8(text).ok())
 }
 
-/// Reads so many bytes, piece by piece.
+/// Reads `length` bytes, piece by piece.
 fn chunks(file: &mut File, length: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     let mut left = length;

@@ -36,7 +36,7 @@ fn device() -> (TempDir, Learner) {
         .unwrap()
         .durable()
         .unwrap();
-    assert_eq!(learner.kept_shots().shots, 3);
+    assert_eq!(learner.kept_pictures().shots, 3);
     (folder, learner)
 }
 
@@ -125,7 +125,7 @@ fn what_is_restored_is_what_was_backed_up() {
     assert_eq!(made.report, contents);
     let there = Learner::open(EDGE, other.path()).unwrap();
     assert_eq!((there.state(), there.history()), (learner.state(), learner.history()));
-    assert_eq!(there.kept_shots(), learner.kept_shots());
+    assert_eq!(there.kept_pictures(), learner.kept_pictures());
     // A replacement counts its saves from 1 on, wherever the device was; all else is the same to the byte.
     let (of_there, told) = written(&there);
     assert_eq!(told, contents);

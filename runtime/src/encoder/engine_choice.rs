@@ -18,11 +18,8 @@ use crate::image::Preprocessing;
 
 /// Pictures in one call from which starting ONNX Runtime pays.
 ///
-/// It starts 33 to 147 ms later than rten, the later the larger the backbone, and gains 2.3 to 21 ms a picture.
-/// Measured with the shipped backbones on two cores of an Intel Xeon with AMX (family 6, model 207), that pays from 14
-/// pictures of 14 million multiply-adds each, in float and in int8, from 14 of 70 million, and from 7 of 1,046 million.
-/// In multiply-adds these lie a factor of 38 apart, in pictures a factor of two; so pictures count. `benches/start`
-/// measures it.
+/// It starts later than rten and takes less time for each picture. With the shipped backbones, small and large, that
+/// pays from 7 to 14 pictures on (`docs/src/journal/2026-11-30-shot-checks.md`); `benches/start` measures it.
 pub const ONNX_RUNTIME_FROM: usize = 12;
 
 /// Pictures in one call from which both engines are measured: it takes them the time of eight pictures.
@@ -60,7 +57,7 @@ pub enum Engine {
 pub enum Workload {
     /// Features of shots, which the device stores.
     Shots,
-    /// Features of so many pictures, each of which is encoded once.
+    /// Features of this many pictures, each of which is encoded once.
     Pictures(usize),
     /// Features of a data set, by [`encode_stream`](super::stream::encode_stream): engines side by side.
     Stream,

@@ -42,7 +42,7 @@ pub enum LibraryError {
     /// It was built for another processor.
     #[error("it was built for another processor")]
     OtherProcessor,
-    /// Its headers speak of more bytes than it has.
+    /// Its headers announce more bytes than it has.
     #[error("it was cut short, it has {actual} of at least {expected} bytes; copy it again")]
     CutShort {
         /// Bytes that it should have at least.

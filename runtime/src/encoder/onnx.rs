@@ -66,7 +66,7 @@ impl Onnx {
         Ok(EncoderPool::new(member()?, (1..count).map(|_| member()).collect::<Result<_, _>>()?))
     }
 
-    /// A session with a model that passed the audit, on so many threads, or on one where no more can be started.
+    /// A session with a model that passed the audit, on `threads` threads, or on one where no more can be started.
     fn new(runtime: &'static Runtime, model: &Arc<[u8]>, bounds: Bounds, threads: usize) -> Result<Self, EncodeError> {
         let session = match session(runtime, model, threads) {
             // Perhaps the process may have no more threads. If the model is at fault, one thread fails as well.
@@ -93,13 +93,13 @@ fn session_threads() -> usize {
     if threads::limit().is_none() && num_cpus::get_physical() <= usable { OWN } else { usable }
 }
 
-/// What makes a session on so many threads.
+/// What makes a session on `threads` threads.
 fn session_builder(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuilder> {
     let builder = Session::builder(&runtime.environment)?.with_intra_threads(threads)?;
     Ok(builder.with_config_entry(DISABLED_OPTIMISERS, PAD_FUSION)?)
 }
 
-/// A session on so many threads.
+/// A session on `threads` threads.
 fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: usize) -> Result<Session, EncodeError> {
     let model = Arc::clone(model);
     let commit = move |cancel: &time_limit::Cancel| -> ort::Result<Session> {

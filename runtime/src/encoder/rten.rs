@@ -74,7 +74,7 @@ fn own_pool() -> Option<Arc<ThreadPool>> {
     POOL.get_or_init(|| smaller_pool(usable_threads())).clone()
 }
 
-/// A pool of so many threads, if rten's has more.
+/// A pool of `threads` threads, if rten's has more.
 fn smaller_pool(threads: usize) -> Option<Arc<ThreadPool>> {
     let is_larger = rten::thread_pool().run(rayon::current_num_threads) > threads;
     let pool = is_larger.then(|| ThreadPool::with_num_threads(threads));

@@ -13,6 +13,9 @@ fn what_lies_in_the_place_of_a_file_is_refused_without_waiting() {
     rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, fifo, 0).unwrap();
     assert_eq!(read(&path("link"), 5).unwrap(), b"bytes");
     assert_eq!(read_own(&path("file"), 5).unwrap(), b"bytes");
+    assert_eq!(read_own_if_there(&path("file"), 5).unwrap().as_deref(), Some(&b"bytes"[..]));
+    assert_eq!(read_own_if_there(&path("missing"), 5).unwrap(), None);
+    assert!(read_own_if_there(&path("link"), 5).is_err());
     assert!(read_own(&path("file"), 4).unwrap_err().to_string().contains("larger than 4 bytes"));
     for (name, expected) in [
         ("link", "it is a symbolic link"),

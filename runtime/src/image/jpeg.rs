@@ -73,7 +73,7 @@ impl<'a> JpegFile<'a> {
         plans.find(|plan| self.fits(*plan)).ok_or(ImageError::TooLarge)
     }
 
-    /// The smallest scale that leaves so many pixels a side; [`Self::largest_plan`] where none does.
+    /// The smallest scale that leaves `side` pixels a side; [`Self::largest_plan`] where none does.
     fn plan_leaving(&self, side: u32) -> Result<DecodingPlan, ImageError> {
         let [width, height] = self.frame.size;
         // One coefficient tells the mean of a whole block, four nearly tell those of its quarters. At a scale of 1/2,
@@ -130,7 +130,7 @@ pub(super) fn decoding_memory(jpeg: &[u8]) -> Result<DecodingCost, ImageError> {
     Ok(file.cost(file.largest_plan()?))
 }
 
-/// Decodes a JPEG file at the smallest scale that leaves so many pixels a side.
+/// Decodes a JPEG file at the smallest scale that leaves `side` pixels a side.
 pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     let file = JpegFile::read(jpeg)?;
     file.decode(file.plan_leaving(side)?)

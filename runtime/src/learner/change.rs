@@ -39,6 +39,16 @@ pub struct ChangeOutcome<T = ChangeReport> {
     pub unaligned: Option<ChangeError>,
 }
 
+/// A change that is computed and not yet saved.
+pub(super) struct UnsavedChange<T = ChangeReport> {
+    /// The state that it leads to.
+    pub next: State,
+    /// Its entry in the history.
+    pub change: HistoryChange,
+    /// What it does.
+    pub report: T,
+}
+
 /// A stored shot of a class.
 pub(super) struct NumberedShot<'a> {
     /// Label of the class.
@@ -124,7 +134,7 @@ impl Learner {
         })?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        self.commit_within_budget(&locked, next, change, report, keeper, observer)
+        self.commit_within_budget(&locked, UnsavedChange { next, change, report }, keeper, observer)
     }
 
     /// Gives a known class, base or learned, further shots.
@@ -143,7 +153,7 @@ impl Learner {
         let class = self.read_shots(&[(label, shots)], Some(known), keeper.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
-        self.commit_within_budget(&locked, next, change, report, keeper, observer)
+        self.commit_within_budget(&locked, UnsavedChange { next, change, report }, keeper, observer)
     }
 
     /// Learns classes out of packs in one session, without the backbone.
@@ -164,7 +174,7 @@ impl Learner {
         let (next, report) = self.run_session(observer, |session, state| session.learn_stored(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
-        self.commit_within_budget(&locked, next, change, report, None, observer)
+        self.commit_within_budget(&locked, UnsavedChange { next, change, report }, None, observer)
     }
 
     /// Forgets a learned class; [`Learner::undo`] brings it back.
@@ -185,7 +195,7 @@ impl Learner {
     ) -> Result<ChangeOutcome, ChangeError> {
         let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
         let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
-        let (made, before) = self.save_next(locked, next, change, report)?;
+        let (made, before) = self.save_next(locked, UnsavedChange { next, change, report })?;
         Ok(self.align_after(locked, &before.state, made, observer))
     }
 
@@ -243,7 +253,7 @@ impl Learner {
         let [from, to] = [from, to].map(label::normal);
         let next = session::rename(self.base_model(), self.state(), &from, &to)?;
         let change = HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]);
-        Ok(self.save_next(&locked, next, change, ())?.0)
+        Ok(self.save_next(&locked, UnsavedChange { next, change, report: () })?.0)
     }
 
     /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
@@ -274,7 +284,7 @@ impl Learner {
         let (next, report) =
             self.run_session(observer, |session, state| session.move_shot(state, &from, shot.number, &to))?;
         let change = HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]);
-        self.commit_within_budget(locked, next, change, report, None, observer)
+        self.commit_within_budget(locked, UnsavedChange { next, change, report }, None, observer)
     }
 
     /// Removes a stored shot of a class, numbered from 1 as the class's are stored; [`Learner::undo`] brings it back.
@@ -301,7 +311,7 @@ impl Learner {
         let (next, report) =
             self.run_session(observer, |session, state| session.remove_shot(state, &label, shot.number))?;
         let change = HistoryChange::new(ChangeKind::RemoveShot, self.settings.seed).labels([label]);
-        self.commit_within_budget(locked, next, change, report, None, observer)
+        self.commit_within_budget(locked, UnsavedChange { next, change, report }, None, observer)
     }
 
     /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained. Where
@@ -318,7 +328,7 @@ impl Learner {
         }
         self.check_budget(&report)?;
         let change = HistoryChange::new(ChangeKind::Balance, self.settings.seed);
-        Ok(self.save_next(&locked, next, change, report)?.0)
+        Ok(self.save_next(&locked, UnsavedChange { next, change, report })?.0)
     }
 
     /// Locks the store and goes on from its newest state.
@@ -378,32 +388,29 @@ impl Learner {
         if excess.is_empty() { Ok(()) } else { Err(ChangeError::Forgetting { budget, excess }) }
     }
 
-    /// Saves the next state, unless it costs old classes more than the forgetting budget, and aligns the head to it.
+    /// Saves a change, unless it costs old classes more than the forgetting budget, and aligns the head to it.
     /// Pictures that are kept for the change must still be there.
     fn commit_within_budget(
         &mut self,
         locked: &LockedStore,
-        next: State,
-        change: HistoryChange,
-        report: ChangeReport,
+        unsaved: UnsavedChange,
         keeper: Option<ShotKeeper<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         keeper.as_ref().map_or(Ok(()), ShotKeeper::check)?;
-        self.check_budget(&report)?;
-        let (made, before) = self.save_next(locked, next, change, report)?;
+        self.check_budget(&unsaved.report)?;
+        let (made, before) = self.save_next(locked, unsaved)?;
         keeper.into_iter().for_each(ShotKeeper::done);
         Ok(self.align_after(locked, &before.state, made, observer))
     }
 
-    /// Saves the next state with its history; also returns what was saved before.
+    /// Saves a change with its entry in the history; also returns what was saved before.
     pub(super) fn save_next<T>(
         &mut self,
         locked: &LockedStore,
-        next: State,
-        change: HistoryChange,
-        report: T,
+        unsaved: UnsavedChange<T>,
     ) -> Result<(ChangeOutcome<T>, SavedState), ChangeError> {
+        let UnsavedChange { next, change, report } = unsaved;
         let saved = self.saved.successor(next, &change.at(seconds_if_set()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         let before = self.adopt_saved(locked, saved);

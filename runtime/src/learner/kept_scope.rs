@@ -40,10 +40,8 @@ impl KeptScope {
     /// # Errors
     /// [`ScopeFileError`] if the file cannot be read, or names no scope.
     pub fn read(&self) -> Result<Option<AnswerScope>, ScopeFileError> {
-        let bytes = match files::read_own(&self.path, MAX_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|source| self.failed(source))?,
-        };
+        let read = files::read_own_if_there(&self.path, MAX_FILE).map_err(|source| self.failed(source))?;
+        let Some(bytes) = read else { return Ok(None) };
         let text = String::from_utf8_lossy(&bytes);
         let names = || AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
         let none = || io::Error::new(io::ErrorKind::InvalidData, format!("it names none of {}", names()));

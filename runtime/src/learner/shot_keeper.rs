@@ -52,10 +52,10 @@ impl<'a> ShotKeeper<'a> {
     }
 }
 
-/// The pictures of shots that are kept.
+/// How many pictures of shots are kept, and how many bytes they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KeptShots {
+pub struct KeptPicturesReport {
     /// Shots of the present state whose picture is kept.
     pub shots: usize,
     /// Pictures of shots that the state or its history has, those among them that only undoing brings back.
@@ -67,8 +67,8 @@ pub struct KeptShots {
 }
 
 impl Learner {
-    /// What is kept of the shots' pictures. Where the folder cannot be read, that is none.
-    pub fn kept_shots(&self) -> KeptShots {
+    /// How many pictures of shots are kept: none where the folder cannot be read.
+    pub fn kept_pictures(&self) -> KeptPicturesReport {
         let pictures = self.store.pictures(&self.bundle.digest);
         let there = pictures.exemplars().unwrap_or_default();
         let kept_pictures::KeptUsage { pictures, bytes } =
@@ -76,6 +76,6 @@ impl Learner {
         let exemplars = &self.saved.state.exemplars;
         let shots = (0..exemplars.len()).filter(|exemplar| there.contains(&exemplars.digest_of(*exemplar))).count();
         let [width, height] = self.bundle.manifest.preprocessing.canvas();
-        KeptShots { shots, pictures, bytes, bytes_each: kept_pictures::most_bytes(width, height) }
+        KeptPicturesReport { shots, pictures, bytes, bytes_each: kept_pictures::most_bytes(width, height) }
     }
 }

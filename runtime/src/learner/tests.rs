@@ -385,7 +385,7 @@ fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
     };
     let refused = unlocked(&mut learner, true);
     assert!(matches!(refused, Err(ChangeError::Store(StoreError::Overtaken { .. }))), "{refused:?}");
-    assert_eq!((learner.state().classes.len(), learner.kept_shots().bytes), (1, 0));
+    assert_eq!((learner.state().classes.len(), learner.kept_pictures().bytes), (1, 0));
     // Where none are kept, nothing can be missing.
     unlocked(&mut learner, false).unwrap().durable().unwrap();
     assert_eq!(learner.state().classes.len(), 2);

@@ -4,7 +4,7 @@ use orco_state::history::{ChangeKind, HeadFingerprint, HistoryChange};
 use orco_state::session::ChangeReport;
 
 use super::Learner;
-use super::change::ChangeOutcome;
+use super::change::{ChangeOutcome, UnsavedChange};
 use super::error::ChangeError;
 use super::observer::Observer;
 use crate::store::LockedStore;
@@ -38,7 +38,7 @@ impl Learner {
         self.restore_entry(&locked, self.entry_back(changes)?, observer)
     }
 
-    /// Number of the entry that undoing so many changes goes back to.
+    /// Number of the entry that undoing `changes` changes goes back to.
     pub(super) fn entry_back(&self, changes: usize) -> Result<u32, ChangeError> {
         let timeline = self.history().timeline();
         let remembered = timeline.earlier().len();
@@ -58,7 +58,7 @@ impl Learner {
         self.restore_entry(&locked, self.entry_forth(changes)?, observer)
     }
 
-    /// Number of the entry that redoing so many changes goes to.
+    /// Number of the entry that redoing `changes` changes goes to.
     pub(super) fn entry_forth(&self, changes: usize) -> Result<u32, ChangeError> {
         let timeline = self.history().timeline();
         let undone = timeline.later().len();
@@ -91,7 +91,7 @@ impl Learner {
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
         let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(number);
-        let (made, before) = self.save_next(locked, next, change, report)?;
+        let (made, before) = self.save_next(locked, UnsavedChange { next, change, report })?;
         // A class set that was left without an aligned head comes back without one.
         let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
             HeadFingerprint::Bundle => made,

@@ -18,8 +18,8 @@ use crate::image::luma;
 const NOTICEABLE: f32 = 1.0;
 /// Least and most noise: of the quietest camera, and of the least quiet place.
 pub(super) const NOISE: [f32; 2] = [1.2, 40.0];
-/// Radius of the square around a hidden pixel by which its light is told, in pixels of the small frame. Where a thing
-/// fills it, as a large one does at the frame's edge, the whole frame tells.
+/// Radius of the square around a hidden pixel from which its brightness is estimated, in pixels of the small frame.
+/// Where a thing fills it, as a large one does at the frame's edge, the whole frame is taken.
 const AROUND: usize = 80;
 /// Mean brightness, hidden pixels counted as black, from which the square or the frame tells anything.
 const DIM: f32 = 0.1;
@@ -55,7 +55,7 @@ pub struct Background {
     /// Deviation that nearly all pixels have at least.
     pub(super) noise: f32,
     /// Mean brightness of the place when it was shown, 0..255, however far this has followed the light since.
-    pub(super) light: f32,
+    pub(super) brightness: f32,
     /// How far a shake by one pixel may change each pixel; follows from the colours.
     pub(super) slopes: Vec<f32>,
     /// The place as it was shown, or read from its file, once this has followed the light: a shadow that became part of
@@ -237,13 +237,13 @@ impl Background {
     fn brighten(&mut self, hidden: &[usize], before: &[[f32; 3]], seen: &[usize]) {
         let ratio = |now: f32, then: f32| (then > DIM).then(|| now / then);
         for channel in 0..3 {
-            let light = |colours: &[[f32; 3]]| {
+            let means = |colours: &[[f32; 3]]| {
                 let mut plane = vec![0.0f32; colours.len()];
                 seen.iter().for_each(|&index| plane[index] = colours[index][channel]);
                 let sum: f64 = plane.iter().copied().map(f64::from).sum();
                 ((sum / plane.len() as f64) as f32, box_mean(&plane, self.width, AROUND))
             };
-            let ((mean_then, then), (mean_now, now)) = (light(before), light(&self.colours));
+            let ((mean_then, then), (mean_now, now)) = (means(before), means(&self.colours));
             let elsewhere = ratio(mean_now, mean_then).unwrap_or(1.0);
             for &index in hidden {
                 self.colours[index][channel] *= ratio(now[index], then[index]).unwrap_or(elsewhere);
@@ -269,7 +269,7 @@ impl ComparedFrame {
 }
 
 /// Mean brightness of pixels, 0..255.
-pub(super) fn mean_light(pixels: &[[f32; 3]]) -> f32 {
+pub(super) fn mean_brightness(pixels: &[[f32; 3]]) -> f32 {
     pixels.iter().flatten().sum::<f32>() / (3 * pixels.len()).max(1) as f32
 }
 

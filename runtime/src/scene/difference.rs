@@ -5,7 +5,7 @@ use super::exposure::gains;
 use super::filter::box_mean;
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
-/// Share of the place that a frame of a moved camera has lost.
+/// Share of the place lost from which a frame's camera counts as moved. Views of the empty place may lose less.
 pub(crate) const MOVED: f32 = 0.6;
 /// Deviations, over 3 x 3 pixels, from which a pixel may belong to a thing that begins nearby.
 const WEAK: f32 = 3.0;
@@ -15,6 +15,8 @@ const STRONG: f32 = 6.0;
 const SHAKE: f32 = 0.35;
 /// Range of a shadow's or a reflection's brightness, as a ratio to the background's.
 const LIT_RATIOS: [f32; 2] = [0.45, 1.12];
+/// Range of ratios whose logarithms are compared: as far below 1 as above, and far wider than [`LIT_RATIOS`].
+const LOG_RATIOS: [f32; 2] = [0.02, 50.0];
 /// Most deviations by which a shadow's or a reflection's colour differs once its brightness is that of the background.
 const MAX_TINT: f32 = 3.0;
 /// Most deviation, in a shadow, of the logarithm of the ratio from its mean over 5 x 5 pixels. In a shadow the ratio
@@ -26,13 +28,13 @@ const DARK: f32 = 12.0;
 const DARK_SQUARES: f32 = 3.0 * DARK * DARK;
 /// Brightness rise from which a pixel of the background is an edge, in steps per pixel above what noise makes.
 const EDGE: f32 = 4.0;
-/// Least share of edges by which a moved camera is told.
+/// Least share of edges by which a moved camera is recognised.
 const MIN_EDGES: f32 = 0.02;
-/// Share of the pixels that certainly show the place, by whose deviations the frame's own noise is told.
+/// Share of the pixels that certainly show the place, from whose deviations the frame's own noise is estimated.
 const CERTAIN: f32 = 0.25;
 /// Deviations within which that share of normal values is.
 const CERTAIN_DEVIATIONS: f32 = 0.3186;
-/// Every so many pixels one counts for that.
+/// One pixel of this many counts for that.
 const STEP: usize = 5;
 /// Steps between a pixel's channels up to which it may be grey, and from which it certainly has a colour.
 const GREY: f32 = 4.0;
@@ -65,7 +67,7 @@ impl Change {
 pub(super) struct Difference {
     /// How much each pixel differs.
     pub changes: Vec<Change>,
-    /// Whether the background can be told there by its structure: it is no place of one colour.
+    /// Whether the background can be recognised there by its structure: it is no place of one colour.
     pub edges: Vec<bool>,
     /// Whether each pixel has the colour of the place and differs in brightness as those around it do, however much.
     even: Vec<bool>,
@@ -148,7 +150,7 @@ impl Difference {
     }
 }
 
-/// The share of pixels whose channels are more than so many steps apart.
+/// The share of pixels whose channels are more than `steps` steps apart.
 fn coloured_share(pixels: &[[f32; 3]], steps: f32) -> f32 {
     let is_coloured = |[red, green, blue]: &&[f32; 3]| red.max(*green).max(*blue) - red.min(*green).min(*blue) > steps;
     pixels.iter().filter(is_coloured).count() as f32 / pixels.len().max(1) as f32
@@ -226,14 +228,14 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
             dot(&off, &off) / (3.0 * allowed)
         })
         .collect();
-    let logs: Vec<f32> = ratios.iter().map(|ratio| libm::logf(ratio.clamp(0.02, 50.0))).collect();
+    let logs: Vec<f32> = ratios.iter().map(|ratio| libm::logf(ratio.clamp(LOG_RATIOS[0], LOG_RATIOS[1]))).collect();
     let off_mean = box_mean(&logs, width, 2).into_iter().zip(&logs).map(|(mean, log)| (log - mean) * (log - mean));
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);
     let is_even = |index: usize| {
-        let light = brightness(&background.colours[index]).max(DARK);
+        let level = brightness(&background.colours[index]).max(DARK);
         // Noise alone makes dark places rough.
-        let most = MAX_ROUGHNESS + libm::sqrtf(allowed[index] / 3.0) / light;
+        let most = MAX_ROUGHNESS + libm::sqrtf(allowed[index] / 3.0) / level;
         tints[index] < MAX_TINT * MAX_TINT && roughness[index] < most * most
     };
     (0..aligned.len()).map(is_even).collect()

@@ -12,9 +12,9 @@ const BINS_PER_UNIT: f32 = 100.0;
 const REACH: usize = 7;
 /// A channel's logarithm is at most so far from that of the brightness: as white balance goes.
 const MAX_TINT: f32 = 0.15;
-/// Every so many pixels one is counted.
+/// One pixel of this many is counted.
 const STEP: usize = 3;
-/// No ratio is told where less than one in so many pixels is [usable](log_ratio).
+/// No ratio is estimated where less than one pixel of this many is [usable](log_ratio).
 const MIN_USABLE: usize = 20;
 /// Brightness, 0..255, at which a frame's pixel is neither dark nor clipped.
 const USABLE_IN_FRAME: Range<f32> = 8.0..248.0;
@@ -24,7 +24,7 @@ const USABLE_IN_BACKGROUND: Range<f32> = 14.0..242.0;
 const NEAR: [f32; 3] = [0.1, 0.06, 0.04];
 
 /// The factor by which each channel of a frame is brighter than the background: the most frequent ratio, so that what
-/// covers a part of the frame does not matter. 1 where nothing can be told.
+/// covers a part of the frame does not matter. 1 where nothing can be estimated.
 ///
 /// # Shapes
 /// Both have the same pixels.
@@ -102,7 +102,7 @@ mod tests {
     fn a_plain_bright_thing_does_not_take_the_place_of_the_darker_table_behind_it() {
         let mut random = Random::new(1, "noise");
         for (table, thing) in [(75.0, 215.0), (120.0, 220.0)] {
-            let mut noisy = |light: f32| [0; 3].map(|_: u8| light + random.normal());
+            let mut noisy = |level: f32| [0; 3].map(|_: u8| level + random.normal());
             let place: Vec<[f32; 3]> = (0..20_000).map(|_| noisy(table)).collect();
             let frame: Vec<[f32; 3]> = (0..20_000).map(|at| noisy(if at % 100 < 45 { thing } else { table })).collect();
             let gains = gains(&frame, &place);

@@ -54,9 +54,9 @@ fn running_mean(
 /// `pixels` `[height, width]`, row-major; returns the same.
 pub(super) fn slopes(pixels: &[[f32; 3]], width: usize) -> Vec<f32> {
     let height = pixels.len() / width;
-    let light: Vec<f32> = pixels.iter().map(brightness).collect();
-    let at = |x: usize, y: usize| light[y * width + x];
-    let mut slopes = vec![0.0; light.len()];
+    let levels: Vec<f32> = pixels.iter().map(brightness).collect();
+    let at = |x: usize, y: usize| levels[y * width + x];
+    let mut slopes = vec![0.0; levels.len()];
     for y in 0..height {
         let (above, below) = (y.saturating_sub(1), (y + 1).min(height - 1));
         for x in 0..width {

@@ -62,7 +62,7 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// That of a frame of that size; the small frame has so many columns. All regions of a frame share
+    /// That of a frame of that size, whose small frame has `columns` columns. All regions of a frame share
     /// [`Difference::lost`].
     pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;

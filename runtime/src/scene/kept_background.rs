@@ -55,7 +55,7 @@ struct StoredBackground {
     frame: [u32; 2],
     noise: f32,
     /// Mean brightness when the place was shown: after any number of restarts it bounds how far the light is followed.
-    light: f32,
+    brightness: f32,
     /// Red, green, blue and deviation of each pixel, row by row, in 1/256 steps.
     pixels: Vec<[u16; 4]>,
 }
@@ -76,14 +76,10 @@ impl KeptBackground {
     /// # Errors
     /// [`BackgroundFileError`] if the file cannot be read or is damaged.
     pub fn read(&self) -> Result<Option<Background>, BackgroundFileError> {
-        match files::read_own(&self.path, MAX_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(self.failed(source)),
-            Ok(bytes) => {
-                let damaged = |reason| BackgroundFileError::Damaged { path: self.path.clone(), reason };
-                Background::decode(&bytes).map(Some).map_err(damaged)
-            }
-        }
+        let read = files::read_own_if_there(&self.path, MAX_FILE).map_err(|source| self.failed(source))?;
+        let Some(bytes) = read else { return Ok(None) };
+        let damaged = |reason| BackgroundFileError::Damaged { path: self.path.clone(), reason };
+        Background::decode(&bytes).map(Some).map_err(damaged)
     }
 
     /// Which file holds it now, another one once it was kept again; `None` if none is kept.
@@ -130,7 +126,8 @@ impl Background {
             [red, green, blue, stored(libm::sqrtf(*variance))]
         };
         let pixels = self.colours.iter().zip(&self.variances).map(pixel).collect();
-        let stored = StoredBackground { frame: self.frame_size, noise: self.noise, light: self.light, pixels };
+        let stored =
+            StoredBackground { frame: self.frame_size, noise: self.noise, brightness: self.brightness, pixels };
         codec::encode(FileKind::Background, &stored)
     }
 
@@ -148,11 +145,11 @@ impl StoredBackground {
     /// The background, if all of it makes sense.
     fn to_background(&self) -> Option<Background> {
         let [width, height] = self.frame;
-        let is_lit = (0.0..=255.0).contains(&self.light);
+        let has_brightness = (0.0..=255.0).contains(&self.brightness);
         let is_sized = self.frame.iter().all(|side| (1..=MAX_SIDE).contains(side));
         let small = small_size(width, height);
         if !is_sized
-            || !is_lit
+            || !has_brightness
             || small[0] * small[1] != self.pixels.len()
             || !(NOISE[0]..=NOISE[1]).contains(&self.noise)
         {
@@ -170,7 +167,7 @@ impl StoredBackground {
             colours,
             variances,
             noise: self.noise,
-            light: self.light,
+            brightness: self.brightness,
             slopes,
             shown: None,
             grey: KeptGrey::default(),

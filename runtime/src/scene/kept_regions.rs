@@ -51,10 +51,8 @@ impl KeptRegions {
     /// # Errors
     /// [`RegionFileError`] if the file cannot be read, or holds something else.
     pub fn read(&self) -> Result<Vec<NamedRegion>, RegionFileError> {
-        let bytes = match files::read_own(&self.path, MAX_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            read => read.map_err(|source| self.failed(source))?,
-        };
+        let read = files::read_own_if_there(&self.path, MAX_FILE).map_err(|source| self.failed(source))?;
+        let Some(bytes) = read else { return Ok(Vec::new()) };
         let region =
             |line: &str| line.parse().map_err(|reason| RegionFileError::Damaged { path: self.path.clone(), reason });
         String::from_utf8_lossy(&bytes).lines().filter(|line| !line.is_empty()).map(region).collect()

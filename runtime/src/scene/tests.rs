@@ -361,15 +361,15 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
     }
     assert!(kept.forget().unwrap() && kept.read().unwrap().is_none());
     // Nothing that is no picture's, however well it is sealed.
-    let decoded = |light: f32, pixels: usize| {
-        let content = ([9u32, 9], 2.0f32, light, vec![[0u16; 4]; pixels]);
+    let decoded = |brightness: f32, pixels: usize| {
+        let content = ([9u32, 9], 2.0f32, brightness, vec![[0u16; 4]; pixels]);
         Background::decode(&codec::encode(FileKind::Background, &content))
     };
     assert!(decoded(90.0, 81).is_ok());
-    for (light, pixels) in [(90.0, 3), (-1.0, 81), (256.0, 81), (f32::NAN, 81)] {
-        assert_eq!(decoded(light, pixels), Err(DecodeError::Body), "{light}, {pixels}");
+    for (brightness, pixels) in [(90.0, 3), (-1.0, 81), (256.0, 81), (f32::NAN, 81)] {
+        assert_eq!(decoded(brightness, pixels), Err(DecodeError::Body), "{brightness}, {pixels}");
     }
-    // As it was before it had the light.
+    // As it was before it held the brightness.
     let older = codec::encode(FileKind::Background, &([9u32, 9], 2.0f32, vec![[30_000u16; 4]; 81]));
     std::fs::write(kept.path(), codec::seal(FileKind::Background, 1, &[&older[codec::HEADER..]])).unwrap();
     let error = kept.read().unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::image::RgbImage;
 
-use super::background::{Background, FrameSizeError, mean_light};
+use super::background::{Background, FrameSizeError, mean_brightness};
 use super::difference::{Change, Difference, MOVED};
 use super::foreground::Foreground;
 use super::region::PixelRect;
@@ -143,7 +143,7 @@ impl SceneWatch {
         if passed < STEP || difference.is_grey {
             return;
         }
-        let ratio = mean_light(&small.pixels) / self.background.light.max(1.0);
+        let ratio = mean_brightness(&small.pixels) / self.background.brightness.max(1.0);
         if (1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
             Arc::make_mut(&mut self.background).follow(small, difference, shows_place, share.min(MAX_RATE));

@@ -18,7 +18,7 @@ pub trait Disk {
     /// Names of all that is in the folder, whatever it is.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// A file's bytes, in memory with room for so many more; `None` if there is no such file. An error if something else
+    /// A file's bytes, in memory with room for `room` more; `None` if there is no such file. An error if something else
     /// lies in its place, a link for one.
     fn read(&self, name: &str, room: usize) -> io::Result<Option<Vec<u8>>>;
 

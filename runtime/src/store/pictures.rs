@@ -44,7 +44,7 @@ impl LockedStore {
         pictures.keep(exemplar, bytes).map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Refuses so many pictures, if they are too many.
+    /// Checks that a state may keep this many pictures.
     ///
     /// # Errors
     /// [`StoreError::TooManyPictures`] if they are.

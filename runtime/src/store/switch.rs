@@ -124,15 +124,15 @@ impl LockedStore {
         }
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
         self.write(to.state.bundle_digest, |files, from| slots::switch(files, owner, to, from))?;
-        let stays = if keeps_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
         let others =
             kept_pictures::other_folders(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
                 log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
                 Vec::new()
             });
-        let stays = self.store.pictures(&stays);
-        for folder in others.iter().filter(|folder| *folder != stays.folder()) {
+        let kept_digest = if keeps_former { owner } else { to.state.bundle_digest };
+        let kept = self.store.pictures(&kept_digest);
+        for folder in others.iter().filter(|folder| *folder != kept.folder()) {
             if let Err(error) = kept_pictures::discard(folder) {
                 log::warn!("cannot remove {}: {error}", folder.display());
             }

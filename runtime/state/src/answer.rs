@@ -164,7 +164,7 @@ impl Predictor {
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut calibrator = Calibrator::new(&classes, base, model.len());
             rows.iter().for_each(|row| calibrator.add(&row.scores));
-            calibrator.choose(state.balance, 0.0, scoring.statistics.initial_border)
+            calibrator.choose(state.balance, 0.0, scoring.statistics.initial_shift)
         });
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
         (Self::of(model, calibration), KnownSamples { all: rows, learned: shots })

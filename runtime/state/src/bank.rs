@@ -139,7 +139,7 @@ impl Bank {
         }
     }
 
-    /// Makes room for so many more exemplars, and no more: growing as they come would take twice the memory.
+    /// Makes room for this many more exemplars, and no more: growing as they come would take twice the memory.
     pub fn reserve(&mut self, exemplars: usize) {
         let views = exemplars * self.views;
         self.classes.reserve_exact(exemplars);

@@ -292,7 +292,7 @@ impl NearestTarget {
         }
         for row in scores.chunks_exact_mut((self.targets.len() / self.dimension).max(1)) {
             let replaced = row.iter_mut().zip(&self.replaced).filter(|(_, is_replaced)| **is_replaced);
-            // The least that a cosine can be.
+            // Replaced classes are not answered. Scores stay cosines, so theirs is the least that there is.
             replaced.for_each(|(score, _)| *score = -1.0);
         }
         scores

@@ -119,7 +119,7 @@ pub fn seal(kind: FileKind, version: u16, content: &[&[u8]]) -> Vec<u8> {
     finish_envelope(bytes)
 }
 
-/// An envelope whose content is to follow, so many bytes, without its checksum.
+/// An envelope whose content of `length` bytes is to follow, without its checksum.
 fn start_envelope(kind: FileKind, version: u16, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + length);
     bytes.extend_from_slice(kind.magic());
@@ -231,7 +231,7 @@ pub(crate) fn from_postcard<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// Decodes at most so many elements: one may take a byte in a file, but far more in memory.
+/// Decodes at most `MOST` elements: one may take a byte in a file, but far more in memory.
 pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -129,7 +129,7 @@ impl Pack {
         let Some(index) = state.find_class(base_model, &label) else {
             return Err(PackExportError::UnknownLabel { label });
         };
-        let Some(learned) = index.checked_sub(base_model.classes.len()) else {
+        let Some(learned) = base_model.learned_index(index) else {
             return Err(PackExportError::BaseClass { label });
         };
         let exemplars = state.exemplars.of_class(index as u32);

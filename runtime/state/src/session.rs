@@ -42,7 +42,7 @@
 //! #         directions: across.clone(),
 //! #         whitened: across,
 //! #         deviations: [1.0; 3],
-//! #         initial_border: 0.0,
+//! #         initial_shift: 0.0,
 //! #         set_aside: base_model.exemplars.clone(),
 //! #         base_accuracy_ratio: None,
 //! #     }),

@@ -221,6 +221,11 @@ impl BaseModel {
         [w1, b1, w2, b2].into_iter().for_each(Vec::shrink_to_fit);
     }
 
+    /// Index among the learned classes of the class with index `class` in a state; `None` for a base class.
+    pub(crate) fn learned_index(&self, class: usize) -> Option<usize> {
+        class.checked_sub(self.classes.len())
+    }
+
     /// Number of pseudo-targets, which is the most classes that can be known.
     pub fn target_count(&self) -> usize {
         self.targets.len() / self.dimension
@@ -236,11 +241,11 @@ impl BaseModel {
 
     /// Whether all parts fit together; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
-        /// Largest dimension: far above that of any known backbone or head.
-        const WIDEST: usize = 65_536;
+        /// Largest dimension: the largest that a recipe may give a head, far above that of any known backbone.
+        const MAX_DIMENSION: usize = 65_536;
         let is_unit = |target: &[f32]| (math::dot(target, target) - 1.0).abs() < 1e-3;
         let shapes =
-            [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=WIDEST).contains(size))
+            [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=MAX_DIMENSION).contains(size))
                 && self.targets.len().is_multiple_of(self.dimension)
                 && self.target_count() <= MAX_TARGETS
                 && self.targets.chunks_exact(self.dimension).all(is_unit)
@@ -296,7 +301,7 @@ impl State {
     /// another class of `other`.
     pub(crate) fn index_of(&self, base_model: &BaseModel, other: &Self, class: usize) -> Option<usize> {
         let base = base_model.classes.len();
-        let Some(learned) = class.checked_sub(base) else { return Some(class) };
+        let Some(learned) = base_model.learned_index(class) else { return Some(class) };
         let is_same = |known: usize, learned: usize| {
             let (one, another) = (&self.classes[known], &other.classes[learned]);
             // After an undo, a new class may get the target and session of one that was undone, but not its shots.

@@ -28,11 +28,11 @@ pub struct Statistics {
     pub whitened: Bank,
     /// Deviation of the scores by targets, by means and by discriminant over base images and classes.
     pub deviations: [f32; 3],
-    /// The border of a device on which nothing was learned yet, from sessions simulated with base classes: what is
+    /// Shift of the border on a device that has learned nothing yet, from sessions simulated with base classes: what is
     /// added to the scores of learned classes.
-    pub initial_border: f32,
+    pub initial_shift: f32,
     /// Samples of base classes that were set aside: means, axes and deviations were not computed from them. They chose
-    /// `initial_border`, and may have told phase 2 when to stop.
+    /// `initial_shift`, and may have told phase 2 when to stop.
     pub set_aside: Bank,
     /// Accuracy among the base classes on pictures that no phase of the training has seen, divided by that on the
     /// samples set aside; `None` where nobody measured it. Samples that a phase has seen are easier than pictures to
@@ -105,7 +105,7 @@ impl Statistics {
             && self.factor.is_finite()
             && self.factor > 0.0
             && self.deviations.iter().all(|deviation| deviation.is_finite() && *deviation > 0.0)
-            && self.initial_border.is_finite()
+            && self.initial_shift.is_finite()
             && self.base_accuracy_ratio.is_none_or(|ratio| ratio > 0.0 && ratio <= Self::HIGHEST_ACCURACY_RATIO)
             && self.set_aside.is_sound()
             && self.set_aside.inputs() == inputs
@@ -134,7 +134,7 @@ mod tests {
             directions: bank(&[0]),
             whitened: bank(&[0]),
             deviations: [1.0; 3],
-            initial_border: 0.0,
+            initial_shift: 0.0,
             set_aside: bank(&[0]),
             base_accuracy_ratio,
         }

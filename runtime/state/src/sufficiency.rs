@@ -129,13 +129,13 @@ struct MeanError {
 
 impl MeanError {
     /// Adds a class, by the score of each of its samples for it and the scores of its rivals for the same sample.
-    /// `border` is the part of `own` that the border makes up.
-    fn add_class(&mut self, own: &[f32], rivals: &[Vec<f32>], border: f32) {
+    /// `shift` is the part of `own` that the border adds.
+    fn add_class(&mut self, own: &[f32], rivals: &[Vec<f32>], shift: f32) {
         let count = own.len() as f32;
         let mut wrong = 0;
         for (own, rivals) in own.iter().zip(rivals) {
             wrong += usize::from(rivals.iter().any(|rival| rival >= own));
-            let ahead = rivals.iter().filter(|rival| **rival >= own - border).count();
+            let ahead = rivals.iter().filter(|rival| **rival >= own - shift).count();
             self.ahead.resize(self.ahead.len().max(ahead + 1), 0.0);
             self.ahead[ahead] += 1.0 / count;
         }
@@ -160,7 +160,7 @@ impl LearningCurve {
     pub fn of(base_model: &BaseModel) -> Option<Self> {
         let aside = &base_model.statistics.as_ref()?.set_aside;
         // A new class has the border in its scores, its rivals here do not. Among learned classes it cancels out.
-        let border = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.initial_border);
+        let shift = base_model.scoring(&base_model.config).map_or(0.0, |scoring| scoring.statistics.initial_shift);
         let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
         let count = classifier.classes();
         let scores = classifier.scores(&aside.clean());
@@ -183,7 +183,7 @@ impl LearningCurve {
             let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
             let as_new = classifier.scores_of_subsets(&shots, &first, &aside.clean_of(&own));
             means.resize_with(means.len().max(as_new.len()), MeanError::default);
-            means.iter_mut().zip(&as_new).for_each(|(mean, as_new)| mean.add_class(as_new, &rivals, border));
+            means.iter_mut().zip(&as_new).for_each(|(mean, as_new)| mean.add_class(as_new, &rivals, shift));
         }
         let errors: Vec<f32> = means.iter().map(|mean| mean.sum / mean.classes).collect();
         let share = |mean: MeanError| -> Vec<f32> { mean.ahead.iter().map(|sum| sum / mean.classes).collect() };

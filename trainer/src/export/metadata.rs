@@ -5,7 +5,7 @@ use orco_runtime::image::Preprocessing;
 
 use crate::config::ExportConfig;
 
-/// What the metadata speak of.
+/// What the metadata describe.
 #[derive(Clone, Copy, Debug)]
 pub struct OnnxFacts<'a> {
     /// Name of the bundle.

@@ -70,7 +70,7 @@ pub(super) struct NewStatistics<'a> {
 ///
 /// # Errors
 /// If manifest or statistics cannot be written: both are then as they were, with their signature. If the card cannot be
-/// written, which then speaks of the old settings.
+/// written, which then describes the old settings.
 pub(super) fn replace_manifest(
     folder: &Path,
     manifest: &Manifest,

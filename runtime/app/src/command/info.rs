@@ -123,7 +123,7 @@ impl<'a> Info<'a> {
             learner.state().exemplars.len(),
             learner.state().exemplars.bytes()
         )?;
-        let kept = learner.kept_shots();
+        let kept = learner.kept_pictures();
         say!(
             output,
             "kept shots  {} of {}, {} bytes in all; at most {} bytes each, and {MAX_PICTURES} pictures (--keep-shots)",
@@ -143,7 +143,7 @@ impl<'a> Info<'a> {
 
     fn json(&self) -> Value {
         let Self { learner, engines, .. } = self;
-        let (manifest, base_model, kept) = (&learner.bundle().manifest, learner.base_model(), learner.kept_shots());
+        let (manifest, base_model, kept) = (&learner.bundle().manifest, learner.base_model(), learner.kept_pictures());
         json!({
             "bundle": manifest.name, "release": manifest.release, "signature_checked": self.is_signed,
             "engine": engines.first, "engine_reason": engines.reason.to_string(),

@@ -71,7 +71,7 @@ impl AlignmentExtent {
         before + config.epochs as u64 * (steps + last)
     }
 
-    /// Floating-point operations of a step with so many samples: two for each multiply-add.
+    /// Floating-point operations of a step with this many samples: two for each multiply-add.
     fn operations_of_step(&self, samples: usize, config: &MethodConfig) -> u64 {
         let Self { shape, targets, classes, .. } = *self;
         let (views, outputs) = (config.sample.views(), shape.outputs);
@@ -87,23 +87,23 @@ impl AlignmentExtent {
 }
 
 impl AlignmentData<'_> {
-    /// The extent of an alignment of so many known classes on so many exemplars.
+    /// The extent of an alignment of this many known classes on this many exemplars.
     fn extent(&self, classes: usize, exemplars: usize) -> AlignmentExtent {
         AlignmentExtent { shape: self.shape, targets: self.target_count(), classes, exemplars }
     }
 
-    /// Working memory that [`super::assign_new_classes`] and [`super::align`] need for so many known classes, and so
-    /// many more exemplars than the data holds.
+    /// Working memory that [`super::assign_new_classes`] and [`super::align`] need for this many known classes, and
+    /// `more` exemplars beyond those of the data.
     pub fn workspace_size(&self, classes: usize, more: usize, config: &MethodConfig) -> WorkspaceSize {
         self.extent(classes, self.base.len() + self.learned.len() + more).workspace_size(config)
     }
 
-    /// How large the steps of an alignment of so many known classes are at most.
+    /// How large the steps of an alignment of this many known classes are at most.
     pub(super) fn step_extent(&self, classes: usize, config: &MethodConfig) -> StepExtent {
         self.extent(classes, self.base.len() + self.learned.len()).step_extent(config)
     }
 
-    /// Floating-point operations of the matrix products of [`super::align`] over so many known classes: those of the
+    /// Floating-point operations of the matrix products of [`super::align`] over this many known classes: those of the
     /// head and of the losses.
     pub fn operations(&self, classes: usize, config: &MethodConfig) -> u64 {
         self.extent(classes, self.exemplars(config).count()).operations(config)

@@ -50,7 +50,7 @@ pub struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    /// Working memory for so many samples in a step and exemplars in an epoch.
+    /// Working memory for this many samples in a step and exemplars in an epoch.
     pub(super) const fn workspace_size(
         shape: HeadShape,
         samples: usize,

@@ -29,7 +29,7 @@ pub struct CrossEntropyBatch<'a, L> {
     pub classes: ClassRows<'a>,
 }
 
-/// Numbers of working memory needed for so many rows and classes.
+/// Numbers of working memory needed for this many rows and classes.
 pub const fn memory(rows: usize, classes: usize) -> usize {
     rows * (padded(classes) + 1)
 }

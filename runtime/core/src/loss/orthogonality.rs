@@ -98,7 +98,7 @@ pub struct OrthogonalityScratch<'a> {
     pub counts: &'a mut [u32],
 }
 
-/// Numbers of working memory needed for so many means and targets.
+/// Numbers of working memory needed for this many means and targets.
 pub const fn memory(means: usize, targets: usize, width: usize) -> usize {
     let lines = if means == 0 { 1 } else { 2 * means };
     2 * means * width + lines * padded(targets) + targets + padded(means) * (width + means) + means

@@ -139,10 +139,8 @@ impl DeviceFolder {
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SyncError> {
         let path = self.0.join(name);
-        let bytes = match files::read_own(&path, MAX_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(SyncError::file(&path))?,
-        };
+        let read = files::read_own_if_there(&path, MAX_FILE).map_err(SyncError::file(&path))?;
+        let Some(bytes) = read else { return Ok(None) };
         let parsed = serde_json::from_slice(&bytes);
         parsed.map(Some).map_err(|error| SyncError::Damaged { path, reason: error.to_string() })
     }

@@ -56,9 +56,9 @@ struct Ridge<'a> {
     lambda: f64,
     /// Random features of the samples that the bundle set aside.
     aside: Vec<f32>,
-    /// Weights of the classes, `[count, WIDTH]`, and the border.
+    /// Weights of the classes, `[count, WIDTH]`, and the border's shift.
     weights: Vec<f32>,
-    border: f32,
+    border_shift: f32,
     /// Features that were scored last, and their random features: a session's begin with those of the one before.
     scored: RefCell<(Vec<f32>, Vec<f32>)>,
 }
@@ -80,7 +80,7 @@ impl<'a> Ridge<'a> {
             lambda: 1.0,
             aside: Vec::new(),
             weights: Vec::new(),
-            border: 0.0,
+            border_shift: 0.0,
             scored: RefCell::default(),
         };
         ridge.samples = ridge.expand(&base_model.exemplars.clean());
@@ -158,7 +158,7 @@ impl<'a> Ridge<'a> {
             DMatrix::from_row_iterator(self.classes.len(), WIDTH, self.samples.iter().map(|value| f64::from(*value)));
         // Columns of the product are classes.
         self.weights = (samples.transpose() * coefficients).iter().map(|weight| *weight as f32).collect();
-        self.border = 0.0;
+        self.border_shift = 0.0;
         if self.count == base {
             return;
         }
@@ -174,7 +174,7 @@ impl<'a> Ridge<'a> {
             fitting.add(&row);
         }
         let simplest = self.base_model.statistics.as_ref().map_or(0.0, |known| self.nearest_mean(known, &classes));
-        self.border = fitting.choose(Balance::default(), simplest, 0.0).border.shift;
+        self.border_shift = fitting.choose(Balance::default(), simplest, 0.0).border.shift;
     }
 
     /// To choose a border as ours is chosen, by the clean views of shots.
@@ -234,7 +234,9 @@ impl FeatureLearner for Ridge<'_> {
     fn scores(&self, features: &[f32]) -> Vec<f32> {
         let mut scores = cosines(&self.expand_scored(features), &self.weights, WIDTH);
         let base = self.base_model.classes.len();
-        scores.chunks_exact_mut(self.count).for_each(|row| row[base..].iter_mut().for_each(|to| *to += self.border));
+        scores
+            .chunks_exact_mut(self.count)
+            .for_each(|row| row[base..].iter_mut().for_each(|to| *to += self.border_shift));
         scores
     }
 }

@@ -402,7 +402,7 @@ fn statistics_are_read_as_they_were_written_and_refused_where_they_do_not_fit() 
     assert!(fewer.decode_statistics(&bytes).is_err());
     for spoilt in [
         Statistics { factor: 0.0, ..statistics.clone() },
-        Statistics { initial_border: f32::NAN, ..statistics.clone() },
+        Statistics { initial_shift: f32::NAN, ..statistics.clone() },
         Statistics { centre: vec![0.0; INPUTS - 1], ..statistics.clone() },
         Statistics { base_accuracy_ratio: Some(0.0), ..statistics.clone() },
         Statistics { damping: vec![2.0; statistics.damping.len()], ..statistics.clone() },

@@ -200,10 +200,8 @@ impl SightingFolder {
 
     /// The ids of sightings whose pictures are being removed, each with the end of its line.
     fn removing(&self) -> io::Result<String> {
-        match files::read_own(&self.folder.join(REMOVING), MAX_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            read => read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
-        }
+        let bytes = files::read_own_if_there(&self.folder.join(REMOVING), MAX_FILE)?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn rewrite(&self) -> io::Result<()> {
@@ -255,16 +253,14 @@ pub(super) fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, ServeError> {
     if !folder.is_dir() {
         return Err(refused("it is a file: name a folder".to_owned()));
     }
-    let text = match files::read_own(&folder.join(LIST_FILE), MAX_FILE) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return match fs::read_dir(folder).map_err(|error| refused(error.to_string()))?.next() {
-                Some(_) => {
-                    Err(refused(format!("it holds other files and no {LIST_FILE}: name an empty folder, or a new one")))
-                }
-                None => Ok(None),
-            };
-        }
-        read => read.map_err(|error| refused(error.to_string()))?,
+    let read = files::read_own_if_there(&folder.join(LIST_FILE), MAX_FILE);
+    let Some(text) = read.map_err(|error| refused(error.to_string()))? else {
+        return match fs::read_dir(folder).map_err(|error| refused(error.to_string()))?.next() {
+            Some(_) => {
+                Err(refused(format!("it holds other files and no {LIST_FILE}: name an empty folder, or a new one")))
+            }
+            None => Ok(None),
+        };
     };
     if text.starts_with(HEADING.as_bytes()) {
         return Ok(Some(text));

@@ -3,7 +3,7 @@
 use ::image::RgbImage;
 use orco_state::sentence::counted;
 
-use super::{Background, KeptGrey, NOISE, mean_light};
+use super::{Background, KeptGrey, NOISE, mean_brightness};
 use crate::scene::difference::Difference;
 use crate::scene::exposure::gains;
 use crate::scene::filter::box_mean;
@@ -22,8 +22,10 @@ const NOTHING: f32 = 0.95;
 const FLAT: f32 = 1.0;
 /// Noise, as a deviation in steps of 0..255 at the small size, where one view alone cannot tell it.
 const USUAL_NOISE: f32 = 2.5;
-/// Share of the frame that may differ between two views of one empty place.
-const LOST: f32 = 0.5;
+/// Most of the place that a view may have lost: one that has lost more is of another place, one that has lost less is
+/// searched for things. A frame, in which things may cover much of the place, has
+/// [`MOVED`](crate::scene::difference::MOVED).
+const MAX_LOST: f32 = 0.5;
 
 /// Why a background cannot be made from some views. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -106,7 +108,7 @@ impl Background {
     pub fn learn(views: &[RgbImage]) -> Result<Self, BackgroundError> {
         check_sizes(views)?;
         let small: Vec<SmallFrame> = views.iter().map(SmallFrame::of).collect();
-        small.iter().enumerate().try_for_each(|(index, view)| check_light(index + 1, view))?;
+        small.iter().enumerate().try_for_each(|(index, view)| check_not_blank(index + 1, view))?;
         let frame_size = [views[0].width(), views[0].height()];
         let aligned = aligned(&small);
         let plain = Self::of(frame_size, small[0].width, median_colours(&aligned), &aligned);
@@ -125,14 +127,14 @@ impl Background {
         let noise = common_noise(&colours, aligned);
         let variances = vec![noise * noise; colours.len()];
         // Views in other exposures take what is clipped beyond.
-        let light = mean_light(&colours).min(255.0);
+        let brightness = mean_brightness(&colours).min(255.0);
         let (slopes, shown, grey) = (Vec::new(), None, KeptGrey::default());
-        Self { frame_size, width, colours, variances, noise, light, slopes, shown, grey }.with_slopes()
+        Self { frame_size, width, colours, variances, noise, brightness, slopes, shown, grey }.with_slopes()
     }
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
         let difference = Difference::in_colour(self, small);
-        if difference.lost > LOST {
+        if difference.lost > MAX_LOST {
             return Err(BackgroundError::Moved { view });
         }
         let is_empty = Foreground::of(self.width, &difference, self.frame_size, None).things().is_empty();
@@ -158,15 +160,15 @@ fn check_sizes(views: &[RgbImage]) -> Result<(), BackgroundError> {
 }
 
 /// Whether a view shows anything.
-fn check_light(view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
-    let light: Vec<f32> = small.pixels.iter().map(brightness).collect();
-    let count = light.len() as f32;
-    let share = |is: &dyn Fn(f32) -> bool| light.iter().filter(|light| is(**light)).count() as f32 / count;
-    let mean = light.iter().sum::<f32>() / count;
-    let variance = light.iter().map(|light| (light - mean) * (light - mean)).sum::<f32>() / count;
-    if share(&|light| light < DARK) > NOTHING {
+fn check_not_blank(view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
+    let levels: Vec<f32> = small.pixels.iter().map(brightness).collect();
+    let count = levels.len() as f32;
+    let share = |is: &dyn Fn(f32) -> bool| levels.iter().filter(|level| is(**level)).count() as f32 / count;
+    let mean = levels.iter().sum::<f32>() / count;
+    let variance = levels.iter().map(|level| (level - mean) * (level - mean)).sum::<f32>() / count;
+    if share(&|level| level < DARK) > NOTHING {
         Err(BackgroundError::Dark { view })
-    } else if share(&|light| light >= CLIPPED) > NOTHING {
+    } else if share(&|level| level >= CLIPPED) > NOTHING {
         Err(BackgroundError::Bright { view })
     } else if variance < FLAT * FLAT {
         Err(BackgroundError::Flat { view })
@@ -196,7 +198,7 @@ fn median_colours(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
     (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
 }
 
-/// Factor by which deviations from a mean of so many views are too small.
+/// Factor by which deviations from a mean of this many views are too small.
 fn shrinkage(views: usize) -> f32 {
     let views = views as f32;
     libm::sqrtf(views / (views - 1.0))

@@ -59,7 +59,7 @@ pub fn balance_estimates(
     let calibrator = samples.calibrator_with_all(&classes, work);
     let present = state.calibration.map(|calibration| (state.balance, calibration.border.shift));
     BalanceEstimates {
-        choices: estimates(&calibrator, present, floor, scoring.statistics.initial_border),
+        choices: estimates(&calibrator, present, floor, scoring.statistics.initial_shift),
         left_out: present.and_then(|(_, shift)| samples.left_out_accuracy(&calibrator, shift)),
     }
 }

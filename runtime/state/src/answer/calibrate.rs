@@ -170,7 +170,7 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are
-    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the border
+    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the shift
     /// without samples.
     pub fn choose(&mut self, balance: Balance, min_accuracy: f32, initial: f32) -> Calibration {
         let border = self.choose_border(balance, min_accuracy, initial);

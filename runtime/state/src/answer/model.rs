@@ -268,10 +268,7 @@ impl<'a> ScoringModel<'a> {
         let mut counts = Vec::with_capacity(left_out.len());
         for (&LeftOutShot { class, copies, .. }, row) in left_out.iter().zip(contributions.chunks_exact_mut(length)) {
             let copies = copies as f32;
-            let from = self.added_from(class);
-            let sum = &self.sums[class * length..][..length];
-            row[..from].copy_from_slice(&sum[..from]);
-            row[from..].iter_mut().zip(&sum[from..]).for_each(|(value, sum)| *value = sum - copies * *value);
+            subtract_from(&self.sums[class * length..][..length], row, copies, self.added_from(class));
             counts.push(self.counts[class] - copies);
         }
         self.rows_of_few(contributions, &counts, left_out)
@@ -287,15 +284,13 @@ impl<'a> ScoringModel<'a> {
     ) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
         self.row_builder.whiten(&mut contributions);
-        let (own, rows) = contributions.split_at_mut(length);
-        let from = self.added_from(shot.class);
-        let sum = &self.sums[shot.class * length..][..length];
+        let (without_shot, rows) = contributions.split_at_mut(length);
+        let (copies, from) = (shot.copies as f32, self.added_from(shot.class));
+        subtract_from(&self.sums[shot.class * length..][..length], without_shot, copies, from);
         let mut counts = Vec::with_capacity(others.len());
         for (other, row) in others.iter().zip(rows.chunks_exact_mut(length)) {
-            let [copies, of_other] = [shot.copies as f32, other.copies as f32];
-            row[..from].copy_from_slice(&sum[..from]);
-            let values = row[from..].iter_mut().zip(sum[from..].iter().zip(&own[from..]));
-            values.for_each(|(value, (sum, own))| *value = sum - copies * own - of_other * *value);
+            let of_other = other.copies as f32;
+            subtract_from(without_shot, row, of_other, from);
             counts.push(self.counts[shot.class] - copies - of_other);
         }
         contributions.drain(..length);
@@ -320,4 +315,12 @@ impl<'a> ScoringModel<'a> {
     pub(super) fn count(&self, class: usize) -> f32 {
         self.counts[class]
     }
+}
+
+/// Turns a shot's contribution to its class into the class's `sum` without `copies` of the shot. Shots add nothing
+/// before `from`: the sum is copied there.
+fn subtract_from(sum: &[f32], contribution: &mut [f32], copies: f32, from: usize) {
+    let (kept, changed) = contribution.split_at_mut(from);
+    kept.copy_from_slice(&sum[..from]);
+    changed.iter_mut().zip(&sum[from..]).for_each(|(value, sum)| *value = sum - copies * *value);
 }

@@ -49,7 +49,7 @@ impl Golden {
             directions: one_of_each("directions"),
             whitened: one_of_each("whitened"),
             deviations: [deviations[0], deviations[1], deviations[2]],
-            initial_border: 0.0,
+            initial_shift: 0.0,
             set_aside: Bank::new(inputs, 1, precision),
             base_accuracy_ratio: None,
         };

@@ -171,7 +171,7 @@ impl<'a> ValidationSamples<'a> {
         });
         // The earlier state needs the memory.
         drop(model);
-        let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.initial_border);
+        let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.initial_shift);
         let left_out = self.left_out_accuracy(&calibrator, calibration.border.shift);
         let answers = best.iter().map(|best| best.answer(calibration.border.shift)).collect();
         let earlier = self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work);
@@ -212,7 +212,7 @@ impl<'a> ValidationSamples<'a> {
         let classes = self.sample_classes();
         let calibrator = &mut self.calibrator(&classes, model);
         self.collect(model, calibrator, work);
-        calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.initial_border)
+        calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.initial_shift)
     }
 
     /// Hands all samples, and the views of shots, to a calibrator.
@@ -306,7 +306,7 @@ impl<'a> ValidationSamples<'a> {
     }
 
     fn border_shift_of(&self, state: &State) -> f32 {
-        state.calibration.map_or(self.scoring.statistics.initial_border, |calibration| calibration.border.shift)
+        state.calibration.map_or(self.scoring.statistics.initial_shift, |calibration| calibration.border.shift)
     }
 
     /// Whether a sample says nothing of its class: it is a duplicate, or a learned class replaces its class.

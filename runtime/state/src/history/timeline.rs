@@ -36,12 +36,12 @@ impl Timeline {
         entry != self.present && !self.earlier.contains(&entry)
     }
 
-    /// Number of the entry that so many changes back led to the class set of then; `None` if that is not remembered.
+    /// Number of the entry that `changes` changes back led to the class set of then; `None` if that is not remembered.
     pub fn back(&self, changes: usize) -> Option<u32> {
         self.along(&self.earlier, changes)
     }
 
-    /// Number of the entry that so many changes forth led to the class set of then; `None` if fewer were undone.
+    /// Number of the entry that `changes` changes forth led to the class set of then; `None` if fewer were undone.
     pub fn forth(&self, changes: usize) -> Option<u32> {
         self.along(&self.later, changes)
     }

@@ -86,5 +86,5 @@ pub fn rename(base_model: &BaseModel, state: &State, from: &str, to: &str) -> Re
 /// Index of a class among the learned ones.
 fn learned(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
     let index = check_known(base_model, state, label)?;
-    index.checked_sub(base_model.classes.len()).ok_or_else(|| LearnError::BaseClass { label: label.into() })
+    base_model.learned_index(index).ok_or_else(|| LearnError::BaseClass { label: label.into() })
 }

@@ -82,7 +82,7 @@ pub(super) fn check_classes(
 /// have stay within the range of f32.
 pub(super) const MAX_FEATURE: f32 = 1e15;
 
-/// Asks whether a class may get so many shots: the check that needs no features. A known one, of index `known`, has
+/// Asks whether a class may get this many shots: the check that needs no features. A known one, of index `known`, has
 /// some already.
 ///
 /// # Errors

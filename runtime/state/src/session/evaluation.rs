@@ -104,7 +104,7 @@ impl Answers {
     /// What all sessions have cost a class; `None` without samples.
     fn cumulative_loss(&self, base_model: &BaseModel, after: &State, class: usize) -> Option<CumulativeLoss> {
         let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
-        let (first, samples): (f32, Vec<usize>) = match class.checked_sub(base_model.classes.len()) {
+        let (first, samples): (f32, Vec<usize>) = match base_model.learned_index(class) {
             None => {
                 let samples: Vec<usize> = self.of_class(class, 0..self.base_samples).collect();
                 let right = samples.iter().filter(|&&sample| self.by_bundle[sample] == class).count();

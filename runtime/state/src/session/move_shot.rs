@@ -72,8 +72,8 @@ impl Session<'_> {
         let mut next = state.clone();
         let others: Vec<usize> = (0..state.exemplars.len()).filter(|&exemplar| exemplar != shot).collect();
         next.exemplars = state.exemplars.only(&others);
-        // How the class's first shots were recognised is told of those that it has now.
-        if let Some(learned) = class.checked_sub(self.base_model.classes.len()) {
+        // First recognitions must be those of the shots that the class has now.
+        if let Some(learned) = self.base_model.learned_index(class) {
             next.first_recognitions.clear(learned);
         }
         next

@@ -40,7 +40,7 @@ impl FirstRecognitions {
         self.0.iter()
     }
 
-    /// Records that so many classes are known; new ones are unknown.
+    /// Records that this many classes are known; new ones are unknown.
     pub(crate) fn extend_to(&mut self, classes: usize) {
         self.0.resize(classes, FirstRecognition::UNKNOWN);
     }
@@ -64,7 +64,7 @@ impl FirstRecognitions {
         }
     }
 
-    /// Whether they can be those of so many classes.
+    /// Whether they can be those of this many classes.
     pub(crate) fn is_sound(&self, classes: usize) -> bool {
         self.0.len() <= classes && self.0.iter().all(FirstRecognition::is_sound)
     }

@@ -9,7 +9,8 @@ use crate::answer::calibrate::Calibrator;
 use crate::answer::embed::{EMBED_BATCH, Projections};
 use crate::answer::left_out::{ViewedShot, view_scores};
 use crate::answer::model::{LeftOutShot, ScoringModel};
-use crate::answer::scatter::ScatteredShot;
+use crate::answer::scatter::{ScatterChange, ScatteredShot};
+use crate::answer::score::ClassRow;
 use crate::parallel::for_each_result;
 use crate::state::State;
 
@@ -61,6 +62,25 @@ struct ScoringContext<'a> {
     of_set_aside: Option<Projections>,
     /// Exemplars that are no duplicates, by class, where views are wanted.
     different: BTreeMap<u32, Vec<usize>>,
+}
+
+/// What leaving a shot out of its class changes.
+struct LeftOutEffect {
+    shot: LeftOutShot,
+    /// Its class without it, as the scatter without it has it; `None` where nothing is left.
+    row: Option<ClassRow>,
+    /// How scores change because the scatter is without it.
+    change: Option<ScatterChange>,
+}
+
+impl LeftOutEffect {
+    /// Turns the shot's scores in the state into those in the state without it. A class that is gone scores lowest.
+    fn apply(&self, scores: &mut [f32], embedded: &[f32]) {
+        if let Some(change) = &self.change {
+            change.apply(scores, embedded);
+        }
+        scores[self.shot.class] = self.row.as_ref().map_or(f32::MIN, |row| row.score(embedded));
+    }
 }
 
 /// What samples are scored for.
@@ -131,16 +151,40 @@ impl ValidationSamples<'_> {
         some: &[usize],
         purpose: ScoringPurpose,
     ) -> Vec<SampleScores> {
-        let ScoringContext { model, source, different, .. } = context;
-        let SampleSource { projections, class_in_state, .. } = source;
-        let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
+        let ScoringContext { model, source, .. } = context;
         let embedded = self.embed_samples(context, some);
         let mut scores = model.rows.scores(&embedded);
-        let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
+        let effects = self.effects_of_leaving_out(context, some, &embedded);
+        let each = scores.chunks_exact_mut(model.len().max(1)).zip(embedded.chunks_exact(model.embedder.length()));
+        let mut scored = Vec::with_capacity(some.len());
+        for ((&number, effect), (scores, embedded)) in some.iter().zip(&effects).zip(each) {
+            let has_class = effect.as_ref().is_none_or(|effect| effect.row.is_some());
+            let is_excluded = !has_class || self.is_uninformative(number, (source.class_in_state)(number));
+            if let Some(effect) = effect {
+                effect.apply(scores, embedded);
+            }
+            scored.push(SampleScores { number, scores: scores.to_vec(), has_class, is_excluded, views: Vec::new() });
+        }
+        if purpose == ScoringPurpose::Border {
+            self.add_views(context, effects, &mut scored);
+        }
+        scored
+    }
+
+    /// What leaving each sample out of its class changes; `None` for one that is no shot in the state. `embedded` is
+    /// `[samples, length]`.
+    fn effects_of_leaving_out(
+        &self,
+        context: &ScoringContext<'_>,
+        samples: &[usize],
+        embedded: &[f32],
+    ) -> Vec<Option<LeftOutEffect>> {
+        let ScoringContext { model, source, .. } = context;
+        let left_out: Vec<Option<LeftOutShot>> = samples.iter().map(|&sample| self.left_out(context, sample)).collect();
         let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
         let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
-        let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
-        let of_left_out = left_out.iter().zip(embedded.chunks_exact(length));
+        let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, source.projections);
+        let of_left_out = left_out.iter().zip(embedded.chunks_exact(model.embedder.length()));
         let roots_start = model.row_builder.roots_start();
         let changes = model.scatter_changes(of_left_out.filter_map(|(shot, embedded)| {
             let LeftOutShot { exemplar, class, .. } = (*shot)?;
@@ -148,33 +192,38 @@ impl ValidationSamples<'_> {
             Some(ScatteredShot { class: class as u32, digest, roots })
         }));
         let mut without = model.without(&shots, contributions).into_iter().zip(changes);
-        let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
-        let mut scored = Vec::with_capacity(some.len());
-        let mut viewed = Vec::new();
-        for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
-            let (mut has_class, mut is_excluded) = (true, self.is_uninformative(number, class_in_state(number)));
-            if let Some(shot) = left_out {
-                let (without, change) = without.next().expect("one for each that is left out");
-                if let Some(change) = &change {
-                    change.apply(scores, embedded);
-                }
-                let without = without.map(|class| class.changed(change.as_ref()));
-                has_class = without.is_some();
-                is_excluded |= !has_class;
-                scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
-                let is_viewed = purpose == ScoringPurpose::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
-                if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
-                    let others = self.others(different, shot.exemplar).into_iter();
-                    let others = others.filter_map(|exemplar| self.left_out(context, aside + exemplar)).collect();
-                    viewed.push((scored.len(), ViewedShot { shot, row, others, change }));
-                }
+        let mut effect = |shot: LeftOutShot| {
+            let (row, change) = without.next().expect("one for each that is left out");
+            let row = row.map(|row| row.changed(change.as_ref()));
+            LeftOutEffect { shot, row, change }
+        };
+        left_out.into_iter().map(|shot| shot.map(&mut effect)).collect()
+    }
+
+    /// Adds scores of their views to the samples whose views are scored.
+    fn add_views(
+        &self,
+        context: &ScoringContext<'_>,
+        effects: Vec<Option<LeftOutEffect>>,
+        scored: &mut [SampleScores],
+    ) {
+        let (mut samples, mut viewed) = (Vec::new(), Vec::new());
+        for (sample, effect) in scored.iter_mut().zip(effects) {
+            let Some(LeftOutEffect { shot, row: Some(row), change }) = effect else { continue };
+            if !sample.is_excluded && self.viewed.binary_search(&shot.exemplar).is_ok() {
+                let others = self.others_left_out(context, shot.exemplar);
+                viewed.push(ViewedShot { shot, row, others, change });
+                samples.push(sample);
             }
-            scored.push(SampleScores { number, scores: scores.to_vec(), has_class, is_excluded, views: Vec::new() });
         }
-        let (places, viewed): (Vec<usize>, Vec<ViewedShot>) = viewed.into_iter().unzip();
-        let views = view_scores(model, &self.state.exemplars, projections, &viewed);
-        places.into_iter().zip(views).for_each(|(place, views)| scored[place].views = views);
-        scored
+        let views = view_scores(context.model, &self.state.exemplars, context.source.projections, &viewed);
+        samples.into_iter().zip(views).for_each(|(sample, views)| sample.views = views);
+    }
+
+    /// The shots that are left out in turn beside an exemplar, as shots of the state.
+    fn others_left_out(&self, context: &ScoringContext<'_>, exemplar: usize) -> Vec<LeftOutShot> {
+        let others = self.others(&context.different, exemplar).into_iter();
+        others.filter_map(|other| self.left_out(context, self.set_aside() + other)).collect()
     }
 
     /// Embeddings `[samples, length]` of these samples, whose numbers rise.

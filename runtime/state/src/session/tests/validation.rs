@@ -29,7 +29,7 @@ fn with_statistics() -> BaseModel {
         directions: one_view(&means),
         whitened: one_view(&means),
         deviations: [1.0; 3],
-        initial_border: 0.1,
+        initial_shift: 0.1,
         set_aside,
         base_accuracy_ratio: None,
     });
