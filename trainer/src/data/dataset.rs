@@ -239,7 +239,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
             demand_room(classes.saturating_mul(each.saturating_add(tests)), data.canvas(), 2)?;
             let train = synthetic::images(classes, each, data.canvas(), synthetic::SyntheticPart::Train, recipe.seed);
             let test = synthetic::images(classes, tests, data.canvas(), synthetic::SyntheticPart::Test, recipe.seed);
-            // Rendering breaks off at Ctrl-C.
+            // Rendering stops at Ctrl-C.
             interrupt::check().map_err(DataError::Stopped)?;
             let class_names = synthetic::class_names(classes, recipe.seed);
             return Ok(UnsplitData::numbered(train, test, class_names));
