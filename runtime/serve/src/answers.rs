@@ -260,7 +260,7 @@ fn call<T: Send + 'static>(
     (Box::new(call), answer)
 }
 
-/// What came of a call; nothing comes where the thread broke off.
+/// What came of a call; nothing comes if the thread panicked.
 fn answered<T>(received: Result<Result<T, EncodeError>, RecvError>) -> Result<T, Refusal> {
     received.map_err(|_| Refusal::answer_lost())?.map_err(Refusal::from)
 }

@@ -68,7 +68,7 @@ struct SharedJobs {
 }
 
 impl Changes {
-    /// Starts the thread; `open` makes its learner there, and anew where it broke off.
+    /// Starts the thread; `open` makes its learner there, and again after a panic.
     ///
     /// # Errors
     /// [`ServeError`] if the thread or its learner cannot be started.
@@ -207,7 +207,7 @@ impl SharedJobs {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Tells how far a change is, and breaks it off when the service ends.
+    /// Tells how far a change is, and cancels it when the service ends.
     fn observer(&self, id: Id) -> impl FnMut(ChangeStep) -> ControlFlow<()> + use<> {
         /// A few reports are enough for a bar that moves.
         const STEP: f32 = 0.02;

@@ -124,7 +124,7 @@ impl IncomingBody {
     /// Its next piece.
     async fn next(&mut self) -> Option<Result<Bytes, Refusal>> {
         self.is_held_back = false;
-        Some(self.stream.next().await?.map_err(|_| Refusal::broken_off()))
+        Some(self.stream.next().await?.map_err(|_| Refusal::body_incomplete()))
     }
 
     /// Reads what is left of it, if its sender sends that.

@@ -30,7 +30,7 @@ struct SharedHealth {
     /// Why the service ends by itself.
     ending: watch::Sender<Option<Ending>>,
     disk: DiskCheck,
-    /// How often threads are to break off at places, in tests.
+    /// How often threads are to panic at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -95,7 +95,10 @@ impl DiskCheck {
             }
         }
 
-        let mut running = RunningCheck { disk: self, problem: Some("the check of the disk broke off".to_owned()) };
+        let mut running = RunningCheck {
+            disk: self,
+            problem: Some("the check of the disk failed: a fault in the program".to_owned()),
+        };
         running.problem = check();
     }
 
@@ -217,7 +220,7 @@ impl Health {
             if let Some(left) = faults.get_mut(place).filter(|left| **left > 0) {
                 *left -= 1;
                 drop(faults);
-                panic!("a test broke it off at {place}");
+                panic!("a test made it panic at {place}");
             }
         }
         let _ = place;
@@ -284,7 +287,10 @@ mod tests {
         assert!(disk.begin());
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| disk.run(|| panic!("a fault"))));
         assert!(panicked.is_err() && lock(&disk.last).begun.is_none());
-        assert_eq!(disk.problem(Path::new("state")).as_deref(), Some("the check of the disk broke off"));
+        assert_eq!(
+            disk.problem(Path::new("state")).as_deref(),
+            Some("the check of the disk failed: a fault in the program")
+        );
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Server {
     /// Serves until Ctrl-C, SIGTERM or SIGHUP.
     ///
     /// # Errors
-    /// [`ServeError`] if a thread of the service broke off again and again, or as [`Service::end_on_new_bundle`] says.
+    /// [`ServeError`] if a thread of the service panicked again and again, or as [`Service::end_on_new_bundle`] says.
     /// # Panics
     /// In asynchronous code of tokio: it waits for a runtime of its own. Call it on a thread, as by `spawn_blocking`.
     pub fn run(mut self) -> Result<(), ServeError> {

@@ -299,7 +299,7 @@ impl Service {
     }
 }
 
-/// Opens a learner whenever it is called: a thread that broke off goes on with a new one.
+/// Opens a learner whenever it is called: a thread that panicked goes on with a new one.
 fn learner_opener(
     bundle: Bundle,
     store: Store,
