@@ -49,7 +49,7 @@ pub enum ServeError {
     #[error("the service ends: {0}; start it anew")]
     Broken(String),
     /// Another program has moved the state to a bundle with which a new start would run; the service has ended.
-    #[error("the service ends, since its state went over to another bundle; start it anew")]
+    #[error("the service ends, since its state moved to another bundle; start it anew")]
     NewBundle,
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}")]

@@ -40,7 +40,7 @@ struct SharedHealth {
 enum Ending {
     /// A thread is down for good.
     Broken(String),
-    /// A new start would run with the bundle that the state went over to.
+    /// A new start would run with the bundle that the state moved to.
     NewBundle,
 }
 
@@ -160,7 +160,7 @@ impl Health {
         self.0.ending.send_replace(Some(Ending::Broken(why)));
     }
 
-    /// Ends the service: a new start would run with the bundle that the state went over to.
+    /// Ends the service: a new start would run with the bundle that the state moved to.
     pub(crate) fn end_for_new_bundle(&self) {
         self.0.ending.send_replace(Some(Ending::NewBundle));
     }

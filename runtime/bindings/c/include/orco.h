@@ -239,7 +239,7 @@ typedef struct OrcoRestoreOptions {
 } OrcoRestoreOptions;
 
 /**
- * How a device goes over to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
+ * How a device moves to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
  */
 typedef struct OrcoUpgradeOptions {
   /**

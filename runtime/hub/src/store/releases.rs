@@ -48,7 +48,7 @@ pub struct ReleaseRecord {
     pub identity: ObjectDigest,
     /// Which share of the devices gets it.
     pub stage: RolloutStage,
-    /// Whether devices go over to the bundle at any cost.
+    /// Whether devices move to the bundle at any cost.
     pub force: bool,
     /// Whether they give up classes of which they kept no picture.
     pub give_up_unkept: bool,
