@@ -72,7 +72,7 @@ impl Teacher<'_> {
         self.check();
     }
 
-    /// Learns, renames, takes back, forgets, turns the dial: afterwards as many classes are known as before.
+    /// Learns, renames, takes back, forgets, sets the balance: afterwards as many classes are known as before.
     fn round(&mut self, number: usize) {
         self.learn(&format!("new-{number}"), number);
         let (label, renamed) = (format!("/api/v1/classes/new-{number}"), format!("thing-{number}"));
