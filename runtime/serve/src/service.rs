@@ -89,7 +89,7 @@ pub struct Service {
     kept_pictures: Option<KeptPictures>,
     /// Held while a kept picture is decoded: only one at a time takes memory.
     decoding_kept: Mutex<()>,
-    /// The empty place in front of the service's own camera.
+    /// The background of the service's own camera.
     pub scene: CameraScene,
     /// The regions of that camera's frames.
     pub regions: CameraRegions,

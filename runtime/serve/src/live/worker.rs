@@ -208,7 +208,7 @@ impl LiveWorker {
         };
         self.unreadable_frames.end();
         let (number, taken) = (frame.number, frame.taken);
-        // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
+        // A background that was learned since `side` was chosen counts from the next frame on: this one may be too
         // small.
         let seen = if has_parts {
             scene.see(&picture, &|| camera_size(&frame, &picture), &self.regions)
@@ -251,7 +251,7 @@ impl LiveWorker {
         }
     }
 
-    /// Side in pixels to which a frame is decoded if its regions are analysed or it is compared with the empty place.
+    /// Side in pixels to which a frame is decoded if its regions are analysed or it is compared with the background.
     fn side_for_parts(&self, frame: &CameraFrame) -> u32 {
         // What is no picture is found out when it is decoded.
         let Ok(cost) = frame.decoding_cost(None) else { return 0 };
@@ -265,7 +265,7 @@ impl LiveWorker {
     }
 
     /// As [`LiveWorker::admit`], for as many pixels as the frame's parts need, or where there is never room for so many,
-    /// as the frame needs to be compared with the empty place: small regions then say that they are too small.
+    /// as the frame needs to be compared with the background: small regions then say that they are too small.
     fn admit_for_parts(&self, frame: &CameraFrame) -> Result<Option<(u32, Permit)>, Refusal> {
         let side = camera_scene::decoded_side(&self.input);
         self.admit(frame, self.side_for_parts(frame).max(side)).or_else(|_| self.admit(frame, side))
