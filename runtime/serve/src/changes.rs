@@ -341,7 +341,7 @@ impl ChangeWorker {
         }
         match change {
             ChangeRequest::Learn(given) => self.learn(learner, &given, &mut observer),
-            ChangeRequest::Import { label, pack, room: _room } => {
+            ChangeRequest::Import { label, pack, permit: _permit } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
                 Ok(ReportedChange::of(learner.import(&[class], &mut observer)?))
             }

@@ -264,14 +264,14 @@ impl LiveWorker {
         width.max(height)
     }
 
-    /// As [`LiveWorker::admit`], for as many pixels as the frame's parts need, or where there is never room for so many,
-    /// as the frame needs to be compared with the background: small regions then say that they are too small.
+    /// As [`LiveWorker::admit`], for as many pixels as the frame's parts need. If so much memory is never
+    /// free, for as many as comparing it with the background needs: small regions then say that they are too small.
     fn admit_for_parts(&self, frame: &CameraFrame) -> Result<Option<(u32, Permit)>, Refusal> {
         let side = camera_scene::decoded_side(&self.input);
         self.admit(frame, self.side_for_parts(frame).max(side)).or_else(|_| self.admit(frame, side))
     }
 
-    /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
+    /// A permit to decode a frame to `side` pixels, with `side`; none if too little memory is free now.
     fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
         let working = self.shared.scene.working_memory();
         let needs = frame.decoding_cost(Some(side)).map(|needs| processing_bytes(&needs, &self.input) + working);
