@@ -32,8 +32,8 @@ pub const MAX_DEFAULT_MEMORY: u64 = 512 << 20;
 const MAX_SMALL_REQUESTS: usize = 32;
 /// The same for large pictures.
 const MAX_LARGE_REQUESTS: usize = 16;
-/// Longest side of a picture that is kept as it is, in pixels.
-const MAX_KEPT_SIDE: u32 = 640;
+/// Longest side at which a picture is kept or shown, in pixels: more than any backbone sees. Longer ones are reduced.
+pub const MAX_KEPT_SIDE: u32 = 640;
 /// Most bytes that reducing a longer picture takes ([`crate::pending_shots::Candidate::of`]).
 const REDUCING_BYTES: u64 = 20 << 20;
 /// How long a request waits for its turn.

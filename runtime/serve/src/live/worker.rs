@@ -16,8 +16,8 @@ use orco_runtime::scene::NamedRegion;
 
 use self::answered_frame::{AdmittedFrame, NoAnswer, RegionTrack};
 use self::report::LastReport;
-use super::{LatestView, LivePeers, LiveSettings, ObservedFrame, PICTURE_SIDE, SharedCamera};
-use crate::admission::{Admission, Permit, processing_bytes};
+use super::{LatestView, LivePeers, LiveSettings, ObservedFrame, SharedCamera};
+use crate::admission::{Admission, MAX_KEPT_SIDE, Permit, processing_bytes};
 use crate::agreement::{AgreedAnswer, MAX_FRAME_AGE};
 use crate::answers::Answers;
 use crate::camera_scene::{self, SeenRegion};
@@ -336,7 +336,7 @@ fn camera_size(frame: &CameraFrame, picture: &RgbImage) -> [u32; 2] {
 
 /// A picture as it is held until the next frame: no larger than what is shown, or a few MiB.
 fn reduced_if_large(picture: RgbImage) -> RgbImage {
-    if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, PICTURE_SIDE).into_owned() } else { picture }
+    if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, MAX_KEPT_SIDE).into_owned() } else { picture }
 }
 
 #[cfg(test)]
