@@ -11,8 +11,8 @@ use orco_runtime::store::Store;
 use crate::options::{AnswersArgument, Options};
 use crate::output::Output;
 
-/// Opens the bundle and the state that the options name, to classify so many pictures. Where a copy of the state cannot
-/// be used, that is said, and the other one is taken.
+/// Opens the bundle and the state that the options name, to classify this many pictures. Where a copy of the state
+/// cannot be used, a message says so, and the other one is taken.
 pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<Learner> {
     let (bundle, store, settings) = parts(options, pictures)?;
     let learner = Learner::new(bundle, store, settings)?;
@@ -20,7 +20,7 @@ pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<L
     Ok(learner)
 }
 
-/// The bundle, the state's folder and the settings that the options name, for so many pictures.
+/// The bundle, the state's folder and the settings that the options name, for this many pictures.
 pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, LearnerSettings)> {
     let bundle = options.open_bundle()?;
     let store = store(options, &bundle)?;
@@ -41,7 +41,7 @@ pub fn store(options: &Options, bundle: &Bundle) -> Result<Store> {
     Ok(Store::new(&folder))
 }
 
-/// The settings for a state, and for so many pictures.
+/// The settings for a state, and for this many pictures.
 pub fn settings(options: &Options, store: &Store, pictures: usize) -> LearnerSettings {
     LearnerSettings::default()
         .limits(options.limits())

@@ -123,7 +123,7 @@ impl Changes {
         Ok(job)
     }
 
-    /// A change that was asked for: of those that ended, the last [`MAX_ENDED_JOBS`] are there.
+    /// A change that was asked for. Of ended changes, the last [`MAX_ENDED_JOBS`] are remembered.
     ///
     /// # Errors
     /// [`Refusal`] if it is not remembered.

@@ -232,7 +232,7 @@ impl Health {
         lock(&self.0.faults).get(place).copied().unwrap_or_default()
     }
 
-    /// Has threads panic at a place so many times.
+    /// Has threads panic at a place, `times` times.
     #[cfg(test)]
     pub(crate) fn break_at(&self, place: &'static str, times: usize) {
         lock(&self.0.faults).insert(place, times);

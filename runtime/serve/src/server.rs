@@ -284,7 +284,7 @@ impl ListeningServer {
     }
 }
 
-/// Starts the threads that serve and those that decode, before others take what the process may have.
+/// Starts the threads that serve and the threads that decode, before others use up the limit of the process.
 fn start_runtime() -> Result<Runtime, ServeError> {
     process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
     let mut builder = Builder::new_multi_thread();

@@ -275,8 +275,8 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     Ok(UnsplitData { train, test, test_seed, class_names, names, skipped, own_pictures })
 }
 
-/// Class names as a device keeps them, in their normal form. Refuses those that would break a list or a terminal, those
-/// that are the same in their normal form, and of the first `used`, which the split uses, those that no device could
+/// Class names as a device keeps them, in their normal form. Refuses names that would break a list or a terminal, names
+/// that are the same in their normal form, and, of the first `used`, which the split uses, names that no device could
 /// learn.
 fn labels(class_names: &[String], used: usize) -> Result<Vec<String>, DataError> {
     let labels: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();

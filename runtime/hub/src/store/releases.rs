@@ -145,8 +145,8 @@ impl HubStore {
         Ok(releases)
     }
 
-    /// Of all releases, newest first, those that no device gets any more, since newer ones for all devices of the
-    /// channel have taken their places.
+    /// The releases that no device gets any more, newest first: newer ones for all devices of the channel have replaced
+    /// them.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be read what they were made of.
