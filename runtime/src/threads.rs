@@ -77,7 +77,7 @@ pub fn catch_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_message(panic.as_ref()))
 }
 
-/// What a lock holds, also after a thread broke off while it held it: for contents that are whole at every moment.
+/// What a lock holds, even after a thread panicked while it held it: for contents that are valid at every moment.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -214,7 +214,7 @@ fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
             "nothing was changed: with the old bundle, `orco add --keep-shots` gives a class pictures again; \
              --give-up-unkept gives these classes up"
         }
-        UpgradeError::Worse { .. } => "nothing was changed: --force goes over all the same",
+        UpgradeError::Worse { .. } => "nothing was changed: --force moves to the bundle all the same",
         UpgradeError::NoEarlier { former: Some(_), .. } => {
             "nothing was changed: give the bundle that it belongs to with --bundle"
         }

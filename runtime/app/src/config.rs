@@ -217,7 +217,7 @@ impl SettingsFile {
     /// The file that the command line or the environment names, else the one at [`DEFAULT_PATH`] if it is there.
     ///
     /// # Errors
-    /// If it cannot be read, or says what is not understood; [`Self::faults`] has what is left to those that use it.
+    /// If it cannot be read, or holds what is not understood. What only some commands refuse is in [`Self::faults`].
     pub fn find(command: &Command, named: Option<&Path>) -> Result<Option<Self>> {
         match named {
             Some(path) => Self::read(command, path).map(Some),

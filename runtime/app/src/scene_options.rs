@@ -13,7 +13,7 @@ use orco_runtime::store::Store;
 use crate::folder_shots::folder_pictures;
 use crate::output::Output;
 
-/// What is said where no place is kept.
+/// What is said where no background is kept.
 pub const NO_EMPTY_PLACE: &str = "no empty place is kept; show it with `orco scene learn PICTURE...`";
 
 /// Options of the commands that learn or classify pictures.

@@ -37,7 +37,7 @@ pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
         };
         // Advice on such an error would say that nothing was changed.
         output.mark_changed_with_error(format_args!(
-            "the change is made, but the head was not aligned, so answers follow in closed form: {}; \
+            "the change is made, but the head was not aligned (answers follow the change already): {}; \
              `orco align` {next}",
             with_causes(&unaligned)
         ));

@@ -86,7 +86,7 @@ impl ReaderState {
 
 impl SharedReader {
     fn state(&self) -> MutexGuard<'_, ReaderState> {
-        // A thread that broke off leaves the state as it was.
+        // A thread that panicked leaves the state as it was.
         lock(&self.state)
     }
 
@@ -250,7 +250,7 @@ impl CameraReader {
                 // The stop cut its connection, or ended its pipeline: the camera is not away.
                 _ if self.shared.stop.is_set() => return,
                 Ok(Err(error)) => error,
-                Err(why) => CameraError::BrokeOff(why),
+                Err(why) => CameraError::Panicked(why),
             };
             if self.shared.state().was_there() {
                 (pause, tries) = (MIN_RETRY_PAUSE, 0);

@@ -108,8 +108,8 @@ pub enum CameraError {
         stride: usize,
     },
     /// Reading it panicked.
-    #[error("reading it broke off: {0}")]
-    BrokeOff(String),
+    #[error("reading it failed because of a fault in the program: {0}")]
+    Panicked(String),
     /// The folder has too many files to be watched.
     #[error("the folder has more than {0} files: move old ones away")]
     TooManyFiles(usize),

@@ -70,7 +70,7 @@ fn a_webp_picture_is_a_frame_over_http_and_in_a_folder() {
 }
 
 #[test]
-fn a_camera_that_breaks_off_in_a_picture_comes_back() {
+fn a_camera_that_stops_within_a_picture_comes_back() {
     let fake = FakeCamera::start(photographs(), EVERY);
     let camera = open(&fake.url());
     let before = camera.wait(0, LONG).unwrap().number;

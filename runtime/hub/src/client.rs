@@ -58,7 +58,7 @@ pub struct FleetSettings<'a> {
     pub learner: LearnerSettings,
     /// Opens a bundle, and refuses one that the device does not accept, such as one without a valid signature.
     pub open: &'a dyn Fn(&Path) -> Result<Bundle, OpenError>,
-    /// The device's own check of a bundle that it went over to; where it fails, the device goes back.
+    /// The device's own check of a bundle that it moved to; where it fails, the device goes back.
     pub check: &'a dyn Fn(&Bundle) -> Result<(), String>,
     /// The key that packs must be signed with.
     pub key: Option<PublicKey>,
@@ -81,7 +81,7 @@ pub struct FleetDevice<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SyncOutcome {
-    /// Name of the bundle that the device went over to.
+    /// Name of the bundle that the device moved to.
     pub bundle: Option<String>,
     /// Classes that it learned.
     pub imported: Vec<String>,

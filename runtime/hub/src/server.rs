@@ -217,7 +217,7 @@ async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(move || run(&service.store)).await {
         Ok(result) => result.map_err(|error| failed(&error)),
         Err(error) => {
-            log::error!("a request broke off: {error}");
+            log::error!("a request failed because of a fault in the program: {error}");
             Err(StatusCode::SERVICE_UNAVAILABLE.into_response())
         }
     }

@@ -37,7 +37,7 @@ impl SessionGeometry {
         let Measurement { base_model, benchmark, .. } = *measurement;
         let (mut last, mut before) = (None, Vec::<u32>::new());
         let (mut moved, mut earlier) = (0, 0);
-        measurement.walk(0, workers, &mut |_, _| on_epoch(), &mut |scored, _| {
+        measurement.run_sessions(0, workers, &mut |_, _| on_epoch(), &mut |scored, _| {
             let Some(state) = scored.state else { return };
             let targets: Vec<u32> = state.classes.iter().map(|class| class.target).collect();
             moved += before.iter().zip(&targets).filter(|(before, now)| before != now).count();

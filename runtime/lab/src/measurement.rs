@@ -76,7 +76,8 @@ impl Measurement<'_> {
             let threads: &dyn Workers = threads.as_ref().map_or(&Serial, |threads| threads);
             let own = (worker..draws).step_by(workers);
             own.map(|draw| {
-                let rows = self.walk(draw, threads, &mut |_, _| on_epoch(), &mut |scores, _| on_session(draw, scores));
+                let rows =
+                    self.run_sessions(draw, threads, &mut |_, _| on_epoch(), &mut |scores, _| on_session(draw, scores));
                 (draw, rows)
             })
             .collect()
@@ -120,12 +121,12 @@ impl Measurement<'_> {
         device.learn(state, &new).map_err(|source| EvaluateError::Learn { session, source })
     }
 
-    /// Leads the system through all sessions with one draw of the shots. `on_progress` sees every epoch of learning
+    /// Runs the system through all sessions with one draw of the shots. `on_progress` sees every epoch of learning
     /// with its session and may cancel there, `on_session` looks at every session after it is learned.
     ///
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
-    pub fn walk(
+    pub fn run_sessions(
         &self,
         draw: usize,
         workers: &dyn Workers,

@@ -221,7 +221,7 @@ impl Phase3Ablations<'_> {
         let Self { base_model, benchmark, seed, .. } = *self;
         let system = System::ablated(variant.settings.ablation);
         let measurement = Measurement { base_model, benchmark, system, config: &config, seed };
-        let drawn = measurement.walk(draw, workers, &mut |_, _| on_epoch(), &mut |_, _| {})?;
+        let drawn = measurement.run_sessions(draw, workers, &mut |_, _| on_epoch(), &mut |_, _| {})?;
         kept_measurements::keep(&path, &fingerprint, &drawn).map_err(|source| AblationError::Keep { path, source })?;
         Ok(drawn)
     }

@@ -59,8 +59,8 @@ const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
 /// What a cell of the paper's tables, of rivals and of ablations shows.
 const TOTALS: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
 
-/// The systems at the three positions of the dial, `orco balance`.
-const DIAL: [System; 3] = [System::KEEP_BASE, System::DEVICE, System::FAVOUR_NEW];
+/// The systems at the three choices of `orco balance`.
+const BALANCES: [System; 3] = [System::KEEP_BASE, System::DEVICE, System::FAVOUR_NEW];
 
 /// Why results could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -219,8 +219,8 @@ impl ResultsPages {
         let totals = |report: &BundleReport, system: &str| cell(report, system, &[Metric::Ahm, Metric::Aacc]);
         let compared = [System::DEVICE.name()].into_iter().chain(RIVALS);
         text += &self.rows(|report| compared.clone().map(|name| totals(report, name)).collect());
-        text += "\nThe dial (`orco balance`) at its three positions, aHM / aACC:\n\n| bundle | keep-base | balanced | favour-new |\n|---|---|---|---|\n";
-        text += &self.rows(|report| DIAL.iter().map(|system| totals(report, system.name())).collect());
+        text += "\nThe three balances (`orco balance`), aHM / aACC:\n\n| bundle | keep-base | balanced | favour-new |\n|---|---|---|---|\n";
+        text += &self.rows(|report| BALANCES.iter().map(|system| totals(report, system.name())).collect());
         text += "\nWhat a device with default answers estimates after a session, less what is measured, in percentage points:\n\n\
                  | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
         let error = |report: &BundleReport, metric: Metric| cell(report, System::DEVICE.name(), &[metric]);

@@ -1,8 +1,8 @@
 // The page. Every part shows fields of the store and changes them; the service's events arrive in the store, too.
 import { startAnswer } from "./answer.js";
+import { startBalance } from "./balance.js";
 import { startClasses } from "./classes.js";
 import { startConsent } from "./consent.js";
-import { startDial } from "./dial.js";
 import { listen } from "./events.js";
 import { startHeader } from "./header.js";
 import { startHistory } from "./history.js";
@@ -35,7 +35,7 @@ startInbox();
 startSightings();
 startJobs();
 startClasses();
-startDial();
+startBalance();
 startScope();
 startHistory();
 startTransfer();

@@ -47,7 +47,7 @@ export function showUnseenProblem({ job, tab, label }) {
   if (said && (tab !== "teach" || !isOfLabel(job, label))) showError(said);
 }
 
-// Where the thread broke off, nobody may know whether the change was saved.
+// After a fault in the service, nobody may know whether the change was saved.
 const failure = (job) => message(job.changed === null ? "uncertain" : "failed", { error: refusalText(job) });
 
 function showProgress(job) {

@@ -2,7 +2,7 @@
 import { currentLanguage, fill } from "./language.js";
 import { damaged, notPicture, problem, unsupported } from "./problems.js";
 
-const brokenOff = { en: "The upload broke off. Please try again.", de: "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen." };
+const interrupted = { en: "The upload was interrupted. Please try again.", de: "Die Übertragung wurde unterbrochen. Bitte noch einmal versuchen." };
 
 // A language that is left out says the service's own sentence.
 export const refusals = {
@@ -10,8 +10,8 @@ export const refusals = {
     en: "Only pictures in JPEG, PNG and WebP can be read: save it as one of them.",
     de: "Nur Bilder in JPEG, PNG und WebP werden gelesen: Bitte in einem davon speichern." },
   body_too_large: { en: "The file is too large.", de: "Die Datei ist zu groß." },
-  body_timeout: brokenOff,
-  body_incomplete: brokenOff,
+  body_timeout: interrupted,
+  body_incomplete: interrupted,
 
   too_many_requests: { de: "Der Dienst hat gerade zu viel zu tun. Bitte noch einmal versuchen." },
   too_many_changes: { de: "{limit} Änderungen warten schon. Bitte später noch einmal versuchen." },
@@ -69,7 +69,7 @@ export const refusals = {
   forgetting_budget: { de: "Bekanntes würde dadurch zu viel schlechter erkannt." },
   training_failed: { de: "Mit diesen Einstellungen ist kein Lernen möglich ({reason})." },
   cancelled: { de: "Die Änderung wurde abgebrochen." },
-  change_interrupted: { de: "Der Dienst hat die Änderung abgebrochen. Bitte noch einmal versuchen." },
+  change_interrupted: { de: "Ein Fehler im Dienst hat die Änderung verhindert. Bitte noch einmal versuchen." },
   outcome_unknown: { de: "Der Dienst ist daran gescheitert ({reason})." },
   purged: { de: "Es ging um etwas, das seitdem endgültig vergessen wurde." },
 

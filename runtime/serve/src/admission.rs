@@ -1,12 +1,12 @@
 //! Limits the memory that the pictures of all requests take together: a request is admitted before any work is done.
 //!
 //! The memory is divided into three fixed shares. *Files* is for bodies, from their first byte until they are decoded,
-//! and for large answers; a request that finds no room there is refused at once. *Small* and *large* pictures are
-//! decoded in two lanes: a request waits for room in its lane, in the order of arrival, so a small picture never waits
-//! for a large one. A request that waits holds no room in any lane, so there is no deadlock. How much memory a picture
-//! takes is known from its header ([`orco_runtime::image::decoding_memory`]).
+//! and for large answers; a request that finds too little there is refused at once. *Small* and *large* pictures are
+//! decoded in shares of their own: a request waits for memory of its share, in the order of arrival, so a small picture
+//! never waits for a large one. A request that waits holds no memory of either, so there is no deadlock. How much
+//! memory a picture takes is known from its header ([`orco_runtime::image::decoding_memory`]).
 //!
-//! Room is given back when the value that holds it is dropped: a picture that is still being decoded counts even if
+//! Memory is given back when the permit that holds it is dropped: a picture that is still being decoded counts even if
 //! its sender is gone.
 
 use std::ops::Deref;
@@ -28,12 +28,12 @@ pub const UNCOUNTED_BYTES: usize = 64 << 10;
 pub const MIN_MEMORY: u64 = 192 << 20;
 /// Most memory for pictures unless a setting says otherwise, in bytes: more does not make two cores faster.
 pub const MAX_DEFAULT_MEMORY: u64 = 512 << 20;
-/// Most requests at a time in the lane of small pictures: they wait for room, are decoded, or wait for the answer.
-const SMALL_SEATS: usize = 32;
-/// The same for the lane of large pictures.
-const LARGE_SEATS: usize = 16;
-/// Longest side of a picture that is kept as it is, in pixels.
-const MAX_KEPT_SIDE: u32 = 640;
+/// Most requests at a time with small pictures: they wait for memory, are decoded, or wait for the answer.
+const MAX_SMALL_REQUESTS: usize = 32;
+/// The same for large pictures.
+const MAX_LARGE_REQUESTS: usize = 16;
+/// Longest side at which a picture is kept or shown, in pixels: more than any backbone sees. Longer ones are reduced.
+pub const MAX_KEPT_SIDE: u32 = 640;
 /// Most bytes that reducing a longer picture takes ([`crate::pending_shots::Candidate::of`]).
 const REDUCING_BYTES: u64 = 20 << 20;
 /// How long a request waits for its turn.
@@ -76,24 +76,24 @@ impl Shares {
     }
 }
 
-/// Memory for pictures of one kind, given out in the order of arrival.
+/// Memory for small or for large pictures, given out in the order of arrival.
 #[derive(Debug)]
-struct Lane {
-    /// Bytes of the lane.
+struct PictureShare {
+    /// Its bytes.
     size: u64,
     /// What of them is free, in units.
-    room: Arc<Semaphore>,
-    /// How many more requests may enter the lane.
-    seats: Arc<Semaphore>,
+    free: Arc<Semaphore>,
+    /// How many more requests may wait for it or hold a part of it.
+    requests: Arc<Semaphore>,
 }
 
-impl Lane {
-    fn new(size: u64, seats: usize) -> Self {
-        Self { size, room: room(size), seats: Arc::new(Semaphore::new(seats)) }
+impl PictureShare {
+    fn new(size: u64, max_requests: usize) -> Self {
+        Self { size, free: semaphore(size), requests: Arc::new(Semaphore::new(max_requests)) }
     }
 }
 
-fn room(bytes: u64) -> Arc<Semaphore> {
+fn semaphore(bytes: u64) -> Arc<Semaphore> {
     Arc::new(Semaphore::new((bytes / UNIT) as usize))
 }
 
@@ -105,15 +105,15 @@ fn units(bytes: u64) -> u32 {
 struct PictureMemory {
     shares: Shares,
     files: Arc<Semaphore>,
-    small: Lane,
-    large: Lane,
+    small: PictureShare,
+    large: PictureShare,
 }
 
 impl PictureMemory {
     /// Whether nothing large is held.
     fn is_idle(&self) -> bool {
-        let is_free = |room: &Semaphore, size: u64| room.available_permits() as u64 == size / UNIT;
-        is_free(&self.large.room, self.large.size) && is_free(&self.files, self.shares.files)
+        let is_free = |free: &Semaphore, size: u64| free.available_permits() as u64 == size / UNIT;
+        is_free(&self.large.free, self.large.size) && is_free(&self.files, self.shares.files)
     }
 }
 
@@ -127,13 +127,13 @@ impl Admission {
         let shares = Shares::of(memory);
         Self(Arc::new(PictureMemory {
             shares,
-            files: room(shares.files),
-            small: Lane::new(shares.small, SMALL_SEATS),
-            large: Lane::new(shares.large, LARGE_SEATS),
+            files: semaphore(shares.files),
+            small: PictureShare::new(shares.small, MAX_SMALL_REQUESTS),
+            large: PictureShare::new(shares.large, MAX_LARGE_REQUESTS),
         }))
     }
 
-    /// A permit for a body, empty at first; [`BodyPermit::grow_to`] takes room as the body arrives.
+    /// A permit for a body, empty at first; [`BodyPermit::grow_to`] takes memory as the body arrives.
     pub fn body(&self) -> BodyPermit {
         self.body_beside(0)
     }
@@ -149,22 +149,22 @@ impl Admission {
     /// # Errors
     /// [`Refusal`] if too many wait, it waited too long, or no picture may have so many bytes.
     pub async fn admit(&self, bytes: u64) -> Result<Permit, Refusal> {
-        let lane = self.lane(bytes)?;
+        let share = self.share(bytes)?;
         let busy = || Refusal::too_many_requests("too many pictures are being processed; try again");
-        let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(|_| busy())?;
-        let room = Arc::clone(&lane.room).acquire_many_owned(units(bytes));
-        let room = tokio::time::timeout(TURN_TIMEOUT, room).await;
-        let room = room.map_err(|_| busy())?.map_err(|_| Refusal::stopping())?;
-        Ok(Permit::new(room, Some(seat), self))
+        let request = Arc::clone(&share.requests).try_acquire_owned().map_err(|_| busy())?;
+        let memory = Arc::clone(&share.free).acquire_many_owned(units(bytes));
+        let memory = tokio::time::timeout(TURN_TIMEOUT, memory).await;
+        let memory = memory.map_err(|_| busy())?.map_err(|_| Refusal::stopping())?;
+        Ok(Permit::new(memory, Some(request), self))
     }
 
-    /// As [`Admission::admit`], for a thread, which does not wait; `None` if there is no room now.
+    /// As [`Admission::admit`], for a thread, which does not wait; `None` if too little memory is free now.
     ///
     /// # Errors
     /// [`Refusal`] if no picture may have so many bytes.
     pub fn try_admit(&self, bytes: u64) -> Result<Option<Permit>, Refusal> {
-        let room = Arc::clone(&self.lane(bytes)?.room).try_acquire_many_owned(units(bytes)).ok();
-        Ok(room.map(|room| Permit::new(room, None, self)))
+        let memory = Arc::clone(&self.share(bytes)?.free).try_acquire_many_owned(units(bytes)).ok();
+        Ok(memory.map(|memory| Permit::new(memory, None, self)))
     }
 
     /// Has the heap trimmed once nothing large is held.
@@ -174,12 +174,12 @@ impl Admission {
         }
     }
 
-    fn lane(&self, bytes: u64) -> Result<&Lane, Refusal> {
+    fn share(&self, bytes: u64) -> Result<&PictureShare, Refusal> {
         let PictureMemory { shares, small, large, .. } = &*self.0;
         if bytes <= shares.small_work() {
             return Ok(small);
         }
-        // Rounded down, unlike `units`: what is asked for never exceeds the lane.
+        // Rounded down, unlike `units`: what is asked for never exceeds the share.
         if bytes / UNIT < large.size / UNIT {
             return Ok(large);
         }
@@ -198,7 +198,7 @@ fn counted(bytes: usize) -> usize {
     units(bytes.saturating_sub(UNCOUNTED_BYTES) as u64) as usize
 }
 
-/// The room that one body or answer has in the share of files.
+/// The memory of one body or answer, in the share of files.
 #[derive(Debug)]
 pub struct BodyPermit {
     held: Option<OwnedSemaphorePermit>,
@@ -208,16 +208,16 @@ pub struct BodyPermit {
 }
 
 impl BodyPermit {
-    /// Most bytes for which there is ever room.
+    /// Most bytes that one may ever have.
     pub fn max_bytes(&self) -> usize {
         let share = (self.admission.0.shares.files / UNIT) as usize;
         share.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED_BYTES
     }
 
-    /// Takes room until there is enough for `bytes` bytes in all. The first [`UNCOUNTED_BYTES`] are not counted.
+    /// Takes memory until there is enough for `bytes` bytes in all. The first [`UNCOUNTED_BYTES`] are not counted.
     ///
     /// # Errors
-    /// [`Refusal`] if there is none now, or never will be.
+    /// [`Refusal`] if too little is free now, or ever will be.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
         let wanted = self.possible(bytes)?;
         let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -231,8 +231,8 @@ impl BodyPermit {
         Ok(())
     }
 
-    /// Makes room for `wanted` bytes in a vector, of at most `limit`: for twice as many as it had room for, if so many
-    /// are possible, so that one that grows by and by is seldom moved.
+    /// Reserves capacity for `wanted` bytes in a vector, of at most `limit`. It doubles the capacity where it can, so that
+    /// a vector that grows by and by is seldom moved.
     ///
     /// # Errors
     /// As for [`BodyPermit::grow_to`].
@@ -245,7 +245,7 @@ impl BodyPermit {
         Ok(())
     }
 
-    /// Checks whether there is room for `bytes` bytes now; takes none.
+    /// Checks whether enough memory is free for `bytes` bytes now; takes none.
     ///
     /// # Errors
     /// [`Refusal`] if not, or if there never will be.
@@ -254,7 +254,7 @@ impl BodyPermit {
         if wanted <= self.admission.0.files.available_permits() { Ok(()) } else { Err(too_many()) }
     }
 
-    /// Units for `bytes` bytes; refused if there can never be room for them.
+    /// Units for `bytes` bytes; refused if so many can never be free.
     fn possible(&self, bytes: usize) -> Result<usize, Refusal> {
         let most = self.max_bytes();
         if bytes <= most {
@@ -266,7 +266,7 @@ impl BodyPermit {
         Err(Refusal::body_limit(most, sentence))
     }
 
-    /// Bytes that hold their room until the last of their slices is gone.
+    /// Bytes that hold their memory until the last of their slices is gone.
     pub fn holding(self, bytes: Vec<u8>) -> Bytes {
         holding(bytes, self)
     }
@@ -295,22 +295,22 @@ fn too_many() -> Refusal {
     Refusal::too_many_requests("too many large requests at a time; try again")
 }
 
-/// Room and a seat in a lane. Whatever still uses a part of that memory keeps a clone.
+/// The memory of a picture, held for a request. Whatever still uses a part of that memory keeps a clone.
 #[derive(Clone)]
 pub struct Permit(Arc<Reservation>);
 
 struct Reservation {
-    room: Mutex<OwnedSemaphorePermit>,
+    memory: Mutex<OwnedSemaphorePermit>,
     admission: Admission,
-    _seat: Option<OwnedSemaphorePermit>,
+    _request: Option<OwnedSemaphorePermit>,
 }
 
 impl Permit {
-    fn new(room: OwnedSemaphorePermit, seat: Option<OwnedSemaphorePermit>, admission: &Admission) -> Self {
-        Self(Arc::new(Reservation { room: Mutex::new(room), admission: admission.clone(), _seat: seat }))
+    fn new(memory: OwnedSemaphorePermit, request: Option<OwnedSemaphorePermit>, admission: &Admission) -> Self {
+        Self(Arc::new(Reservation { memory: Mutex::new(memory), admission: admission.clone(), _request: request }))
     }
 
-    /// Gives back all room but `bytes` bytes, and keeps the seat: the picture was reduced.
+    /// Gives back all memory but `bytes` bytes, since the picture was reduced; the request still counts.
     pub fn shrink_to(&self, bytes: u64) {
         self.0.shrink_to(bytes);
     }
@@ -318,10 +318,10 @@ impl Permit {
 
 impl Reservation {
     fn shrink_to(&self, bytes: u64) {
-        let mut room = lock(&self.room);
-        let excess = room.num_permits().saturating_sub(units(bytes) as usize);
+        let mut memory = lock(&self.memory);
+        let excess = memory.num_permits().saturating_sub(units(bytes) as usize);
         if excess > 0 {
-            drop(room.split(excess));
+            drop(memory.split(excess));
             self.admission.trim_if_idle();
         }
     }

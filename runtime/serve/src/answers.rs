@@ -55,7 +55,7 @@ pub struct Answers {
     handled: Arc<AtomicU64>,
 }
 
-/// Whether a new start would run with the bundle that the state went over to, where somebody can tell.
+/// Whether a new start would run with the bundle that the state moved to, where somebody can tell.
 type NewBundleCheck = Arc<OnceLock<Box<dyn Fn() -> bool + Send + Sync>>>;
 
 /// Which classes are to be answered, where that was chosen since the service was started.
@@ -260,7 +260,7 @@ fn call<T: Send + 'static>(
     (Box::new(call), answer)
 }
 
-/// What came of a call; nothing comes where the thread broke off.
+/// What came of a call; nothing comes if the thread panicked.
 fn answered<T>(received: Result<Result<T, EncodeError>, RecvError>) -> Result<T, Refusal> {
     received.map_err(|_| Refusal::answer_lost())?.map_err(Refusal::from)
 }

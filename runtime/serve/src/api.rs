@@ -46,7 +46,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::broken_off())?;
+        let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::body_incomplete())?;
         object(&bytes).map(Self)
     }
 }

@@ -1,8 +1,9 @@
-//! The empty place in front of the service's own camera.
+//! The background of the service's own camera.
 //!
-//! Once the place was shown, every frame is compared with it: each thing gets its own answer, and an empty place is
-//! answered `empty`. It is kept beside the state, so that it outlives the service. If it no longer fits, because the
-//! camera was moved or its resolution changed, the service says so and classifies whole frames until it is shown again.
+//! Once the empty place was shown, every frame is compared with its background: each thing gets its own answer, and an
+//! empty place is answered `empty`. The background is kept beside the state, so that it outlives the service. If it no
+//! longer fits, because the camera was moved or its resolution changed, the service says so and classifies whole frames
+//! until the empty place is shown again.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -21,20 +22,20 @@ use serde_json::{Value, json};
 
 use crate::refusal::{ErrorCode, Refusal};
 
-/// Least width and height to which frames are decoded that are compared with the place, whatever the backbone sees.
+/// Least width and height to which frames are decoded that are compared with the background, whatever the backbone sees.
 const MIN_SIDE: u32 = 256;
-/// Views that the empty place is learned from.
+/// Empty views that the background is learned from.
 pub const VIEWS: usize = 3;
 /// Most bytes that comparing a frame takes, beside the frame.
 pub const WORKING_MEMORY: u64 = 12 << 20;
-/// How often the place, which follows the light, is kept anew at the most: flash is spared.
+/// How often, at the most, the background is saved again as it follows the light: flash is spared.
 const KEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// How often, at the most, the file is checked: another program may have kept or forgotten the place.
+/// How often, at the most, the file is checked: another program may have kept or forgotten the background.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// What people are told while the place does not fit.
+/// What people are told while the background does not fit.
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 
-/// The empty place, shared by the camera's thread and those that serve.
+/// The camera's background, shared by its thread and those that serve.
 #[derive(Clone)]
 pub struct CameraScene(Arc<SharedScene>);
 
@@ -42,14 +43,14 @@ struct SharedScene {
     kept: KeptBackground,
     started: Instant,
     /// Held while a frame is compared.
-    watched: Mutex<WatchedPlace>,
+    watched: Mutex<WatchedBackground>,
     /// Held for moments only, so that readers do not wait for a frame. Locked after `watched`.
     status: Mutex<SceneStatus>,
 }
 
-/// The place that frames are compared with.
+/// The background that frames are compared with.
 #[derive(Default)]
-struct WatchedPlace {
+struct WatchedBackground {
     watch: Option<SceneWatch>,
     saved: Duration,
     /// The file that it was read from or kept in.
@@ -58,7 +59,7 @@ struct WatchedPlace {
     looked: Duration,
 }
 
-/// What is told of the place.
+/// How the background is doing, for people and programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SceneStatus {
@@ -83,11 +84,11 @@ impl SceneStatus {
     }
 }
 
-/// What a frame or a region of it shows, by its empty place.
+/// What a frame or a region of it shows, compared with the background.
 pub enum SceneView {
-    /// No empty place is known, or it does not fit: it counts as a whole.
+    /// No background is known, or it does not fit: the frame or region counts as a whole.
     Whole,
-    /// Things in front of the empty place; none if it is empty.
+    /// Things in front of the background; none if the place is empty.
     Things(Foreground),
     /// The region has too few pixels in this frame; a sentence says so.
     TooSmall(String),
@@ -129,12 +130,12 @@ impl CameraScene {
     /// The one that is kept beside a state. One that cannot be read is told, and does without.
     pub fn of(store: &Store) -> Self {
         let kept = KeptBackground::of(store.folder());
-        let (watched, status) = read_place(&kept);
+        let (watched, status) = read_background(&kept);
         let (watched, status) = (Mutex::new(watched), Mutex::new(status));
         Self(Arc::new(SharedScene { kept, started: Instant::now(), watched, status }))
     }
 
-    fn watched(&self) -> MutexGuard<'_, WatchedPlace> {
+    fn watched(&self) -> MutexGuard<'_, WatchedBackground> {
         lock(&self.0.watched)
     }
 
@@ -142,12 +143,12 @@ impl CameraScene {
         lock(&self.0.status)
     }
 
-    /// What is told of it now.
+    /// How the background is doing now.
     pub fn status(&self) -> SceneStatus {
         self.lock_status().clone()
     }
 
-    /// Whether frames are compared with an empty place.
+    /// Whether frames are compared with a background.
     pub fn is_shown(&self) -> bool {
         self.lock_status().frame.is_some()
     }
@@ -157,7 +158,7 @@ impl CameraScene {
         if self.is_shown() { WORKING_MEMORY } else { 0 }
     }
 
-    /// Takes up what another program, such as `orco scene`, has made of the place that is kept.
+    /// Takes up what another program, such as `orco scene`, has made of the background that is kept.
     pub fn take_up_changes(&self) {
         self.take_up_changes_at(self.0.started.elapsed());
     }
@@ -171,16 +172,16 @@ impl CameraScene {
         watched.looked = now;
         // What is in a folder that is away may come back.
         if self.0.kept.version().is_ok_and(|version| version != watched.version) {
-            let (place, status) = read_place(&self.0.kept);
-            *watched = WatchedPlace { saved: now, looked: now, ..place };
+            let (read, status) = read_background(&self.0.kept);
+            *watched = WatchedBackground { saved: now, looked: now, ..read };
             *self.lock_status() = status;
         }
     }
 
-    /// Learns the place from views of it, and keeps it.
+    /// Learns the background from empty views, and keeps it.
     ///
     /// # Errors
-    /// [`Refusal`] if the views do not show it, or it cannot be kept; an earlier place is kept then.
+    /// [`Refusal`] if the views show no empty place, or it cannot be kept; an earlier background is kept then.
     pub fn learn(&self, views: &[RgbImage]) -> Result<(), Refusal> {
         let background = Background::learn(views).map_err(|error| Refusal::from(&error))?;
         // The file changes under the lock, so that none brings back what another has just replaced.
@@ -188,11 +189,11 @@ impl CameraScene {
         self.0.kept.keep(&background).map_err(|error| Refusal::storage(&error))?;
         *self.lock_status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
         let (now, version) = (self.0.started.elapsed(), self.0.kept.version().ok().flatten());
-        *watched = WatchedPlace { watch: Some(SceneWatch::new(background)), saved: now, version, looked: now };
+        *watched = WatchedBackground { watch: Some(SceneWatch::new(background)), saved: now, version, looked: now };
         Ok(())
     }
 
-    /// Forgets the place; says whether there was one.
+    /// Forgets the background; says whether there was one.
     ///
     /// # Errors
     /// [`Refusal`] if its file cannot be removed.
@@ -200,7 +201,7 @@ impl CameraScene {
         let mut watched = self.watched();
         let forgotten = self.0.kept.forget().map_err(|error| Refusal::storage(&error))?;
         *self.lock_status() = SceneStatus::default();
-        *watched = WatchedPlace::default();
+        *watched = WatchedBackground::default();
         Ok(forgotten)
     }
 
@@ -228,7 +229,7 @@ impl CameraScene {
         seen
     }
 
-    /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does
+    /// What is in front of the background in each region, or in the frame; none if there is no background, or it does
     /// not fit.
     fn compare(
         &self,
@@ -270,8 +271,8 @@ impl CameraScene {
         foregrounds
     }
 
-    /// Saves the place as it is now, unless it looks like the saved one, to spare flash.
-    fn keep(&self, watched: &mut WatchedPlace) {
+    /// Saves the background as it is now, unless it looks like the saved one, to spare flash.
+    fn keep(&self, watched: &mut WatchedBackground) {
         let Some(watch) = &watched.watch else { return };
         // What cannot be read is replaced.
         let is_kept = self.0.kept.read().ok().flatten().is_some_and(|kept| kept.looks_like(watch.background()));
@@ -284,14 +285,14 @@ impl CameraScene {
         }
     }
 
-    /// The place as it is now, unless the camera was moved.
+    /// The background as it is now, unless the camera was moved.
     fn background(&self) -> Option<Arc<Background>> {
         let watched = self.watched();
         watched.watch.as_ref().filter(|watch| !watch.is_moved()).map(|watch| Arc::clone(watch.background()))
     }
 
     /// What a frame is a shot of: the thing at a place of it, in shares of its sides, or else in the middle of its
-    /// first region; the region or frame as a whole where no empty place is known or it does not fit.
+    /// first region; the region or frame as a whole where no background is known or it does not fit.
     ///
     /// # Errors
     /// [`Refusal`] if the place is empty, or the region too small.
@@ -329,11 +330,12 @@ fn other_size_sentence([width, height]: [u32; 2]) -> String {
     )
 }
 
-/// The place that is kept, and what is told of it. One that cannot be read is told, and does without.
-fn read_place(kept: &KeptBackground) -> (WatchedPlace, SceneStatus) {
+/// The background that is kept, and its status. If it cannot be read, the status says so, and there is none.
+fn read_background(kept: &KeptBackground) -> (WatchedBackground, SceneStatus) {
     // The version comes first: what another program keeps meanwhile is then read again.
     let version = kept.version().ok().flatten();
-    let (mut watched, mut status) = (WatchedPlace { version, ..WatchedPlace::default() }, SceneStatus::default());
+    let (mut watched, mut status) =
+        (WatchedBackground { version, ..WatchedBackground::default() }, SceneStatus::default());
     match kept.read() {
         Ok(background) => {
             status.frame = background.as_ref().map(Background::frame_size);
@@ -348,8 +350,8 @@ fn read_place(kept: &KeptBackground) -> (WatchedPlace, SceneStatus) {
     (watched, status)
 }
 
-impl WatchedPlace {
-    /// Whether it is time to save the place; if so, the next time is [`KEEP_EVERY`] later, whether or not it is saved.
+impl WatchedBackground {
+    /// Whether it is time to save the background; if so, the next time is [`KEEP_EVERY`] later, whether or not it is saved.
     fn take_due_save(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;
         if is_due {
@@ -359,7 +361,7 @@ impl WatchedPlace {
     }
 }
 
-/// Width and height to which frames are decoded at least when they are compared with the place: a thing is a part of a
+/// Width and height to which frames are decoded at least when they are compared with the background: a thing is a part of a
 /// frame, and is to have as many pixels as the backbone sees.
 pub fn decoded_side(input: &Preprocessing) -> u32 {
     let [width, height] = input.canvas();
@@ -367,7 +369,7 @@ pub fn decoded_side(input: &Preprocessing) -> u32 {
 }
 
 /// As [`decoded_side`], and so that the smallest region of a frame of that size has as many pixels as the backbone sees,
-/// if the frame has as many, and the frame as many as it is compared at: the place may have been shown in full size.
+/// if the frame has as many, and the frame as many as it is compared at: the background may have been learned in full size.
 pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [u32; 2]) -> u32 {
     let [width, height] = frame.map(f64::from);
     let canvas = f64::from(*input.canvas().iter().max().expect("two sides"));

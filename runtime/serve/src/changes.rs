@@ -68,7 +68,7 @@ struct SharedJobs {
 }
 
 impl Changes {
-    /// Starts the thread; `open` makes its learner there, and anew where it broke off.
+    /// Starts the thread; `open` makes its learner there, and again after a panic.
     ///
     /// # Errors
     /// [`ServeError`] if the thread or its learner cannot be started.
@@ -123,7 +123,7 @@ impl Changes {
         Ok(job)
     }
 
-    /// A change that was asked for: of those that ended, the last [`MAX_ENDED_JOBS`] are there.
+    /// A change that was asked for. Of ended changes, the last [`MAX_ENDED_JOBS`] are remembered.
     ///
     /// # Errors
     /// [`Refusal`] if it is not remembered.
@@ -207,7 +207,7 @@ impl SharedJobs {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Tells how far a change is, and breaks it off when the service ends.
+    /// Tells how far a change is, and cancels it when the service ends.
     fn observer(&self, id: Id) -> impl FnMut(ChangeStep) -> ControlFlow<()> + use<> {
         /// A few reports are enough for a bar that moves.
         const STEP: f32 = 0.02;
@@ -341,7 +341,7 @@ impl ChangeWorker {
         }
         match change {
             ChangeRequest::Learn(given) => self.learn(learner, &given, &mut observer),
-            ChangeRequest::Import { label, pack, room: _room } => {
+            ChangeRequest::Import { label, pack, permit: _permit } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
                 Ok(ReportedChange::of(learner.import(&[class], &mut observer)?))
             }

@@ -30,31 +30,31 @@ impl Compression {
         }
     }
 
-    /// The body as it was before, of at most `limit` bytes, for which there is `room`.
+    /// The body as it was before, of at most `limit` bytes, whose memory `permit` takes.
     ///
     /// # Errors
-    /// [`Refusal`] if it is damaged or cut off, has more bytes, or there is no room.
-    pub fn expand(self, body: &Bytes, limit: usize, room: BodyPermit) -> Result<Bytes, Refusal> {
+    /// [`Refusal`] if it is damaged or cut off, has more bytes, or too little memory is free.
+    pub fn expand(self, body: &Bytes, limit: usize, permit: BodyPermit) -> Result<Bytes, Refusal> {
         match self {
-            Self::Gzip => read(MultiGzDecoder::new(&body[..]), limit, room),
-            Self::Deflate => read(ZlibDecoder::new(&body[..]), limit, room),
+            Self::Gzip => read(MultiGzDecoder::new(&body[..]), limit, permit),
+            Self::Deflate => read(ZlibDecoder::new(&body[..]), limit, permit),
         }
     }
 }
 
-fn read(mut source: impl Read, limit: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
+fn read(mut source: impl Read, limit: usize, mut permit: BodyPermit) -> Result<Bytes, Refusal> {
     let mut bytes = Vec::new();
     loop {
         let length = bytes.len();
         let wanted = (length + PIECE).min(limit + 1);
-        room.grow(&mut bytes, wanted, limit + 1)?;
+        permit.grow(&mut bytes, wanted, limit + 1)?;
         bytes.resize(wanted, 0);
         let read = source.read(&mut bytes[length..]);
         let read =
             read.map_err(|error| Refusal::bad_request(format!("the compressed body cannot be expanded: {error}")))?;
         bytes.truncate(length + read);
         match read {
-            0 => return Ok(room.holding(bytes)),
+            0 => return Ok(permit.holding(bytes)),
             _ if bytes.len() > limit => return Err(Refusal::too_large(limit)),
             _ => {}
         }
@@ -90,8 +90,8 @@ mod tests {
     }
 
     fn expanded(compression: Compression, body: &Bytes, limit: usize, memory: u64) -> Result<Bytes, u16> {
-        let room = Admission::new(memory).body();
-        compression.expand(body, limit, room).map_err(|refusal| refusal.status().as_u16())
+        let permit = Admission::new(memory).body();
+        compression.expand(body, limit, permit).map_err(|refusal| refusal.status().as_u16())
     }
 
     #[test]

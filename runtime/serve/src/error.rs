@@ -37,19 +37,19 @@ pub enum ServeError {
         /// How many it may have.
         limit: u64,
     },
-    /// A thread broke off before it worked.
-    #[error("the thread \"{thread}\" broke off while it was started: {why}")]
-    BrokeOff {
+    /// A thread panicked before it worked.
+    #[error("the thread \"{thread}\" failed while it was started: {why}")]
+    Panicked {
         /// Its name.
         thread: &'static str,
         /// What it said.
         why: String,
     },
-    /// A thread broke off again and again; the service has ended.
+    /// A thread panicked again and again; the service has ended.
     #[error("the service ends: {0}; start it anew")]
     Broken(String),
     /// Another program has moved the state to a bundle with which a new start would run; the service has ended.
-    #[error("the service ends, since its state went over to another bundle; start it anew")]
+    #[error("the service ends, since its state moved to another bundle; start it anew")]
     NewBundle,
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}")]

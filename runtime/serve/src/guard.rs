@@ -124,7 +124,7 @@ impl IncomingBody {
     /// Its next piece.
     async fn next(&mut self) -> Option<Result<Bytes, Refusal>> {
         self.is_held_back = false;
-        Some(self.stream.next().await?.map_err(|_| Refusal::broken_off()))
+        Some(self.stream.next().await?.map_err(|_| Refusal::body_incomplete()))
     }
 
     /// Reads what is left of it, if its sender sends that.
@@ -192,12 +192,12 @@ impl GuardRules {
         if most > limit {
             return Err(Refusal::too_large(limit));
         }
-        let room = self.service.admission.body();
-        room.check(announced.unwrap_or(0))?;
-        let mut bytes = tokio::time::timeout(self.body_timeout, read(body, most, room)).await.map_err(late)??;
+        let permit = self.service.admission.body();
+        permit.check(announced.unwrap_or(0))?;
+        let mut bytes = tokio::time::timeout(self.body_timeout, read(body, most, permit)).await.map_err(late)??;
         if let Some(compression) = compression {
-            let room = self.service.admission.body_beside(bytes.len());
-            bytes = blocking(move || compression.expand(&bytes, limit, room)).await??;
+            let permit = self.service.admission.body_beside(bytes.len());
+            bytes = blocking(move || compression.expand(&bytes, limit, permit)).await??;
         }
         Ok(bytes)
     }
@@ -341,9 +341,9 @@ async fn drop_all(body: &mut IncomingBody, limit: usize) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// A body of at most so many bytes. It takes room as it comes, so that who announces much and sends little keeps nobody
-/// out.
-async fn read(body: &mut IncomingBody, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
+/// A body of at most `most` bytes. It takes memory as it arrives: a client that announces much and sends little keeps
+/// nobody out.
+async fn read(body: &mut IncomingBody, most: usize, mut permit: BodyPermit) -> Result<Bytes, Refusal> {
     let mut bytes = Vec::new();
     while let Some(chunk) = body.next().await {
         let chunk = chunk?;
@@ -351,8 +351,8 @@ async fn read(body: &mut IncomingBody, most: usize, mut room: BodyPermit) -> Res
         if wanted > most {
             return Err(Refusal::too_large(most));
         }
-        room.grow(&mut bytes, wanted, most)?;
+        permit.grow(&mut bytes, wanted, most)?;
         bytes.extend_from_slice(&chunk);
     }
-    Ok(room.holding(bytes))
+    Ok(permit.holding(bytes))
 }

@@ -30,7 +30,7 @@ struct SharedHealth {
     /// Why the service ends by itself.
     ending: watch::Sender<Option<Ending>>,
     disk: DiskCheck,
-    /// How often threads are to break off at places, in tests.
+    /// How often threads are to panic at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -40,7 +40,7 @@ struct SharedHealth {
 enum Ending {
     /// A thread is down for good.
     Broken(String),
-    /// A new start would run with the bundle that the state went over to.
+    /// A new start would run with the bundle that the state moved to.
     NewBundle,
 }
 
@@ -95,7 +95,10 @@ impl DiskCheck {
             }
         }
 
-        let mut running = RunningCheck { disk: self, problem: Some("the check of the disk broke off".to_owned()) };
+        let mut running = RunningCheck {
+            disk: self,
+            problem: Some("the check of the disk failed: a fault in the program".to_owned()),
+        };
         running.problem = check();
     }
 
@@ -157,7 +160,7 @@ impl Health {
         self.0.ending.send_replace(Some(Ending::Broken(why)));
     }
 
-    /// Ends the service: a new start would run with the bundle that the state went over to.
+    /// Ends the service: a new start would run with the bundle that the state moved to.
     pub(crate) fn end_for_new_bundle(&self) {
         self.0.ending.send_replace(Some(Ending::NewBundle));
     }
@@ -217,7 +220,7 @@ impl Health {
             if let Some(left) = faults.get_mut(place).filter(|left| **left > 0) {
                 *left -= 1;
                 drop(faults);
-                panic!("a test broke it off at {place}");
+                panic!("a test made it panic at {place}");
             }
         }
         let _ = place;
@@ -229,7 +232,7 @@ impl Health {
         lock(&self.0.faults).get(place).copied().unwrap_or_default()
     }
 
-    /// Has threads panic at a place so many times.
+    /// Has threads panic at a place, `times` times.
     #[cfg(test)]
     pub(crate) fn break_at(&self, place: &'static str, times: usize) {
         lock(&self.0.faults).insert(place, times);
@@ -284,7 +287,10 @@ mod tests {
         assert!(disk.begin());
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| disk.run(|| panic!("a fault"))));
         assert!(panicked.is_err() && lock(&disk.last).begun.is_none());
-        assert_eq!(disk.problem(Path::new("state")).as_deref(), Some("the check of the disk broke off"));
+        assert_eq!(
+            disk.problem(Path::new("state")).as_deref(),
+            Some("the check of the disk failed: a fault in the program")
+        );
     }
 
     #[test]

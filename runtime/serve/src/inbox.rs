@@ -17,14 +17,13 @@ use orco_runtime::state::grouping::Grouping;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
+use crate::admission::MAX_KEPT_SIDE;
 use crate::event::{Event, Events};
 use crate::id::{Id, IdSource};
 use crate::prediction::{PictureAnswer, Recognition};
 
 /// Most frames that are kept unless a setting says otherwise.
 pub const DEFAULT_CAPACITY: usize = 200;
-/// Longest side at which a frame is kept, in pixels: more than any backbone sees.
-const MAX_SIDE: u32 = 640;
 /// Least probability of an answer that is not uncertain.
 const MIN_SURE_PROBABILITY: f32 = 0.5;
 /// Least cosine between the features of two frames that are near-duplicates.
@@ -86,7 +85,7 @@ impl GroupedFrame {
 
 /// A picture as small as a frame is kept.
 pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
-    image::reduced(picture, MAX_SIDE).into_owned()
+    image::reduced(picture, MAX_KEPT_SIDE).into_owned()
 }
 
 #[derive(Default)]
@@ -160,7 +159,7 @@ impl Inbox {
         if !is_fit() {
             return None;
         }
-        let jpeg = image::reduced_jpeg(picture, MAX_SIDE).into();
+        let jpeg = image::reduced_jpeg(picture, MAX_KEPT_SIDE).into();
         let mut kept = self.kept();
         if let Some(id) = count_duplicate(&mut kept, &direction, when) {
             return Some(id);

@@ -27,7 +27,7 @@ pub enum JobProgress {
     },
     /// It was refused; nothing was changed.
     Failed(Refusal),
-    /// The thread broke off, and whether the change was saved cannot be told.
+    /// The thread panicked, and whether the change was saved cannot be told.
     Lost(Refusal),
 }
 

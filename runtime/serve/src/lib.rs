@@ -9,7 +9,7 @@
 //! - [`compression`]: bodies that come compressed;
 //! - [`id`]: identifiers that no restart issues again; [`job`]: changes that were asked for, and how far they are;
 //! - [`prediction`]: what is answered about a picture; [`agreement`] over several frames;
-//! - of the service's own camera: [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that;
+//! - of the service's own camera: [`camera_scene`]: its background; [`thing_tracks`] in front of that;
 //!   [`live_snapshot`]: what it shows at a moment; `in_view`: that, as rules, brokers and sightings have it;
 //! - [`event`]: what page and programs are told as it happens; [`metric`]: metrics for Prometheus;
 //!   [`inference_statistics`]: of requests by the Open Inference Protocol;

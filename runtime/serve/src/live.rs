@@ -19,7 +19,7 @@ use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
 use self::worker::LiveWorker;
-use crate::admission::Admission;
+use crate::admission::{Admission, MAX_KEPT_SIDE};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
@@ -28,9 +28,6 @@ use crate::inbox::Inbox;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::telemetry::Telemetry;
-
-/// Width and height of the live picture at most, in pixels.
-pub const PICTURE_SIDE: u32 = 640;
 
 /// How often the camera's frames are processed, and over how many a label is agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,12 +61,12 @@ pub struct ObservedFrame {
 }
 
 impl ObservedFrame {
-    /// A JPEG of it, at most [`PICTURE_SIDE`] pixels wide and high; made once.
+    /// A JPEG of it, at most [`MAX_KEPT_SIDE`] pixels wide and high; made once.
     ///
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
     pub fn view(&self) -> Bytes {
-        self.view.get_or_init(|| Bytes::from(image::reduced_jpeg(&self.picture, PICTURE_SIDE))).clone()
+        self.view.get_or_init(|| Bytes::from(image::reduced_jpeg(&self.picture, MAX_KEPT_SIDE))).clone()
     }
 }
 

@@ -23,7 +23,7 @@ pub struct LiveSnapshot {
     pub problem: Option<String>,
     /// What its regions show, or the frame as a whole; none while no frame was processed.
     pub regions: Arc<[ShownRegion]>,
-    /// The empty place in front of it.
+    /// How the camera's background is doing.
     pub scene: SceneStatus,
     /// Number of the newest frame that was processed.
     pub frame: Option<u64>,
@@ -92,7 +92,7 @@ pub struct ShownRegion {
     pub problem: Option<String>,
     /// Whether the place is empty, as far as it was shown.
     pub empty: bool,
-    /// The things in front of the empty place; none where it was not shown.
+    /// The things in front of the background; none where there is no background.
     pub things: Vec<AnsweredThing>,
 }
 

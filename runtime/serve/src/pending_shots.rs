@@ -184,7 +184,7 @@ impl PendingShots {
         removed
     }
 
-    /// Gives all shots of a label another one, after those that are there; returns how many.
+    /// Moves all shots of a label to another one, behind the shots that are there; returns how many.
     pub fn relabel(&self, from: &str, to: &str) -> usize {
         let mut held = self.held();
         let moved = held.labels.remove(from).unwrap_or_default();

@@ -11,8 +11,8 @@ const RESERVED_FILES: u64 = 24;
 /// Least number of connections with which a page can be shown: events, a picture, a request.
 const MIN_CONNECTIONS: u64 = 3;
 
-/// Starts so many threads at once and ends them again: whether the service can have them is known before it says that
-/// it listens. tokio would hang without a thread to work on.
+/// Starts that number of threads at once and ends them again: so it is known whether the service can have them before
+/// it says that it listens. tokio would hang without a thread to work on.
 ///
 /// # Errors
 /// [`ServeError::TooFewThreads`] if one cannot be started.
@@ -72,7 +72,7 @@ fn room(limit: u64, open: u64) -> Option<u64> {
     Some(left - RESERVED_FILES.min(left.div_ceil(2))).filter(|room| *room >= MIN_CONNECTIONS)
 }
 
-/// Files that are open, and those that the runtime of the network is about to open.
+/// How many files are open, with those that the network's runtime is about to open.
 #[cfg(unix)]
 fn open_files() -> u64 {
     const OF_RUNTIME: u64 = 6;

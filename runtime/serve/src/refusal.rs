@@ -102,7 +102,7 @@ impl Refusal {
     }
 
     /// The connection ended before the body did.
-    pub fn broken_off() -> Self {
+    pub fn body_incomplete() -> Self {
         Self::new(ErrorCode::BodyIncomplete, "the connection ended before the whole body had arrived")
     }
 
@@ -121,9 +121,9 @@ impl Refusal {
         Self::new(ErrorCode::ShuttingDown, "the service is stopping")
     }
 
-    /// The thread that was to answer broke off, and is started again.
+    /// The thread that was to answer panicked, and is started again.
     pub fn answer_lost() -> Self {
-        let sentence = "the answer was lost, since the thread that answers broke off; try again";
+        let sentence = "the answer was lost, since the thread that answers failed; try again";
         Self::new(ErrorCode::InferenceRestarted, sentence)
     }
 

@@ -215,7 +215,7 @@ impl Server {
     /// Serves until Ctrl-C, SIGTERM or SIGHUP.
     ///
     /// # Errors
-    /// [`ServeError`] if a thread of the service broke off again and again, or as [`Service::end_on_new_bundle`] says.
+    /// [`ServeError`] if a thread of the service panicked again and again, or as [`Service::end_on_new_bundle`] says.
     /// # Panics
     /// In asynchronous code of tokio: it waits for a runtime of its own. Call it on a thread, as by `spawn_blocking`.
     pub fn run(mut self) -> Result<(), ServeError> {
@@ -284,7 +284,7 @@ impl ListeningServer {
     }
 }
 
-/// Starts the threads that serve and those that decode, before others take what the process may have.
+/// Starts the threads that serve and the threads that decode, before others use up the limit of the process.
 fn start_runtime() -> Result<Runtime, ServeError> {
     process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
     let mut builder = Builder::new_multi_thread();

@@ -89,7 +89,7 @@ pub struct Service {
     kept_pictures: Option<KeptPictures>,
     /// Held while a kept picture is decoded: only one at a time takes memory.
     decoding_kept: Mutex<()>,
-    /// The empty place in front of the service's own camera.
+    /// The background of the service's own camera.
     pub scene: CameraScene,
     /// The regions of that camera's frames.
     pub regions: CameraRegions,
@@ -299,7 +299,7 @@ impl Service {
     }
 }
 
-/// Opens a learner whenever it is called: a thread that broke off goes on with a new one.
+/// Opens a learner whenever it is called: a thread that panicked goes on with a new one.
 fn learner_opener(
     bundle: Bundle,
     store: Store,

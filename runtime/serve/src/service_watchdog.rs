@@ -33,7 +33,7 @@ async fn keep_feeding(answers: Answers, health: Health, patience: Duration, say:
             feed(&answers, patience, say).await;
         };
         let Err(panic) = AssertUnwindSafe(feeding).catch_unwind().await else { return };
-        health.down(NAME, format!("it broke off: {}", panic_message(panic.as_ref())));
+        health.down(NAME, format!("it stopped because of a fault in the program: {}", panic_message(panic.as_ref())));
         time::sleep(patience / 6).await;
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_feeder_that_breaks_off_begins_again_and_that_is_told() {
+    async fn a_feeder_that_panics_begins_again_and_that_is_told() {
         let (answers, _hanging) = Answers::stuck();
         let health = Health::new(std::env::temp_dir().as_path(), crate::event::Events::default());
         health.break_at("watchdog: feeding", 2);

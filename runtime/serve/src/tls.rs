@@ -145,7 +145,10 @@ impl CertificateReloader {
         let reload = move || {
             while let Some(current) = self.current.upgrade() {
                 if let Err(why) = catch_panic(|| self.reload(&current)) {
-                    log::error!("reading the certificate {} broke off: {why}", self.tls.certificate.display());
+                    log::error!(
+                        "reading the certificate {} failed because of a fault in the program: {why}",
+                        self.tls.certificate.display()
+                    );
                 }
                 drop(current);
                 thread::sleep(interval);

@@ -123,11 +123,11 @@ mod tests {
     fn a_panic_ends_a_turn() {
         let turns = TurnQueue::default();
         let others = turns.clone();
-        let broke_off = thread::spawn(move || {
+        let panicked = thread::spawn(move || {
             let _turn = others.take();
             panic!("in its turn");
         });
-        assert!(broke_off.join().is_err());
+        assert!(panicked.join().is_err());
         assert!(turns.take_within(Duration::ZERO).is_some());
     }
 }

@@ -81,13 +81,13 @@ fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<R
             }
             Err(why) => {
                 if !was_up {
-                    return drop(started.send(Err(ServeError::BrokeOff { thread: W::NAME, why })));
+                    return drop(started.send(Err(ServeError::Panicked { thread: W::NAME, why })));
                 }
                 short_runs = if begun.elapsed() >= STABLE_RUN { 1 } else { short_runs + 1 };
-                health.down(W::NAME, format!("it broke off: {why}"));
+                health.down(W::NAME, format!("it stopped because of a fault in the program: {why}"));
                 let settled = catch_panic(|| worker.on_panic());
                 let hopeless = settled.err().or_else(|| {
-                    (short_runs >= MAX_SHORT_RUNS).then(|| format!("it broke off {short_runs} times in a row: {why}"))
+                    (short_runs >= MAX_SHORT_RUNS).then(|| format!("it failed {short_runs} times in a row: {why}"))
                 });
                 if let Some(reason) = hopeless {
                     // What waits for it is refused before the service ends.
@@ -107,7 +107,7 @@ fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<R
 pub(crate) fn join(thread: JoinHandle<()>) {
     let name = thread.thread().name().unwrap_or_default().to_owned();
     if thread.join().is_err() {
-        log::error!("the thread \"{name}\" broke off at its end");
+        log::error!("the thread \"{name}\" failed at its end");
     }
 }
 

@@ -34,7 +34,7 @@ pub struct ChangeOutcome<T = ChangeReport> {
     pub report: T,
     /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
     pub uncertain: Option<StoreError>,
-    /// Why the head was not aligned to the change, where that was wanted: answers follow in closed form, and
+    /// Why the head was not aligned to the change, where that was wanted: answers follow the change already, and
     /// [`Learner::align`] tries again.
     pub unaligned: Option<ChangeError>,
 }

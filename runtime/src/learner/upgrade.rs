@@ -1,4 +1,4 @@
-//! Going over to another bundle: all classes are learned again from the kept pictures of their shots.
+//! Moving to another bundle: all classes are learned again from the kept pictures of their shots.
 //!
 //! The state of the old bundle is not touched until the new one is made and checked. Then the new one takes its place
 //! at once or not at all, and the old one is kept aside, from where [`undo_upgrade`] brings it back to the bit.
@@ -26,7 +26,7 @@ pub use check::ClassComparison;
 pub use error::UpgradeError;
 use plan::{ClassRole, PlannedClass, UpgradePlan};
 
-/// What going over to another bundle did.
+/// What moving to another bundle did.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct UpgradeOutcome {
@@ -44,7 +44,7 @@ pub struct UpgradeOutcome {
     pub warnings: Vec<String>,
 }
 
-/// How to go over to another bundle: by default only where nothing is lost.
+/// How to move to another bundle: by default only where nothing is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpgradeOptions {
     force: bool,
@@ -52,13 +52,13 @@ pub struct UpgradeOptions {
 }
 
 impl UpgradeOptions {
-    /// Goes over even if a class has no picture left, which is given up then, or is recognised clearly worse.
+    /// Upgrades even if a class has no picture left, which is given up then, or is recognised clearly worse.
     #[must_use]
     pub fn force(self, force: bool) -> Self {
         Self { force, ..self }
     }
 
-    /// Goes over even if a class has no picture left, which is given up then; still not if one is recognised clearly
+    /// Upgrades even if a class has no picture left, which is given up then; still not if one is recognised clearly
     /// worse. Use it where classes came in packs, which have no pictures of their shots.
     #[must_use]
     pub fn give_up_unkept(self, give_up_unkept: bool) -> Self {
@@ -203,10 +203,7 @@ fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<Lo
 /// does.
 fn use_release(bundle: &Bundle, locked: &LockedStore, settings: &LearnerSettings) {
     if let Err(error) = settings.accept_release(bundle, locked) {
-        log::warn!(
-            "the state went over to {}, whose release does not count as used yet: {error}",
-            bundle.manifest.name
-        );
+        log::warn!("the state moved to {}, whose release does not count as used yet: {error}", bundle.manifest.name);
     }
 }
 

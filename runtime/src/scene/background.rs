@@ -87,11 +87,11 @@ impl Background {
         self.frame_size
     }
 
-    /// Finds what is in a frame and not in the empty place, all of it or what lies in a region. Frame and
+    /// Finds what is in a frame and not in the background, all of it or what lies in a region. Frame and
     /// views may have been decoded at other scales ([`decode_reduced`](crate::image::decode_reduced)).
     ///
     /// # Errors
-    /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
+    /// [`FrameSizeError`] if the frame has another size than the empty views.
     pub fn compare(&self, frame: &RgbImage, region: Option<PixelRect>) -> Result<Foreground, FrameSizeError> {
         Ok(self.compare_frame(frame)?.foreground(region))
     }
@@ -160,7 +160,7 @@ impl Background {
         }
     }
 
-    /// The empty place, at the small size: for people to look at.
+    /// The background, at the small size: for people to look at.
     pub fn picture(&self) -> RgbImage {
         let height = self.colours.len() / self.width;
         RgbImage::from_fn(self.width as u32, height as u32, |x, y| {

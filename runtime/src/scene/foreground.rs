@@ -1,4 +1,4 @@
-//! What is in a frame and not in the empty place, thing by thing.
+//! What is in a frame and not in the background, thing by thing.
 
 use ::image::{GrayImage, Luma};
 use imageproc::distance_transform::Norm;
@@ -50,7 +50,7 @@ pub struct Thing {
     pub(super) mark: u8,
 }
 
-/// What is in a frame and not in the empty place.
+/// What is in a frame and not in the background.
 #[derive(Clone, Debug)]
 pub struct Foreground {
     /// Width and height of the frame.
@@ -88,7 +88,7 @@ impl Foreground {
         Self { frame_size, marks: GrayImage::new(1, 1), things: Vec::new(), lost: 0.0 }
     }
 
-    /// The share of the empty place that cannot be found, 0..1, in the frame and in the region that is analysed. It is
+    /// The share of the background that cannot be found, 0..1, in the frame and in the region that is analysed. It is
     /// large where the camera was moved, where the light is quite another, and where things hide the place.
     pub fn lost(&self) -> f32 {
         self.lost

@@ -134,7 +134,7 @@ pub enum RegionError {
         /// The region.
         region: PixelRect,
     },
-    /// No thing is found in so small a part of a frame that is compared with an empty place.
+    /// No thing is found in so small a part of a frame that is compared with a background.
     #[error(
         "the region {region} is too small for things in front of an empty place: each side needs {percent} % of the \
          frame's longer side"

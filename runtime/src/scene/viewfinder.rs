@@ -1,4 +1,4 @@
-//! Selects the parts of a picture that are classified or learned: regions, and things in front of the empty place.
+//! Selects the parts of a picture that are classified or learned: regions, and things in front of the background.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::viewed_picture::ViewedPicture;
 use crate::image::Preprocessing;
 
 /// Selects the parts of every picture of a camera that are classified or learned: [regions](super::Region), and things
-/// in front of the empty place. Use the same one for shots and for answers.
+/// in front of the background. Use the same one for shots and for answers.
 ///
 /// ```
 /// use orco_runtime::image_rs::RgbImage;
@@ -26,7 +26,7 @@ use crate::image::Preprocessing;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Viewfinder {
-    /// The empty place, if the camera was shown it.
+    /// The background, if the camera was shown its empty place.
     pub background: Option<Arc<Background>>,
     /// The regions; where there is none, things are looked for in all of the picture.
     pub regions: Vec<NamedRegion>,
@@ -42,10 +42,10 @@ pub struct RegionView {
     pub name: String,
     /// The region, in pixels of the picture's file.
     pub bounds: PixelRect,
-    /// The things in front of the empty place, the largest first; none if the place is empty. If the empty place is not
-    /// known, the region as a whole.
+    /// The things in front of the background, the largest first; none if the place is empty. Without a background, the
+    /// region as a whole.
     pub things: Vec<ThingView>,
-    /// The share of the empty place that cannot be found in the picture, 0..1; 0 where that place is not known.
+    /// The share of the background that cannot be found in the picture, 0..1; 0 without a background.
     pub lost: f32,
 }
 
@@ -78,7 +78,7 @@ pub struct ThingView {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// The empty place was shown in another size.
+    /// The background was learned in another size.
     #[error(transparent)]
     Size(#[from] FrameSizeError),
     /// A region does not fit the picture.
@@ -103,7 +103,7 @@ impl Viewfinder {
     /// What each region of a picture shows, or the whole picture where there are no regions.
     ///
     /// # Errors
-    /// [`ViewError`] if the empty place or a region does not fit the picture.
+    /// [`ViewError`] if the background or a region does not fit the picture.
     pub fn views<'a>(&self, picture: impl Into<ViewedPicture<'a>>) -> Result<Vec<RegionView>, ViewError> {
         let picture = picture.into();
         let [width, height] = picture.size_in_file;
@@ -128,7 +128,7 @@ impl Viewfinder {
         Ok(self.shot_view(picture.into())?.picture)
     }
 
-    /// As [`Viewfinder::shot`], with how much of the empty place is found.
+    /// As [`Viewfinder::shot`], with how much of the background is found.
     pub(crate) fn shot_view(&self, picture: ViewedPicture<'_>) -> Result<ShotView, ViewError> {
         let [width, height] = picture.size_in_file;
         let region = self.regions.first().map(|named| named.region.in_frame(width, height)).transpose()?;
@@ -170,12 +170,12 @@ impl Viewfinder {
         Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), lost: foreground.lost() })
     }
 
-    /// Checks a region, in pixels of the file, of a picture that has the size of the empty place.
+    /// Checks a region, in pixels of the file, of a picture that has the size of the background.
     fn check_region(&self, viewed: ViewedPicture<'_>, region: PixelRect) -> Result<(), RegionError> {
         self.background.as_ref().map_or(Ok(()), |background| background.check_region(viewed.size_in_file, region))
     }
 
-    /// What a region, in pixels of the file, shows; `compared` is the picture beside the empty place, where that is known.
+    /// What a region, in pixels of the file, shows; `compared` is the picture beside the background, if there is one.
     fn view(
         &self,
         viewed: ViewedPicture<'_>,

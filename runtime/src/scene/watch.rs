@@ -1,4 +1,4 @@
-//! The frames of a running camera, beside its empty place.
+//! The frames of a running camera, beside its background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub enum FrameContent {
     Moved,
 }
 
-/// Compares the frames of a running camera with its empty place. It follows slow changes of light where it sees the
+/// Compares the frames of a running camera with its background. It follows slow changes of light where it sees the
 /// place, and notices when the camera was moved. What lies outside of all regions hinders neither.
 #[derive(Clone, Debug)]
 pub struct SceneWatch {
@@ -80,7 +80,7 @@ impl SceneWatch {
     /// Looks at a frame, or at regions of it, in its pixels. `at` is the time of a clock that never goes back.
     ///
     /// # Errors
-    /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
+    /// [`FrameSizeError`] if the frame has another size than the empty views.
     pub fn see(
         &mut self,
         frame: &RgbImage,

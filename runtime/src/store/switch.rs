@@ -1,6 +1,6 @@
-//! Going over to another bundle, or to a backup: another state takes the place of the one in the slots.
+//! Moving to another bundle, or to a backup: another state takes the place of the one in the slots.
 //!
-//! Going over is a save: the new state goes into both slots, the older one first. Until the first is whole, the old
+//! The move is a save: the new state goes into both slots, the older one first. Until the first is whole, the old
 //! state is the newest; from then on the new one is. Before that, the old state's slot is copied into the folder of its
 //! pictures, from where it can be brought back; what is kept for the new state is on the disk by then, too.
 
@@ -109,7 +109,7 @@ impl LockedStore {
         }
     }
 
-    /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When
+    /// Moves from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When
     /// this returns, the new one survives a power cut; whatever happens until then, the old or the new one is there.
     ///
     /// # Errors

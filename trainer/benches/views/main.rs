@@ -141,7 +141,7 @@ struct Trainer {
 }
 
 impl Trainer {
-    /// Starts so many ranks of a program, each with so many threads.
+    /// Starts `ranks` ranks of a program, each with `threads` threads.
     fn start(ranks: usize, threads: usize, program: &dyn Fn() -> Command) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
         let start = |rank: usize| {

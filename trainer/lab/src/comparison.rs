@@ -99,7 +99,7 @@ pub fn compare(
         let (name, file) = (&trained.name(), &trained.file());
         let protocol = Protocol { recipe, data, draws, name, file, run, fingerprint: &inputs };
         let mut learner = ComparedLearner::new(model, &start, trained, protocol, &mut progress);
-        let summary = protocol.walk(&mut learner);
+        let summary = protocol.run_sessions(&mut learner);
         // Whatever happened, the model is what it was.
         model.restore(&start.tensors)?;
         let summary = summary?;

@@ -68,13 +68,13 @@ impl<'a> Protocol<'a> {
         if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
     }
 
-    /// Leads a learner through all sessions of every draw that was not measured before. With the first draw the run
+    /// Runs a learner through all sessions of every draw that was not measured before. With the first draw the run
     /// gets a picture of the confusion matrix after the last session: `confusion-NAME.svg` and `.png`, and `.json`
     /// with the counts.
     ///
     /// # Errors
     /// If a stop was asked for, it cannot learn, or a file cannot be written.
-    pub fn walk(&self, learner: &mut dyn SessionLearner) -> Result<Summary> {
+    pub fn run_sessions(&self, learner: &mut dyn SessionLearner) -> Result<Summary> {
         let mut draws = Vec::with_capacity(self.draws);
         for number in 0..self.draws {
             let file = self.run.path(&format!("{}-draw-{number}.json", self.file));

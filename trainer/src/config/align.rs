@@ -195,8 +195,8 @@ impl BaseAlignConfig {
         Self { epochs: steps.div_ceil((images / batch).max(1)), batch, ..self.clone() }
     }
 
-    /// As [`for_images`](Self::for_images), where so many ranks share each batch equally: one that was made smaller is
-    /// rounded down to a multiple of their number.
+    /// As [`for_images`](Self::for_images), where `ranks` ranks share each batch equally: a batch that was made smaller
+    /// is rounded down to a multiple of their number.
     pub fn for_images_on(&self, images: usize, ranks: usize) -> Self {
         let settled = self.for_images(images);
         let over = if settled.batch < self.batch { settled.batch % ranks } else { 0 };

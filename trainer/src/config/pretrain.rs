@@ -130,7 +130,7 @@ pub enum OptimiserKind {
 }
 
 impl PretrainConfig {
-    /// Steps of an epoch over so many images: full batches alone.
+    /// Steps of an epoch over this many images; only full batches count.
     pub fn steps_per_epoch(&self, images: usize) -> usize {
         images / self.batch
     }

@@ -35,7 +35,7 @@ impl Default for TargetConfig {
 }
 
 impl TargetConfig {
-    /// Checks every value, for so many classes and a projection of that dimension.
+    /// Checks every value, for the split's number of classes and the projection's dimension.
     pub(super) fn check(&self, classes: usize, projection: i64) -> Result<(), ConfigError> {
         let Self { count: targets, method, steps, learning_rate, accumulate } = *self;
         let enough = targets >= classes && targets <= MAX_CLASSES;

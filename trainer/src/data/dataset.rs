@@ -239,7 +239,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
             demand_room(classes.saturating_mul(each.saturating_add(tests)), data.canvas(), 2)?;
             let train = synthetic::images(classes, each, data.canvas(), synthetic::SyntheticPart::Train, recipe.seed);
             let test = synthetic::images(classes, tests, data.canvas(), synthetic::SyntheticPart::Test, recipe.seed);
-            // Rendering breaks off at Ctrl-C.
+            // Rendering stops at Ctrl-C.
             interrupt::check().map_err(DataError::Stopped)?;
             let class_names = synthetic::class_names(classes, recipe.seed);
             return Ok(UnsplitData::numbered(train, test, class_names));
@@ -275,8 +275,8 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     Ok(UnsplitData { train, test, test_seed, class_names, names, skipped, own_pictures })
 }
 
-/// Class names as a device keeps them, in their normal form. Refuses those that would break a list or a terminal, those
-/// that are the same in their normal form, and of the first `used`, which the split uses, those that no device could
+/// Class names as a device keeps them, in their normal form. Refuses names that would break a list or a terminal, names
+/// that are the same in their normal form, and, of the first `used`, which the split uses, names that no device could
 /// learn.
 fn labels(class_names: &[String], used: usize) -> Result<Vec<String>, DataError> {
     let labels: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();

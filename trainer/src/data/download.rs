@@ -1,4 +1,4 @@
-//! Fetching published data sets: over HTTP, resumed where a download broke off, checked by checksum, unpacked.
+//! Fetching published data sets: over HTTP, resumed where a download was interrupted, checked by checksum, unpacked.
 
 #[cfg(test)]
 mod tests;
@@ -67,7 +67,7 @@ pub enum DownloadError {
         /// HTTP status.
         status: u16,
     },
-    /// The server could not be reached, or the connection kept breaking off.
+    /// The server could not be reached, or the connection was lost again and again.
     #[error("cannot download {address}: {reason}; {have} bytes are kept, run the command again to continue")]
     Connection {
         /// What was asked for.
@@ -102,7 +102,7 @@ impl Archive {
     /// sum, unpacks its members there and removes it. Members that are all there already, in their size, are left
     /// alone.
     ///
-    /// A download that breaks off leaves `FILE.part`, which the next call continues.
+    /// A download that is interrupted leaves `FILE.part`, which the next call continues.
     ///
     /// # Errors
     /// [`DownloadError`] if the server cannot be reached or refuses, the sum is wrong, or a file cannot be written.

@@ -172,7 +172,7 @@ impl<'a> BundleSource<'a> {
         })
     }
 
-    /// The manifest of a model that so many `ranks` trained together.
+    /// The manifest of a model that this number of `ranks` trained together.
     pub(super) fn manifest(&self, model: &Model, ranks: usize, files: BTreeMap<String, String>) -> Manifest {
         let description = &model.backbone.description;
         let parameters = model.onnx.as_ref().map_or(description.parameters() as u64, |onnx| onnx.parameters);

@@ -35,8 +35,7 @@ fn outlive_file_limits() {
     }
 }
 
-/// Runs a command on so many threads, on all cores without a number. What goes wrong ends the process with one
-/// sentence.
+/// Runs a command on this many threads, by default on all cores. An error ends the process with one sentence.
 pub fn run(threads: Option<i32>, command: impl FnOnce() -> Result<()>) {
     if let Some(threads) = threads {
         // What computes without libtorch; before libtorch starts threads of its own.

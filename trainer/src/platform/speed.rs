@@ -34,8 +34,8 @@ impl Speed {
         self.time += time;
     }
 
-    /// What is said at the end, for a network of `multiply_adds` per view on the devices of so many ranks; nothing
-    /// where nothing was trained.
+    /// What is said at the end, for a network of `multiply_adds` per view on the devices of `ranks` ranks; none
+    /// if nothing was trained.
     ///
     /// A multiply-add is two operations, and the way back takes twice those of the way forward.
     pub fn sentence(&self, multiply_adds: i64, device: Device, ranks: usize) -> Option<String> {

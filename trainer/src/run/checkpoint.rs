@@ -54,7 +54,7 @@ pub(crate) struct CheckpointDamage {
 }
 
 impl Run {
-    /// Writes a checkpoint after so many `steps` of its phase. The one before is kept as the previous one.
+    /// Writes a checkpoint after this many `steps` of its phase. The one before is kept as the previous one.
     ///
     /// # Errors
     /// If the file cannot be written; old checkpoints are then still there.
@@ -75,7 +75,7 @@ impl Run {
     /// others. A damaged one is set aside, with a warning, and the previous one is used.
     ///
     /// # Errors
-    /// If none is whole of those that are there, or one cannot be read.
+    /// If there are checkpoints, but none is whole, or one cannot be read.
     pub fn load(&self, name: &str) -> Result<Option<HashMap<String, Tensor>>> {
         self.load_or(name, DamagePolicy::Refuse)
     }

@@ -146,7 +146,7 @@ impl RunRecord {
             format!(
                 "this run was begun with {}; with {now} its losses differ in the last digits; --threads {before} \
                  continues it exactly",
-                counted(before, "thread")
+                counted(before as usize, "thread")
             )
         })
     }

@@ -262,7 +262,7 @@ impl Objective {
         (Tensor::cat(&[z.shallow_clone(), perturbed(), perturbed()], 0), Tensor::cat(&[labels, &chosen, &chosen], 0))
     }
 
-    /// Draws the random numbers that [`Objective::loss`] draws for a batch of so many samples, to skip a step.
+    /// Draws the random numbers that [`Objective::loss`] draws for a batch of this many samples, to skip a step.
     pub fn replay_draws(&self, batch: i64) {
         if self.config.contrast > 0.0 {
             let none = self.assigned.narrow(0, 0, 0);

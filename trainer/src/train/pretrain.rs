@@ -132,7 +132,7 @@ impl<C> PretrainPhase<'_, C> {
 }
 
 impl<C: Criterion> PretrainPhase<'_, C> {
-    /// Adds the weights after so many epochs to the recipe's average, and makes the average the model after the last.
+    /// Adds the weights after this many epochs to the recipe's average, and makes the average the model after the last.
     ///
     /// # Errors
     /// If another rank is gone.
@@ -237,7 +237,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
     }
 }
 
-/// The learning rate over all epochs, of so many steps each.
+/// The learning rate over all epochs, of `steps` steps each.
 fn schedule(config: &PretrainConfig, steps: usize) -> Schedule {
     Schedule {
         steps: config.epochs * steps,

@@ -109,7 +109,7 @@ pub trait TrainingPhase {
     /// Ends the epoch; `at` is after its last step.
     fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
-    /// Whether training ends after so many epochs, before the last one of the schedule.
+    /// Whether training ends after this many epochs, before the last one of the schedule.
     fn should_stop_early(&self, _epochs: usize) -> bool {
         false
     }
@@ -230,7 +230,7 @@ impl TrainingLoop<'_> {
         Ok(EpochTime { steps: steps - first, time: started.elapsed() })
     }
 
-    /// The line of metrics after so many epochs.
+    /// The line of metrics after this many epochs.
     fn metrics_line(&self, of_phase: Map<String, Value>, epochs: usize, loss: f64, made: EpochTime) -> Value {
         let mut line = of_phase;
         let own = [("phase", json!(self.name)), ("epoch", json!(epochs)), ("loss", json!(loss))];

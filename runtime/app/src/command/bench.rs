@@ -278,7 +278,7 @@ fn tell(line: &str) -> Result<()> {
     Ok(standard.flush()?)
 }
 
-/// The value that so many of a hundred do not exceed.
+/// The value that `percent` % of the values do not exceed.
 fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -126,7 +126,7 @@ struct ReleaseArguments {
     /// Signs packs with a secret key of minisign, for devices that have its public key.
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
-    /// Has devices go over to a bundle even if classes have no kept pictures, which are given up then, or are
+    /// Has devices move to a bundle even if classes have no kept pictures, which are given up then, or are
     /// recognised clearly worse.
     #[arg(long)]
     force: bool,

@@ -61,7 +61,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
         if is_signalled() {
             return Ok(json!({}));
         }
-        log::warn!("the service starts anew with the bundle that its state went over to");
+        log::warn!("the service starts anew with the bundle that its state moved to");
         restart::restart(None);
     }
     served
@@ -176,7 +176,7 @@ fn read_manifest(options: &Options) -> Option<Vec<u8>> {
     fs::read(options.bundle.join(MANIFEST)).ok()
 }
 
-/// Has the service end once its state went over to another bundle, and the options lead to that one: by a link that a
+/// Has the service end once its state moved to another bundle, and the options lead to that one: by a link that a
 /// round with a fleet's hub switched, say. `before` is the manifest of the bundle that it runs with.
 fn end_on_new_bundle(service: &Service, options: &Options, state: PathBuf, before: Option<Vec<u8>>) {
     let options = options.clone();

@@ -196,7 +196,7 @@ fn print(output: &Output, done: &SyncOutcome, current: &Path) -> Result<()> {
         output.mark_changed();
     }
     if let Some(name) = bundle {
-        say!(output, "went over to the bundle {}; run with --bundle {}", EscapedText(name), current.display())?;
+        say!(output, "moved to the bundle {}; run with --bundle {}", EscapedText(name), current.display())?;
     }
     let lists = [("learned", imported), ("forgot, since the channel took them back:", forgotten), ("pushed", pushed)];
     for (what, labels) in lists.iter().filter(|(_, labels)| !labels.is_empty()) {

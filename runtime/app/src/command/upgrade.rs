@@ -21,7 +21,7 @@ use crate::session_report;
 /// Arguments of `orco upgrade`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Goes over even if classes have no kept pictures, which are given up then, or are recognised clearly worse.
+    /// Upgrades even if classes have no kept pictures, which are given up then, or are recognised clearly worse.
     #[arg(long, conflicts_with_all = ["undo", "discard_old"])]
     force: bool,
     /// Gives up classes of which no picture was kept, such as those of packs; still refuses if others get clearly worse.

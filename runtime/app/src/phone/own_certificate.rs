@@ -23,7 +23,7 @@ pub fn tls_in(folder: &Path) -> Tls {
     Tls { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
 }
 
-/// The certificate in a folder; it is made, for all addresses, where there is none for those that are needed.
+/// The certificate in a folder. Where it is missing or lacks a needed address, one for all addresses is made.
 pub(super) fn own_certificate(folder: &Path, name: &str, addresses: &OwnAddresses) -> Result<Tls> {
     let tls = tls_in(folder);
     let mut names = vec![name.to_owned(), "localhost".to_owned()];

@@ -113,7 +113,7 @@ fn a_library_that_cannot_be_used_is_named_and_rten_takes_over() {
     }
 }
 
-/// A copy that broke off: each length gets a sentence, none a signal.
+/// A copy that was cut off: each length gets a sentence, none a signal.
 #[test]
 fn no_truncation_of_a_library_is_mapped() {
     let mut trial = orco_trials::trial!(14, "truncated libraries");

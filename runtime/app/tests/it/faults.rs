@@ -135,7 +135,7 @@ fn a_purge_whose_thumbnails_may_come_back_says_so() {
 }
 
 #[test]
-fn what_was_kept_aside_stays_while_a_power_cut_may_undo_going_over() {
+fn what_was_kept_aside_stays_while_a_power_cut_may_undo_an_upgrade() {
     if !can_watch() {
         return;
     }

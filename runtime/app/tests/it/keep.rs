@@ -222,7 +222,7 @@ fn without_pictures_the_refusal_says_what_to_do() {
 }
 
 #[test]
-fn whoever_goes_over_with_fewer_than_three_classes_is_told_what_answers_name() {
+fn whoever_upgrades_with_fewer_than_three_classes_is_told_what_answers_name() {
     let mut device = Device::with_earlier_bundle();
     let [mug, cactus, dumbbell] = ["mug", "cactus", "dumbbell"].map(|class| argument(class, &shots("learn", class)));
     device.json(&["learn", "--align", "never", &mug, &cactus, &dumbbell]);

@@ -131,7 +131,7 @@ fn a_terminal_that_is_closed_ends_the_service_in_order_unless_it_shall_outlive_i
     assert!(service.0.wait().unwrap().success());
 }
 
-/// A service whose state went over to another bundle than the one that its link leads to: in a round with a fleet's hub
+/// A service whose state moved to another bundle than the one that its link leads to: in a round with a fleet's hub
 /// the link comes last.
 struct MovedService {
     running: Running,

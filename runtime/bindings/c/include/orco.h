@@ -77,8 +77,8 @@ typedef enum OrcoStatus {
    */
   ORCO_STATUS_FILE_FAILED = 10,
   /**
-   * The change is made, but the head was not aligned to it: answers follow in closed form, and orco_align() tries
-   * again.
+   * The change is made, but the head was not aligned to it: answers follow the change already, and orco_align()
+   * tries again.
    */
   ORCO_STATUS_UNALIGNED = 11,
 } OrcoStatus;
@@ -239,7 +239,7 @@ typedef struct OrcoRestoreOptions {
 } OrcoRestoreOptions;
 
 /**
- * How a device goes over to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
+ * How a device moves to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
  */
 typedef struct OrcoUpgradeOptions {
   /**
@@ -308,8 +308,8 @@ enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner,
                               uint64_t seed);
 
 /**
- * Whether a change returns before the head is aligned to it, and orco_align() aligns it; until then answers follow in
- * closed form. A change aligns the head itself, unless it is set.
+ * Whether a change returns before the head is aligned to it, and orco_align() aligns it; answers follow the change at
+ * once, and improve then. A change aligns the head itself, unless it is set.
  */
 enum OrcoStatus orco_set_align_later(const struct OrcoLearner *learner,
                                      bool later);

@@ -14,7 +14,7 @@
 //! - [`history`], the changes that are remembered;
 //! - [`pack`], a learned class for another device;
 //! - [`backup`], all of that in one file, for a replacement;
-//! - [`upgrade`], going over to another bundle.
+//! - [`upgrade`], moving to another bundle.
 #![expect(clippy::missing_safety_doc, reason = "the header's opening says what holds for every pointer")]
 
 pub mod answer;

@@ -46,8 +46,8 @@ pub enum OrcoStatus {
     /// The file of a backup or a pack is there already, cannot be read or written, or holds no backup; nothing was
     /// changed.
     FileFailed = 10,
-    /// The change is made, but the head was not aligned to it: answers follow in closed form, and orco_align() tries
-    /// again.
+    /// The change is made, but the head was not aligned to it: answers follow the change already, and orco_align()
+    /// tries again.
     Unaligned = 11,
 }
 

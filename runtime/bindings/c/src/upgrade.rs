@@ -1,4 +1,4 @@
-//! Going over to another bundle.
+//! Moving to another bundle.
 
 use std::ffi::c_char;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::learner::read_key;
 use crate::pointer::{read_text, write_lines};
 use crate::status::{OrcoStatus, guard};
 
-/// How a device goes over to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
+/// How a device moves to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct OrcoUpgradeOptions {

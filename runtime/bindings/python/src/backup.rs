@@ -1,4 +1,4 @@
-//! All that a device knows in one file, and going over to another bundle: work on folders, with no learner open.
+//! All that a device knows in one file, and moving to another bundle: work on folders, with no learner open.
 
 use std::mem;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ impl From<&BackupContents> for PyBackup {
     }
 }
 
-/// What going over to another bundle did.
+/// What moving to another bundle did.
 pub struct PyUpgrade {
     report: PyReport,
     /// Label, share of the shots that was recognised when they were learned, and is now.

@@ -102,7 +102,7 @@ pub fn report_of<T>(py: Python<'_>, outcome: ChangeOutcome<T>) -> PyResult<T> {
         let why = with_causes(&error);
         warn(
             py,
-            &format!("the change is made, but the head was not aligned, so answers follow in closed form: {why}"),
+            &format!("the change is made, but the head was not aligned (answers follow the change already): {why}"),
         )?;
     }
     Ok(outcome.report)

@@ -10,7 +10,7 @@
 //! - `options`, how a learner works and a backup is restored;
 //! - `output`, answers and reports as Python gets them;
 //! - `learner`, the class that does the work;
-//! - `backup`, all of it in one file, and going over to another bundle.
+//! - `backup`, all of it in one file, and moving to another bundle.
 //!
 //! What Python sees is documented in `python/orco/_orco.pyi`, which type checkers read, and, for options and what calls
 //! return, in the classes of `options.py` and `output.py` beside it; this crate is to agree with them.

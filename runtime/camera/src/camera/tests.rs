@@ -11,7 +11,7 @@ fn open_at_second_try<'a>(
     known: &'a mut KnownFiles,
 ) -> Result<OpenedSource<'a>, CameraError> {
     static TRIED: AtomicBool = AtomicBool::new(false);
-    assert!(TRIED.swap(true, Ordering::Relaxed), "a test broke it off");
+    assert!(TRIED.swap(true, Ordering::Relaxed), "a test made it panic");
     open(source, stop, known)
 }
 
@@ -41,7 +41,7 @@ fn grey_picture() -> Vec<u8> {
 }
 
 #[test]
-fn a_camera_whose_reading_breaks_off_is_away_and_comes_back() {
+fn a_camera_whose_reading_panics_is_away_and_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let camera = Camera::open_by(CameraSource::Folder(folder.path().into()), open_at_second_try).unwrap();
     let until = |what: &str, is: &dyn Fn(&CameraStatus) -> bool| {
@@ -51,9 +51,9 @@ fn a_camera_whose_reading_breaks_off_is_away_and_comes_back() {
             thread::sleep(Duration::from_millis(5));
         }
     };
-    let broke_off = "reading it broke off: a test broke it off";
+    let panicked = "reading it failed because of a fault in the program: a test made it panic";
     let is_away =
-        |status: &CameraStatus| matches!(&status.phase, CameraPhase::Away { reason, .. } if reason == broke_off);
+        |status: &CameraStatus| matches!(&status.phase, CameraPhase::Away { reason, .. } if reason == panicked);
     until("away", &is_away);
     until("open again", &|status| status.opened == 1);
     std::fs::write(folder.path().join("1.jpg"), grey_picture()).unwrap();

@@ -1,6 +1,6 @@
-//! Going over to the bundle that the channel names, and back where that fails.
+//! Moving to the bundle that the channel names, and back where that fails.
 //!
-//! The state goes over first, at once or not at all. Then the link `current` is switched to the new bundle, and last its
+//! The state moves first, at once or not at all. Then the link `current` is switched to the new bundle, and last its
 //! release counts as used: until then the device may go back to an older one. After a power cut between the first two,
 //! state and link name different bundles; the next round settles that.
 
@@ -138,7 +138,7 @@ impl Round<'_, '_> {
         Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_digest).collect())
     }
 
-    /// Goes over to the bundle that the channel names, or refuses it and stays with the device's own.
+    /// Moves to the bundle that the channel names, or refuses it and stays with the device's own.
     pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
         self.fetch_and_change(target).or_else(FollowOutcome::deferred)
     }
@@ -288,7 +288,7 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Why the device could not run with the bundle in that folder: without a link to it, the state would go over and
+    /// Why the device could not run with the bundle in that folder: without a link to it, the state would move and
     /// the device stay behind.
     fn lack_of_links(&self, folder: &Path) -> Option<FollowOutcome> {
         let link = self.device.folder.current_bundle();
@@ -427,7 +427,7 @@ impl Round<'_, '_> {
     }
 }
 
-/// What becomes of a release whose bundle the state could not go over to.
+/// What becomes of a release whose bundle the state could not move to.
 ///
 /// # Errors
 /// The store's, if another program is changing the state: the round stops.

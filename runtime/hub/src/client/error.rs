@@ -118,7 +118,7 @@ pub enum SyncError {
     /// A class cannot be exported.
     #[error(transparent)]
     Export(#[from] ExportError),
-    /// The state cannot go over to another bundle, or back.
+    /// The state cannot move to another bundle, or back.
     #[error(transparent)]
     Upgrade(#[from] UpgradeError),
     /// The observer stopped the round.

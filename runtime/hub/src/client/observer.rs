@@ -12,7 +12,7 @@ pub enum SyncStep {
     Write,
     /// Sends a request, or sends it again.
     Send,
-    /// Goes over to another bundle.
+    /// Moves to another bundle.
     Upgrade,
     /// Has the state answer with another bundle.
     SwitchBundle,

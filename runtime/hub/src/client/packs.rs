@@ -30,7 +30,7 @@ enum PackAction {
 }
 
 impl Round<'_, '_> {
-    /// Learns the packs that the channel holds, in their order, and forgets those that it took back.
+    /// Learns the packs that the channel holds, in their order, and forgets the classes of packs that it took back.
     pub(super) fn follow_packs(&mut self, packs: &[PackTarget]) -> Result<Vec<ReleaseOutcome>, SyncError> {
         let Some(mut learner) = self.learner.take() else { return Ok(Vec::new()) };
         let followed = self.follow_all(&mut learner, packs);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::protocol::ObjectDigest;
 
-/// At most so many characters of a label are in its folder's name; a part of the digest may follow.
+/// Most characters of a label in its folder's name; a part of the digest may follow.
 const MAX_NAME: usize = 60;
 
 /// The name of a class's folder among those of other classes, which `names` collects in lower case: Windows and macOS

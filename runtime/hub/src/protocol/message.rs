@@ -125,7 +125,7 @@ pub struct BundleTarget {
     /// Digest of its learner file.
     #[serde(rename = "learner")]
     pub bundle_digest: ObjectDigest,
-    /// Whether a device goes over even if classes are recognised clearly worse, or have no pictures.
+    /// Whether a device moves to the bundle even if classes are recognised clearly worse, or have no pictures.
     pub force: bool,
     /// Whether a device gives up classes of which it kept no picture, such as those of packs.
     pub give_up_unkept: bool,

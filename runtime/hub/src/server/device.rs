@@ -155,7 +155,7 @@ async fn read(body: Body, route: DeviceRoute, time: Duration) -> Option<Vec<u8>>
 }
 
 /// Reads a body and keeps nothing of it: were the connection closed meanwhile, the device would be told that, and not
-/// the answer. None if it breaks off, or has more bytes than may come.
+/// the answer. None if it ends early, or has more bytes than may come.
 async fn drop_all(mut body: Body, limit: usize) -> Option<()> {
     let mut left = limit;
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {

@@ -23,7 +23,7 @@ pub struct BundleRelease<'a> {
     pub channel: &'a str,
     /// Which share of the devices gets it at first.
     pub stage: RolloutStage,
-    /// Whether devices go over to it even if classes are recognised clearly worse, or have no pictures.
+    /// Whether devices move to it even if classes are recognised clearly worse, or have no pictures.
     pub force: bool,
     /// Whether devices give up classes of which they kept no picture, such as those of packs.
     pub give_up_unkept: bool,

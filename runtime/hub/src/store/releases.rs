@@ -48,7 +48,7 @@ pub struct ReleaseRecord {
     pub identity: ObjectDigest,
     /// Which share of the devices gets it.
     pub stage: RolloutStage,
-    /// Whether devices go over to the bundle at any cost.
+    /// Whether devices move to the bundle at any cost.
     pub force: bool,
     /// Whether they give up classes of which they kept no picture.
     pub give_up_unkept: bool,
@@ -145,8 +145,8 @@ impl HubStore {
         Ok(releases)
     }
 
-    /// Of all releases, newest first, those that no device gets any more, since newer ones for all devices of the
-    /// channel have taken their places.
+    /// The releases that no device gets any more, newest first: newer ones for all devices of the channel have replaced
+    /// them.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be read what they were made of.

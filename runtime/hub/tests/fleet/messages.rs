@@ -592,7 +592,7 @@ fn at_whatever_step_the_power_fails_the_class_is_the_channels() {
     }
 }
 
-/// Power for so many steps.
+/// Power for `left` steps.
 fn power_for(mut left: usize) -> impl FnMut(SyncStep) -> ControlFlow<()> {
     move |_| match left.checked_sub(1) {
         Some(rest) => {

@@ -15,15 +15,15 @@ use rand_core::{Rng, SeedableRng};
 
 use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork, KillableHub, failing_power, release};
 
-/// One fault of each kind in so many requests.
+/// Requests per fault of each kind.
 const FAULTS: u32 = 12;
-/// One power cut in so many steps.
+/// Steps per power cut.
 const POWER_CUTS: u32 = 25;
 /// Rounds of each device while everything fails.
 const ROUNDS: usize = 6;
 /// Devices that work at a time.
 const WORKERS: usize = 4;
-/// One device in so many was taught a class of its own.
+/// Of this many devices, one was taught a class of its own.
 const TEACHERS: usize = 4;
 
 /// The fleet: some devices were taught something before, two of them the same label.

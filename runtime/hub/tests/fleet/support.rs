@@ -209,7 +209,7 @@ impl Fleet {
 pub struct FaultyNetwork {
     http: HttpTransport,
     random: ChaCha8Rng,
-    /// Each fault happens once in so many requests; none where it is 0.
+    /// Each fault happens once in this many requests; never where it is 0.
     pub one_in: u32,
     late: Vec<WireRequest>,
 }
@@ -404,7 +404,7 @@ pub fn refusal(outcome: &SyncOutcome, release: usize) -> &str {
     outcome.outcomes[release].refused.as_deref().unwrap_or_default()
 }
 
-/// A power supply that fails once in so many steps.
+/// A power supply that fails once in `one_in` steps.
 pub fn failing_power(random: &mut ChaCha8Rng, one_in: u32) -> impl FnMut(SyncStep) -> ControlFlow<()> {
     move |_| if chance(random, one_in) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }

@@ -1,4 +1,4 @@
-//! Bundles by channel: a device goes over, or stays with its own and says why.
+//! Bundles by channel: a device moves to the new one, or stays with its own and says why.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -83,7 +83,7 @@ fn fails_release_3(bundle: &Bundle) -> Result<(), String> {
 }
 
 #[test]
-fn a_device_goes_over_to_a_bundle_without_its_benchmark() {
+fn a_device_moves_to_a_bundle_without_its_benchmark() {
     let fleet = Fleet::new();
     let (store, mut network, device) = (fleet.hub.store(), fleet.network(), fleet.device("door 3"));
     device.enrol(&mut network, &store, "next");
@@ -100,7 +100,7 @@ fn a_device_goes_over_to_a_bundle_without_its_benchmark() {
 
 /// What a device refuses does not count as used.
 #[test]
-fn devices_go_over_or_stay_with_their_own() {
+fn devices_move_or_stay_with_their_own() {
     let fleet = Fleet::new();
     let (store, mut network) = (fleet.hub.store(), fleet.network());
     let mut devices = ["fresh", "pictures", "features", "failing"].map(|name| fleet.device(name));
@@ -271,7 +271,7 @@ fn a_device_that_can_make_no_link_stays_with_its_bundle() {
     fs::create_dir_all(&in_the_way).unwrap();
     let outcome = device.sync(&mut network);
     assert!(refusal(&outcome, 0).contains("no link can be made"), "{outcome:?}");
-    assert_eq!(*device.learner().saved(), before, "the state went over");
+    assert_eq!(*device.learner().saved(), before, "the state moved");
     fs::remove_dir(&in_the_way).unwrap();
     assert_eq!(device.sync(&mut network).outcomes[0].refused, None);
     assert_eq!(device.learner().bundle().digest, Bundle::open(&bundle).unwrap().digest);
@@ -329,7 +329,7 @@ fn a_replacement_fetches_the_bundle_of_the_state_that_was_restored_on_it() {
     assert_eq!(replacement.learner().saved(), broken.learner().saved());
 }
 
-/// The power fails when the state has gone over to the new bundle, but the link still leads to the old one.
+/// The power fails when the state has moved to the new bundle, but the link still leads to the old one.
 #[test]
 fn a_power_cut_between_the_state_and_the_link_is_made_good() {
     let fleet = Fleet::new();
@@ -355,7 +355,7 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
         assert!(matches!(stopped, SyncError::Stopped), "{stopped}");
         assert!(!device.fleet().current_bundle().exists());
         let old = Learner::new(Bundle::open(&second).unwrap(), Store::new(device.state()), device.settings());
-        let error = old.expect_err("the state has not gone over");
+        let error = old.expect_err("the state has not moved");
         assert!(matches!(error, OpenLearnerError::Store(StoreError::OtherBundle { .. })), "{error}");
     }
     // The running service neither answers as if nothing had happened nor harms the state.
@@ -371,7 +371,7 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
     assert!(outcomes[1][0].refused.as_ref().is_some_and(|reason| reason.contains("the engine fails")));
     assert!(devices[1].sync(&mut network).bundle.is_none());
 
-    // The link of the one that went over gets lost, and its first bundle is too old by now.
+    // The link of the device that moved gets lost, and its first bundle is too old by now.
     fs::remove_file(devices[0].fleet().current_bundle()).unwrap();
     devices[0].sync(&mut network);
     assert_eq!(devices[0].learner().bundle().digest, digest);

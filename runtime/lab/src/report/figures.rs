@@ -132,7 +132,7 @@ pub fn paper_figures(
         let is_program = system == System::PROGRAM;
         let mut before: Option<State> = None;
         let mut of_last = Vec::new();
-        measurement.walk(
+        measurement.run_sessions(
             0,
             workers,
             &mut |session, progress| {

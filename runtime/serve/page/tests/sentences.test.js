@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 
 import { showError } from "../dom.js";
-import { estimateSentence, expectedSentence } from "../dial.js";
+import { estimateSentence, expectedSentence } from "../balance.js";
 import { changeSentence } from "../history.js";
 import { alignmentText, answeredPart, reportLines, showUnseenProblem } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
@@ -36,7 +36,7 @@ test("an arrow in the history leads from an old label to a new one, and stands b
   assert.equal(said("rename", "jug", "mug"), "renamed jug → mug");
   assert.equal(said("move", "jug", "mug"), "moved a shot: jug → mug");
   assert.equal(said("learn", "mug", "sea_horse", "duck"), "learned mug, sea horse, duck");
-  assert.equal(said("balance"), "set the dial to “balanced” ");
+  assert.equal(said("balance"), "set the balance to “balanced” ");
 });
 
 test("a language that the page does not speak is English", () => {
@@ -160,7 +160,7 @@ test("of a shot that was taken anyway, only what it looks like is news", () => {
   assert.match(still.warnings.join(), /^This shot looks like “cup” \(70.%\)\.$/);
 });
 
-test("a position of the dial says what it recognises and what it mistakes", () => {
+test("a balance says what it recognises and what it mistakes", () => {
   const estimate = { balance: "balanced", shots: 20, recognised: 18, base_samples: 400, taken_for_learned: 3 };
   assert.equal(estimateSentence(estimate), "Recognises 18 of 20 stored shots, and takes 3 of 400 other things for yours.");
 });

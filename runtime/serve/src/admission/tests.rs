@@ -25,7 +25,7 @@ async fn a_small_picture_passes_by_large_ones_that_wait_and_all_come_to_their_tu
     assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
     let small = admission.admit(3 * MIB).now_or_never().unwrap().unwrap();
     assert!(admission.try_admit(20 * MIB).unwrap().is_none() && admission.try_admit(3 * MIB).unwrap().is_some());
-    assert_eq!(admission.try_admit(32 * MIB).err().unwrap().status().as_u16(), 413, "there will never be room");
+    assert_eq!(admission.try_admit(32 * MIB).err().unwrap().status().as_u16(), 413, "so much will never be free");
     drop(first);
     assert!((&mut third).now_or_never().is_none(), "in the order of arrival");
     let held = second.now_or_never().unwrap().unwrap();
@@ -35,14 +35,14 @@ async fn a_small_picture_passes_by_large_ones_that_wait_and_all_come_to_their_tu
     held.shrink_to(20 * MIB);
     assert!(third.now_or_never().is_some());
     drop((small, held));
-    assert!(admission.0.is_idle() && admission.0.large.seats.available_permits() == LARGE_SEATS);
+    assert!(admission.0.is_idle() && admission.0.large.requests.available_permits() == MAX_LARGE_REQUESTS);
 }
 
 #[tokio::test]
 async fn whoever_stops_waiting_leaves_nothing_behind() {
     let admission = Admission::new(64 * MIB);
     let held = admission.admit(31 * MIB).now_or_never().unwrap().unwrap();
-    for _ in 0..3 * LARGE_SEATS {
+    for _ in 0..3 * MAX_LARGE_REQUESTS {
         let mut waiting = Box::pin(admission.admit(31 * MIB));
         assert!((&mut waiting).now_or_never().is_none());
     }
@@ -61,7 +61,7 @@ async fn what_can_never_be_and_who_is_one_too_many_is_refused_at_once() {
     assert_eq!(refused(32 * MIB), 413);
     assert_eq!(refused(u64::MAX), 413);
     let _held = admission.admit(31 * MIB).now_or_never().unwrap().unwrap();
-    let mut waiting: Vec<_> = (1..LARGE_SEATS).map(|_| Box::pin(admission.admit(31 * MIB))).collect();
+    let mut waiting: Vec<_> = (1..MAX_LARGE_REQUESTS).map(|_| Box::pin(admission.admit(31 * MIB))).collect();
     assert!(waiting.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
     assert_eq!(refused(31 * MIB), 429);
     assert_eq!(refused(MIB), 0, "small ones go on");
@@ -89,28 +89,28 @@ fn files_take_their_share_and_no_more_and_small_ones_are_free() {
 }
 
 #[test]
-fn a_body_that_grows_by_and_by_has_room_for_all_of_it_and_never_more_than_is_possible() {
+fn a_body_that_grows_by_and_by_has_memory_for_all_of_it_and_never_more_than_is_possible() {
     let admission = Admission::new(64 * MIB);
-    let (mut room, mut bytes) = (admission.body(), Vec::new());
+    let (mut permit, mut bytes) = (admission.body(), Vec::new());
     let (step, limit) = (1 << 20, 22 << 20);
     let mut capacities = Vec::new();
     while bytes.len() < limit {
         let wanted = bytes.len() + step;
-        room.grow(&mut bytes, wanted, limit).unwrap();
+        permit.grow(&mut bytes, wanted, limit).unwrap();
         bytes.resize(wanted, 0);
         capacities.push(bytes.capacity() >> 20);
-        let held = room.held.as_ref().unwrap().num_permits();
+        let held = permit.held.as_ref().unwrap().num_permits();
         assert_eq!(held, counted(bytes.capacity()));
     }
     capacities.dedup();
     assert_eq!(capacities, [1, 2, 4, 8, 16, 22], "never more than the limit");
-    room.grow(&mut bytes, 23 << 20, usize::MAX).unwrap();
-    assert_eq!(bytes.capacity(), room.max_bytes(), "never more than the room");
-    assert_eq!(room.grow(&mut bytes, room.max_bytes() + 1, usize::MAX).unwrap_err().status().as_u16(), 413);
+    permit.grow(&mut bytes, 23 << 20, usize::MAX).unwrap();
+    assert_eq!(bytes.capacity(), permit.max_bytes(), "never more than is possible");
+    assert_eq!(permit.grow(&mut bytes, permit.max_bytes() + 1, usize::MAX).unwrap_err().status().as_u16(), 413);
 }
 
 #[test]
-fn a_file_for_which_there_will_never_be_room_is_refused_for_good() {
+fn a_file_for_which_there_will_never_be_memory_is_refused_for_good() {
     let admission = Admission::new(64 * MIB);
     let status = |tried: Result<(), Refusal>| tried.map_err(|refusal| refusal.status().as_u16());
     let mut alone = admission.body();
@@ -120,7 +120,7 @@ fn a_file_for_which_there_will_never_be_room_is_refused_for_good() {
     assert_eq!((status(alone.grow_to(most + 1)), status(alone.grow_to(most))), (Err(413), Ok(())));
     assert_eq!(status(admission.body().check(most)), Err(429), "when the other one is gone");
     drop(alone);
-    // What a request holds never makes room for the rest of it.
+    // What a request holds is never free for the rest of it.
     let mut body = admission.body();
     body.grow_to(16 << 20).unwrap();
     let mut beside = admission.body_beside(16 << 20);

@@ -77,7 +77,7 @@ fn problem(error: &OpenLearnerError) -> String {
             "bring it back (orco restore), or start the service anew to begin with what the bundle knows"
         }
         OpenLearnerError::Store(StoreError::OtherBundle { .. }) => {
-            "after orco upgrade, start the service anew with the bundle that it went over to"
+            "after orco upgrade, start the service anew with the bundle that it moved to"
         }
         _ => "see orco doctor",
     };

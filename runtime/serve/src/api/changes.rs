@@ -224,7 +224,7 @@ pub async fn balance(
     Ok(queued(&service.changes().request(ChangeRequest::Balance { balance })?))
 }
 
-/// `GET /api/v1/jobs`: those that wait or are being made.
+/// `GET /api/v1/jobs`: the changes that wait or are being made.
 pub async fn unfinished(State(service): State<Arc<Service>>) -> axum::Json<Value> {
     axum::Json(json!({ "jobs": service.changes().unfinished().iter().map(Job::json).collect::<Vec<_>>() }))
 }

@@ -16,7 +16,7 @@ use super::UNBUFFERED;
 use crate::service::Service;
 use crate::stream_end::StreamEnd;
 
-/// Name of the event that a listener gets in the place of those that it missed.
+/// Name of the event that a listener gets in place of events that it missed.
 const LAGGED: &str = "lagged";
 
 /// `GET /api/v1/events`: server-sent events. A listener that fell behind is told to read everything again.

@@ -116,22 +116,22 @@ async fn answer_request(
     } else {
         0
     };
-    let mut room = service.admission.body_beside(body.len());
-    room.grow_to(read_bytes)?;
+    let mut permit = service.admission.body_beside(body.len());
+    permit.grow_to(read_bytes)?;
     let features = service.features;
     let is_short = body.len() <= MAX_INLINE_JSON_BYTES;
-    let read = move || (tensor::read(&body, length, features), room);
+    let read = move || (tensor::read(&body, length, features), permit);
     let reading = Instant::now();
-    let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
+    let (tensor, _permit) = if is_short { read() } else { blocking(read).await? };
     let InferenceRequest { tensor, form } = tensor?;
     times.input = reading.elapsed();
-    let mut room = service.admission.body_beside(read_bytes);
+    let mut permit = service.admission.body_beside(read_bytes);
     let predictions = match tensor {
-        Tensor::Rows(rows) => classify_rows(service, rows, &mut room, &mut times).await?,
+        Tensor::Rows(rows) => classify_rows(service, rows, &mut permit, &mut times).await?,
         Tensor::Pictures(files) => classify_pictures(service, files, &mut times).await?,
     };
     let (count, writing) = (predictions.len(), Instant::now());
-    let answer = answer(service, form, predictions, room).await?;
+    let answer = answer(service, form, predictions, permit).await?;
     times.output = writing.elapsed();
     Ok((answer, count, times))
 }
@@ -170,29 +170,29 @@ fn lap(clock: &mut Instant) -> Duration {
     now.duration_since(std::mem::replace(clock, now))
 }
 
-/// Classifies feature vectors a few at a time, so that requests of others come in between. Makes room for the answer,
+/// Classifies feature vectors a few at a time, so that requests of others come in between. Takes memory for the answer,
 /// too.
 async fn classify_rows(
     service: &Arc<Service>,
     rows: Array2<f32>,
-    room: &mut BodyPermit,
+    permit: &mut BodyPermit,
     times: &mut InferenceTimes,
 ) -> Result<Vec<Prediction>, Refusal> {
     // One more may be being learned.
     let classes = service.answers.knowledge().classes.len() + 1;
     let without_labels = rows.nrows() * (classes * (size_of::<f32>() + MAX_PROBABILITY_CHARS) + MAX_ROW_BYTES);
     // Which labels come is not known yet, and classes may be renamed meanwhile.
-    room.grow_to(without_labels + rows.nrows() * label::MAX_TEXT)?;
+    permit.grow_to(without_labels + rows.nrows() * label::MAX_TEXT)?;
     let mut clock = Instant::now();
-    let _permit = service.admission.admit((MAX_ROWS_PER_CALL * classes * BYTES_PER_MATCH) as u64).await?;
+    let _admitted = service.admission.admit((MAX_ROWS_PER_CALL * classes * BYTES_PER_MATCH) as u64).await?;
     times.queue = lap(&mut clock);
     let mut predictions = Vec::with_capacity(rows.nrows());
     for some in rows.axis_chunks_iter(Axis(0), MAX_ROWS_PER_CALL) {
         predictions.extend(service.answers.classify_features(some.to_owned()).await?);
     }
     times.infer = lap(&mut clock);
-    // Labels in JSON take up to twice their length: room for that, whatever they are, would double the whole.
-    room.grow_to(without_labels + predictions.iter().map(|one| label_bytes(&one.label)).sum::<usize>())?;
+    // Labels in JSON take up to twice their length: memory for that, whatever they are, would double the whole.
+    permit.grow_to(without_labels + predictions.iter().map(|one| label_bytes(&one.label)).sum::<usize>())?;
     Ok(predictions)
 }
 
@@ -203,7 +203,7 @@ fn label_bytes(label: &str) -> usize {
     2 * label.len() + escapes
 }
 
-/// JSON, and binary tensors behind it, with the room that they take.
+/// JSON, and binary tensors behind it, with the memory that they take.
 type TensorAnswer = (HeaderMap, Bytes);
 
 #[derive(Serialize)]
@@ -284,11 +284,11 @@ async fn answer(
     service: &Arc<Service>,
     form: AnswerForm,
     predictions: Vec<Prediction>,
-    room: BodyPermit,
+    permit: BodyPermit,
 ) -> Result<TensorAnswer, Refusal> {
     let numbers: usize = predictions.iter().map(|prediction| prediction.probabilities.len()).sum();
     let service = Arc::clone(service);
-    let write = move || write_answer(&service, form, &predictions, room);
+    let write = move || write_answer(&service, form, &predictions, permit);
     if numbers * MAX_PROBABILITY_CHARS <= MAX_INLINE_JSON_BYTES { write() } else { blocking(write).await? }
 }
 
@@ -312,7 +312,7 @@ fn write_answer(
     service: &Service,
     AnswerForm { id, outputs }: AnswerForm,
     predictions: &[Prediction],
-    mut room: BodyPermit,
+    mut permit: BodyPermit,
 ) -> Result<TensorAnswer, Refusal> {
     let (count, classes) = (predictions.len(), check_predictions(predictions)?);
     let best = |one: &Prediction| one.probabilities.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -353,8 +353,8 @@ fn write_answer(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     body.append(&mut binary);
     // The answer waits until the client reads it.
-    room.grow_to(body.len())?;
-    Ok((headers, room.holding(body)))
+    permit.grow_to(body.len())?;
+    Ok((headers, permit.holding(body)))
 }
 
 #[cfg(test)]

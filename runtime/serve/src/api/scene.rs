@@ -1,4 +1,4 @@
-//! The empty place in front of the service's own camera.
+//! The background of the service's own camera, learned from its empty place.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::live::LiveCamera;
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
-/// `GET /api/v1/scene`: whether the empty place is known.
+/// `GET /api/v1/scene`: whether the background is known.
 pub async fn status(State(service): State<Arc<Service>>) -> axum::Json<Value> {
     axum::Json(service.scene.status().json())
 }
@@ -26,7 +26,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> axum::Json<Value> {
 #[serde(deny_unknown_fields)]
 pub struct SceneRequest {}
 
-/// `POST /api/v1/scene`: learns the empty place from the camera's next frames.
+/// `POST /api/v1/scene`: learns the background from the camera's next frames.
 ///
 /// # Errors
 /// [`Refusal`] if the service has no camera, that is not there, or its frames show no empty place.
@@ -64,7 +64,7 @@ pub async fn learn(
     Ok(axum::Json(service.scene.status().json()))
 }
 
-/// `DELETE /api/v1/scene`: forgets the empty place.
+/// `DELETE /api/v1/scene`: forgets the background.
 ///
 /// # Errors
 /// [`Refusal`] if none was known, or it cannot be removed.

@@ -24,14 +24,14 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
     let scopes = AnswerScope::CHOICES.map(AnswerScope::name);
-    let dial = Balance::ALL.map(Balance::name);
+    let balances = Balance::ALL.map(Balance::name);
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Ok(Json(json!({
         "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base_classes, "free_targets": known.free_targets,
         "answers": known.scope.name(), "answer_choices": scopes, "learned_only": known.is_learned_only,
-        "sessions": known.sessions, "balance": known.balance_name(), "balances": dial,
+        "sessions": known.sessions, "balance": known.balance_name(), "balances": balances,
         "expected": known.expected, "improving": known.awaits_alignment && service.aligns,
         "inbox": service.inbox.len(), "inbox_most": service.inbox.capacity(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(),

@@ -63,12 +63,12 @@ pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>
     let label = learned_label(&service, &label)?;
     let (transfer, exported) = (service.transfer.clone(), label.clone());
     let bytes = blocking(move || transfer.pack(&exported)).await??;
-    let mut room = service.admission.body();
+    let mut permit = service.admission.body();
     // It waits until the client reads it.
-    room.grow_to(bytes.len())?;
+    permit.grow_to(bytes.len())?;
     let headers =
         [(header::CONTENT_TYPE, CONTENT_TYPE.to_owned()), (header::CONTENT_DISPOSITION, attached_pack(&label))];
-    Ok((headers, room.holding(bytes)).into_response())
+    Ok((headers, permit.holding(bytes)).into_response())
 }
 
 /// What clients are told to call the file of a pack, in both forms (RFC 6266, appendix D): curl and others read the plain
@@ -97,8 +97,8 @@ pub struct ImportQuery {
 /// `POST /api/v1/import`: learns the class of a pack, under its own label or another one.
 ///
 /// # Errors
-/// [`Refusal`] if the pack is not taken, its label is known already, no target is free, there is no room, or too many
-/// changes wait.
+/// [`Refusal`] if the pack is not taken, its label is known already, no target is free, too little memory is
+/// free, or too many changes wait.
 pub async fn import(
     State(service): State<Arc<Service>>,
     Query(ImportQuery { label }): Query<ImportQuery>,
@@ -106,8 +106,8 @@ pub async fn import(
 ) -> Result<Response, Refusal> {
     let transfer = service.transfer.clone();
     // What is decoded takes as much again, until it is learned.
-    let mut room = service.admission.body_beside(bytes.len());
-    room.grow_to(bytes.len())?;
+    let mut permit = service.admission.body_beside(bytes.len());
+    permit.grow_to(bytes.len())?;
     let pack = blocking(move || transfer.open(&bytes)).await??;
     let label = usable_label(label.as_deref().unwrap_or(&pack.label))?;
     let knowledge = service.answers.knowledge();
@@ -116,7 +116,11 @@ pub async fn import(
         return Err(Refusal::new(ErrorCode::LabelTaken, sentence).with("label", label));
     }
     knowledge.check_free_target()?;
-    Ok(queued(&service.changes().request(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Import {
+        label,
+        pack: Box::new(pack),
+        permit: permit.into(),
+    })?))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl ChangeWorker {
         }
         // A backup is being written.
         let Some(turn) = self.turns.take_within(Duration::ZERO) else { return };
-        // What broke off once is not tried again and again.
+        // Noted before the attempt: after a panic, it is not tried again.
         self.unalignable = Some(knowledge.generation);
         self.shared.telemetry.health.fault_point("changes: aligning");
         let shared = self.shared.clone();

@@ -96,7 +96,7 @@ impl ChangeWorker {
     }
 }
 
-/// Takes labels out of what is said of a job. Returns whether one was named.
+/// Removes labels from the report of a job. Returns whether one was named.
 fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
     let mentions = |text: &str| labels.iter().any(|label| label::is_mentioned(label, text));
     match progress {

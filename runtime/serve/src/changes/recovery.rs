@@ -16,6 +16,9 @@ use crate::refusal::{ErrorCode, Refusal};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::catch_panic;
 
+/// What happened, as the beginning of a sentence for people.
+const FAILED: &str = "the thread that makes changes failed";
+
 /// A change that is being made.
 #[derive(Clone, Debug)]
 pub(super) struct RunningChange {
@@ -108,21 +111,20 @@ fn last_entry(entries: &[HistoryEntry]) -> Option<u32> {
 impl ChangeWorker {
     /// Ends the job of a change whose thread panicked, by what was saved.
     pub(super) fn settle(&mut self, running: RunningChange) {
-        const BROKE_OFF: &str = "the thread that makes changes broke off";
         let unread = match catch_panic(|| (self.open)()) {
-            Ok(Ok(learner)) => return self.settle_by(&learner, running, BROKE_OFF),
+            Ok(Ok(learner)) => return self.settle_by(&learner, running),
             Ok(Err(error)) => with_causes(&error),
             Err(why) => why,
         };
-        let lost = format!("{BROKE_OFF}, and whether the change was saved cannot be told: {unread}");
+        let lost = format!("{FAILED}, and whether the change was saved cannot be told: {unread}");
         let lost = Refusal::new(ErrorCode::OutcomeUnknown, lost).with("reason", unread);
         self.shared.end(running.id, running.change, JobProgress::Lost(lost));
     }
 
-    /// Ends the job of a change that broke off, by the history of a learner that was opened since.
-    fn settle_by(&self, learner: &Learner, running: RunningChange, broke_off: &str) {
+    /// Ends the job of a change whose thread panicked, by the history of a learner that was opened since.
+    fn settle_by(&self, learner: &Learner, running: RunningChange) {
         let Some(entry) = running.found_in(learner.history().entries()) else {
-            let why = format!("{broke_off} before the change was saved; ask for it again");
+            let why = format!("{FAILED} before the change was saved; ask for it again");
             let refusal = Refusal::new(ErrorCode::ChangeInterrupted, why);
             return self.shared.end(running.id, running.change, JobProgress::Failed(refusal));
         };
@@ -132,7 +134,7 @@ impl ChangeWorker {
         let left = if running.purged.is_empty() { None } else { self.purge_records(learner, running.purged) };
         self.prune_thumbnails(learner);
         self.answers.refresh();
-        let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
+        let warning = format!("the change is saved, as entry {entry} of the history, but {FAILED} after that");
         let done = JobProgress::Done { report: Value::Null, warning: joined_warnings(Some(warning), left) };
         self.shared.end(running.id, running.change, done);
     }

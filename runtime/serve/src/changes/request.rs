@@ -50,7 +50,7 @@ pub enum ChangeRequest {
         /// The pack.
         pack: Box<Pack>,
         /// The memory that the pack takes, which goes back with it.
-        room: Arc<BodyPermit>,
+        permit: Arc<BodyPermit>,
     },
     /// Moves a stored shot to another class.
     Move {

@@ -16,8 +16,8 @@ use orco_runtime::scene::NamedRegion;
 
 use self::answered_frame::{AdmittedFrame, NoAnswer, RegionTrack};
 use self::report::LastReport;
-use super::{LatestView, LivePeers, LiveSettings, ObservedFrame, PICTURE_SIDE, SharedCamera};
-use crate::admission::{Admission, Permit, processing_bytes};
+use super::{LatestView, LivePeers, LiveSettings, ObservedFrame, SharedCamera};
+use crate::admission::{Admission, MAX_KEPT_SIDE, Permit, processing_bytes};
 use crate::agreement::{AgreedAnswer, MAX_FRAME_AGE};
 use crate::answers::Answers;
 use crate::camera_scene::{self, SeenRegion};
@@ -208,7 +208,7 @@ impl LiveWorker {
         };
         self.unreadable_frames.end();
         let (number, taken) = (frame.number, frame.taken);
-        // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
+        // A background that was learned since `side` was chosen counts from the next frame on: this one may be too
         // small.
         let seen = if has_parts {
             scene.see(&picture, &|| camera_size(&frame, &picture), &self.regions)
@@ -251,7 +251,7 @@ impl LiveWorker {
         }
     }
 
-    /// Side in pixels to which a frame is decoded if its regions are analysed or it is compared with the empty place.
+    /// Side in pixels to which a frame is decoded if its regions are analysed or it is compared with the background.
     fn side_for_parts(&self, frame: &CameraFrame) -> u32 {
         // What is no picture is found out when it is decoded.
         let Ok(cost) = frame.decoding_cost(None) else { return 0 };
@@ -264,14 +264,14 @@ impl LiveWorker {
         width.max(height)
     }
 
-    /// As [`LiveWorker::admit`], for as many pixels as the frame's parts need, or where there is never room for so many,
-    /// as the frame needs to be compared with the empty place: small regions then say that they are too small.
+    /// As [`LiveWorker::admit`], for as many pixels as the frame's parts need. If so much memory is never
+    /// free, for as many as comparing it with the background needs: small regions then say that they are too small.
     fn admit_for_parts(&self, frame: &CameraFrame) -> Result<Option<(u32, Permit)>, Refusal> {
         let side = camera_scene::decoded_side(&self.input);
         self.admit(frame, self.side_for_parts(frame).max(side)).or_else(|_| self.admit(frame, side))
     }
 
-    /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
+    /// A permit to decode a frame to `side` pixels, with `side`; none if too little memory is free now.
     fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
         let working = self.shared.scene.working_memory();
         let needs = frame.decoding_cost(Some(side)).map(|needs| processing_bytes(&needs, &self.input) + working);
@@ -336,7 +336,7 @@ fn camera_size(frame: &CameraFrame, picture: &RgbImage) -> [u32; 2] {
 
 /// A picture as it is held until the next frame: no larger than what is shown, or a few MiB.
 fn reduced_if_large(picture: RgbImage) -> RgbImage {
-    if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, PICTURE_SIDE).into_owned() } else { picture }
+    if picture.as_raw().len() > MAX_HELD_BYTES { image::reduced(&picture, MAX_KEPT_SIDE).into_owned() } else { picture }
 }
 
 #[cfg(test)]

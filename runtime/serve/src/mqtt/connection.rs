@@ -56,7 +56,7 @@ pub fn open(device: &MqttDevice) -> (AsyncClient, EventLoop) {
     AsyncClient::builder(options).capacity(MAX_IN_FLIGHT).build()
 }
 
-/// Why a connection could not be made or ended, and what to do. A picture of so many bytes may have been on its way.
+/// Why a connection could not be made or ended, and what to do. `picture_bytes`: of a picture that was on its way.
 pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>, picture_bytes: Option<usize>) -> String {
     if let Some(bytes) = picture_bytes.filter(|_| is_closed_by_broker(error)) {
         return format!(

@@ -138,7 +138,7 @@ pub struct MqttSettings {
     pub user: Option<String>,
     /// File of that user's password, its owner's alone.
     pub password_file: Option<PathBuf>,
-    /// Certificates of those who may vouch for the broker, a PEM file; those that Mozilla trusts where none is named.
+    /// Certificates of authorities that may sign the broker's, a PEM file; by default those that Mozilla trusts.
     pub ca_file: Option<PathBuf>,
     /// What tells the device from others of the same broker; the machine's host name where none is given.
     pub id: Option<String>,

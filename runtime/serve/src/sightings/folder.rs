@@ -62,13 +62,13 @@ impl SightingFolder {
             rows.deserialize::<Sighting>().partition(|row| row.as_ref().is_ok_and(|row| is_id(&row.id)));
         opened.sightings.extend(read.into_iter().flatten());
         // A power cut or a full disk leaves a part of a line.
-        let is_broken_off = !unread.is_empty() || !text.ends_with(b"\n");
-        if is_broken_off {
+        let is_damaged = !unread.is_empty() || !text.ends_with(b"\n");
+        if is_damaged {
             log::warn!("{}: {} of its lines are no sightings, and are left out", path.display(), unread.len());
         }
         // What cannot be written or removed, as on a disk that is full, is told where sightings are shown, and tried
         // again: it stops no service.
-        let written = if is_broken_off { opened.rewrite() } else { Ok(()) };
+        let written = if is_damaged { opened.rewrite() } else { Ok(()) };
         let written = written.and_then(|()| opened.finish_removal()).and_then(|()| opened.forget_old());
         opened.note_problem(&written);
         Ok(opened)

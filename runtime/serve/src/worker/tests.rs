@@ -1,4 +1,4 @@
-//! Every thread breaks off in turn: it comes back or the service ends, jobs end by what is true, and whoever asks
+//! Every thread panics in turn: it comes back or the service ends, jobs end by what is true, and whoever asks
 //! whether the service is ready is told.
 
 #[path = "../../tests/service/support.rs"]
@@ -38,7 +38,8 @@ fn serve() -> (TempDir, Arc<Service>, Running) {
 
 /// Waits until the service says that a thread is down, wherever it is asked, and then until it is well again.
 fn assert_is_down_and_comes_back(running: &Running, thread: &str) {
-    let named = format!("the thread \"{thread}\" is down: it broke off: a test broke it off");
+    let named =
+        format!("the thread \"{thread}\" is down: it stopped because of a fault in the program: a test made it panic");
     let mut said = false;
     until(thread, || {
         let ready = running.ask("GET", "/v2/health/ready", &[], b"");
@@ -64,13 +65,13 @@ fn learn(running: &Running, label: &str) -> Value {
 }
 
 #[test]
-fn a_change_that_breaks_off_ends_by_what_is_on_the_disk() {
+fn a_change_that_panics_ends_by_what_is_on_the_disk() {
     let (_state, service, running) = serve();
     shoot(&running, "duck", "rubber-duck");
     service.health.break_at("changes: making", 1);
     let job = learn(&running, "duck");
     assert_eq!((&job["state"], &job["changed"]), (&json!("failed"), &json!(false)), "{job}");
-    assert!(job["error"].as_str().unwrap().contains("broke off before the change was saved"), "{job}");
+    assert!(job["error"].as_str().unwrap().contains("failed before the change was saved"), "{job}");
     assert_eq!(running.get("/api/v1/status")["sessions"], 0);
 
     // The shots are there still, and the next change is made by the thread that came back.
@@ -96,7 +97,7 @@ fn a_change_of_which_nothing_can_be_told_says_so() {
     let (state, service, running) = serve();
     shoot(&running, "duck", "rubber-duck");
     assert_eq!(learn(&running, "duck")["state"], "done");
-    // The thread breaks off after it has saved, and what it saved cannot be read.
+    // The thread panics after it has saved, and what it saved cannot be read.
     service.health.break_at("changes: made", 1);
     let elsewhere = TempDir::new().unwrap();
     let other = Bundle::open(workspace().join("models/everyday")).unwrap();
@@ -110,7 +111,7 @@ fn a_change_of_which_nothing_can_be_told_says_so() {
     };
     let before = slots.map(|slot| fs::read(state.path().join(slot)).unwrap());
     let theirs = slots.map(|slot| fs::read(elsewhere.path().join(slot)).unwrap());
-    // The change is refused for the other bundle, and breaks off after that.
+    // The change is refused for the other bundle, and its thread panics after that.
     slots.iter().zip(&theirs).for_each(|(slot, bytes)| put(slot, bytes));
     let job = running.finished(&running.json("PATCH", "/api/v1/classes/duck", &json!({ "label": "bird" })));
     assert_eq!((&job["state"], &job["changed"]), (&json!("failed"), &json!(null)), "{job}");
@@ -169,7 +170,7 @@ fn the_thread_that_looks_comes_back_and_ready_tells() {
 }
 
 #[test]
-fn a_frame_that_breaks_the_thread_off_is_not_taken_again() {
+fn a_frame_on_which_the_thread_panics_is_not_taken_again() {
     let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = open(&state);
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
@@ -178,7 +179,7 @@ fn a_frame_that_breaks_the_thread_off_is_not_taken_again() {
     const MANY: usize = 100;
     service.health.break_at("live: frame", MANY);
     fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
-    until("it breaks off", || service.health.faults_left("live: frame") < MANY);
+    until("it panics", || service.health.faults_left("live: frame") < MANY);
     until("ready", || running.ask("GET", "/v2/health/ready", &[], b"").status == 200);
     // The frame is still the newest one, and would be taken within these pauses.
     thread::sleep(Duration::from_secs(1));
@@ -244,7 +245,7 @@ fn frames_of_the_inbox_are_judged_by_what_is_found_after_a_restart() {
 }
 
 #[test]
-fn a_purge_that_breaks_off_after_it_was_saved_leaves_nothing_behind() {
+fn a_purge_that_panics_after_it_was_saved_leaves_nothing_behind() {
     let (_state, service, running) = serve();
     shoot(&running, "duck", "rubber-duck");
     let learned = learn(&running, "duck");
@@ -282,11 +283,11 @@ fn a_thread_that_reports_does_not_say_that_it_works_before_it_does() {
     let device = crate::mqtt::MqttSettings::new("mqtt://127.0.0.1:9");
     let device = crate::mqtt::MqttSettings { id: Some("door3".into()), ..device }.check().unwrap();
     let refused = crate::mqtt::Mqtt::start(&service, device, None).map(drop).unwrap_err();
-    assert!(matches!(refused, ServeError::BrokeOff { thread: "mqtt", .. }), "{refused}");
+    assert!(matches!(refused, ServeError::Panicked { thread: "mqtt", .. }), "{refused}");
 }
 
 #[test]
-fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
+fn a_thread_that_panics_again_and_again_ends_the_service_with_an_error() {
     orco_trials::trial!(23, "broken threads").count(1);
     let state = TempDir::new().unwrap();
     let service = open(&state);
@@ -302,7 +303,7 @@ fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
     let jobs = ["duck", "goose"].map(|label| service.changes().request(change(label)).unwrap().id);
     let ended = ended.join().unwrap();
     let Err(ServeError::Broken(why)) = ended else { panic!("{ended:?}") };
-    assert!(why.contains("\"changes\" cannot be kept up: it broke off 6 times in a row"), "{why}");
+    assert!(why.contains("\"changes\" cannot be kept up: it failed 6 times in a row"), "{why}");
     for job in jobs {
         let job = service.changes().job(job).unwrap();
         assert!(job.has_ended(), "nobody waits for it: {job:?}");
@@ -312,7 +313,7 @@ fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
 }
 
 #[test]
-fn a_thread_that_breaks_off_while_it_is_started_is_an_error() {
+fn a_thread_that_panics_while_it_is_started_is_an_error() {
     struct Breaking;
     impl super::Worker for Breaking {
         const NAME: &'static str = "breaking";
@@ -325,5 +326,5 @@ fn a_thread_that_breaks_off_while_it_is_started_is_an_error() {
     }
     let health = crate::health::Health::new(".".as_ref(), crate::event::Events::default());
     let refused = super::start(Breaking, &health).map(drop).unwrap_err();
-    assert_eq!(refused.to_string(), "the thread \"breaking\" broke off while it was started: at once");
+    assert_eq!(refused.to_string(), "the thread \"breaking\" failed while it was started: at once");
 }

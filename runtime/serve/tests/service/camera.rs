@@ -295,7 +295,7 @@ fn streams_ask_proxies_to_pass_them_on_as_they_come() {
     }
 }
 
-/// Whoever stops the service waits for no listener: streams end, in order and long before answers are broken off.
+/// Whoever stops the service waits for no listener: streams end, in order and long before answers are cut off.
 #[test]
 fn streams_end_when_the_service_stops() {
     let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -315,7 +315,7 @@ fn streams_end_when_the_service_stops() {
     for (path, mut stream) in streams {
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();
-        assert!(rest.ends_with(b"0\r\n\r\n"), "{path} was broken off");
+        assert!(rest.ends_with(b"0\r\n\r\n"), "{path} was cut off");
     }
     assert!(took < Duration::from_millis(1500), "it took {took:?}");
 }

@@ -184,7 +184,7 @@ pub struct Answer {
 impl Answer {
     pub fn read(mut stream: impl Read) -> Self {
         let mut bytes = Vec::new();
-        // A connection that broke off after the answer is as good as one that was closed.
+        // A connection that was reset after the answer is as good as one that was closed.
         let _ = stream.read_to_end(&mut bytes);
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         let end = end.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&bytes)));

@@ -72,7 +72,7 @@ fn what_another_program_learns_and_removes_is_noticed_and_told() {
 }
 
 #[test]
-fn a_state_that_goes_over_to_another_bundle_is_said() {
+fn a_state_that_moves_to_another_bundle_is_said() {
     let parent = TempDir::new().unwrap();
     let [state, elsewhere] = ["state", "elsewhere"].map(|name| parent.path().join(name));
     other("cifar100-edge", &state).set_balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();

@@ -1,4 +1,4 @@
-//! Going over to another bundle.
+//! Moving to another bundle.
 
 use super::*;
 use crate::learner::upgrade::UpgradeOptions;
@@ -13,7 +13,7 @@ fn learn_keeping_pictures(learner: &mut Learner) {
 }
 
 #[test]
-fn going_over_tells_how_many_pictures_it_has_read_and_can_be_cancelled() {
+fn an_upgrade_tells_how_many_pictures_it_has_read_and_can_be_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
     learn_keeping_pictures(&mut learner);

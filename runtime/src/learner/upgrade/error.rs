@@ -1,4 +1,4 @@
-//! Why going over to another bundle is refused.
+//! Why moving to another bundle is refused.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::check::ClassComparison;
 use crate::release::ReleaseError;
 use crate::store::{BundleRecord, StoreError};
 
-/// Why going over to another bundle, or back, is refused. Nothing was changed.
+/// Why moving to another bundle, or back, is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpgradeError {

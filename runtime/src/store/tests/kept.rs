@@ -1,5 +1,5 @@
-//! Power cuts while pictures are kept, swept away, and while the state goes over to another bundle: whichever state is
-//! found has all of its pictures, and after going over the old one is there, too.
+//! Power cuts while pictures are kept, swept away, and while the state moves to another bundle: whichever state is
+//! found has all of its pictures, and after the move the old one is there, too.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +13,7 @@ use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::slots::{self, Medium as _, SlotContent};
 use orco_state::state::State;
 
-/// SHA-256 of the bundle that is gone over to.
+/// SHA-256 of the bundle that the state moves to.
 const OTHER: [u8; 32] = [8; 32];
 
 /// A folder on the same simulated disk.
@@ -174,7 +174,7 @@ fn whichever_state_is_found_has_its_pictures() {
 }
 
 #[test]
-fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
+fn moving_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     let mut trial = orco_trials::trial!(1, "outcomes of power cuts");
     let base_model = base_model();
     let saves = saves(&base_model, 2, 2);
@@ -216,5 +216,5 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     assert!(save(&mut files, &base_model, old).is_err());
     assert!(slots::switch(&mut files, DIGEST, &new, 3).is_err(), "the state is of another bundle by now");
     trial.count(outcomes);
-    say(&format!("{outcomes} outcomes of power cuts while going over to another bundle; 0 lost"));
+    say(&format!("{outcomes} outcomes of power cuts while moving to another bundle; 0 lost"));
 }

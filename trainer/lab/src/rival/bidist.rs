@@ -51,7 +51,7 @@ pub(super) static BIDIST: RivalSpec = RivalSpec {
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut criterion = LearnedScale::new(training.model.device());
     training.train(&mut criterion)?;
-    training.protocol.walk(&mut Bidist::new(training.model, training.protocol, criterion.value())?)
+    training.protocol.run_sessions(&mut Bidist::new(training.model, training.protocol, criterion.value())?)
 }
 
 /// Steps of a session, `--ft_iters`.

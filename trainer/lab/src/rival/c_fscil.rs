@@ -63,7 +63,7 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let layer = ProjectionLayer::new(training.model.backbone.description.features(), training.model.device());
     MetaTraining::new(training.model, &layer, training.recipe, &training.base).train()?;
     let embedding = training.embedding(&[0])?;
-    training.protocol.walk(&mut CFscilSessions::new(&layer, &embedding, training.protocol))
+    training.protocol.run_sessions(&mut CFscilSessions::new(&layer, &embedding, training.protocol))
 }
 
 /// Length of a projection, `dim_features`.

@@ -8,7 +8,7 @@ pub(super) fn permuted(count: usize) -> Vec<usize> {
     Vec::<i64>::try_from(order).expect("numbers").into_iter().map(|number| number as usize).collect()
 }
 
-/// So many of the numbers below `below`, drawn with replacement.
+/// `count` of the numbers below `below`, drawn with replacement.
 pub(super) fn drawn(below: usize, count: usize) -> Vec<usize> {
     let rows = Tensor::randint(below as i64, [count as i64], (Kind::Int64, Device::Cpu));
     Vec::<i64>::try_from(rows).expect("numbers").into_iter().map(|number| number as usize).collect()

@@ -22,7 +22,7 @@ pub(super) struct Embedding {
 }
 
 impl Embedding {
-    /// Computes them, each image turned by so many quarters.
+    /// Computes them, each image once for each number of quarter turns in `turns`.
     ///
     /// # Errors
     /// If a stop was asked for.
@@ -47,7 +47,7 @@ impl Embedding {
     }
 }
 
-/// Features of clean images, each turned by so many quarters, f32 `[indices, turns, d]` on the processor.
+/// Features of clean images, each by all quarter turns in `turns`, f32 `[indices, turns, d]` on the processor.
 fn clean(
     model: &Model,
     images: &Images,

@@ -46,7 +46,7 @@ pub(super) static LCWOF: RivalSpec = RivalSpec {
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     training.train(&mut CrossEntropy)?;
-    training.protocol.walk(&mut Lcwof::new(training.model, training.protocol)?)
+    training.protocol.run_sessions(&mut Lcwof::new(training.model, training.protocol)?)
 }
 
 /// How a phase of a session trains.

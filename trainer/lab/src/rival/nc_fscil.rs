@@ -51,7 +51,7 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut nc_fscil = NcFscil::new(training.model, training.recipe);
     training.train(&mut nc_fscil)?;
     let embedding = training.embedding(&[0])?;
-    training.protocol.walk(&mut NcFscilSessions::new(&nc_fscil, &embedding, training.protocol))
+    training.protocol.run_sessions(&mut NcFscilSessions::new(&nc_fscil, &embedding, training.protocol))
 }
 
 /// Length of a projection, `out_channels`; more where there are more classes.

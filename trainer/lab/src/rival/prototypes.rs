@@ -24,7 +24,7 @@ impl Protocol<'_> {
     /// If a stop was asked for.
     pub(super) fn by_means(&self, embedding: &Embedding, rule: &dyn PrototypeClassifier) -> Result<Summary> {
         let base = self.data.split.base_classes;
-        self.walk(&mut PrototypeLearner { embedding, rule, base, classes: embedding.means.shallow_clone() })
+        self.run_sessions(&mut PrototypeLearner { embedding, rule, base, classes: embedding.means.shallow_clone() })
     }
 }
 

@@ -111,7 +111,7 @@ pub enum Command {
 /// Data sets that can be fetched.
 #[derive(Subcommand, Serialize, Deserialize)]
 pub enum DataCommand {
-    /// CIFAR-100, binary version, 161 MB; continues a download that broke off.
+    /// CIFAR-100, binary version, 161 MB; continues a download that was interrupted.
     Cifar100 {
         /// Folder for train.bin, test.bin and the class names.
         #[arg(long)]

@@ -191,7 +191,7 @@ fn demand_test_images(config: &SplitConfig, test: &Images) -> Result<(), SplitEr
     }
 }
 
-/// The images of each of so many classes, rising.
+/// Indices of the images of each of the first `classes` classes, rising.
 fn images_of_classes(train: &Images, classes: usize) -> Vec<Vec<usize>> {
     let mut of_class = vec![Vec::new(); classes];
     for (index, &label) in train.labels.iter().enumerate() {

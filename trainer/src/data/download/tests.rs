@@ -1,4 +1,4 @@
-//! Downloads from a server on this machine that serves ranges, breaks off, or sends something else.
+//! Downloads from a server on this machine that serves ranges, closes the connection early, or sends something else.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -117,7 +117,7 @@ fn an_archive_is_fetched_checked_and_unpacked() {
 }
 
 #[test]
-fn a_connection_that_breaks_off_is_continued() {
+fn a_connection_that_is_lost_is_continued() {
     let (bytes, archive) = archive();
     let folder = tempfile::tempdir().unwrap();
     let (address, asked) = serve(bytes, ServerBehaviour { most: 200_000, ..POLITE });

@@ -24,7 +24,7 @@ const STALLED: Duration = Duration::from_secs(300);
 enum Outcome {
     /// The file is whole.
     Whole,
-    /// The connection broke off; why.
+    /// The connection was lost; why.
     Broken(String),
 }
 
@@ -47,7 +47,7 @@ pub(super) fn download(address: &str, part: &Path) -> Result<(), DownloadError> 
                 if failures == ATTEMPTS {
                     return Err(DownloadError::Connection { address: address.into(), reason, have });
                 }
-                log::warn!("the connection broke off after {have} bytes ({reason}); continuing");
+                log::warn!("the connection was lost after {have} bytes ({reason}); continuing");
                 thread::sleep(PAUSE);
             }
         }

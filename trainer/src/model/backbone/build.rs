@@ -44,7 +44,7 @@ impl Description {
     /// Some of the blocks.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer blocks.
     pub fn build_blocks<B: Builder>(&self, which: Range<usize>, input: B::Value, builder: &mut B) -> B::Value {
         let numbered = which.clone().zip(&self.blocks[which]);
         numbered.fold(input, |x, (index, block)| build_block(block, x, &format!("block{}", index + 1), builder))

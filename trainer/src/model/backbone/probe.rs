@@ -193,7 +193,7 @@ mod tests {
         model(nodes, 6)
     }
 
-    /// A model of images of 32 x 32 pixels with so many features.
+    /// A model of images of 32 x 32 pixels, with `features` features.
     fn model(nodes: Vec<NodeProto>, features: i64) -> Vec<u8> {
         let graph = GraphProto {
             node: nodes,

@@ -136,7 +136,7 @@ impl AlignState {
         Ok(at)
     }
 
-    /// Writes the checkpoint of a phase in progress, after so many steps.
+    /// Writes the checkpoint of a phase in progress, after `steps` steps.
     ///
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
@@ -154,7 +154,7 @@ impl AlignState {
         run.save(UNFINISHED, &tensors, steps)
     }
 
-    /// Judges what is trained after so many epochs by the images set aside, where there are such; their loss.
+    /// Judges the weights after `epoch` epochs by the images set aside, if there are any, and returns their loss.
     ///
     /// # Errors
     /// If an engine outside this program fails.
@@ -173,8 +173,8 @@ impl AlignState {
         }
     }
 
-    /// Writes the checkpoint of a finished phase, whose epochs have so many steps: with the best weights, where images
-    /// set aside say which those are, and after the steps that led to these.
+    /// Writes the checkpoint of a finished phase. Where images set aside say which weights are best, it has these, and
+    /// counts the steps that led to them.
     ///
     /// # Errors
     /// As for [`AlignState::save`].

@@ -62,7 +62,7 @@ impl PretrainState {
         Ok((state, at))
     }
 
-    /// Writes the checkpoint, after so many steps.
+    /// Writes the checkpoint, after `steps` steps.
     ///
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.

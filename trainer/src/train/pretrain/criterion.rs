@@ -34,8 +34,8 @@ impl<'a> StepContext<'a> {
         Self { model, config, images: base.images, group: base.run.group() }
     }
 
-    /// Draws so many random views of the own share b of a batch, in 0..1: `[views b, 3, h, w]`, the first of all images
-    /// first.
+    /// Draws `count` random views of each image of this rank's b images of a batch, in 0..1: `[count b, 3, h, w]`, the
+    /// first views of all images first.
     pub fn views(&self, batch: &[usize], count: usize) -> Tensor {
         let images = self.images.batch(&batch[self.group.own_rows(batch.len())], self.model.device());
         let draw = || (0..count).map(|_| random_view(&images, &self.config.augment)).collect();

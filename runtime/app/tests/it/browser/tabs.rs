@@ -148,7 +148,7 @@ fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
 }
 
 #[test]
-fn the_picture_stays_and_the_dial_says_what_it_would_recognise() {
+fn the_picture_stays_and_the_balance_says_what_it_would_recognise() {
     let Some(driver) = Driver::start() else { return };
     let folder = TempDir::new().unwrap();
     let service = Service::start("cifar100-edge", folder.path());
@@ -158,7 +158,7 @@ fn the_picture_stays_and_the_dial_says_what_it_would_recognise() {
         let browser = Browser::open(&driver, &service, small).await?;
         teach(&browser, "cactus").await?;
         browser.show_tab("settings").await?;
-        let notes = "[...document.querySelectorAll('#dial-choices .small')].map(note => note.textContent)";
+        let notes = "[...document.querySelectorAll('#balance-choices .small')].map(note => note.textContent)";
         // Of each position by itself, or once for all where it is the same.
         let each = format!("{notes}.every(note => /^Recognises [0-9]+ of [0-9]+ stored shots/.test(note))");
         let same = "document.getElementById('expected').textContent.startsWith('All three recognise the same')";
@@ -168,10 +168,10 @@ fn the_picture_stays_and_the_dial_says_what_it_would_recognise() {
         browser.until("scrollY > 0").await?;
         let view = browser.value("document.getElementById('view').getBoundingClientRect().top").await?;
         assert!(view.as_f64().unwrap() >= 0.0, "the picture is scrolled away: {view}");
-        browser.value("document.querySelector('#dial-choices label:last-child input').click()").await?;
+        browser.value("document.querySelector('#balance-choices label:last-child input').click()").await?;
         // The newest entry of the history comes first.
-        browser.until("document.querySelector('#history li').textContent.includes('set the dial')").await?;
-        browser.until("document.querySelector('#dial-choices label:last-child input').checked").await?;
+        browser.until("document.querySelector('#history li').textContent.includes('set the balance')").await?;
+        browser.until("document.querySelector('#balance-choices label:last-child input').checked").await?;
         assert_eq!(service.json("GET", "/api/v1/status", &Value::Null)["balance"], "favour-new");
         browser.close().await
     });

@@ -153,8 +153,8 @@ pub fn browse(service: &Service, stop: &Stop) -> usize {
     seen
 }
 
-/// Breaks off in the middle of everything: of a head, a body, an answer, a film.
-pub fn break_off(service: &Service, stop: &Stop) -> usize {
+/// Closes connections in the middle of everything: of a head, a body, an answer, a film.
+pub fn cut_off(service: &Service, stop: &Stop) -> usize {
     let head = "Host: localhost\r\nContent-Type: image/jpeg\r\nContent-Length: 100000\r\n\r\n";
     let requests = [
         "POST /api/v1/classify HTT".to_owned(),

@@ -72,7 +72,7 @@ impl Teacher<'_> {
         self.check();
     }
 
-    /// Learns, renames, takes back, forgets, turns the dial: afterwards as many classes are known as before.
+    /// Learns, renames, takes back, forgets, sets the balance: afterwards as many classes are known as before.
     fn round(&mut self, number: usize) {
         self.learn(&format!("new-{number}"), number);
         let (label, renamed) = (format!("/api/v1/classes/new-{number}"), format!("thing-{number}"));
@@ -139,7 +139,7 @@ fn use_up<'a>(service: &'a Service, camera: &Path, time: Duration, meter: &mut M
         let inferred = scope.spawn(|| clients::infer(service, stop));
         let heard = scope.spawn(|| clients::listen(service, stop));
         let seen = scope.spawn(|| clients::browse(service, stop));
-        let broken = scope.spawn(|| clients::break_off(service, stop));
+        let broken = scope.spawn(|| clients::cut_off(service, stop));
         let taught = scope.spawn(|| {
             (0..).take_while(|_| !stop.is_set()).for_each(|number| teacher.round(number));
         });
@@ -153,7 +153,7 @@ fn use_up<'a>(service: &'a Service, camera: &Path, time: Duration, meter: &mut M
         taught.join().unwrap();
         let (classified, inferred) = (classified.join().unwrap(), inferred.join().unwrap());
         say(&format!(
-            "soak: {time:?}, {} frames, {} events, {} thumbnails, {} connections broken off\n\
+            "soak: {time:?}, {} frames, {} events, {} thumbnails, {} connections cut off\n\
              soak: {} pictures classified, {}; {} inferences, {}",
             frames.join().unwrap(),
             heard.join().unwrap(),

@@ -202,7 +202,7 @@ def upgrade(
     RuntimeWarning.
 
     options: its public key, seed, wait and engine count.
-    force: goes over even if classes have no picture left, which are given up then, or are recognised clearly worse.
+    force: upgrades even if classes have no picture left, which are given up then, or are recognised clearly worse.
     give_up_unkept: gives up classes that have no picture left, such as those of packs; still refuses if others are
         recognised clearly worse.
 

@@ -115,7 +115,7 @@ class Backup:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What going over to another bundle did."""
+    """What moving to another bundle did."""
 
     report: Report
     """How the new state answers."""

@@ -1,4 +1,4 @@
-//! What a frame shows: each of its regions as a whole, or thing by thing where the empty place is known.
+//! What a frame shows: each of its regions as a whole, or thing by thing where the background is known.
 
 use std::time::Instant;
 

@@ -103,7 +103,7 @@ fn the_oldest_stay_while_the_file_cannot_be_written() {
 }
 
 #[test]
-fn a_line_that_broke_off_is_left_out_and_what_leads_elsewhere_is_no_id() {
+fn a_line_that_is_cut_off_is_left_out_and_what_leads_elsewhere_is_no_id() {
     let place = TempDir::new().unwrap();
     let mut folder = SightingFolder::open(place.path()).unwrap();
     folder.add(sighting(1, "mug"), None);

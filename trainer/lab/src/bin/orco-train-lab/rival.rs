@@ -74,7 +74,7 @@ pub fn all(
     if seeds > 1 { write_and_print_over_seeds(rivals, &recipes, &folders, &training) } else { Ok(()) }
 }
 
-/// A recipe with so many seeds, from its own on.
+/// A recipe with `seeds` seeds, from its own on.
 fn by_seeds(first: &Recipe, seeds: u32) -> Result<Vec<Recipe>> {
     let of_seed = |more: u32| -> Result<Recipe> {
         let seed = first.seed.checked_add(more.into()).filter(|seed| *seed <= MAX_SEED);
@@ -94,7 +94,7 @@ struct RivalTrainingRequest<'a> {
 }
 
 impl RivalTrainingRequest<'_> {
-    /// How rivals were trained by so many seeds.
+    /// How rivals were trained, with this number of seeds.
     fn run<T>(&self, measured: &[MeasuredRival<T>], seeds: usize) -> RivalRun {
         let Self { common, base_images, context: ResultsContext { recipe, draws, .. } } = *self;
         let rivals: Vec<Rival> = measured.iter().map(|of| of.rival).collect();

@@ -24,8 +24,7 @@ pub(super) fn read_list(
     list.deserialize(&mut serde_json::Deserializer::from_str(json)).map(|_| ())
 }
 
-/// Reads a list of at most so many elements, or one of its elements, which may be a list in turn. Returns how many
-/// elements there were.
+/// Reads a list of at most `most` elements; an element may be a list in turn. Returns how many elements there were.
 struct Elements<'a, 'b> {
     most: usize,
     /// How deep lists may still lie within each other.

@@ -1,4 +1,4 @@
-// The dial: how readily pictures are taken for what was learned, and what each position would recognise.
+// The balance: how readily pictures are taken for what was learned, and what each one would recognise.
 import { showChoices } from "./choices.js";
 import { $, setText } from "./dom.js";
 import { message, percent, term } from "./language.js";
@@ -6,13 +6,13 @@ import { learnedClasses } from "./selectors.js";
 import { beginRequest, change, get } from "./service.js";
 import { store } from "./store.js";
 
-export function startDial() {
+export function startBalance() {
   store.subscribe(["status", "classes", "balances", "outlook", "language"], show);
   store.subscribe(["tab", "status", "classes"], refresh);
   store.subscribe(["job"], (state) => { if (state.job?.state === "failed") show(state); });
 }
 
-// The position that counts stays chosen where another one was refused.
+// The balance that counts stays chosen where another one was refused.
 async function choose(balance) {
   if (!await change("POST", "balance", { balance })) show(store.state);
 }
@@ -20,8 +20,8 @@ async function choose(balance) {
 function show({ status, classes, balances, outlook }) {
   if (!status) return;
   const isShown = Boolean(status.balance) && learnedClasses({ classes }).length > 0;
-  $("dial").hidden = !isShown;
-  $("dial").disabled = status.learned_only;
+  $("balance").hidden = !isShown;
+  $("balance").disabled = status.learned_only;
   $("answering-none").hidden = isShown;
   const isSame = isWithoutEffect(balances);
   const choices = status.balances.map((value) => {
@@ -29,18 +29,18 @@ function show({ status, classes, balances, outlook }) {
     const estimate = isSame || status.learned_only ? null : balances.find(({ balance }) => balance === value);
     return { value, label: term("balances", value), note: estimate ? estimateSentence(estimate) : "" };
   });
-  showChoices($("dial-choices"), "balance", choices, status.balance, choose);
+  showChoices($("balance-choices"), "balance", choices, status.balance, choose);
   // Without base classes in answers there is nothing to weigh.
-  const note = status.learned_only ? message("dialIdle") : isSame ? message("dialSame") : "";
+  const note = status.learned_only ? message("balanceIdle") : isSame ? message("balanceSame") : "";
   const expected = status.learned_only ? outlook.expected_learned_only : outlook.expected ?? status.expected;
   setText("expected", [note, expectedSentence(expected)].filter(Boolean).join(" "));
 }
 
-// Whether all positions recognise the same of what is stored.
+// Whether all balances recognise the same of what is stored.
 export const isWithoutEffect = ([first, ...others]) => others.length > 0 && others.every((other) =>
   other.recognised === first.recognised && other.taken_for_learned === first.taken_for_learned);
 
-// What a position would recognise of the stored shots, and what it would wrongly take for them.
+// What a balance would recognise of the stored shots, and what it would wrongly take for them.
 export const estimateSentence = ({ recognised, shots, taken_for_learned: taken, base_samples: others }) =>
   message("balanceEstimate", { recognised, shots, taken, others });
 

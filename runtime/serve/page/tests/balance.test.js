@@ -1,8 +1,8 @@
-// The dial shows the position that counts.
+// The balance shows the choice that counts.
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { startDial } from "../dial.js";
+import { startBalance } from "../balance.js";
 import { showError } from "../dom.js";
 import { store } from "../store.js";
 
@@ -23,10 +23,10 @@ test("where another position is refused, or its change fails, the old one stays 
   globalThis.document = { getElementById: (id) => (elements[id] ??= node()), createElement: node };
   globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
   globalThis.fetch = async () => ({ ok: false, status: 429, json: async () => ({ error: "busy" }) });
-  startDial();
+  startBalance();
   const balances = ["keep-base", "balanced", "favour-new"];
   store.update({ status: { balance: "balanced", balances }, classes: [{ label: "mug", learned: true }] });
-  const radios = elements["dial-choices"].children.map((item) => item.children[0]);
+  const radios = elements["balance-choices"].children.map((item) => item.children[0]);
   const chosen = () => radios.filter(({ checked }) => checked).map(({ value }) => value);
   const press = (pressed) => radios.forEach((radio) => { radio.checked = radio === pressed; });
   assert.deepEqual(chosen(), ["balanced"]);
@@ -45,7 +45,7 @@ test("where another position is refused, or its change fails, the old one stays 
   assert.match(shown(), /30–50 % right on what it learned, 90 %/);
   const estimates = balances.map((balance, taken) => ({ balance, shots: 5, recognised: 5, base_samples: 20, taken_for_learned: taken }));
   store.update({ balances: estimates });
-  const notes = () => elements["dial-choices"].children.filter((item) => item.lastChild.lastChild.textContent);
+  const notes = () => elements["balance-choices"].children.filter((item) => item.lastChild.lastChild.textContent);
   assert.equal(notes().length, 3);
   store.update({ status: { balance: "balanced", balances, learned_only: true } });
   assert.match(shown(), /^Makes little difference .* 70–85 % right on what it learned\.$/);
