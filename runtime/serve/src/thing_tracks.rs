@@ -39,7 +39,8 @@ impl AnsweredThing {
 /// A thing that is followed from frame to frame.
 struct Track {
     id: u64,
-    bounds: PixelRect,
+    /// As shares of the frame's sides: the next frame may be decoded at another scale, or the camera's size change.
+    bounds: [f32; 4],
     seen: Instant,
     agreement: Agreement,
 }
@@ -107,7 +108,8 @@ impl ThingTracks {
     /// Follows a thing; `free` are the tracks that no thing of this frame has yet.
     fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, free: &mut Vec<usize>) -> AnsweredThing {
         let ThingAnswer { bounds, classes, known } = answer;
-        let overlaps = free.iter().map(|&track| self.tracks[track].bounds.intersection_over_union(bounds)).enumerate();
+        let bounds = shares(bounds, frame);
+        let overlaps = free.iter().map(|&track| intersection_over_union(self.tracks[track].bounds, bounds)).enumerate();
         let best =
             overlaps.filter(|(_, overlap)| *overlap >= MIN_OVERLAP).max_by(|one, other| one.1.total_cmp(&other.1));
         let place = match best {
@@ -121,8 +123,18 @@ impl ThingTracks {
         let track = &mut self.tracks[place];
         (track.bounds, track.seen) = (bounds, now);
         let answer = track.agreement.add(now, classes, known);
-        AnsweredThing { id: track.id, bounds: shares(bounds, frame), answer }
+        AnsweredThing { id: track.id, bounds, answer }
     }
+}
+
+/// That of two rectangles, 0..1: left edge, upper edge, width, height.
+fn intersection_over_union(one: [f32; 4], other: [f32; 4]) -> f32 {
+    let along = |axis: usize| {
+        let end = |of: [f32; 4]| of[axis] + of[axis + 2];
+        (end(one).min(end(other)) - one[axis].max(other[axis])).max(0.0)
+    };
+    let both = along(0) * along(1);
+    both / (one[2] * one[3] + other[2] * other[3] - both).max(f32::MIN_POSITIVE)
 }
 
 #[cfg(test)]
@@ -167,6 +179,17 @@ mod tests {
         assert_eq!(labels(&things.add(after(9000), frame, vec![answer(390, "jug", 0.8)])), [(4, "jug")]);
         things.clear();
         assert_eq!(labels(&things.add(after(9100), frame, vec![answer(390, "mug", 0.8)])), [(5, "mug")]);
+    }
+
+    #[test]
+    fn a_thing_stays_the_same_one_when_frames_change_their_size() {
+        let start = Instant::now();
+        let mut things = ThingTracks::new(5, ThingIds::default());
+        let first = things.add(start, [640, 480], vec![answer(200, "mug", 0.9)]);
+        let halved = PixelRect { x: 100, y: 50, width: 50, height: 50 };
+        let smaller = ThingAnswer { bounds: halved, ..answer(100, "mug", 0.9) };
+        let second = things.add(start + Duration::from_millis(100), [320, 240], vec![smaller]);
+        assert_eq!((second[0].id, second[0].bounds, second[0].answer.frames), (first[0].id, first[0].bounds, 2));
     }
 
     #[test]
