@@ -91,6 +91,13 @@ impl Agreement {
         self.shown = None;
     }
 
+    /// Whether an answer, most probable class first, fits what is shown: no other class leads by more than [`MARGIN`].
+    pub fn fits(&self, answer: &[ClassProbability]) -> bool {
+        let shown = answer.iter().find(|named| self.shown.as_ref() == Some(&named.label));
+        let probability = shown.map_or(0.0, |named| named.probability);
+        answer.first().is_none_or(|best| best.probability - probability <= MARGIN)
+    }
+
     /// Adds the answer to a frame, and whether the frame is like anything known. Returns what the frames now agree on.
     pub fn add(&mut self, now: Instant, answer: Vec<ClassProbability>, known: bool) -> AgreedAnswer {
         self.frames.retain(|frame| now.saturating_duration_since(frame.when) <= MAX_FRAME_AGE);

@@ -15,7 +15,8 @@ use crate::prediction::ClassProbability;
 pub const MAX_ANSWERED_THINGS: usize = 4;
 /// Intersection over union from which two rectangles are the same thing.
 const MIN_OVERLAP: f32 = 0.3;
-/// Frames without things, in a row, after which what comes is another thing. A single one may be a flicker.
+/// Frames without things, in a row, after which what comes is another thing. A single one may be a flicker. After as
+/// many frames without it a thing is known again only by its label.
 const EMPTY_FRAMES: u32 = 2;
 
 /// A thing that was answered in the newest frame.
@@ -39,9 +40,19 @@ impl AnsweredThing {
 /// A thing that is followed from frame to frame.
 struct Track {
     id: u64,
-    bounds: PixelRect,
+    /// As shares of the frame's sides: the next frame may be decoded at another scale, or the camera's size change.
+    bounds: [f32; 4],
     seen: Instant,
+    /// In how many frames with things, in a row, it was not seen, the newest one last.
+    unseen: u32,
     agreement: Agreement,
+}
+
+impl Track {
+    /// Whether what is seen there now may be the same thing: what was out of sight for a moment, or looks as it did.
+    fn may_be(&self, classes: &[ClassProbability]) -> bool {
+        self.unseen < EMPTY_FRAMES || self.agreement.fits(classes)
+    }
 }
 
 /// Numbers things, those of all regions of a camera.
@@ -101,28 +112,46 @@ impl ThingTracks {
         self.empty_frames = 0;
         self.tracks.retain(|track| now.saturating_duration_since(track.seen) <= MAX_FRAME_AGE);
         let mut free: Vec<usize> = (0..self.tracks.len()).collect();
-        answers.into_iter().map(|answer| self.follow(now, frame, answer, &mut free)).collect()
+        let things = answers.into_iter().map(|answer| self.follow(now, frame, answer, &mut free)).collect();
+        free.into_iter().for_each(|track| self.tracks[track].unseen += 1);
+        things
     }
 
     /// Follows a thing; `free` are the tracks that no thing of this frame has yet.
     fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, free: &mut Vec<usize>) -> AnsweredThing {
         let ThingAnswer { bounds, classes, known } = answer;
-        let overlaps = free.iter().map(|&track| self.tracks[track].bounds.intersection_over_union(bounds)).enumerate();
-        let best =
-            overlaps.filter(|(_, overlap)| *overlap >= MIN_OVERLAP).max_by(|one, other| one.1.total_cmp(&other.1));
+        let bounds = shares(bounds, frame);
+        let same = free.iter().enumerate().filter_map(|(place, &track)| {
+            let track = &self.tracks[track];
+            let overlap = intersection_over_union(track.bounds, bounds);
+            let is_same = overlap >= MIN_OVERLAP && track.may_be(&classes);
+            is_same.then_some((place, track.unseen == 0, overlap))
+        });
+        // What was seen in the frame before goes first: what moves must not become what was there before it.
+        let best = same.max_by(|one, other| one.1.cmp(&other.1).then(one.2.total_cmp(&other.2)));
         let place = match best {
-            Some((place, _)) => free.swap_remove(place),
+            Some((place, ..)) => free.swap_remove(place),
             None => {
                 let agreement = Agreement::new(self.max_frames);
-                self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, agreement });
+                self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, unseen: 0, agreement });
                 self.tracks.len() - 1
             }
         };
         let track = &mut self.tracks[place];
-        (track.bounds, track.seen) = (bounds, now);
+        (track.bounds, track.seen, track.unseen) = (bounds, now, 0);
         let answer = track.agreement.add(now, classes, known);
-        AnsweredThing { id: track.id, bounds: shares(bounds, frame), answer }
+        AnsweredThing { id: track.id, bounds, answer }
     }
+}
+
+/// That of two rectangles, 0..1: left edge, upper edge, width, height.
+fn intersection_over_union(one: [f32; 4], other: [f32; 4]) -> f32 {
+    let along = |axis: usize| {
+        let end = |of: [f32; 4]| of[axis] + of[axis + 2];
+        (end(one).min(end(other)) - one[axis].max(other[axis])).max(0.0)
+    };
+    let both = along(0) * along(1);
+    both / (one[2] * one[3] + other[2] * other[3] - both).max(f32::MIN_POSITIVE)
 }
 
 #[cfg(test)]
@@ -167,6 +196,40 @@ mod tests {
         assert_eq!(labels(&things.add(after(9000), frame, vec![answer(390, "jug", 0.8)])), [(4, "jug")]);
         things.clear();
         assert_eq!(labels(&things.add(after(9100), frame, vec![answer(390, "mug", 0.8)])), [(5, "mug")]);
+    }
+
+    #[test]
+    fn a_thing_stays_the_same_one_when_frames_change_their_size() {
+        let start = Instant::now();
+        let mut things = ThingTracks::new(5, ThingIds::default());
+        let first = things.add(start, [640, 480], vec![answer(200, "mug", 0.9)]);
+        let halved = PixelRect { x: 100, y: 50, width: 50, height: 50 };
+        let smaller = ThingAnswer { bounds: halved, ..answer(100, "mug", 0.9) };
+        let second = things.add(start + Duration::from_millis(100), [320, 240], vec![smaller]);
+        assert_eq!((second[0].id, second[0].bounds, second[0].answer.frames), (first[0].id, first[0].bounds, 2));
+    }
+
+    /// A conveyor belt.
+    #[test]
+    fn what_passes_the_place_of_a_thing_that_is_gone_does_not_become_it() {
+        let (start, frame) = (Instant::now(), [640, 480]);
+        let mut things = ThingTracks::new(5, ThingIds::default());
+        let mut add = |time, answers| things.add(start + Duration::from_millis(time), frame, answers);
+        let both = add(0, vec![answer(390, "mug", 0.9), answer(100, "jug", 0.9)]);
+        assert_eq!(labels(&both), [(1, "mug"), (2, "jug")]);
+        for (time, x) in [(100, 150), (200, 200), (300, 250), (400, 300), (500, 350), (600, 400)] {
+            assert_eq!(labels(&add(time, vec![answer(x, "jug", 0.9)])), [(2, "jug")], "at {x}");
+        }
+        // The jug is out of sight while another mug comes.
+        assert_eq!(labels(&add(700, vec![answer(0, "mug", 0.9)])), [(3, "mug")]);
+        assert_eq!(labels(&add(800, vec![answer(50, "mug", 0.9)])), [(3, "mug")]);
+        let two = add(900, vec![answer(410, "jug", 0.9), answer(100, "mug", 0.9)]);
+        assert_eq!(labels(&two), [(2, "jug"), (3, "mug")], "it is back, and looks as it did");
+        for time in [1000, 1100] {
+            assert_eq!(labels(&add(time, vec![answer(100, "mug", 0.9)])), [(3, "mug")]);
+        }
+        let other = add(1200, vec![answer(430, "cup", 0.9), answer(100, "mug", 0.9)]);
+        assert_eq!(labels(&other), [(4, "cup"), (3, "mug")], "another thing in the jug's place");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::small_frame::brightness;
+use super::small_frame::{CLIPPED, brightness};
 
 /// Ratios are counted by their logarithm, up to this one on both sides: about 1 to 3.3.
 const MAX_LOG_RATIO: f32 = 1.2;
@@ -14,7 +14,7 @@ const REACH: usize = 7;
 const MAX_TINT: f32 = 0.15;
 /// One pixel of this many is counted.
 const STEP: usize = 3;
-/// No ratio is estimated where less than one pixel of this many is [usable](log_ratio).
+/// No ratio is estimated where less than one pixel of this many is [usable](LogRatios::usable).
 const MIN_USABLE: usize = 20;
 /// Brightness, 0..255, at which a frame's pixel is neither dark nor clipped.
 const USABLE_IN_FRAME: Range<f32> = 8.0..248.0;
@@ -22,31 +22,79 @@ const USABLE_IN_FRAME: Range<f32> = 8.0..248.0;
 const USABLE_IN_BACKGROUND: Range<f32> = 14.0..242.0;
 /// How near, by the logarithm, ratios are to the most frequent one to count in the mean that refines it, mean by mean.
 const NEAR: [f32; 3] = [0.1, 0.06, 0.04];
+/// Share of the clipped pixels that an exposure clips: a few may be those of a thing.
+const NEARLY_ALL: f32 = 0.95;
+/// Largest ratio, by the logarithm, that is told by what is clipped: a frame in which darker places are clipped, too,
+/// shows nothing of them.
+const MAX_CLIPPING: f32 = 0.4;
 
 /// The factor by which each channel of a frame is brighter than the background: the most frequent ratio, so that what
 /// covers a part of the frame does not matter. 1 where nothing can be estimated.
+///
+/// Of a place that is clipped in most of the frame only the least factor is known: what clips it.
 ///
 /// # Shapes
 /// Both have the same pixels.
 pub(super) fn gains(frame: &[[f32; 3]], background: &[[f32; 3]]) -> [f32; 3] {
     let pairs = || frame.iter().zip(background).step_by(STEP);
-    let whole: Vec<f32> = pairs().filter_map(|(frame, back)| log_ratio(brightness(frame), brightness(back))).collect();
-    if whole.len() * STEP * MIN_USABLE < frame.len() {
-        return [1.0; 3];
-    }
-    let common = most_frequent(&whole, -MAX_LOG_RATIO, MAX_LOG_RATIO);
+    let whole = LogRatios::of(pairs().map(|(frame, back)| [brightness(frame), brightness(back)]));
+    let Some(common) = whole.common(-MAX_LOG_RATIO, MAX_LOG_RATIO) else { return [1.0; 3] };
     core::array::from_fn(|channel| {
-        let ratios: Vec<f32> = pairs().filter_map(|(frame, back)| log_ratio(frame[channel], back[channel])).collect();
-        let usable = ratios.len() * STEP * MIN_USABLE >= frame.len();
-        let log = if usable { most_frequent(&ratios, common - MAX_TINT, common + MAX_TINT) } else { common };
-        libm::expf(log)
+        let ratios = LogRatios::of(pairs().map(|(frame, back)| [frame[channel], back[channel]]));
+        libm::expf(ratios.common(common - MAX_TINT, common + MAX_TINT).unwrap_or(common))
     })
 }
 
-/// Logarithm of the ratio of two brightnesses, unless one is dark or clipped.
-fn log_ratio(frame: f32, background: f32) -> Option<f32> {
-    let usable = USABLE_IN_FRAME.contains(&frame) && USABLE_IN_BACKGROUND.contains(&background);
-    usable.then(|| libm::logf(frame / background))
+/// Logarithms of ratios of a frame's brightnesses to those of the background.
+struct LogRatios {
+    /// Of pixels that are neither dark nor clipped.
+    usable: Vec<f32>,
+    /// The least ones, of pixels that are clipped in the frame alone.
+    clipped: Vec<f32>,
+    /// How many pixels there are.
+    pixels: usize,
+}
+
+impl LogRatios {
+    /// Those of pixels, each with its brightness in the frame and in the background.
+    fn of(pixels: impl Iterator<Item = [f32; 2]>) -> Self {
+        let mut ratios = Self { usable: Vec::new(), clipped: Vec::new(), pixels: 0 };
+        for [frame, background] in pixels {
+            ratios.pixels += 1;
+            if !USABLE_IN_BACKGROUND.contains(&background) {
+                continue;
+            }
+            if USABLE_IN_FRAME.contains(&frame) {
+                ratios.usable.push(libm::logf(frame / background));
+            } else if frame >= CLIPPED {
+                ratios.clipped.push(libm::logf(CLIPPED / background));
+            }
+        }
+        ratios
+    }
+
+    /// The ratio that most of the place has, between two; none if too little of it is usable.
+    fn common(self, low: f32, high: f32) -> Option<f32> {
+        let is_enough = |count: usize| count * MIN_USABLE >= self.pixels;
+        let frequent = is_enough(self.usable.len()).then(|| most_frequent(&self.usable, low, high));
+        if 2 * self.clipped.len() <= self.pixels {
+            return frequent;
+        }
+        // A white thing hides most of the place, unless nothing of it is seen elsewhere.
+        let agrees = |ratio: f32| self.usable.iter().filter(|other| (*other - ratio).abs() < NEAR[0]).count();
+        let is_seen = frequent.is_some_and(|ratio| is_enough(agrees(ratio)));
+        if is_seen {
+            return frequent;
+        }
+        let clipping = clipping(self.clipped);
+        if clipping <= MAX_CLIPPING { Some(clipping.clamp(low, high)) } else { frequent }
+    }
+}
+
+/// The least ratio that clips nearly all of the pixels whose least ones these are.
+fn clipping(mut ratios: Vec<f32>) -> f32 {
+    let last = (NEARLY_ALL * (ratios.len() - 1) as f32) as usize;
+    *ratios.select_nth_unstable_by(last, f32::total_cmp).1
 }
 
 /// The most frequent value between two, then the mean of the values that are near it. Where none lies there, the end
@@ -96,6 +144,30 @@ mod tests {
         assert!(by([0.25; 3]).iter().all(|gain| *gain < 0.32), "three of four lamps are off: {:?}", by([0.25; 3]));
         let warm = by([1.0, 1.0, 0.75]);
         assert!(warm[2] < 0.95 && (warm[0] - 1.0).abs() < 0.1, "{warm:?}");
+    }
+
+    #[test]
+    fn a_place_that_is_clipped_has_at_least_the_exposure_that_clips_it() {
+        let place: Vec<[f32; 3]> = (0..3000).map(|at| [200.0 + (at % 40) as f32; 3]).collect();
+        // The thing is lit unevenly, and covers that share of the place, in percent.
+        let seen = |gain: f32, thing: f32, covered: usize| -> [f32; 3] {
+            let light = |(at, pixel): (usize, &[f32; 3])| {
+                if at % 100 < covered { thing * (1.0 + (at / 100) as f32 / 10.0) } else { gain * pixel[0] }
+            };
+            let frame: Vec<_> = place.iter().enumerate().map(|pixel| [light(pixel).min(255.0); 3]).collect();
+            gains(&frame, &place)
+        };
+        for gain in [1.28, 1.5] {
+            // A dark thing must not tell the exposure, though it alone is not clipped.
+            for covered in [0, 4, 12] {
+                let gains = seen(gain, 40.0, covered);
+                assert!(gains.iter().all(|gain| (1.22..1.3).contains(gain)), "{gain}, {covered}: {gains:?}");
+            }
+        }
+        let gains = seen(1.0, 255.0, 80);
+        assert!(gains.iter().all(|gain| (gain - 1.0).abs() < 0.02), "a white sheet hides most of the place: {gains:?}");
+        let dark = vec![[100.0; 3]; 3000];
+        assert_eq!(super::gains(&vec![[255.0; 3]; 3000], &dark), [1.0; 3], "a lamp shines into the lens");
     }
 
     #[test]

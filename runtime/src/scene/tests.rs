@@ -141,6 +141,27 @@ fn an_empty_place_is_empty_whatever_exposure_and_lamp_do() {
     }
 }
 
+/// The camera takes a longer exposure for a dark thing, and the table before it becomes white.
+#[test]
+fn a_white_table_that_a_longer_exposure_clips_is_empty_and_a_thing_on_it_is_found() {
+    let plain = Painting::place(WIDE).map(|x, y, _| [0.0, 1.0, 2.0].map(|off| 210.0 + off + 0.02 * x + 0.03 * y));
+    let grained = Painting::place(WIDE).map(|x, y, pixel| {
+        let grain = 10.0 * libm::sinf(0.4 * x) * libm::sinf(0.3 * y);
+        pixel.map(|_| 215.0 + grain)
+    });
+    for (kind, table) in [("plain", plain), ("grained", grained)] {
+        let background = Background::learn(&[1, 2, 3].map(|seed| table.taken(seed))).unwrap();
+        for (seed, gain) in [1.0, 1.25, 1.3, 1.5].into_iter().enumerate() {
+            let seed = 80 + 2 * seed as u64;
+            assert_eq!(things(&background, &table.clone().lit([gain; 3]), seed), [], "{kind}, {gain}");
+            let ball = table.clone().with_ball([300.0, 190.0], 60.0).lit([gain; 3]);
+            let found = things(&background, &ball, seed + 1);
+            assert_eq!(found.len(), 1, "{kind}, {gain}: {found:?}");
+            assert_ball(found[0], [300.0, 190.0], 60.0, 8.0);
+        }
+    }
+}
+
 #[test]
 fn a_thing_is_found_anywhere_in_a_wide_frame_in_any_exposure() {
     let background = background(WIDE);

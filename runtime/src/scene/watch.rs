@@ -9,7 +9,7 @@ use super::background::{Background, FrameSizeError, mean_brightness};
 use super::difference::{Change, Difference, MOVED};
 use super::foreground::Foreground;
 use super::region::PixelRect;
-use super::small_frame::SmallFrame;
+use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
 /// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
 /// things.
@@ -139,8 +139,9 @@ impl SceneWatch {
         at: Duration,
     ) {
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
-        // A place that was followed into a night without colours would be lost by day.
-        if passed < STEP || difference.is_grey {
+        // A place that was followed into a night without colours would be lost by day, and one that was followed until
+        // nothing but white is left would be lost once it is less bright.
+        if passed < STEP || difference.is_grey || is_clipped(small, &self.background.colours) {
             return;
         }
         let ratio = mean_brightness(&small.pixels) / self.background.brightness.max(1.0);
@@ -150,6 +151,13 @@ impl SceneWatch {
             self.followed = Some(at);
         }
     }
+}
+
+/// Whether most of a frame is clipped, and its place is not.
+fn is_clipped(small: &SmallFrame, place: &[[f32; 3]]) -> bool {
+    let pairs = small.pixels.iter().zip(place);
+    let clipped = pairs.filter(|(seen, place)| brightness(seen) >= CLIPPED && brightness(place) < CLIPPED).count();
+    2 * clipped > small.pixels.len()
 }
 
 /// Whether each pixel of the small frame lies in a region of the frame.

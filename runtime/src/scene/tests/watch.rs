@@ -148,6 +148,24 @@ fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on(
     assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
 }
 
+#[test]
+fn a_white_table_that_is_clipped_for_minutes_does_not_become_the_place() {
+    let table = Painting::place(WIDE).map(|x, y, pixel| {
+        let grain = 10.0 * libm::sinf(0.4 * x) * libm::sinf(0.3 * y);
+        pixel.map(|_| 215.0 + grain)
+    });
+    let still = Background::learn(&[1, 2, 3].map(|seed| table.taken(seed))).unwrap();
+    let mut watch = SceneWatch::new(still.clone());
+    let bright = table.clone().lit([1.4; 3]);
+    for second in (0..600).step_by(6) {
+        let seen = watch.see(&bright.taken(1000 + second), &[], Duration::from_secs(second)).unwrap();
+        assert!(matches!(seen, FrameContent::Empty), "after {second} s: {seen:?}");
+    }
+    assert_eq!(**watch.background(), still);
+    let seen = watch.see(&table.taken(2000), &[], Duration::from_secs(601)).unwrap();
+    assert!(matches!(seen, FrameContent::Empty), "{seen:?}");
+}
+
 /// Cameras that light the night with infra-red give no colours then.
 #[test]
 fn a_night_without_colours_is_compared_by_brightness_and_does_not_become_the_place() {
