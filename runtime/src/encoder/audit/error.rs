@@ -131,8 +131,10 @@ fn advice(operator: &str) -> &'static str {
         }
         "Attention" | "RMSNormalization" | "RotaryEmbedding" | "Swish" => "; export the model with opset_version=18",
         "com.microsoft.DequantizeLinear" | "com.microsoft.QuantizeLinear" => "; quantise the model to 8 bits",
-        _ if operator.starts_with("com.microsoft.QLinear") => {
-            "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ)"
+        // The domain has a convolution of its own only where ONNX Runtime turned channels around.
+        _ if operator.starts_with("com.microsoft.QLinear") && operator != "com.microsoft.QLinearConv" => {
+            "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ), or, if it has that form, take the file as it \
+             was before ONNX Runtime optimised it"
         }
         _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
         "Bernoulli" | "Multinomial" => RANDOM,

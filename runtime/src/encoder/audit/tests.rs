@@ -103,6 +103,16 @@ fn what_a_backbone_has_no_need_of_is_refused() {
             "not on the list of allowed ones; quantise the model in QDQ form",
         ),
         (
+            "a quantised model that was optimised",
+            plus(&node_of("QLinearMul", &bytes(7, b"com.microsoft"))),
+            "if it has that form, take the file as it was before ONNX Runtime optimised it",
+        ),
+        (
+            "a convolution that was optimised",
+            plus(&node_of("QLinearConv", &bytes(7, b"com.microsoft"))),
+            "not on the list of allowed ones; take the file as it was before ONNX Runtime optimised it",
+        ),
+        (
             "quantised to 4 bits",
             plus(&node_of("DequantizeLinear", &bytes(7, b"com.microsoft"))),
             "not on the list of allowed ones; quantise the model to 8 bits",
