@@ -363,8 +363,15 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
     let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
     let [input] = inputs[..] else {
+        let also = match &graph.output[..] {
+            outputs @ [_, _, ..] if inputs.len() > 1 => format!(
+                "; if one of {} needs images alone, choose it by backbone.output, and the other inputs are left out",
+                names(outputs)
+            ),
+            _ => String::new(),
+        };
         let names = names(inputs.iter().copied());
-        return Err(format!("it has {} inputs ({names}), but must have {WANTED}", inputs.len()));
+        return Err(format!("it has {} inputs ({names}), but must have {WANTED}{also}", inputs.len()));
     };
     let name = &input.name;
     let Some(found) = input.sizes() else {
@@ -546,7 +553,12 @@ mod tests {
         let image = value(FLOAT, &[0, 3, 8, 9]);
         assert_eq!(image_sides(&graph(&[&image])), Ok([8, 9]));
         let refused = |inputs: &[&ValueInfoProto]| image_sides(&graph(inputs)).unwrap_err();
-        assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
+        let both = refused(&[&image, &image]);
+        assert!(both.starts_with("it has 2 inputs") && both.ends_with("f32, f16 or bytes"), "{both}");
+        let output = |name: &str| ValueInfoProto { name: name.into(), ..value(FLOAT, &[0, 640]) };
+        let outputs = vec![output("text_embeds"), output("image_embeds")];
+        let towers = image_sides(&GraphProto { output: outputs, ..graph(&[&image, &image]) }).unwrap_err();
+        assert!(towers.contains("one of \"text_embeds\", \"image_embeds\" needs images alone"), "{towers}");
         assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is of another type"));
         let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: None };
         let shapeless = ValueInfoProto { r#type: Some(TypeProto { tensor_type: Some(tensor_type) }), ..image.clone() };
