@@ -146,7 +146,7 @@ fn advice(operator: &str) -> &'static str {
         "Upsample" => "; convert the model (onnx.version_converter.convert_version(model, 13))",
         _ => {
             "; if it comes behind the features, end the model before it (backbone.output), and if it computes constants, \
-             write the model anew with onnxslim"
+             write the model anew with onnxslim; else take another network"
         }
     }
 }
