@@ -139,6 +139,9 @@ fn advice(operator: &str) -> &'static str {
         _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
         "Bernoulli" | "Multinomial" => RANDOM,
         _ if operator.starts_with("Random") => RANDOM,
+        _ if operator.starts_with("ai.onnx.ml.") && operator.ends_with("Classifier") => {
+            "; it classifies: end the model before it (backbone.output)"
+        }
         _ if operator.starts_with("ai.onnx.ml.") => {
             "; write the model in ONNX's own operators, as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) \
              does"

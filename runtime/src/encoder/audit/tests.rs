@@ -96,6 +96,11 @@ fn what_a_backbone_has_no_need_of_is_refused() {
             plus(&node_of("Scaler", &bytes(7, b"ai.onnx.ml"))),
             "as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) does",
         ),
+        (
+            "classical classification",
+            plus(&node_of("LinearClassifier", &bytes(7, b"ai.onnx.ml"))),
+            "it classifies: end the model before it (backbone.output)",
+        ),
         ("other domain", plus(&node_of("Conv", &bytes(7, b"evil"))), "the operator \"evil.Conv\""),
         (
             "quantised operators",
