@@ -131,12 +131,17 @@ fn advice(operator: &str) -> &'static str {
         }
         "Attention" | "RMSNormalization" | "RotaryEmbedding" | "Swish" => "; export the model with opset_version=18",
         "com.microsoft.DequantizeLinear" | "com.microsoft.QuantizeLinear" => "; quantise the model to 8 bits",
-        _ if operator.starts_with("com.microsoft.QLinear") => {
-            "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ)"
+        // The domain has a convolution of its own only where ONNX Runtime turned channels around.
+        _ if operator.starts_with("com.microsoft.QLinear") && operator != "com.microsoft.QLinearConv" => {
+            "; quantise the model in QDQ form (quant_format=QuantFormat.QDQ), or, if it has that form, take the file as it \
+             was before ONNX Runtime optimised it"
         }
         _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
         "Bernoulli" | "Multinomial" => RANDOM,
         _ if operator.starts_with("Random") => RANDOM,
+        _ if operator.starts_with("ai.onnx.ml.") && operator.ends_with("Classifier") => {
+            "; it classifies: end the model before it (backbone.output)"
+        }
         _ if operator.starts_with("ai.onnx.ml.") => {
             "; write the model in ONNX's own operators, as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) \
              does"
@@ -144,7 +149,7 @@ fn advice(operator: &str) -> &'static str {
         "Upsample" => "; convert the model (onnx.version_converter.convert_version(model, 13))",
         _ => {
             "; if it comes behind the features, end the model before it (backbone.output), and if it computes constants, \
-             write the model anew with onnxslim"
+             write the model anew with onnxslim; else take another network"
         }
     }
 }

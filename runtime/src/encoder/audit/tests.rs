@@ -96,11 +96,26 @@ fn what_a_backbone_has_no_need_of_is_refused() {
             plus(&node_of("Scaler", &bytes(7, b"ai.onnx.ml"))),
             "as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) does",
         ),
+        (
+            "classical classification",
+            plus(&node_of("LinearClassifier", &bytes(7, b"ai.onnx.ml"))),
+            "it classifies: end the model before it (backbone.output)",
+        ),
         ("other domain", plus(&node_of("Conv", &bytes(7, b"evil"))), "the operator \"evil.Conv\""),
         (
             "quantised operators",
             plus(&node_of("QLinearAdd", &bytes(7, b"com.microsoft"))),
             "not on the list of allowed ones; quantise the model in QDQ form",
+        ),
+        (
+            "a quantised model that was optimised",
+            plus(&node_of("QLinearMul", &bytes(7, b"com.microsoft"))),
+            "if it has that form, take the file as it was before ONNX Runtime optimised it",
+        ),
+        (
+            "a convolution that was optimised",
+            plus(&node_of("QLinearConv", &bytes(7, b"com.microsoft"))),
+            "not on the list of allowed ones; take the file as it was before ONNX Runtime optimised it",
         ),
         (
             "quantised to 4 bits",

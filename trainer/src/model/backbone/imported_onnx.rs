@@ -4,6 +4,7 @@
 //!
 //! | file | pass |
 //! |---|---|
+//! | `images` | inputs that are weights are left out |
 //! | `order` | nodes in topological order |
 //! | `truncate` | ends at the value that gives features; drops what it does not need |
 //! | `half_precision` | f16 and bf16 become f32 |

@@ -363,8 +363,11 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
     let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
     let [input] = inputs[..] else {
-        let names = names(inputs.iter().copied());
-        return Err(format!("it has {} inputs ({names}), but must have {WANTED}", inputs.len()));
+        let (count, remedy) = (inputs.len(), remedy_of_inputs(&inputs, &graph.output));
+        return Err(format!(
+            "it has {count} inputs ({}), but must have {WANTED}{remedy}",
+            names(inputs.iter().copied())
+        ));
     };
     let name = &input.name;
     let Some(found) = input.sizes() else {
@@ -386,6 +389,24 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
             let shape = found.iter().map(size).collect::<Vec<_>>().join(", ");
             Err(format!("its input {name:?} has the shape [{shape}], but must be {WANTED}"))
         }
+    }
+}
+
+/// What helps where a model has not one input, as the end of a sentence.
+fn remedy_of_inputs(inputs: &[&ValueInfoProto], outputs: &[ValueInfoProto]) -> String {
+    let is_of_channels =
+        |input: &&ValueInfoProto| matches!(input.sizes().as_deref(), Some([_, Some(1), Some(1), Some(3)]));
+    match outputs {
+        _ if inputs.iter().any(is_of_channels) => {
+            "; tf2onnx makes such inputs of the mean and deviation of Keras's Normalization: write a SavedModel, \
+             model.export(\"saved\"), and convert that, python3 -m tf2onnx.convert --saved-model saved --output model.onnx"
+                .to_owned()
+        }
+        [_, _, ..] if inputs.len() > 1 => format!(
+            "; if one of {} needs images alone, choose it by backbone.output, and the other inputs are left out",
+            names(outputs)
+        ),
+        _ => String::new(),
     }
 }
 
@@ -546,7 +567,14 @@ mod tests {
         let image = value(FLOAT, &[0, 3, 8, 9]);
         assert_eq!(image_sides(&graph(&[&image])), Ok([8, 9]));
         let refused = |inputs: &[&ValueInfoProto]| image_sides(&graph(inputs)).unwrap_err();
-        assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
+        let both = refused(&[&image, &image]);
+        assert!(both.starts_with("it has 2 inputs") && both.ends_with("f32, f16 or bytes"), "{both}");
+        let output = |name: &str| ValueInfoProto { name: name.into(), ..value(FLOAT, &[0, 640]) };
+        let outputs = vec![output("text_embeds"), output("image_embeds")];
+        let towers = image_sides(&GraphProto { output: outputs, ..graph(&[&image, &image]) }).unwrap_err();
+        assert!(towers.contains("one of \"text_embeds\", \"image_embeds\" needs images alone"), "{towers}");
+        let mean = value(FLOAT, &[1, 1, 1, 3]);
+        assert!(refused(&[&image, &mean]).contains("tf2onnx.convert --saved-model"));
         assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is of another type"));
         let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: None };
         let shapeless = ValueInfoProto { r#type: Some(TypeProto { tensor_type: Some(tensor_type) }), ..image.clone() };

@@ -46,7 +46,12 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     let model = Bytes::from(model);
     let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
     let mut graph = parts.graph.take().unwrap_or_default();
-    let mut is_changed = graph.sort_nodes().map_err(unreadable)?;
+    let mut is_changed = graph.drop_listed_weights().map_err(unreadable)?;
+    if is_changed {
+        // Before this version of the format, weights had to stand among the inputs.
+        parts.ir_version = parts.ir_version.max(4);
+    }
+    is_changed |= graph.sort_nodes().map_err(unreadable)?;
     if let Some(name) = wanted.output {
         end_at(&mut graph, name)?;
         is_changed = true;

@@ -18,6 +18,15 @@ fn image_dimensions(value: &mut ValueInfoProto) -> Option<&mut [DimensionProto; 
 }
 
 impl GraphParts {
+    /// Leaves out inputs that are weights, as which files of before 2019 list theirs, in any order: a caller might have
+    /// given others. Whether there was one.
+    pub(super) fn drop_listed_weights(&mut self) -> Result<bool, DecodeError> {
+        let (weights, inputs) = (self.weights()?, names_of(&self.input)?);
+        let mut names = inputs.iter();
+        self.input.retain(|_| names.next().is_some_and(|name| !weights.contains(name)));
+        Ok(self.input.len() < inputs.len())
+    }
+
     /// Leaves out inputs that no node reads. tf2onnx declares some for the constants of Keras's own normalisation,
     /// though they are in the file elsewhere. Whether there was one.
     pub(super) fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {

@@ -92,7 +92,7 @@ impl GraphParts {
                 "AveragePool" | "GlobalAveragePool" | "ReduceMean" => may_rectify = true,
                 "Relu" if may_rectify => {}
                 "Add" | "Cast" | "DequantizeLinear" | "Flatten" | "Identity" | "QuantizeLinear" | "Reshape"
-                | "Squeeze" => {}
+                | "Squeeze" | "Transpose" => {}
                 _ => break,
             }
             name.clone_from(read);
@@ -223,6 +223,12 @@ mod tests {
         let mut graph = ending_at("map");
         graph.append(&[of("Conv", &["map", "w"], "maps"), of("Relu", &["maps"], "positive")], &[]);
         graph.append(&[of("GlobalAveragePool", &["positive"], "means"), of("Softmax", &["means"], "shares")], &[]);
+        graph.output = vec![vector("shares", 128).encode_to_vec()];
+        assert_eq!(before(&graph).as_deref(), Some("map"));
+        // As MobileNetV3 of Keras ends, whose channels come last.
+        let mut graph = ending_at("map");
+        graph.append(&[of("Conv", &["map", "w"], "maps"), of("Transpose", &["maps"], "turned")], &[]);
+        graph.append(&[of("Reshape", &["turned", "sides"], "flat"), of("Softmax", &["flat"], "shares")], &[]);
         graph.output = vec![vector("shares", 128).encode_to_vec()];
         assert_eq!(before(&graph).as_deref(), Some("map"));
     }

@@ -51,6 +51,27 @@ fn inputs_that_nothing_reads_are_left_out() {
 }
 
 #[test]
+fn weights_are_no_inputs() {
+    let kernel = TensorProto { dims: vec![5, 3, 8, 8], data_type: FLOAT, name: "w".into(), raw_data: vec![0; 3840] };
+    let weights = [kernel, whole_numbers("sides", vec![2], &[1, 45])].map(|one| Bytes::from(one.encode_to_vec()));
+    let strides = ints("strides", vec![8, 8]);
+    let conv = node("Conv", vec!["x".into(), "w".into()], "map", vec![ints("kernel_shape", vec![8, 8]), strides]);
+    let flat = node("Reshape", vec!["map".into(), "sides".into()], "y", vec![]);
+    let mut parts = ModelParts::decode(&*model(vec![conv, flat], weights.to_vec())).unwrap();
+    parts.ir_version = 3;
+    let old = parts.graph.as_mut().unwrap();
+    // Of one image, before which a weight stands. Opening the batch replaces the sides.
+    old.input = vec![value("w"), graph([1, 3, 24, 24]).input.remove(0), value("sides")];
+    let wanted = Adaptation { side: 24, output: None, pool: None };
+    let adapted = adapt(parts.encode_to_vec(), wanted).unwrap();
+    assert!(adapted.took_one);
+    assert_eq!(check_declared(&adapted.model).unwrap().outputs, [[1, 45]]);
+    let parts = ModelParts::decode(&*adapted.model).unwrap();
+    let inputs = parts.graph.unwrap().input;
+    assert_eq!((inputs, parts.ir_version), (graph([0, 3, 24, 24]).input, 4));
+}
+
+#[test]
 fn maps_with_their_features_last_are_averaged_over_their_places() {
     let map = ValueInfoProto::decode(&*graph([0, 7, 6, 640]).input[0]).unwrap();
     for (is_last, operator, features) in [(true, "ReduceMean", 640), (false, "GlobalAveragePool", 7)] {
