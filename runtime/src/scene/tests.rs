@@ -345,7 +345,9 @@ fn views_that_show_no_empty_place_are_refused() {
     let small = Painting::place([320, 180]).taken(5);
     let expected = BackgroundError::Size { view: 2, expected: WIDE, actual: [320, 180] };
     assert_eq!(refused(&[place(1), small.clone()]), expected);
-    assert!(matches!(refused(&[RgbImage::new(20, 400)]), BackgroundError::Small { view: 1, .. }));
+    let narrow = refused(&[RgbImage::new(20, 400)]);
+    assert!(matches!(narrow, BackgroundError::Small { view: 1, .. }));
+    assert!(narrow.to_string().ends_with("20 x 400 pixels: at least 32 x 32 are needed"), "{narrow}");
     let error = background(WIDE).compare(&RgbImage::new(640, 480), None).unwrap_err();
     assert_eq!((error.expected, error.actual), (WIDE, [640, 480]));
 }

@@ -38,7 +38,9 @@ pub enum BackgroundError {
         views: usize,
     },
     /// A view is hardly larger than a point.
-    #[error("view {view} of the empty place has only {width} x {height} pixels")]
+    #[error(
+        "view {view} of the empty place has only {width} x {height} pixels: at least {MIN_SIDE} x {MIN_SIDE} are needed"
+    )]
     Small {
         /// Its number, from 1.
         view: usize,
