@@ -121,6 +121,21 @@ fn a_label_with_a_comma_is_one_label() {
     assert_eq!(json(command)["pushed"], serde_json::json!(["mug"]));
 }
 
+/// Cron mails what a round says.
+#[test]
+fn why_a_bundle_is_not_held_is_said_once() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    enrol(folder, &["door"], &running);
+    json(orco(&shipped(), &folder.join("door"), &["learn", &argument("mug", &shots("learn", "mug"))]));
+    let other = shipped().with_file_name("cifar100-micro");
+    json(hub(folder, &["release", other.to_str().unwrap(), "--stage", "all"]));
+    let output = orco(&shipped(), &folder.join("door"), &["sync", "--hub", &running.url]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("no pictures of the shots were kept").count(), 1, "{said}");
+}
+
 /// A channel is what devices and releases name: a misspelt one is a channel, too.
 #[test]
 fn a_channel_that_leads_nowhere_is_told_of() {
