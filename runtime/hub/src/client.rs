@@ -105,6 +105,8 @@ struct Round<'r, 'a> {
     warnings: Vec<String>,
     /// Packs that were pushed, but of which the hub has no record or no bytes any more.
     lost: BTreeSet<ObjectDigest>,
+    /// Packs of which the hub has fewer pictures than were pushed.
+    lost_pictures: BTreeSet<ObjectDigest>,
     outcome: SyncOutcome,
 }
 
@@ -207,6 +209,7 @@ impl<'a> FleetDevice<'a> {
             learner: None,
             warnings: Vec::new(),
             lost: BTreeSet::new(),
+            lost_pictures: BTreeSet::new(),
             outcome: SyncOutcome::default(),
         };
         let ended = round.run();
@@ -242,9 +245,16 @@ impl Round<'_, '_> {
         self.open_current()?;
         let mut sent = self.report();
         let nonce = getrandom::u64().map_err(|_| SyncError::Random)?;
-        let asking = DeviceReport { pushed: self.pushed_packs(), nonce: Some(nonce), ..sent.clone() };
+        let pushed = self.pushed_classes();
+        let asking = DeviceReport {
+            pushed: pushed.iter().map(|class| class.pack).collect(),
+            pictured: self.pushed_pictures(&pushed),
+            nonce: Some(nonce),
+            ..sent.clone()
+        };
         let mut target = self.send(&asking)?;
         self.lost = target.lost.iter().copied().collect();
+        self.lost_pictures = target.lost_pictures.iter().copied().collect();
         self.count_replays()?;
         if let Some(bundle) = target.bundle.clone() {
             let outcome = self.follow_bundle(&bundle)?.of_release(bundle.release);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::HubError;
-use crate::protocol::{DeviceId, DeviceReport, ObjectDigest, ReleaseId};
+use crate::protocol::{DeviceId, DeviceReport, ObjectDigest, ReleaseId, ReportedBundle};
 use crate::rollout::RolloutStage;
 use crate::store::{DeviceRecord, HubStore, PackRecord, ReleaseKind, ReleaseRecord, UnixSeconds};
 
@@ -76,12 +76,16 @@ pub struct ReleaseOverview {
     pub withdrawn: bool,
     /// Whether no device gets it any more, since newer releases took its place.
     pub replaced: bool,
+    /// When it was made, in seconds since 1970.
+    pub created: UnixSeconds,
     /// Devices that it is for at this stage.
     pub devices: usize,
     /// Those that hold it.
     pub held: usize,
     /// Those that refused it.
     pub refused: usize,
+    /// Of a pack, those that run with another bundle than it was made with, and so do not get it.
+    pub other_bundle: usize,
 }
 
 impl FleetOverview {
@@ -154,6 +158,15 @@ impl ReleaseOverview {
             Self { stage, .. } => format!("{} %", stage.percent()),
         }
     }
+
+    /// How many hold it, in words.
+    pub fn held_text(&self) -> String {
+        let Self { held, devices, other_bundle, .. } = self;
+        match other_bundle {
+            0 => format!("{held} of {devices}"),
+            others => format!("{held} of {devices}, {others} with another bundle"),
+        }
+    }
 }
 
 /// A name whose numbers have 20 digits, so that names are sorted by the value of their numbers.
@@ -186,10 +199,16 @@ fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRec
         .iter()
         .filter(|device| device.channel == release.channel && release.stage.includes(&device.id, &release.identity))
         .collect();
-    let reports = meant.iter().filter_map(|device| device.report.as_ref());
-    // One of each device, however many it lists.
-    let outcomes = reports.filter_map(|report| report.outcomes.iter().find(|outcome| outcome.release == release.id));
-    let (refused, held): (Vec<_>, Vec<_>) = outcomes.partition(|outcome| outcome.refused.is_some());
+    let (mut held, mut refused, mut other_bundle) = (0, 0, 0);
+    for report in meant.iter().filter_map(|device| device.report.as_ref()) {
+        // One of each device, however many it lists.
+        match report.outcomes.iter().find(|outcome| outcome.release == release.id) {
+            Some(outcome) if outcome.refused.is_none() => held += 1,
+            Some(_) => refused += 1,
+            None if has_other_bundle(report, &release) => other_bundle += 1,
+            None => {}
+        }
+    }
     ReleaseOverview {
         id: release.id,
         channel: release.channel,
@@ -198,10 +217,18 @@ fn release_overview(release: ReleaseRecord, replaced: bool, devices: &[DeviceRec
         stage: release.stage,
         withdrawn: release.withdrawn,
         replaced,
+        created: release.created,
         devices: meant.len(),
-        held: held.len(),
-        refused: refused.len(),
+        held,
+        refused,
+        other_bundle,
     }
+}
+
+/// Whether a device runs with another bundle than the one that a released pack was made with.
+fn has_other_bundle(report: &DeviceReport, release: &ReleaseRecord) -> bool {
+    let is_other = |bundle: &ReportedBundle| bundle.bundle_digest != release.bundle_digest;
+    release.kind == ReleaseKind::Pack && report.bundle.as_ref().is_some_and(is_other)
 }
 
 #[cfg(test)]
@@ -215,18 +242,17 @@ mod tests {
         assert!(sorted.map(with_padded_numbers).is_sorted());
     }
 
-    #[test]
-    fn a_device_counts_once_however_often_it_reports_a_release() {
+    fn device(report: DeviceReport) -> DeviceRecord {
         let key = SigningKey::generate().unwrap().verifying_key();
-        let outcome = ReleaseOutcome { release: ReleaseId(1), refused: None };
-        let report = DeviceReport { outcomes: vec![outcome; 3], ..DeviceReport::default() };
         let (id, name, channel) = (key.device(), "door 3".to_owned(), "stable".to_owned());
-        let device =
-            DeviceRecord { id, key, name, channel: channel.clone(), enrolled: 0, seen: 0, report: Some(report) };
+        DeviceRecord { id, key, name, channel, enrolled: 0, seen: 0, report: Some(report) }
+    }
+
+    fn release_of_mug() -> ReleaseRecord {
         let digest = ObjectDigest::of(b"mug");
-        let release = ReleaseRecord {
+        ReleaseRecord {
             id: ReleaseId(1),
-            channel,
+            channel: "stable".into(),
             kind: ReleaseKind::Pack,
             name: "mug".into(),
             bundle_digest: digest,
@@ -236,8 +262,28 @@ mod tests {
             give_up_unkept: false,
             withdrawn: false,
             created: 0,
-        };
-        let shown = release_overview(release, false, &[device]);
+        }
+    }
+
+    #[test]
+    fn a_device_counts_once_however_often_it_reports_a_release() {
+        let outcome = ReleaseOutcome { release: ReleaseId(1), refused: None };
+        let report = DeviceReport { outcomes: vec![outcome; 3], ..DeviceReport::default() };
+        let shown = release_overview(release_of_mug(), false, &[device(report)]);
         assert_eq!((shown.held, shown.refused, shown.devices), (1, 0, 1));
+    }
+
+    /// Else an operator waits in vain, and nothing says why.
+    #[test]
+    fn devices_with_another_bundle_than_a_packs_are_told_apart() {
+        let with = |text: &[u8]| {
+            let bundle = ReportedBundle { name: "b".into(), release: 1, bundle_digest: ObjectDigest::of(text) };
+            device(DeviceReport { bundle: Some(bundle), ..DeviceReport::default() })
+        };
+        let devices = [with(b"mug"), with(b"other"), device(DeviceReport::default())];
+        let shown = release_overview(release_of_mug(), false, &devices);
+        assert_eq!((shown.other_bundle, shown.held_text().as_str()), (1, "0 of 3, 1 with another bundle"));
+        let of_bundle = ReleaseRecord { kind: ReleaseKind::Bundle, ..release_of_mug() };
+        assert_eq!(release_overview(of_bundle, false, &devices).held_text(), "0 of 3");
     }
 }

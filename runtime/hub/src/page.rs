@@ -7,7 +7,7 @@ use crate::overview::{DeviceOverview, FleetOverview, PackOverview, ReleaseOvervi
 use crate::store::UnixSeconds;
 
 /// Added to the style of the service's page: tables, which become cards on a phone. Its rules name columns by their
-/// place: the first, and the third, which is `Last seen` of devices and `Pushed` of packs.
+/// place: the first, and the third, which is `Last seen` of devices, `Released` of releases and `Pushed` of packs.
 const STYLE: &str = "\
     main { display: grid; gap: 1rem; padding-top: 0; }\
     section { overflow-x: auto; }\
@@ -51,7 +51,7 @@ pub fn html(fleet: &FleetOverview, now: UnixSeconds) -> String {
         service = orco_serve::page::STYLE
     );
     table(&mut page, "Devices", DEVICE_COLUMNS, devices.iter().map(|device| device_row(device, now)));
-    table(&mut page, "Releases", RELEASE_COLUMNS, releases.iter().map(release_row));
+    table(&mut page, "Releases", RELEASE_COLUMNS, releases.iter().map(|release| release_row(release, now)));
     table(&mut page, "Packs that devices pushed", PACK_COLUMNS, packs.iter().map(|pack| pack_row(pack, now)));
     page + "</main>\n</html>\n"
 }
@@ -81,9 +81,9 @@ fn device_row(device: &DeviceOverview, now: UnixSeconds) -> [String; 7] {
     ]
 }
 
-const RELEASE_COLUMNS: [&str; 6] = ["Release", "Channel", "Number", "Stage", "Held", "Refused"];
+const RELEASE_COLUMNS: [&str; 7] = ["Release", "Channel", "Released", "Number", "Stage", "Held", "Refused"];
 
-fn release_row(release: &ReleaseOverview) -> [String; 6] {
+fn release_row(release: &ReleaseOverview, now: UnixSeconds) -> [String; 7] {
     let refused = match release.refused {
         0 => "0".into(),
         some => format!("<span class=\"warning\">{some}</span>"),
@@ -91,9 +91,10 @@ fn release_row(release: &ReleaseOverview) -> [String; 6] {
     [
         escaped(&release.name),
         escaped(&release.channel),
+        ago(now - release.created),
         release.id.to_string(),
         release.stage_text(),
-        format!("{} of {}", release.held, release.devices),
+        release.held_text(),
         refused,
     ]
 }
@@ -181,9 +182,11 @@ mod tests {
             stage,
             withdrawn: id == 1,
             replaced: false,
+            created: 92_800,
             devices: 10,
             held: 10 - refused,
             refused,
+            other_bundle: 0,
         };
         let releases = vec![
             release(3, "cactus", RolloutStage::First, 0),
@@ -210,7 +213,8 @@ mod tests {
             row.split("data-column=\"").skip(1).filter_map(|cell| cell.split('"').next()).collect()
         };
         let release = columns("\"Release\"><span>cactus<");
-        assert_eq!(release, ["Release", "Channel", "Number", "Stage", "Held", "Refused"]);
+        assert_eq!(release, ["Release", "Channel", "Released", "Number", "Stage", "Held", "Refused"]);
+        assert!(page.contains("\"Released\"><span>2 hours ago<"), "{page}");
         let pack = columns("\"Label\"><span>cactus<");
         assert_eq!(pack, ["Label", "Device", "Pushed", "Bundle", "Holds", "Digest"]);
         assert!(page.contains("\"Pushed\"><span>2 hours ago<"), "{page}");

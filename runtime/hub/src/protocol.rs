@@ -23,7 +23,7 @@ pub use head::{AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, RequestHead, S
 pub use key::{DeviceId, Fingerprint, ObjectDigest, Signature, SigningKey, VerifyingKey};
 pub use message::{
     BundleTarget, ChannelTarget, ClassReport, DeviceHealth, DeviceReport, Enrolment, EnrolmentAnswer, HubRefusal,
-    PackTarget, PushAnswer, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, ReportedBundle,
+    PackTarget, PushAnswer, PushedPictures, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, ReportedBundle,
 };
 pub use orco_serve::transfer::MAX_PACK;
 

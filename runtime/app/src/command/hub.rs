@@ -333,8 +333,9 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
     for release in &fleet.releases {
         let stage = release.stage_text();
         let (name, channel) = (EscapedText(&release.name), &release.channel);
-        let (held, devices, refused) = (release.held, release.devices, release.refused);
-        say!(output, "  {} {name}, {channel}, {stage}: held by {held} of {devices}, refused by {refused}", release.id)?;
+        let (id, released, held, refused) =
+            (release.id, ago(now() - release.created), release.held_text(), release.refused);
+        say!(output, "  {id} {name}, {channel}, {stage}, released {released}: held by {held}, refused by {refused}")?;
     }
     Ok(serde_json::to_value(&fleet)?)
 }

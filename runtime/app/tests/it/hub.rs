@@ -121,6 +121,21 @@ fn a_label_with_a_comma_is_one_label() {
     assert_eq!(json(command)["pushed"], serde_json::json!(["mug"]));
 }
 
+/// Cron mails what a round says.
+#[test]
+fn why_a_bundle_is_not_held_is_said_once() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    enrol(folder, &["door"], &running);
+    json(orco(&shipped(), &folder.join("door"), &["learn", &argument("mug", &shots("learn", "mug"))]));
+    let other = shipped().with_file_name("cifar100-micro");
+    json(hub(folder, &["release", other.to_str().unwrap(), "--stage", "all"]));
+    let output = orco(&shipped(), &folder.join("door"), &["sync", "--hub", &running.url]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("no pictures of the shots were kept").count(), 1, "{said}");
+}
+
 /// A channel is what devices and releases name: a misspelt one is a channel, too.
 #[test]
 fn a_channel_that_leads_nowhere_is_told_of() {
@@ -145,7 +160,7 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     assert!(listed.contains(", last seen now\n"), "{listed}");
     let stages =
         ["  3 cifar100-edge, stable, 100 %", "  2 cifar100-edge, stabel, 5 %", "  1 cifar100-edge, stable, replaced"];
-    assert!(stages.iter().all(|stage| listed.contains(stage)), "{listed}");
+    assert!(stages.iter().all(|stage| listed.contains(&format!("{stage}, released now: held by "))), "{listed}");
     let withdrawn = text(&hub(folder, &["withdraw", "3"]).output().unwrap().stdout);
     assert_eq!(withdrawn, "release 3 is taken back; in its place again: release 1\n");
     let purge = |arguments: &[&str]| hub(folder, &[&["purge"], arguments].concat()).output().unwrap();

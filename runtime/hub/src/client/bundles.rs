@@ -189,14 +189,15 @@ impl Round<'_, '_> {
         outcome: &FollowOutcome,
     ) -> Result<(), SyncError> {
         let BundleTarget { name, release, .. } = target;
+        // No warnings: whoever called gets the reasons with the outcomes, and would say them twice.
         match outcome {
             FollowOutcome::Held => self.outcome.bundle = Some(name.clone()),
             // What was fetched stays for the next round, unless it was damaged.
             FollowOutcome::Deferred(reason) => {
-                log::warn!("the bundle {name} of release {release} has to wait: {reason}");
+                log::info!("the bundle {name} of release {release} has to wait: {reason}");
             }
             FollowOutcome::Refused(reason) => {
-                log::warn!("the bundle {name} of release {release} is refused: {reason}");
+                log::info!("the bundle {name} of release {release} is refused: {reason}");
                 // Only the release that the channel holds now matters.
                 let (release, manifest, reason) = (*release, Some(manifest), bounded(reason));
                 self.progress.refused = vec![RefusedRelease { release, manifest, reason }];

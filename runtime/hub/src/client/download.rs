@@ -127,7 +127,8 @@ fn check_room(free: Option<u64>, bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     // Without the free bytes, which change: the hub is told once.
-    let reason = format!("there is no room for {bytes} bytes more");
+    let reserve = RESERVE >> 20;
+    let reason = format!("there is no room for {bytes} bytes beside the {reserve} MiB that a device leaves free");
     Err(io::Error::new(io::ErrorKind::StorageFull, reason))
 }
 
@@ -187,6 +188,10 @@ mod tests {
         assert!(check_room(Some(0), 0).is_ok(), "all has come");
         assert!(check_room(Some(RESERVE + 10), 10).is_ok());
         let full = check_room(Some(RESERVE + 10), 11).unwrap_err();
+        assert!(
+            full.to_string().ends_with("no room for 11 bytes beside the 4 MiB that a device leaves free"),
+            "{full}"
+        );
         assert!(SyncError::file("part")(full).is_disk_full());
         assert!(check_room(Some(u64::MAX - 1), u64::MAX).is_err());
     }

@@ -40,6 +40,9 @@ pub(super) struct PushedClass {
     pub bundle_digest: Option<ObjectDigest>,
     /// Whether its pictures were pushed, too.
     pub pictures: bool,
+    /// How many pictures that were. Older programs did not write it.
+    #[serde(default)]
+    pub picture_count: u32,
 }
 
 impl PushedClass {
@@ -253,14 +256,14 @@ mod tests {
         let old = format!(r#"{{"learned":[],"pushed":[{pushed}],"refused":[]}}"#);
         let read: SyncProgress = serde_json::from_str(&old).unwrap();
         assert!(read.has_pushed(&digest) && !read.has_purged(&digest));
-        assert_eq!(read.pushed[0].bundle_digest, None);
+        assert_eq!((read.pushed[0].bundle_digest, read.pushed[0].picture_count), (None, 0));
     }
 
     #[test]
     fn a_class_that_is_shared_again_counts_as_purged_no_more() {
         let digest = |text: &str| ObjectDigest::of(text.as_bytes());
         let (label, content, pack) = ("mug".to_owned(), digest("content"), digest("pack"));
-        let class = PushedClass { label, content, pack, bundle_digest: None, pictures: false };
+        let class = PushedClass { label, content, pack, bundle_digest: None, pictures: false, picture_count: 0 };
         let mut progress = SyncProgress::default();
         progress.remember_pushed(class.clone());
         progress.forget_labels(&BTreeSet::from(["mug".to_owned()]));

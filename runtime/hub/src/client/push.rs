@@ -1,5 +1,6 @@
 //! Pushing what the device was taught and may share.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use orco_runtime::learner::Learner;
@@ -11,7 +12,7 @@ use super::connection::HubCall;
 use super::error::SyncError;
 use super::progress::PushedClass;
 use super::shots_digest::class_shots_digest;
-use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS_PATH, PushAnswer, RefusalKind};
+use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS_PATH, PushAnswer, PushedPictures, RefusalKind};
 
 /// Which classes a device may share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,20 +37,27 @@ impl SharedClasses {
 }
 
 impl Round<'_, '_> {
-    /// Packs that were pushed of what may be shared as it is now, whether the hub still has them or not.
-    pub(super) fn pushed_packs(&self) -> Vec<ObjectDigest> {
+    /// What was pushed of what may be shared as it is now, whether the hub still has it or not.
+    pub(super) fn pushed_classes(&self) -> Vec<&PushedClass> {
         let Some(learner) = self.learner.as_ref().filter(|_| !self.progress.pushed.is_empty()) else {
             return Vec::new();
         };
         let labels = learner.state().classes.iter().map(|class| &class.label);
-        let packs = labels.filter(|label| self.device.settings.shared.includes(label)).filter_map(|label| {
+        let pushed = labels.filter(|label| self.device.settings.shared.includes(label)).filter_map(|label| {
             let content = class_shots_digest(learner, label)?;
-            Some(self.progress.pushed(label, content)?.pack)
+            self.progress.pushed(label, content)
         });
-        packs.take(MAX_CLASSES).collect()
+        pushed.take(MAX_CLASSES).collect()
     }
 
-    /// Pushes classes that were taught here and are not pushed as they are now, or that the hub lost since.
+    /// How many pictures were pushed of these classes, where pictures may be shared.
+    pub(super) fn pushed_pictures(&self, classes: &[&PushedClass]) -> Vec<PushedPictures> {
+        let pictured = classes.iter().filter(|class| self.device.settings.share_pictures && class.picture_count > 0);
+        pictured.map(|class| PushedPictures { pack: class.pack, count: class.picture_count }).collect()
+    }
+
+    /// Pushes classes that were taught here and are not pushed as they are now, or that the hub lost since, or their
+    /// pictures.
     pub(super) fn push_classes(&mut self) -> Result<(), SyncError> {
         let Some(mut learner) = self.learner.take() else { return Ok(()) };
         let pushed = self.push_all(&mut learner);
@@ -72,10 +80,11 @@ impl Round<'_, '_> {
                     None => continue,
                 },
             };
-            if self.device.settings.share_pictures && !class.pictures {
-                self.push_pictures(learner, label, &class)?;
+            let has_pictures = class.pictures && !self.lost_pictures.contains(&class.pack);
+            if self.device.settings.share_pictures && !has_pictures {
+                let count = self.push_pictures(learner, label, &class)?;
                 if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| pushed.has_shots(label, content)) {
-                    pushed.pictures = true;
+                    (pushed.pictures, pushed.picture_count) = (true, count);
                 }
                 self.keep_progress()?;
             }
@@ -104,20 +113,22 @@ impl Round<'_, '_> {
         let PushAnswer { digest: pack } =
             serde_json::from_slice(&answer).map_err(|error| SyncError::Answer { reason: error.to_string() })?;
         let bundle_digest = Some(ObjectDigest::new(learner.bundle().digest));
-        let class = PushedClass { label: label.to_owned(), content, pack, bundle_digest, pictures: false };
+        let class =
+            PushedClass { label: label.to_owned(), content, pack, bundle_digest, pictures: false, picture_count: 0 };
         self.progress.remember_pushed(class.clone());
         self.keep_progress()?;
         self.outcome.pushed.push(label.to_owned());
         Ok(Some(class))
     }
 
-    /// Pushes the kept pictures of a class's shots. Those that are not kept are passed over; what is wrong with others
-    /// is a warning.
-    fn push_pictures(&mut self, learner: &Learner, label: &str, class: &PushedClass) -> Result<(), SyncError> {
+    /// Pushes the kept pictures of a class's shots, and returns how many different ones the hub took. Those that are
+    /// not kept are passed over; what is wrong with others is a warning.
+    fn push_pictures(&mut self, learner: &Learner, label: &str, class: &PushedClass) -> Result<u32, SyncError> {
         let state = learner.state();
-        let Some(index) = state.find_class(learner.base_model(), label) else { return Ok(()) };
+        let Some(index) = state.find_class(learner.base_model(), label) else { return Ok(0) };
         let kept = learner.store().pictures(&learner.bundle().digest);
         let path = format!("{PACKS_PATH}/{}/pictures", class.pack);
+        let mut taken = BTreeSet::new();
         for exemplar in state.exemplars.members(index as u32).map(|shot| state.exemplars.digest_of(shot)) {
             let picture = match kept.read(&exemplar) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -131,7 +142,7 @@ impl Round<'_, '_> {
                 // As where another device pushed the very same pack, such as one with a copy of this one's card.
                 Err(SyncError::Refused { kind: RefusalKind::Missing, reason }) => {
                     self.warn(format!("pictures of \"{label}\" are not shared: {reason}"));
-                    return Ok(());
+                    break;
                 }
                 Err(SyncError::Refused { kind: RefusalKind::Invalid, reason }) => {
                     self.warn_of_picture(label, &reason);
@@ -139,9 +150,10 @@ impl Round<'_, '_> {
                 }
                 answer => drop(answer?),
             }
+            taken.insert(ObjectDigest::of(&picture));
             self.outcome.pictures += 1;
         }
-        Ok(())
+        Ok(u32::try_from(taken.len()).unwrap_or(u32::MAX))
     }
 
     fn warn_of_picture(&mut self, label: &str, reason: &str) {

@@ -41,6 +41,7 @@ impl Round<'_, '_> {
             },
             outcomes: self.progress.outcomes.clone(),
             pushed: Vec::new(),
+            pictured: Vec::new(),
             nonce: None,
         }
     }

@@ -57,10 +57,22 @@ pub struct DeviceReport {
     /// round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pushed: Vec<ObjectDigest>,
+    /// Of those, the ones whose pictures it pushed, too. Told once in a round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictured: Vec<PushedPictures>,
     /// A random number, told once in a round. Without it, two devices that share a key and know the same would send the
     /// same message under the same number, as if a network had delivered it twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<u64>,
+}
+
+/// How many pictures of a pack a device pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushedPictures {
+    /// The pack.
+    pub pack: ObjectDigest,
+    /// Its pictures, each once.
+    pub count: u32,
 }
 
 /// The bundle that a device runs with.
@@ -113,6 +125,9 @@ pub struct ChannelTarget {
     /// restored, or whose device is out of the fleet: the device pushes them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<ObjectDigest>,
+    /// Packs of which the hub has fewer pictures than the device says it pushed: the device pushes them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_pictures: Vec<ObjectDigest>,
 }
 
 /// A bundle that a device should run with.

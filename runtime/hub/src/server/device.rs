@@ -218,11 +218,13 @@ fn report(store: &HubStore, head: &RequestHead, body: &[u8]) -> Result<Option<St
         let Some(mut report) = report else {
             return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "this is no report, or it lists too much"));
         };
-        let pushed = std::mem::take(&mut report.pushed);
+        let (pushed, pictured) = (std::mem::take(&mut report.pushed), std::mem::take(&mut report.pictured));
         report.nonce = None;
         HubStore::keep_report(transaction, &head.device, &report)?;
         let target = HubStore::target(transaction, &head.device, &report)?;
-        Ok(StoredAnswer::json(&ChannelTarget { lost: store.lost_packs(transaction, &pushed)?, ..target }))
+        let lost = store.lost_packs(transaction, &pushed)?;
+        let lost_pictures = store.lost_pictures(transaction, &pictured)?;
+        Ok(StoredAnswer::json(&ChannelTarget { lost, lost_pictures, ..target }))
     })
 }
 
@@ -230,6 +232,7 @@ fn is_bounded(report: &DeviceReport) -> bool {
     let (health, short) = (&report.health, |text: &String| text.len() <= MAX_TEXT);
     report.classes.len() <= MAX_CLASSES
         && report.pushed.len() <= MAX_CLASSES
+        && report.pictured.len() <= MAX_CLASSES
         && report.outcomes.len() <= 2 * MAX_RELEASES
         && health.warnings.len() <= MAX_WARNINGS
         && health.warnings.iter().chain([&report.version]).all(short)

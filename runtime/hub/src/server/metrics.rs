@@ -173,9 +173,11 @@ mod tests {
             stage: RolloutStage::All,
             withdrawn,
             replaced,
+            created: 1_700_000_000,
             devices: 3,
             held: 1,
             refused: 1,
+            other_bundle: 0,
         };
         let releases = vec![release(3, false, false), release(2, false, true), release(1, true, false)];
         FleetOverview { devices, packs: Vec::new(), releases }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use orco_runtime::state::label;
 use orco_runtime::store::kept_pictures;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::packs::{has_record, no_room};
 use super::{DeviceRecord, HubStore, StoredAnswer, UnixSeconds};
 use crate::error::HubError;
-use crate::protocol::{DeviceId, ObjectDigest, PushAnswer, RefusalKind, RequestHead};
+use crate::protocol::{DeviceId, ObjectDigest, PushAnswer, PushedPictures, RefusalKind, RequestHead};
 
 /// A picture of a shot that a device shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,28 @@ impl HubStore {
         let mut pictures: Vec<SharedPicture> = pictures.collect();
         pictures.sort_by(|one, other| (&one.label, one.digest).cmp(&(&other.label, other.digest)));
         Ok(pictures)
+    }
+
+    /// Of which of these packs the pictures are to be pushed again: the hub has records or bytes of fewer.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if that cannot be read.
+    pub(crate) fn lost_pictures(
+        &self,
+        connection: &Connection,
+        pushed: &[PushedPictures],
+    ) -> Result<Vec<ObjectDigest>, HubError> {
+        let mut query = connection.prepare_cached("SELECT digest FROM picture WHERE pack = ?1")?;
+        let mut lost = Vec::new();
+        for PushedPictures { pack, count } in pushed {
+            let known = query.query_map([pack], |row| row.get::<_, ObjectDigest>(0))?;
+            let known = known.collect::<Result<Vec<_>, _>>()?;
+            let held = known.iter().filter(|picture| self.objects().holds(picture)).count();
+            if held < *count as usize {
+                lost.push(*pack);
+            }
+        }
+        Ok(lost)
     }
 
     /// Keeps the picture of a shot of a pack that the same device pushed.

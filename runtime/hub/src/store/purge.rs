@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::Transaction;
+use rusqlite::{Connection, Transaction};
 
 use super::{HubStore, ReleaseKind};
 use crate::error::HubError;
@@ -62,12 +62,9 @@ impl HubStore {
             self.remove_all_unneeded(transaction, &objects)?;
             Ok(purged)
         })?;
-        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
-        let is_busy: bool = self.connection().query_row(checkpoint, [], |row| row.get(0))?;
-        if is_busy {
-            log::warn!(
-                "another process uses the database: its log holds what was purged until the next purge or restart"
-            );
+        // What fails from here on is no failure of the purge: repeated, it would find nothing to delete.
+        if let Some(reason) = fault_of_emptying_log(&self.connection()) {
+            log::warn!("the database's log holds what was purged until the next purge or restart: {reason}");
         }
         Ok(purged)
     }
@@ -86,6 +83,15 @@ impl HubStore {
     /// for each would hold the database's lock for minutes.
     pub(super) fn remove_unneeded(&self, transaction: &Transaction<'_>, object: &ObjectDigest) -> Result<(), HubError> {
         if is_needed(transaction, object)? { Ok(()) } else { self.objects().remove(object) }
+    }
+}
+
+/// Writes the database's log into the database and empties it; returns why that could not be done, as on a full disk.
+pub(super) fn fault_of_emptying_log(connection: &Connection) -> Option<String> {
+    let is_busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    match is_busy {
+        Ok(is_busy) => is_busy.then(|| "another process uses the database".into()),
+        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -50,7 +50,7 @@ impl HubStore {
         // In the order of release: devices learn them so.
         packs.reverse();
         let bundle = bundle.map(|release| bundle_target(connection, release)).transpose()?;
-        Ok(ChannelTarget { bundle, packs, lost: Vec::new() })
+        Ok(ChannelTarget { bundle, packs, ..ChannelTarget::default() })
     }
 
     /// Whether a device may read an object: one that its channel holds.

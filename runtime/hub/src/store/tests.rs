@@ -361,6 +361,17 @@ fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
     assert_eq!(HubStore::open(folder.path().join("hub")).unwrap().devices().unwrap().len(), 2);
 }
 
+/// A purge that makes room on a full disk has deleted by then what it should.
+#[test]
+fn a_log_that_cannot_be_emptied_is_a_warning() {
+    let (_folder, hub) = hub();
+    let connection = hub.connection();
+    assert_eq!(purge::fault_of_emptying_log(&connection), None);
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let fault = purge::fault_of_emptying_log(&connection);
+    assert!(fault.as_ref().is_some_and(|fault| fault.contains("locked")), "{fault:?}");
+}
+
 #[test]
 fn of_a_release_and_a_purge_at_the_same_moment_one_is_refused() {
     for _ in 0..8 {

@@ -5,7 +5,7 @@ use std::path::Path;
 use orco_hub::merge::SameLabel;
 use orco_hub::rollout::DEFAULT_CHANNEL;
 
-use crate::support::{Fleet, refusal, release, release_mug};
+use crate::support::{Fleet, refusal, release, release_mug, teach_pictures};
 
 #[test]
 fn a_damaged_object_is_fetched_again() {
@@ -82,6 +82,26 @@ fn a_pack_that_the_hub_lost_is_pushed_again() {
     std::fs::remove_file(&object).unwrap();
     assert_eq!((pushed(), pushed()), (vec!["mug".to_owned()], Vec::new()), "without the file");
     assert!(object.is_file());
+}
+
+/// A hub that lost one file, and one whose backup was made before the pictures came.
+#[test]
+fn pictures_that_the_hub_lost_are_pushed_again() {
+    let fleet = Fleet::new();
+    let (giver, store) = (fleet.device("giver"), fleet.hub.store());
+    giver.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+    teach_pictures(&giver);
+    let pushed = || giver.sync(&mut fleet.network()).pictures;
+    let shared = pushed();
+    assert!(shared > 0 && pushed() == 0, "{shared}");
+    let picture = store.objects().path(&store.shared_pictures().unwrap()[0].digest);
+    std::fs::remove_file(&picture).unwrap();
+    assert_eq!((pushed(), pushed()), (shared, 0), "without the file");
+    assert!(picture.is_file());
+    let database = rusqlite::Connection::open(store.folder().join("hub.sqlite")).unwrap();
+    assert_eq!(database.execute("DELETE FROM picture", []).unwrap(), shared);
+    assert_eq!((pushed(), pushed()), (shared, 0), "restored");
+    assert_eq!(store.shared_pictures().unwrap().len(), shared);
 }
 
 /// Copies the files of a folder, but none of its folders.

@@ -368,6 +368,14 @@ impl DeviceFiles {
     }
 }
 
+/// Teaches a class whose pictures the device keeps.
+pub fn teach_pictures(device: &DeviceFiles) {
+    let bundle = Bundle::open(device.bundle.as_ref().unwrap()).unwrap();
+    let mut learner = Learner::new(bundle, Store::new(device.state()), device.settings().keep_shots(true)).unwrap();
+    let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots/learn/rubber-duck");
+    learner.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
+}
+
 pub fn code(hub: &HubStore, channel: &str) -> EnrolmentCode {
     hub.new_code(channel, Duration::from_secs(3600), now()).unwrap()
 }

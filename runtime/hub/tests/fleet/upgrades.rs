@@ -11,14 +11,14 @@ use orco_hub::protocol::OBJECTS_PATH;
 use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, HubStore, now};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{AnswerScope, Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
+use orco_runtime::learner::{AnswerScope, Learner, LearnerSettings, OpenLearnerError, upgrade};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK, LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
 use orco_trials::tmpfs::TmpfsMount;
 
-use crate::support::{Changing, DeviceFiles, Fleet, code, refusal, release, shipped};
+use crate::support::{Changing, DeviceFiles, Fleet, code, refusal, release, shipped, teach_pictures};
 
 /// The shipped bundle as another release.
 fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
@@ -54,13 +54,6 @@ fn other_bundle(folder: &Path) -> PathBuf {
 fn release_of(folder: &Path) -> BundleRelease<'_> {
     let (channel, stage) = ("next", RolloutStage::All);
     BundleRelease { folder, channel, stage, force: false, give_up_unkept: false, key: None }
-}
-
-fn teach_pictures(device: &DeviceFiles) {
-    let bundle = Bundle::open(device.bundle.as_ref().unwrap()).unwrap();
-    let mut learner = Learner::new(bundle, Store::new(device.state()), device.settings().keep_shots(true)).unwrap();
-    let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots/learn/rubber-duck");
-    learner.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
 }
 
 /// A device of the channel `next` that was taught a class with kept pictures.
