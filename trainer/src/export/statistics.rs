@@ -96,8 +96,8 @@ pub(super) fn statistics(
 }
 
 /// Gives a bundle that is there the statistics of its base classes, computed from the images that it was trained on,
-/// and the settings that use them. What was learned on the bundle goes on to hold, since the learner file stays; its
-/// signature does not, since the manifest changes.
+/// and the settings that use them, unless its own do. What was learned on the bundle goes on to hold, since the learner
+/// file stays; its signature does not, since the manifest changes.
 ///
 /// # Errors
 /// If the bundle does not open, the images, split or seed are not those that it was trained with, ONNX Runtime is
@@ -119,7 +119,9 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     let statistics = statistics(base_model, &mut encoder, BaseImages { input, train, split }, &values, recipe.seed)?;
     let bytes = statistics.encode();
     let mut manifest = bundle.manifest.clone();
-    manifest.learn = storing_as(&manifest.learn, MethodConfig::combined());
+    if manifest.learn.answer.is_none() {
+        manifest.learn = storing_as(&manifest.learn, MethodConfig::combined());
+    }
     manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
     if benchmark.is_none() {
         log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");

@@ -148,8 +148,11 @@ fn statistics_of_another_split_are_refused(recipe: &Path, bundle: &Path, folder:
     fs::write(&other, differs.to_string()).unwrap();
     let said = refused(&other, &[]);
     assert!(said.contains("takes images of 24 x 24 pixels, but the recipe's data.image_size is 48"), "{said}");
-    // The recipe that it was made from is right.
+    // The recipe that it was made from is right. A bundle that answers by statistics keeps its settings.
+    succeeds(&["preset".as_ref(), bundle, "closed-form".as_ref()]);
     succeeds(&["statistics".as_ref(), recipe, "--bundle".as_ref(), bundle]);
+    let manifest: toml::Table = fs::read_to_string(bundle.join("manifest.toml")).unwrap().parse().unwrap();
+    assert_eq!(manifest["learn"]["epochs"].as_integer(), Some(0));
 }
 
 #[test]
