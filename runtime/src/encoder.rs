@@ -92,7 +92,7 @@ pub enum EncodeError {
     #[error("the backbone failed on an image: {0}")]
     Run(String),
     /// The backbone does not return the features that the bundle declares.
-    #[error("the backbone returned {actual} numbers where the bundle speaks of {expected}")]
+    #[error("the backbone returned {actual} numbers where the bundle declares {expected}")]
     Shape {
         /// Numbers expected for a batch.
         expected: usize,

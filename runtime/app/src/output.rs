@@ -263,7 +263,7 @@ struct EarlierResult {
     _changed: bool,
 }
 
-/// Whether a plain file is missing, empty or holds a result, which may be broken off.
+/// Whether a plain file is missing, empty or holds a result, which may be cut off.
 fn may_be_replaced(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() && facts.len() > 0 => {

@@ -111,33 +111,45 @@ impl ThingTracks {
     pub fn add(&mut self, now: Instant, frame: [u32; 2], answers: Vec<ThingAnswer>) -> Vec<AnsweredThing> {
         self.empty_frames = 0;
         self.tracks.retain(|track| now.saturating_duration_since(track.seen) <= MAX_FRAME_AGE);
-        let mut free: Vec<usize> = (0..self.tracks.len()).collect();
-        let things = answers.into_iter().map(|answer| self.follow(now, frame, answer, &mut free)).collect();
-        free.into_iter().for_each(|track| self.tracks[track].unseen += 1);
-        things
+        let tracks_of = self.tracks_of(frame, &answers);
+        self.tracks.iter_mut().for_each(|track| track.unseen += 1);
+        let each = answers.into_iter().zip(tracks_of);
+        each.map(|(answer, track)| self.follow(now, frame, answer, track)).collect()
     }
 
-    /// Follows a thing; `free` are the tracks that no thing of this frame has yet.
-    fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, free: &mut Vec<usize>) -> AnsweredThing {
+    /// For each of the answers to a frame of that size, the number of the track that its thing is on; `None` for a new
+    /// thing. What was seen in the frame before goes first: what moves must not become what was there before it.
+    fn tracks_of(&self, frame: [u32; 2], answers: &[ThingAnswer]) -> Vec<Option<usize>> {
+        let mut pairs = Vec::new();
+        for (place, answer) in answers.iter().enumerate() {
+            let bounds = shares(answer.bounds, frame);
+            for (number, track) in self.tracks.iter().enumerate() {
+                let overlap = intersection_over_union(track.bounds, bounds);
+                if overlap >= MIN_OVERLAP && track.may_be(&answer.classes) {
+                    pairs.push((track.unseen > 0, overlap, place, number));
+                }
+            }
+        }
+        pairs.sort_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
+        let mut tracks_of = vec![None; answers.len()];
+        for (_, _, place, number) in pairs {
+            if tracks_of[place].is_none() && !tracks_of.contains(&Some(number)) {
+                tracks_of[place] = Some(number);
+            }
+        }
+        tracks_of
+    }
+
+    /// Follows a thing on a track, or on a new one.
+    fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, track: Option<usize>) -> AnsweredThing {
         let ThingAnswer { bounds, classes, known } = answer;
         let bounds = shares(bounds, frame);
-        let same = free.iter().enumerate().filter_map(|(place, &track)| {
-            let track = &self.tracks[track];
-            let overlap = intersection_over_union(track.bounds, bounds);
-            let is_same = overlap >= MIN_OVERLAP && track.may_be(&classes);
-            is_same.then_some((place, track.unseen == 0, overlap))
+        let number = track.unwrap_or_else(|| {
+            let agreement = Agreement::new(self.max_frames);
+            self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, unseen: 0, agreement });
+            self.tracks.len() - 1
         });
-        // What was seen in the frame before goes first: what moves must not become what was there before it.
-        let best = same.max_by(|one, other| one.1.cmp(&other.1).then(one.2.total_cmp(&other.2)));
-        let place = match best {
-            Some((place, ..)) => free.swap_remove(place),
-            None => {
-                let agreement = Agreement::new(self.max_frames);
-                self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, unseen: 0, agreement });
-                self.tracks.len() - 1
-            }
-        };
-        let track = &mut self.tracks[place];
+        let track = &mut self.tracks[number];
         (track.bounds, track.seen, track.unseen) = (bounds, now, 0);
         let answer = track.agreement.add(now, classes, known);
         AnsweredThing { id: track.id, bounds, answer }
@@ -230,6 +242,17 @@ mod tests {
         }
         let other = add(1200, vec![answer(430, "cup", 0.9), answer(100, "mug", 0.9)]);
         assert_eq!(labels(&other), [(4, "cup"), (3, "mug")], "another thing in the jug's place");
+    }
+
+    #[test]
+    fn a_thing_that_flickers_beside_another_does_not_take_that_ones_place() {
+        let (start, frame) = (Instant::now(), [640, 480]);
+        let mut things = ThingTracks::new(5, ThingIds::default());
+        let mut add = |time, answers| things.add(start + Duration::from_millis(time), frame, answers);
+        let both = || vec![answer(100, "mug", 0.9), answer(150, "jug", 0.9)];
+        assert_eq!(labels(&add(0, both())), [(1, "mug"), (2, "jug")]);
+        assert_eq!(labels(&add(100, vec![answer(150, "jug", 0.9)])), [(2, "jug")]);
+        assert_eq!(labels(&add(200, both())), [(1, "mug"), (2, "jug")]);
     }
 
     #[test]

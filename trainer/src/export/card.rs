@@ -329,8 +329,8 @@ fn hopeful(errors: &AccuracyEstimateError) -> Option<String> {
     })
 }
 
-/// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so
-/// many `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
+/// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent, where an epoch
+/// has `steps` steps. Of no other epoch, where a damaged line of the metrics was passed over.
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.

@@ -28,7 +28,7 @@ pub fn set_up() {
 fn outlive_file_limits() {
     #[cfg(unix)]
     {
-        // A signal that is caught is none that ends; nobody asks whether it came.
+        // A caught signal no longer ends the process. Nothing reads the flag.
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()) {
             log::warn!("a limit of file sizes may end the process: {error}");
         }

@@ -40,9 +40,9 @@ pub(super) struct PushedClass {
     pub bundle_digest: Option<ObjectDigest>,
     /// Whether its pictures were pushed, too.
     pub pictures: bool,
-    /// How many pictures that were. Older programs did not write it.
+    /// How many pictures that were. Older programs did not write it: their pictures are pushed once more.
     #[serde(default)]
-    pub picture_count: u32,
+    pub picture_count: Option<u32>,
 }
 
 impl PushedClass {
@@ -256,14 +256,14 @@ mod tests {
         let old = format!(r#"{{"learned":[],"pushed":[{pushed}],"refused":[]}}"#);
         let read: SyncProgress = serde_json::from_str(&old).unwrap();
         assert!(read.has_pushed(&digest) && !read.has_purged(&digest));
-        assert_eq!((read.pushed[0].bundle_digest, read.pushed[0].picture_count), (None, 0));
+        assert_eq!((read.pushed[0].bundle_digest, read.pushed[0].picture_count), (None, None));
     }
 
     #[test]
     fn a_class_that_is_shared_again_counts_as_purged_no_more() {
         let digest = |text: &str| ObjectDigest::of(text.as_bytes());
         let (label, content, pack) = ("mug".to_owned(), digest("content"), digest("pack"));
-        let class = PushedClass { label, content, pack, bundle_digest: None, pictures: false, picture_count: 0 };
+        let class = PushedClass { label, content, pack, bundle_digest: None, pictures: false, picture_count: None };
         let mut progress = SyncProgress::default();
         progress.remember_pushed(class.clone());
         progress.forget_labels(&BTreeSet::from(["mug".to_owned()]));

@@ -108,7 +108,7 @@ mod tests {
             pack: digest(label),
             bundle_digest: Some(digest("bundle")),
             pictures: false,
-            picture_count: 0,
+            picture_count: None,
         };
         let reason = |label: &str| format!("this device was taught another \"{label}\"");
         let refused = |release, label: &str| RefusedRelease {

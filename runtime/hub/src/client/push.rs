@@ -52,8 +52,10 @@ impl Round<'_, '_> {
 
     /// How many pictures were pushed of these classes, where pictures may be shared.
     pub(super) fn pushed_pictures(&self, classes: &[&PushedClass]) -> Vec<PushedPictures> {
-        let pictured = classes.iter().filter(|class| self.device.settings.share_pictures && class.picture_count > 0);
-        pictured.map(|class| PushedPictures { pack: class.pack, count: class.picture_count }).collect()
+        let pictured = classes.iter().filter(|_| self.device.settings.share_pictures);
+        let counted =
+            pictured.filter_map(|class| Some(PushedPictures { pack: class.pack, count: class.picture_count? }));
+        counted.filter(|pictures| pictures.count > 0).collect()
     }
 
     /// Pushes classes that were taught here and are not pushed as they are now, or that the hub lost since, or their
@@ -80,11 +82,12 @@ impl Round<'_, '_> {
                     None => continue,
                 },
             };
-            let has_pictures = class.pictures && !self.lost_pictures.contains(&class.pack);
+            let are_counted = class.pictures && class.picture_count.is_some();
+            let has_pictures = are_counted && !self.lost_pictures.contains(&class.pack);
             if self.device.settings.share_pictures && !has_pictures {
                 let count = self.push_pictures(learner, label, &class)?;
                 if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| pushed.has_shots(label, content)) {
-                    (pushed.pictures, pushed.picture_count) = (true, count);
+                    (pushed.pictures, pushed.picture_count) = (true, Some(count));
                 }
                 self.keep_progress()?;
             }
@@ -114,7 +117,7 @@ impl Round<'_, '_> {
             serde_json::from_slice(&answer).map_err(|error| SyncError::Answer { reason: error.to_string() })?;
         let bundle_digest = Some(ObjectDigest::new(learner.bundle().digest));
         let class =
-            PushedClass { label: label.to_owned(), content, pack, bundle_digest, pictures: false, picture_count: 0 };
+            PushedClass { label: label.to_owned(), content, pack, bundle_digest, pictures: false, picture_count: None };
         self.progress.remember_pushed(class.clone());
         self.keep_progress()?;
         self.outcome.pushed.push(label.to_owned());

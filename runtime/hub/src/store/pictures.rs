@@ -74,11 +74,12 @@ impl HubStore {
     ) -> Result<Vec<ObjectDigest>, HubError> {
         let mut query = connection.prepare_cached("SELECT digest FROM picture WHERE pack = ?1")?;
         let mut lost = Vec::new();
-        for PushedPictures { pack, count } in pushed {
+        let counts: BTreeMap<&ObjectDigest, u32> = pushed.iter().map(|pushed| (&pushed.pack, pushed.count)).collect();
+        for (pack, count) in counts {
             let known = query.query_map([pack], |row| row.get::<_, ObjectDigest>(0))?;
             let known = known.collect::<Result<Vec<_>, _>>()?;
             let held = known.iter().filter(|picture| self.objects().holds(picture)).count();
-            if held < *count as usize {
+            if held < count as usize {
                 lost.push(*pack);
             }
         }
