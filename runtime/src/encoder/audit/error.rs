@@ -148,8 +148,8 @@ fn advice(operator: &str) -> &'static str {
         }
         "Upsample" => "; convert the model (onnx.version_converter.convert_version(model, 13))",
         _ => {
-            "; if it comes behind the features, end the model before it (backbone.output), and if it computes constants, \
-             write the model anew with onnxslim; else take another network"
+            "; if it comes behind the features, end the model before it (backbone.output); if it computes constants, use \
+             onnxslim; else take another network"
         }
     }
 }

@@ -150,7 +150,7 @@ fn other_threads_are_said() {
     };
     assert!(!with("1").contains("last digits"));
     let said = with("2");
-    assert!(said.contains("this run was begun with 1 threads; with 2 its losses differ in the last digits"), "{said}");
+    assert!(said.contains("this run was begun with 1 thread; with 2 its losses differ in the last digits"), "{said}");
     assert!(!said.contains("--threads counts"), "{said}");
     assert!(!with("2").contains("last digits"));
 }
