@@ -307,7 +307,7 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     let wrong_method = service.ask("PUT", "/api/v1/shots/mug", &[], b"");
     let allowed = "DELETE, GET, HEAD, PATCH, POST";
     assert!(wrong_method.head.contains(&format!("allow: {}\r\n", allowed.to_lowercase())), "{}", wrong_method.head);
-    assert!(wrong_method.error().ends_with(&format!("it takes {allowed}")), "{}", wrong_method.error());
+    assert!(wrong_method.error().ends_with(&format!("it supports {allowed}")), "{}", wrong_method.error());
     assert!(!service.ask("GET", "/api/v1/shots", &[], b"").head.contains("allow:"));
     assert_eq!(undo(&[("Origin", "http://evil.example")]).status, 403);
     let page = service.ask("GET", "/", &[], b"");
