@@ -10,6 +10,10 @@ import { NO_ANSWER, store } from "./store.js";
 const EVERY_MS = 250, IDLE_MS = 300;
 // Longer side of the pictures that are sent to be answered, in pixels.
 const SIDE = 480;
+// Longest wait for the answer to a camera's picture: a request that is lost on the way would hold up all others.
+const ANSWER_MS = 15_000;
+// The service has too much to do; it answers the next picture.
+const BUSY = [429, 503];
 const MOST_ALTERNATIVES = 3;
 
 export function startAnswer() {
@@ -31,10 +35,11 @@ async function classify({ quiet = !store.state.files.length } = {}) {
   if (!asked) return;
   const mayKeep = store.state.stream && store.state.collects;
   const path = api(`classify${mayKeep ? "?inbox=true" : ""}`);
-  // The camera's next picture follows in any case; that a file cannot be read is shown. Where the service is not reached,
-  // an old answer would be taken for a new one.
-  const response = await call("POST", path, asked, { quiet, name: asked.name }).catch((error) => {
-    if (store.state.files.length || !error.refusal) store.update({ answer: NO_ANSWER });
+  // The camera's next picture follows in any case; that a file cannot be read is shown. Where no answer comes, an old one
+  // would be taken for it.
+  const signal = asked.name ? undefined : AbortSignal.timeout(ANSWER_MS);
+  const response = await call("POST", path, asked, { quiet, name: asked.name, signal }).catch((error) => {
+    if (store.state.files.length || !BUSY.includes(error.status)) store.update({ answer: NO_ANSWER });
     throw error;
   });
   const { matches, set, known } = await response.json();

@@ -48,7 +48,7 @@ export const estimateSentence = ({ recognised, shots, taken_for_learned: taken, 
 export function expectedSentence(expected) {
   if (!(expected?.learned > 0)) return "";
   const [low, high] = (expected.learned_range ?? [expected.learned, expected.learned]).map(percent);
-  const learned = low === high ? low : `${low}–${high}`;
+  const learned = low === high ? low : `${low}–\u2060${high}`;
   return (expected.base ?? null) === null ? message("expectedLearned", { learned }) : message("expected", { base: percent(expected.base), learned });
 }
 

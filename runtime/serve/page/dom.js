@@ -14,6 +14,16 @@ export function element(tag, { on, ...properties } = {}, ...children) {
   return node;
 }
 
+// Draws what a box holds anew. The focus stays on the same control, by its value or its text, or what is in its place.
+export function redraw(box, nodes) {
+  const controls = () => [...box.querySelectorAll("button, summary")], name = ({ value, textContent }) => value || textContent;
+  const { activeElement: focused } = document, place = box.contains(focused) ? controls().indexOf(focused) : -1;
+  box.replaceChildren(...nodes);
+  if (place < 0) return;
+  const others = controls(), same = others.find((one) => name(one) === name(focused));
+  (same ?? others[Math.min(place, others.length - 1)])?.focus({ preventScroll: true });
+}
+
 // Removes the nodes of a map whose keys are not among these.
 export function removeOthers(nodes, keys) {
   for (const [key, node] of nodes) {

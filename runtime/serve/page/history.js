@@ -1,6 +1,6 @@
 // What was done, and undoing it.
 import { ask } from "./dialog.js";
-import { $, DOUBLE_CLICK_MS, element, isByKey, showError, sleep, small } from "./dom.js";
+import { $, DOUBLE_CLICK_MS, element, isByKey, redraw, showError, sleep, small } from "./dom.js";
 import { dateTime, message, readable, term } from "./language.js";
 import { refreshClasses } from "./refresh.js";
 import { historyLines, isUnfinished } from "./selectors.js";
@@ -22,7 +22,7 @@ export function startHistory() {
 }
 
 function show(state) {
-  $("history").replaceChildren(...historyLines(state).toReversed().map((entry) => entryItem(entry, state.language)));
+  redraw($("history"), historyLines(state).toReversed().map((entry) => entryItem(entry, state.language)));
   enable();
 }
 
@@ -31,7 +31,7 @@ function entryItem(entry, language) {
   const undone = entry.isUndone ? ` · ${message("undone")}` : "";
   const what = element("span", { className: entry.isUndone ? "undone" : "" }, changeSentence(entry));
   const mark = entry.isPresent ? element("span", { className: "badge", textContent: message("present") })
-    : element("button", { textContent: message("back"), "aria-label": message("backOf", entry), on: (event) => goBack(entry, event) });
+    : element("button", { value: entry.id, textContent: message("back"), "aria-label": message("backOf", entry), on: (event) => goBack(entry, event) });
   return element("li", {}, what, small(`${entry.entry}${time}${undone}`), entry.isStep ? mark : "");
 }
 

@@ -1,5 +1,5 @@
 // Changes as they are made, and the report of what they changed.
-import { $, element, setText, showError } from "./dom.js";
+import { $, element, redraw, setText, showError } from "./dom.js";
 import { message, percent, readable, term } from "./language.js";
 import { noPicture, picturedShots, storedPicture } from "./pictures.js";
 import { problem } from "./problems.js";
@@ -38,7 +38,7 @@ function show({ job, label, classes, deviceCamera, deviceChosen, status }) {
   // Under the shots of the next thing, the report of the one before would be taken for its.
   const isShown = isOfLabel(job, label) && !isUnfinished(job);
   const told = status?.learned_only ? { ...job, report: answeredPart(job?.report, classes) } : job;
-  $("report").replaceChildren(...(isShown ? reportElements(told, classes, deviceChosen ? deviceCamera : null) : []));
+  redraw($("report"), isShown ? reportElements(told, classes, deviceChosen ? deviceCamera : null) : []);
 }
 
 // Where the report is not seen, in another tab or under the next label, failures and warnings are told.
@@ -56,14 +56,19 @@ function showProgress(job) {
   $("job-bar").value = job.progress ?? 0;
 }
 
+// The report that somebody opened or closed: it is drawn anew with every change of classes.
+let chosen = null;
+
 function reportElements(job, classes, camera) {
   if (job.state === "failed") return [element("p", { className: "warning", textContent: failure(job) })];
   const lines = reportLines(job, camera?.scene?.state);
   const list = element("ul", {}, ...lines.map(({ text, isWarning }) =>
     element("li", { textContent: text, className: isWarning ? "warning" : "" })));
   const title = job.change === "learn" && job.label ? message("learnedTitle", job) : message("done");
-  // One line, unless there is something to act upon.
-  return [element("details", { open: lines.some(({ isWarning }) => isWarning) }, element("summary", { textContent: title }),
+  // One line, unless there is something to act upon, or people chose. A press comes before the change.
+  const choose = ({ target }) => { chosen = { id: job.id, isOpen: !target.parentElement.open }; };
+  const isOpen = chosen?.id === job.id ? chosen.isOpen : lines.some(({ isWarning }) => isWarning);
+  return [element("details", { open: isOpen }, element("summary", { textContent: title, on: choose }),
     list, ...comparisons(job.report, classes))];
 }
 

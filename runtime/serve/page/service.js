@@ -69,6 +69,11 @@ async function answered(request, { quiet, name }) {
 
 // Browsers report a missing service and a changed file alike. problems.js translates this.
 const GONE = "the file was changed or removed after it was chosen: choose it again";
+// An answer without the service's words is a proxy's; over HTTP/2 it has no words at all. problems.js translates this.
+const ofProxy = ({ status }) => ({
+  error: `a proxy answered with ${status} instead of the service: is the service running?`,
+  code: status === 413 ? "body_too_large" : undefined,
+});
 const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
 
 // Sends a request with a body of JSON or a Blob. Its error is shown, with the file's `name` if it has one, unless it is
@@ -92,7 +97,8 @@ export async function call(method, path, body, { quiet = false, name, signal } =
     return call(method, path, body, { quiet, name, signal });
   }
   if (response.ok) return response;
-  const refusal = { error: response.statusText, ...await response.json().catch(() => ({})) };
+  const said = await response.json().catch(() => null);
+  const refusal = said?.error ? said : ofProxy(response);
   if (!quiet) showError(ofFile(name, refusalText(refusal)));
   throw Object.assign(new Error(refusal.error), { status: response.status, refusal });
 }

@@ -1,5 +1,5 @@
 // Shots that are not learned yet: they are taken, shown and learned.
-import { $, DOUBLE_CLICK_MS, element, isByKey, isFocusLost, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { $, DOUBLE_CLICK_MS, element, isByKey, isFocusLost, isPressKey, onRelease, redraw, setText, showError, sleep } from "./dom.js";
 import { knownLabelFor, labelOf } from "./labels.js";
 import { isolate, message, percent, readable } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
@@ -256,10 +256,10 @@ function showShots({ label, shots }) {
   const path = ({ id }) => `${shotsPath(label)}/${id}`;
   const shown = new Set(shots.map((shot) => api(path(shot))));
   releasePictures((other) => other.startsWith(api("shots/")) && !shown.has(other));
-  $("shots").replaceChildren(...shots.map((shot, index) => {
+  redraw($("shots"), shots.map((shot, index) => {
     const number = index + 1, remove = (event) => removeShot(path(shot), index, isByKey(event));
     return element("li", {}, picture(api(path(shot)), message("shotName", { number })),
-      element("button", { textContent: "×", "aria-label": message("remove", { number }), on: remove }));
+      element("button", { value: shot.id, textContent: "×", "aria-label": message("remove", { number }), on: remove }));
   }));
   enableChanges();
   showCount(shots.length);
@@ -306,7 +306,7 @@ function showCount(count) {
 // Shots under other labels; pressing one goes on with it.
 function showWaiting({ waiting, label }) {
   $("waiting").hidden = !waiting.length;
-  $("waiting-list").replaceChildren(...waiting.map((other) => waitingItem(other, label)));
+  redraw($("waiting-list"), waiting.map((other) => waitingItem(other, label)));
   enableChanges();
 }
 

@@ -44,6 +44,30 @@ test("what is wrong with a file is said when it is chosen, not with every change
   globalThis.setTimeout = setTimeout;
 });
 
+test("a request for an answer that is lost on the way is given up, and the next picture is sent", async () => {
+  const elements = {}, { setTimeout } = globalThis, { timeout } = AbortSignal;
+  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
+  const canvas = { getContext: () => ({ drawImage: () => {} }), toBlob: (done) => done(new Blob([])) };
+  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), createElement: () => canvas, hidden: false };
+  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
+  AbortSignal.timeout = (milliseconds) => timeout(Math.min(milliseconds, 50));
+  let requests = 0;
+  globalThis.fetch = (path, { signal }) => new Promise((_, reject) => {
+    requests += 1;
+    signal.addEventListener("abort", () => reject(signal.reason));
+  });
+  const { NO_ANSWER, store } = await import("../store.js");
+  const answer = { matches: [{ label: "mug", probability: 1 }], set: [], known: true };
+  store.update({ files: [], stream: { getVideoTracks: () => [] }, answer });
+  await new Promise((done) => setTimeout(done, 1500));
+  assert.equal(store.state.answer, NO_ANSWER);
+  assert.ok(requests > 1, `${requests} requests`);
+  store.update({ stream: null });
+  await new Promise((done) => setTimeout(done, 400));
+  AbortSignal.timeout = timeout;
+  globalThis.setTimeout = setTimeout;
+});
+
 test("an old answer does not stay beside the camera's picture where the service is not reached", async () => {
   const elements = {}, { setTimeout } = globalThis;
   const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
@@ -62,4 +86,5 @@ test("an old answer does not stay beside the camera's picture where the service 
   const busy = { ok: false, status: 429, json: async () => ({ code: "too_many_requests", error: "busy" }) };
   assert.equal(await after(async () => busy), answer, "the next picture is answered");
   assert.equal(await after(() => Promise.reject(new TypeError("Failed to fetch"))), NO_ANSWER);
+  assert.equal(await after(async () => ({ ok: false, status: 502, json: async () => null })), NO_ANSWER, "a proxy answers");
 });

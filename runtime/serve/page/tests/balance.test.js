@@ -42,13 +42,13 @@ test("where another position is refused, or its change fails, the old one stays 
   const shown = () => elements.expected.textContent.replaceAll("\u00a0", " ");
   const all = { base: 0.9, learned: 0.4, learned_range: [0.3, 0.5] };
   store.update({ outlook: { expected: all, expected_learned_only: { learned: 0.8, learned_range: [0.7, 0.85] } } });
-  assert.match(shown(), /30–50 % right on what it learned, 90 %/);
+  assert.match(shown(), /30–\u206050 % right on what it learned, 90 %/);
   const estimates = balances.map((balance, taken) => ({ balance, shots: 5, recognised: 5, base_samples: 20, taken_for_learned: taken }));
   store.update({ balances: estimates });
   const notes = () => elements["balance-choices"].children.filter((item) => item.lastChild.lastChild.textContent);
   assert.equal(notes().length, 3);
   store.update({ status: { balance: "balanced", balances, learned_only: true } });
-  assert.match(shown(), /^Makes little difference .* 70–85 % right on what it learned\.$/);
+  assert.match(shown(), /^Makes little difference .* 70–\u206085 % right on what it learned\.$/);
   assert.equal(notes().length, 0, "they are of answers that name all classes");
   showError();
 });

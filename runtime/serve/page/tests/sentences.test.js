@@ -285,9 +285,9 @@ test("why several files are not taken is said once, after their names", async ()
 
 test("accuracies are told as far as samples say them", () => {
   const expected = { base: 0.9, learned: 0.8, learned_range: [0.7, 0.85] };
-  assert.match(expectedSentence(expected).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned, 90 % on/);
-  assert.match(expectedSentence({ ...expected, base: null }).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned\.$/);
-  assert.match(expectedSentence({ learned: 0.8, learned_range: [0.7, 0.85] }).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned\.$/);
+  assert.match(expectedSentence(expected).replaceAll("\u00a0", " "), /: 70–\u206085 % right on what it learned, 90 % on/);
+  assert.match(expectedSentence({ ...expected, base: null }).replaceAll("\u00a0", " "), /: 70–\u206085 % right on what it learned\.$/);
+  assert.match(expectedSentence({ learned: 0.8, learned_range: [0.7, 0.85] }).replaceAll("\u00a0", " "), /: 70–\u206085 % right on what it learned\.$/);
   assert.equal(expectedSentence({ base: 0.9, learned: null, learned_range: null }), "");
   assert.equal(expectedSentence(null), "");
 });

@@ -134,10 +134,18 @@ test("what the service says is shown in the page's language", async () => {
   assert.equal(shown(), "Es gibt noch keine Aufnahmen von „mug“: Bitte zuerst welche machen.");
 });
 
-test("an answer that is not the service's own is shown by its status", async () => {
-  globalThis.fetch = async () => ({ ok: false, status: 502, statusText: "Bad Gateway", json: async () => JSON.parse("<html>") });
-  await assert.rejects(call("POST", "/api/v1/learn", {}), { message: "Bad Gateway", status: 502 });
-  assert.equal(shown(), "Bad Gateway.");
+test("an answer that is not the service's own is shown by its status, which has no text over HTTP/2", async () => {
+  const answer = (status) => async () => ({ ok: false, status, statusText: "", json: async () => JSON.parse("<html>") });
+  globalThis.fetch = answer(502);
+  await assert.rejects(call("POST", "/api/v1/learn", {}), { status: 502 });
+  assert.equal(shown(), "A proxy answered with 502 instead of the service: is the service running?");
+  setLanguage("de");
+  await assert.rejects(call("POST", "/api/v1/learn", {}));
+  assert.equal(shown(), "Statt des Dienstes hat ein Proxy mit 502 geantwortet: Läuft der Dienst?");
+  setLanguage("en");
+  globalThis.fetch = answer(413);
+  await assert.rejects(call("POST", "/api/v1/import", new Blob([])));
+  assert.equal(shown(), "The file is too large.");
 });
 
 test("problems and warnings are German on a German page, and none is lost", () => {

@@ -6,7 +6,7 @@ import { store } from "../store.js";
 
 const node = () => ({
   value: "", textContent: "", children: [], classList: { toggle: () => {} },
-  append: () => {}, replaceChildren: () => {}, addEventListener: () => {}, setAttribute: () => {},
+  append: () => {}, contains: () => false, replaceChildren: () => {}, addEventListener: () => {}, setAttribute: () => {},
   dispatchEvent() { this.oninput(); },
 });
 const elements = {};
