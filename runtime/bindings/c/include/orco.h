@@ -304,8 +304,7 @@ void orco_free(struct OrcoLearner *learner);
  * The seed of all random draws, 1 unless it is set. The same bundle, shots and seed give the same state, byte
  * for byte.
  */
-enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner,
-                              uint64_t seed);
+enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner, uint64_t seed);
 
 /**
  * Whether a change returns before the head is aligned to it, and orco_align() aligns it; answers follow the change at
