@@ -1,7 +1,7 @@
 // Known classes with their stored shots.
 import { REMOVE, ask } from "./dialog.js";
-import { $, element, small } from "./dom.js";
-import { knownLabelFor } from "./labels.js";
+import { $, element, setText, small } from "./dom.js";
+import { classesNamed, knownLabelFor } from "./labels.js";
 import { message, readable } from "./language.js";
 import { picturedShots, showWhenSeen, storedPicture } from "./pictures.js";
 import { baseClasses, learnedClasses } from "./selectors.js";
@@ -9,7 +9,11 @@ import { change, classPath } from "./service.js";
 import { store } from "./store.js";
 import { exportClass } from "./transfer.js";
 
+// From so many on, a name is found faster by typing.
+const MANY_CLASSES = 12;
+
 export function startClasses() {
+  $("class-search").oninput = () => show(store.state);
   store.subscribe(["status", "classes", "language"], show);
 }
 
@@ -18,8 +22,12 @@ function show(state) {
   const learned = learnedClasses(state), base = baseClasses(state);
   $("counts").textContent = message("counts", { learned: learned.length, base: base.length, free: state.status.free_targets });
   $("known").replaceChildren(...learned.map(({ label }) => element("option", { value: label })));
-  const focus = findFocus();
-  $("learned").replaceChildren(...learned.map(classItem));
+  const focus = findFocus(), search = $("class-search");
+  search.hidden = learned.length < MANY_CLASSES;
+  search.placeholder = message("search");
+  const found = search.hidden ? learned : classesNamed(search.value, learned);
+  setText("search-none", found.length || !learned.length ? "" : message("searchNone"));
+  $("learned").replaceChildren(...found.map(classItem));
   if (focus) restoreFocus(focus);
   $("base-title").textContent = message("baseTitle", { count: base.length });
   $("base").textContent = base.filter(({ replaced }) => !replaced).map(({ label }) => readable(label)).join(", ");

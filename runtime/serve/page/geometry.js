@@ -22,6 +22,21 @@ export function regionBetween([x, y], [otherX, otherY]) {
   return width < LEAST_REGION || height < LEAST_REGION ? null : [Math.min(x, otherX), Math.min(y, otherY), width, height];
 }
 
+// Where a region begins that is drawn by keys, and how far a key moves it.
+export const MIDDLE = [0.25, 0.25, 0.5, 0.5];
+const STEP = 0.05;
+
+// A region after an arrow key, which moves it, or its right and lower edges, and keeps it in the picture; none after
+// other keys.
+export function regionAfter(key, [left, top, width, height], isResized) {
+  const [across, down] = { ArrowLeft: [-STEP, 0], ArrowRight: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] }[key] ?? [];
+  if (across === undefined) return null;
+  const within = (value, low, high) => Math.min(high, Math.max(low, value));
+  return isResized
+    ? [left, top, within(width + across, LEAST_REGION, 1 - left), within(height + down, LEAST_REGION, 1 - top)]
+    : [within(left + across, 0, 1 - width), within(top + down, 0, 1 - height), width, height];
+}
+
 // Rectangles that cover what these cover, without overlap.
 export function disjoint(rectangles) {
   const parts = [];

@@ -12,10 +12,16 @@ const LOOSE_JOINER = new RegExp(`(?<![${JOINED}])[\\u200c\\u200d]|[\\u200c\\u200
 // Browsers resolve "." and ".." in a URL, and the service refuses them.
 export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(LOOSE_JOINER, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
 
+// Names that differ in capitals, or in underscores for spaces, are alike.
+const plain = (name) => name.normalize().toLowerCase().replaceAll("_", " ");
+
+// Those of some classes whose names hold what is typed.
+export const classesNamed = (typed, classes) => classes.filter(({ label }) => plain(label).includes(plain(labelOf(typed))));
+
 // As it is typed if that is known, else as it is known in other capitals or with underscores for spaces: of a learned
 // class, of shots that wait (`waiting` lacks those of the chosen label), or of a base class.
 export function knownLabelFor(typed, { classes, waiting, label: chosen, shots = [] }) {
-  const label = labelOf(typed), plain = (name) => name.normalize().toLowerCase().replaceAll("_", " ");
+  const label = labelOf(typed);
   const held = shots.length && chosen ? [{ label: chosen }, ...waiting] : waiting;
   const known = [...learnedClasses({ classes }), ...held, ...classes].map((one) => one.label);
   return known.includes(label.normalize()) ? label : known.find((name) => plain(name) === plain(label)) ?? label;

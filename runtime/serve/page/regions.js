@@ -1,7 +1,7 @@
 // Regions of the service's own camera: drawn on its picture, named, removed.
 import { ask } from "./dialog.js";
-import { $, element, removeOthers, setPlace, setText, showError } from "./dom.js";
-import { nameSides, placeInPicture, placeInView, regionBetween } from "./geometry.js";
+import { $, element, isByKey, removeOthers, setPlace, setText, showError } from "./dom.js";
+import { MIDDLE, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "./geometry.js";
 import { labelOf } from "./labels.js";
 import { isolate, message, readable } from "./language.js";
 import { refusalText } from "./refusals.js";
@@ -12,7 +12,14 @@ import { store } from "./store.js";
 
 export function startRegions() {
   drawn = element("div", { className: "region", hidden: true });
-  $("region-draw").onclick = () => setDrawing(!isDrawing);
+  $("region-draw").onclick = (event) => {
+    const isBegun = !isDrawing;
+    stop();
+    // Whoever presses keys cannot drag.
+    if (isBegun && isByKey(event) && pictureSize(store.state)?.[0]) draw(byKeys = MIDDLE);
+    setDrawing(isBegun);
+  };
+  $("region-draw").onkeydown = press;
   const place = ({ clientX, clientY }) => {
     const { left, top } = $("view").getBoundingClientRect();
     return placeInPicture([clientX - left, clientY - top], pictureSize(store.state), viewSize());
@@ -25,9 +32,7 @@ export function startRegions() {
   });
   $("view").addEventListener("pointermove", (event) => {
     if (!from) return;
-    const part = regionBetween(from, place(event));
-    drawn.hidden = !part;
-    if (part) setPlace(drawn, placeInView(part, pictureSize(store.state), viewSize()));
+    draw(regionBetween(from, place(event)));
   });
   $("view").addEventListener("pointerup", (event) => {
     if (!from) return;
@@ -42,9 +47,27 @@ export function startRegions() {
   showTools(store.state);
 }
 
-let isDrawing = false, from = null;
+// `byKeys` is the part that keys draw.
+let isDrawing = false, from = null, byKeys = null;
 // The rectangle that is being drawn.
 let drawn = null;
+
+function draw(part) {
+  drawn.hidden = !part;
+  if (part) setPlace(drawn, placeInView(part, pictureSize(store.state), viewSize()));
+}
+
+function press(event) {
+  if (!byKeys) return;
+  const part = byKeys, moved = regionAfter(event.key, part, event.shiftKey);
+  if (!moved && event.key !== "Enter") return;
+  event.preventDefault();
+  if (moved) return draw(byKeys = moved);
+  // The key that began it is still held.
+  if (event.repeat) return;
+  stop();
+  add(part).catch(() => {});
+}
 
 function setDrawing(is) {
   isDrawing = is;
@@ -54,7 +77,7 @@ function setDrawing(is) {
 }
 
 function stop() {
-  from = null;
+  from = byKeys = null;
   drawn.hidden = true;
   setDrawing(false);
 }
@@ -79,7 +102,7 @@ async function set(regions) {
 function showTools({ deviceCamera, deviceChosen, regions }) {
   $("region-tools").hidden = !deviceChosen || !deviceCamera;
   $("region-draw").textContent = message(isDrawing ? "cancel" : "regionDraw");
-  setText("region-state", message(isDrawing ? "regionDrag" : regions.length ? "regionSome" : "regionNone"));
+  setText("region-state", message(byKeys ? "regionKeys" : isDrawing ? "regionDrag" : regions.length ? "regionSome" : "regionNone"));
 }
 
 // The frame of each region, with its name and answer on a button that removes it.

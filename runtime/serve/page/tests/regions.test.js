@@ -31,7 +31,7 @@ test("a region that is added takes the error of an earlier one away", async () =
   startRegions();
   globalThis.fetch = async (path, { body }) => ({ ok: true, json: async () => JSON.parse(body) });
   showError("There is a region of that name already: choose another one.");
-  $("region-draw").onclick();
+  $("region-draw").onclick({ detail: 1 });
   listeners.pointerdown({ clientX: 0, clientY: 0, preventDefault: () => {} });
   listeners.pointerup({ clientX: 200, clientY: 150 });
   await done();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { disjoint, middleOf, nameSides, placeInPicture, placeInView, regionBetween } from "../geometry.js";
+import { MIDDLE, disjoint, middleOf, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "../geometry.js";
 import { chosenPlace } from "../scene.js";
 import { analysedParts, thingName } from "../selectors.js";
 
@@ -37,6 +37,16 @@ test("a region is drawn in the picture, wherever the view shows it", () => {
   assert.deepEqual(placeInPicture([0, 10], size, view), [0, 0], "above the picture is its edge");
   assert.deepEqual(regionBetween([0.75, 0.5], [0.25, 0.75]), [0.25, 0.5, 0.5, 0.25]);
   assert.equal(regionBetween([0.5, 0.5], [0.51, 0.9]), null, "a tap");
+});
+
+test("keys move a region and change its size, and keep it in the picture", () => {
+  const pressed = (keys, isResized) => keys.reduce((region, key) => regionAfter(key, region, isResized), MIDDLE);
+  const rounded = (region) => region.map((share) => Math.round(1000 * share) / 1000);
+  const times = (count, key) => Array(count).fill(key);
+  assert.deepEqual(rounded(pressed(["ArrowRight", "ArrowUp"], false)), [0.3, 0.2, 0.5, 0.5]);
+  assert.deepEqual(rounded(pressed([...times(20, "ArrowRight"), ...times(20, "ArrowDown")], false)), [0.5, 0.5, 0.5, 0.5]);
+  assert.deepEqual(rounded(pressed([...times(20, "ArrowRight"), ...times(20, "ArrowUp")], true)), [0.25, 0.25, 0.75, 0.05]);
+  assert.equal(regionAfter("Tab", MIDDLE, false), null);
 });
 
 test("what lies in several regions is cut out of what is dimmed once", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { knownLabelFor, labelOf } from "../labels.js";
+import { classesNamed, knownLabelFor, labelOf } from "../labels.js";
 import { readable } from "../language.js";
 import { canLearn, canShoot, classOf, hasSource, hints, historyLines, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, shownJob, stay } from "../selectors.js";
 import { store } from "../store.js";
@@ -29,6 +29,17 @@ test("a name that differs from a known one in capitals or underscores alone stan
   assert.equal(knownLabelFor("Bridge ", held), "bridge", "the shots of the chosen label wait, too");
   assert.equal(knownLabelFor("Bridge", state({ label: "bridge" })), "Bridge", "of it, there are no shots");
   assert.equal(knownLabelFor("cup", state({ classes: [...classes, { label: "cup", learned: true }] })), "cup", "both are known");
+});
+
+test("classes are found by a part of their names, whatever its capitals and spaces", () => {
+  const classes = ["coffee_mug", "Tea Cup", "قارورة زرقاء"].map((label) => ({ label }));
+  const found = (typed) => classesNamed(typed, classes).map(({ label }) => label);
+  assert.deepEqual(found("E "), ["coffee_mug", "Tea Cup"]);
+  assert.deepEqual(found("MUG"), ["coffee_mug"]);
+  assert.deepEqual(found("ee mu"), ["coffee_mug"]);
+  assert.deepEqual(found("\u2068زرقاء\u2069"), ["قارورة زرقاء"]);
+  assert.deepEqual(found(" "), classes.map(({ label }) => label));
+  assert.deepEqual(found("box"), []);
 });
 
 test("shots need a label and a source", () => {
