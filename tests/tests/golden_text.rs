@@ -113,7 +113,7 @@ fn of_learner(golden: &Golden, phase: Phase, kind: &str, case: &str, config: &Me
 }
 
 #[test]
-fn golden_text_of_the_learner() {
+fn losses_of_the_learner_are_those_of_the_papers_text() {
     let golden = vectors();
     for (phase, kind) in PHASES.into_iter().flat_map(|phase| ["moved", "still"].map(|kind| (phase, kind))) {
         for (case, config) in cases() {
@@ -124,7 +124,7 @@ fn golden_text_of_the_learner() {
 
 /// So that agreement means something: in phase 3, where every setting matters, no case agrees with another.
 #[test]
-fn golden_text_of_other_settings_is_rejected() {
+fn losses_of_other_settings_do_not_agree() {
     let golden = vectors();
     let cases = cases();
     for (case, _) in &cases {
@@ -138,7 +138,7 @@ fn golden_text_of_other_settings_is_rejected() {
 /// The trainer draws its perturbed targets itself: without noise, and with as many rows as make every perturbable
 /// target come equally often, they are those of the vectors.
 #[test]
-fn golden_text_of_the_trainer() {
+fn losses_of_the_trainer_are_those_of_the_papers_text() {
     mkl::warm_up();
     tch::set_num_threads(1);
     let golden = vectors();

@@ -15,12 +15,12 @@ use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 #[test]
-fn golden_contrast_by_class() {
+fn contrast_by_class_is_that_of_the_reference() {
     check_phase_1(&vectors(Golden::open), "scl", "phase1.labels", inside_contrast);
 }
 
 #[test]
-fn golden_contrast_by_instance() {
+fn contrast_by_instance_is_that_of_the_reference() {
     check_phase_1(&vectors(Golden::open), "sscl", "phase1.instances", inside_contrast);
 }
 
@@ -34,7 +34,7 @@ fn inside_contrast(z: &Array<f32>, classes: &[u32], temperature: f64) -> (f64, V
 
 /// Descent on L_TG by the trainer's [`orthogonality`], gradients accumulated, rows renormalised.
 #[test]
-fn golden_target_generation() {
+fn generated_targets_are_those_of_the_reference() {
     let golden = vectors(Golden::open);
     let mut targets = tensor(&golden.f32("targets.initial")).set_requires_grad(true);
     check_target_generation(&golden, || {
@@ -47,7 +47,7 @@ fn golden_target_generation() {
 }
 
 #[test]
-fn golden_first_step_gradients_of_terms() {
+fn gradients_of_each_loss_are_those_of_the_reference() {
     let golden = vectors(Golden::open);
     let phase = Phase3::new(&golden);
     let projection = head(&phase).forward(&features(&phase, 0)).detach();
@@ -65,7 +65,7 @@ fn golden_first_step_gradients_of_terms() {
 }
 
 #[test]
-fn golden_first_step_gradients_of_weights() {
+fn gradients_of_the_head_are_those_of_the_reference() {
     let golden = vectors(Golden::open);
     let phase = Phase3::new(&golden);
     let head = head(&phase);
@@ -78,7 +78,7 @@ fn golden_first_step_gradients_of_weights() {
 }
 
 #[test]
-fn golden_trajectory() {
+fn all_steps_of_training_are_those_of_the_reference() {
     let golden = vectors(Golden::open);
     let phase = Phase3::new(&golden);
     match trajectory(&phase, settings()) {
@@ -89,7 +89,7 @@ fn golden_trajectory() {
 
 /// So that agreement means something: another optimiser's training must not agree.
 #[test]
-fn golden_trajectory_of_other_settings_is_rejected() {
+fn training_with_other_settings_does_not_agree() {
     let golden = vectors(Golden::open_kept);
     let phase = Phase3::new(&golden);
     let others = [

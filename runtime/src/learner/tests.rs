@@ -268,7 +268,7 @@ fn going_back_is_exact_from_the_same_class_that_was_learned_without_alignment() 
 }
 
 #[test]
-fn a_label_is_no_bytes_of_an_exemplar() {
+fn a_purge_takes_no_bytes_of_an_exemplar_for_a_label() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
     let mut shots = features(&learner, 1, 3);

@@ -13,7 +13,7 @@ use orco_trainer_lab::measurements::Experiment;
 use tch::{Device, Tensor, no_grad};
 
 #[test]
-fn g_alone_stands_beside_f_and_g() {
+fn f_at_a_rate_of_0_equals_f_frozen_and_comparing_leaves_the_model_as_it_was() {
     if !orco_trials::heavy() {
         return orco_trials::skipped("the paper's comparison (ORCO_HEAVY is not set)");
     }

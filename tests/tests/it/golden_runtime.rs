@@ -22,12 +22,12 @@ use orco_tests::phase3::{
 };
 
 #[test]
-fn golden_contrast_by_class() {
+fn contrast_by_class_is_that_of_the_reference() {
     check_phase_1(&Golden::open(), "scl", "phase1.labels", inside_contrast);
 }
 
 #[test]
-fn golden_contrast_by_instance() {
+fn contrast_by_instance_is_that_of_the_reference() {
     check_phase_1(&Golden::open(), "sscl", "phase1.instances", inside_contrast);
 }
 
@@ -73,7 +73,7 @@ fn pairs(rows: usize, width: usize) -> PairsMemory {
 }
 
 #[test]
-fn golden_target_generation() {
+fn generated_targets_are_those_of_the_reference() {
     let golden = Golden::open();
     let initial = golden.f32("targets.initial");
     let mut generator = TargetGenerator::new(initial.length(0), initial.length(1));
@@ -82,7 +82,7 @@ fn golden_target_generation() {
 }
 
 #[test]
-fn golden_assignment() {
+fn assigned_targets_are_those_of_the_reference() {
     let golden = Golden::open();
     let last = golden.numbers("targets.after", "").into_iter().max().expect("there is one");
     let targets = golden.f32(&format!("targets.after{last}"));
@@ -104,7 +104,7 @@ fn golden_assignment() {
 }
 
 #[test]
-fn golden_schedule() {
+fn learning_rates_are_those_of_the_reference() {
     let golden = Golden::open();
     for (key, warmup, peak, end) in [("schedule.phase2", 3, 0.25, 1e-5), ("schedule.phase3", 10, 0.1, 0.0)] {
         let expected = golden.f64(key);
@@ -116,7 +116,7 @@ fn golden_schedule() {
 }
 
 #[test]
-fn golden_first_step_gradients_of_terms() {
+fn gradients_of_each_loss_are_those_of_the_reference() {
     let golden = Golden::open();
     let phase = Phase3::new(&golden);
     let dimension = phase.dimension;
@@ -198,7 +198,7 @@ fn golden_first_step_gradients_of_terms() {
 }
 
 #[test]
-fn golden_first_step_gradients_of_weights() {
+fn gradients_of_the_head_are_those_of_the_reference() {
     let golden = Golden::open();
     let phase = Phase3::new(&golden);
     let mut gradient = head(&phase);
@@ -212,7 +212,7 @@ fn golden_first_step_gradients_of_weights() {
 }
 
 #[test]
-fn golden_trajectory() {
+fn all_steps_of_training_are_those_of_the_reference() {
     let golden = Golden::open();
     let phase = Phase3::new(&golden);
     match trajectory(&phase, &config(), RATE, phase.base_classes) {
@@ -223,7 +223,7 @@ fn golden_trajectory() {
 
 /// So that agreement means something: another method's training must not agree.
 #[test]
-fn golden_trajectory_of_other_settings_is_rejected() {
+fn training_with_other_settings_does_not_agree() {
     let golden = Golden::open_kept();
     let phase = Phase3::new(&golden);
     let base = phase.base_classes;
@@ -254,7 +254,7 @@ fn rejected(what: &str, outcome: Result<Deviation, Mismatch>) {
 
 /// So that agreement means something: vectors that differ a little must not agree.
 #[test]
-fn golden_altered_vectors_are_rejected() {
+fn altered_vectors_do_not_agree() {
     let golden = Golden::open();
     let z = golden.f32("phase1.z");
     let labels = golden.labels("phase1.labels").values;

@@ -54,7 +54,7 @@ fn views_stay_in_range_and_follow_the_seed() {
 /// Recorded runs resume only if a recipe that is silent about newer settings draws the numbers it always drew: area,
 /// shape, two places and the flip of the crop; then, with jitter, its three factors and its chance.
 #[test]
-fn settings_at_rest_draw_no_numbers() {
+fn settings_that_are_off_draw_no_random_numbers() {
     let _turn = torch_generator();
     let images = images(4);
     for (jitter_probability, draws) in [(0.0, 5), (0.5, 9)] {

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_known() {
+    fn figures_of_this_process_are_read() {
         let own = std::process::id();
         let now = status(own, "VmRSS");
         assert!(now > 100 && status(own, "VmHWM") >= now);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn definition_is_consistent() {
+    fn the_command_line_has_no_contradiction() {
         Arguments::command().debug_assert();
     }
 

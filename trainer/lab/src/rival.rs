@@ -368,8 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn rivals_go_on_where_they_were() {
-        alone("rival::tests::rivals_go_on_where_they_were", || {
+    fn a_resumed_training_of_a_rival_equals_one_that_never_stopped() {
+        alone("rival::tests::a_resumed_training_of_a_rival_equals_one_that_never_stopped", || {
             goes_on(|_, _| CrossEntropy);
             goes_on(Fact::new);
             goes_on(Savc::new);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn a_trial_of_an_unknown_setting_or_value_is_refused() {
         for trial in
             ["epochs = 0", "epoch = 3", "epochs", "temperature = -1.0", "keep = \"best\"", "cross_entropy_on = \"all\""]
         {

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn settings_of_data_that_make_no_sense_are_refused() {
         assert!(refused("kind = \"folders\"").contains("data.image_size is missing"));
         assert!(refused("image_size = 84").contains("32 for CIFAR-100"));
         assert!(refused("mean = [0.5, 0.5, 0.5]").contains("data.deviation"));

@@ -45,7 +45,7 @@ fn walked(folder: &Path) -> (PathBuf, usize, &'static str, f64) {
 }
 
 #[test]
-fn from_nothing_to_an_evaluated_bundle() {
+fn a_run_makes_a_signed_bundle_that_answers_better_than_guessing() {
     let folder = tempfile::tempdir().unwrap();
     let (run, output) = (folder.path().join("run"), folder.path().join("synthetic-tiny"));
     let (recipe, base_classes, trained_on, least) = walked(folder.path());

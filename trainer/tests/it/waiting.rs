@@ -64,7 +64,7 @@ fn threads_sleep_beside_busy_ones() {
 }
 
 #[test]
-fn the_environment_has_the_last_word() {
+fn a_wait_policy_of_the_environment_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let command = &mut training(folder.path());
     let found = said(command.env("OMP_WAIT_POLICY", "passive"), &["OMP_WAIT_POLICY says how", "epoch 1/"]);

@@ -92,7 +92,7 @@ fn whoever_teaches_single_shots_is_told_that_most_pictures_stay_unknown() {
 }
 
 #[test]
-fn whoever_goes_back_below_three_classes_or_forth_is_told_what_answers_name() {
+fn a_change_that_crosses_three_classes_says_what_answers_name() {
     let device = Device::new();
     let learned = ["mug", "cactus", "dumbbell"].map(|class| (class, shots("learn", class)));
     device.learn(&learned.each_ref().map(|(label, folder)| (*label, folder.as_path())));

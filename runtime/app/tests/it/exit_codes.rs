@@ -231,7 +231,7 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
 
 /// Room for one slot on the first save, for the report but not for the state, and so on.
 #[test]
-fn a_first_save_with_room_for_one_slot_is_changed_but() {
+fn a_first_save_with_room_for_one_slot_is_done_with_errors() {
     let bench = Bench::new();
     let mug = argument("mug", &shots("learn", "mug"));
     let learn = ["learn", &mug, "--align", "later", "--json", "-"];

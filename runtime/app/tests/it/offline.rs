@@ -101,7 +101,9 @@ fn the_watch_sees_writes_and_sockets() {
     assert!(trace.outside(&[]).len() > trace.outside(&[&state]).len());
     // This program again, as one with threads that does everything once.
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "offline::a_program_to_be_watched", "--nocapture"]).env("ORCO_WATCHED", &root);
+    command
+        .args(["--exact", "offline::child_that_writes_and_opens_a_socket", "--nocapture"])
+        .env("ORCO_WATCHED", &root);
     let (trace, said, _) = watched(&mut command, &root);
     assert_eq!(trace.code, Some(0), "{said}");
     let change = |path: &str| Event::Change(root.join(path));
@@ -114,7 +116,7 @@ fn the_watch_sees_writes_and_sockets() {
 
 /// Does nothing unless `ORCO_WATCHED` names a folder.
 #[test]
-fn a_program_to_be_watched() {
+fn child_that_writes_and_opens_a_socket() {
     let Some(root) = std::env::var_os("ORCO_WATCHED").map(PathBuf::from) else { return };
     std::thread::spawn(move || {
         fs::create_dir(root.join("folder")).unwrap();

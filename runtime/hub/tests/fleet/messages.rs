@@ -290,7 +290,7 @@ fn a_class_that_was_taught_here_is_not_replaced_in_silence() {
 }
 
 #[test]
-fn what_became_of_a_class_on_the_device_that_pushed_it_was_meant() {
+fn a_round_keeps_what_a_device_did_to_the_class_that_it_pushed() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
     release_mug(&fleet, &giver, [&taker]);

@@ -172,7 +172,7 @@ fn a_fleet_settles() {
 
 /// What messages take, without faults.
 #[test]
-fn bytes_on_the_wire() {
+fn pulling_a_pack_takes_little_more_than_its_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let proxy = CountingProxy::start();
     let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
@@ -206,7 +206,7 @@ fn bytes_on_the_wire() {
 
 /// What one hub takes: rounds of devices that have nothing new, by HTTP, each durable before it is answered.
 #[test]
-fn reports_in_a_second() {
+fn a_hub_takes_reports_of_many_devices_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let proxy = CountingProxy::start();
     let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));

@@ -93,7 +93,7 @@ fn a_device_moves_to_a_bundle_without_its_benchmark() {
 
 /// What a device refuses does not count as used.
 #[test]
-fn devices_move_or_stay_with_their_own() {
+fn a_device_moves_to_the_released_bundle_or_stays_and_says_why() {
     let fleet = Fleet::new();
     let (store, mut network) = (fleet.hub.store(), fleet.network());
     let mut devices = ["fresh", "pictures", "features", "failing"].map(|name| fleet.device(name));

@@ -33,7 +33,7 @@ fn found(image: &Image) -> (u32, usize) {
 }
 
 #[test]
-fn a_frame_that_is_written_again_has_no_patches_of_then() {
+fn a_frame_that_is_written_anew_has_no_earlier_patches() {
     let (saves, files) = patched();
     let mut image = files.disk.image();
     // As whoever takes the slots away to begin anew may leave the patches.

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_way_is_attention_over_all_tokens() {
+    fn tokens_are_those_of_attention_over_all_prototypes_and_one_image() {
         tch::manual_seed(3);
         let (features, count) = (6, 4);
         let attention = Attention::new(features, Device::Cpu);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layer_begins_as_the_programs() {
+    fn the_layer_begins_as_that_of_the_authors_program() {
         let layer = ProjectionLayer::new(256, Device::Cpu);
         let largest = layer.weight.abs().max().double_value(&[]);
         // √(6 / 768) = 0.0884.
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn base_features_add_up_over_the_batches_of_the_program() {
+    fn base_features_add_up_over_the_batches_of_the_authors_program() {
         // 12,000 images: 93 full batches and 96 images more.
         assert_eq!([batches(60), batches(1)], [94, 2]);
     }

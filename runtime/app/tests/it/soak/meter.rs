@@ -77,7 +77,7 @@ impl Meter {
 }
 
 #[test]
-fn a_leak_is_no_flat_line() {
+fn a_figure_that_rises_is_not_flat() {
     let flat = Trend::of(&[10, 12, 10, 11, 10, 12, 11, 10, 11]);
     assert!(flat.is_flat(1), "{flat:?}");
     let leak = Trend::of(&[10, 11, 12, 13, 14, 15, 16, 17, 18]);

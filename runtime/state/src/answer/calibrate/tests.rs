@@ -71,7 +71,7 @@ fn samples_that_are_easier_than_pictures_promise_less() {
 
 /// A learned class of two shots, each with two views: three of four views are right, and half of these are ahead.
 #[test]
-fn views_stand_for_their_shots() {
+fn views_share_the_weight_of_their_shot() {
     let classes = [0, 2, 2];
     let mut calibrator = Calibrator::new(&classes, 1, 3);
     let row = |lead: f32, best: usize| {

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_rivals_have_one_word() {
+    fn all_names_every_rival() {
         let rivals = "all".parse::<Rivals>().unwrap().0;
         assert_eq!(rivals.into_iter().map(Rival::name).collect::<Vec<_>>(), Rival::ALL.map(Rival::name));
     }

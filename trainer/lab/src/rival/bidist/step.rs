@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_adds_up_what_the_program_has() {
+    fn the_loss_of_a_step_is_that_of_the_authors_program() {
         // A shot of the learned class 1 and an exemplar of the base class 0; all answer alike, 3 to 1 for the right
         // class, but for what the branch said before of the exemplar, which does not count for base classes.
         let alike = || rows(&[0.0, 3f32.ln(), 3f32.ln(), 0.0]);
