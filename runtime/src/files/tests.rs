@@ -1,3 +1,5 @@
+//! Files are replaced whole, links are not followed, and files of others stay.
+
 use super::*;
 
 #[test]

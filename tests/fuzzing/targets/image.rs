@@ -1,3 +1,5 @@
+//! Fuzz target: pictures.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

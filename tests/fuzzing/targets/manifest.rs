@@ -1,3 +1,5 @@
+//! Fuzz target: manifests of bundles.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,3 +1,5 @@
+//! Fuzz target: ONNX models.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

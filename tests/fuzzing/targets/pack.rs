@@ -1,3 +1,5 @@
+//! Fuzz target: packs, their contents and their signatures.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,3 +1,6 @@
+//! Cameras that panic, stop, or send pictures that cannot be read: when they count as away, and when they are opened
+//! again.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The border that is chosen from samples with known margins, and the accuracies that it promises.
+
 use alloc::vec::Vec;
 
 use proptest::prelude::*;

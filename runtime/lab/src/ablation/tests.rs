@@ -1,3 +1,5 @@
+//! Ablated sessions: the default one gives the states of a device, and each other one changes what it names.
+
 use core::ops::ControlFlow;
 
 use orco_core::config::MethodConfig;

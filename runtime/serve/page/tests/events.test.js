@@ -1,3 +1,4 @@
+// The stream of events: read in pieces, lost, and opened again.
 import assert from "node:assert/strict";
 import test from "node:test";
 

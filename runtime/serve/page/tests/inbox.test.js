@@ -1,3 +1,4 @@
+// Pictures that wait for a label: how they are grouped, named and reported.
 import assert from "node:assert/strict";
 import test from "node:test";
 

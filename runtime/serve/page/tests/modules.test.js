@@ -1,3 +1,4 @@
+// What holds for all scripts and styles of the page.
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import test from "node:test";

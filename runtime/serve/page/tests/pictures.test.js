@@ -1,3 +1,4 @@
+// Pictures that the page fetches, shows and lets go.
 import assert from "node:assert/strict";
 import test, { beforeEach } from "node:test";
 

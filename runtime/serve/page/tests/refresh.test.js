@@ -1,3 +1,4 @@
+// Answers to earlier requests do not undo what events have said since.
 import assert from "node:assert/strict";
 import test from "node:test";
 

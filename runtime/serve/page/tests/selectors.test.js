@@ -1,3 +1,4 @@
+// What the page shows, derived from its state.
 import assert from "node:assert/strict";
 import test from "node:test";
 

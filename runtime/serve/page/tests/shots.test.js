@@ -1,3 +1,4 @@
+// The name and the shots that the page shows when one change follows another.
 import assert from "node:assert/strict";
 import test from "node:test";
 

@@ -1,3 +1,4 @@
+// Where the page's pictures come from: files, the browser's cameras, or none.
 import assert from "node:assert/strict";
 import test from "node:test";
 

@@ -1,3 +1,4 @@
+// Who hears of which change of the page's state.
 import assert from "node:assert/strict";
 import test from "node:test";
 

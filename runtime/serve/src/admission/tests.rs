@@ -1,3 +1,5 @@
+//! How memory for pictures is shared, and who waits for whom.
+
 use futures_util::FutureExt;
 
 use super::*;

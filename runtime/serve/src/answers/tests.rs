@@ -1,3 +1,5 @@
+//! Changes that arrive while the answering thread opens its learner, or while shots wait.
+
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};

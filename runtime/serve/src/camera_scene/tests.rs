@@ -1,3 +1,5 @@
+//! Regions and the empty place of the service's own camera, on a made-up picture.
+
 use orco_runtime::image::Look;
 use orco_runtime::image_rs::Rgb;
 

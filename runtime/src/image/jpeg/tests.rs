@@ -1,3 +1,5 @@
+//! JPEG pictures decoded at a reduced scale equal whole ones made smaller, and damage is noticed.
+
 use ::image::imageops;
 use jpeg_encoder::{ChromaSubsamplingMethod, ColorType, Encoder, SamplingFactor};
 

@@ -1,3 +1,5 @@
+//! Orientation, metadata and transparency of PNG pictures.
+
 use std::io::Cursor;
 
 use ::png::Encoder;

@@ -1,3 +1,5 @@
+//! Checkpoints: the same bytes each time, damage is found, and the one before stands in.
+
 use std::fs;
 
 use tch::{Device, Tensor};

@@ -1,3 +1,5 @@
+//! The trainer's objective: what the phases and the settings choose, and that its loss is the runtime's.
+
 use orco_core::align::{HeadTrainer, StepBatch, StepExtent, TargetRows as Fixed, Workspace};
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;

@@ -1,3 +1,5 @@
+//! Addresses and passwords of MQTT brokers: which are taken, which are refused.
+
 use std::fs;
 
 use orco_runtime::state::sentence::with_causes;

@@ -1,3 +1,5 @@
+//! The folder of sightings: restarts, limits, removals that are cut off, and files of others.
+
 use tempfile::TempDir;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Temperature, border and expected accuracy from samples whose scores are given.
+
 use super::*;
 
 /// Twenty base classes with a sample each, and one learned class with four shots, of which one alone can be won without

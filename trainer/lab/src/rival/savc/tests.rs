@@ -1,3 +1,5 @@
+//! SAVC's parts, each against values computed by hand.
+
 use orco_trainer::config::Recipe;
 use tch::Device;
 

@@ -1,3 +1,5 @@
+//! Threads beside an idle OpenMP team sleep sooner, and compute the same.
+
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};

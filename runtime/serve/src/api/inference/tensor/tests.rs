@@ -1,3 +1,5 @@
+//! Tensors of the Open Inference Protocol: which forms are read, which are refused, and how outputs are written.
+
 use super::*;
 
 fn read(json: &str) -> Result<Tensor, String> {

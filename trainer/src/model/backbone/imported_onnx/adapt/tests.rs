@@ -1,3 +1,5 @@
+//! Small graphs as other exporters write them: what adapting changes, and what it leaves.
+
 use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;

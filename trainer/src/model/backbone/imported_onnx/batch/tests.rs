@@ -1,3 +1,5 @@
+//! Small graphs for one image: those that become graphs for any number, and those that stay as they are.
+
 use prost::Message;
 use prost::bytes::Bytes;
 
