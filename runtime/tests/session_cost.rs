@@ -1,4 +1,4 @@
-//! What a session is told to take is what it takes: bytes that the allocator hands out, bytes that a slot has.
+//! The cost that is stated for a session is what it takes: bytes that the allocator hands out, bytes that a slot has.
 
 use std::fs;
 use std::path::Path;

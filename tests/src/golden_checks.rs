@@ -1,5 +1,4 @@
-//! What losses and targets must be by the reference vectors, whoever computes them: the runtime and the trainer are
-//! asked the same.
+//! Checks losses and pseudo-targets against the reference vectors. The runtime and the trainer make the same checks.
 
 use core::fmt::Debug;
 use core::str::FromStr;

@@ -1,4 +1,4 @@
-//! The systems that are measured side by side: ours, its forms, and its rivals as far as they are a head on given
+//! The systems that are measured side by side: ours, variants of it, and those rivals that are a head on given
 //! features.
 //!
 //! Each is a [`FeatureLearner`]: it is given the shots of one session after the other, as a device is, and scores

@@ -12,6 +12,7 @@ use orco_trials::memory::peak_of;
 use crate::input;
 use crate::model::{Int, Ints, Model, Text};
 
+/// Numbers of a row and of a column that together make a matrix of 14 GB.
 const LONG: i64 = 60_000;
 
 /// A model whose flattened image is multiplied to a row and a column of 60,000 numbers, which an operator joins.

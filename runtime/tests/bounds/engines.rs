@@ -1,4 +1,4 @@
-//! Random graphs that pass: both engines give what was inferred, and rten takes no more memory than was told.
+//! Random graphs that pass: both engines give what was inferred, and rten takes no more memory than was stated.
 
 use ndarray::Array4;
 use orco_core::random::Random;

@@ -1,5 +1,5 @@
-//! What a backbone may cost is told before an engine sees it: attacks are refused, real backbones pass, and what was
-//! inferred is what the engines do.
+//! What a backbone costs is known before an engine opens it: attacks are refused, real backbones pass, and the engines
+//! take what was inferred.
 
 mod attacks;
 mod backbones;

@@ -1,4 +1,4 @@
-//! What people read: links, files and names lead somewhere, and a README is a door.
+//! Documents: every link, file and name in them exists, and a README is short.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

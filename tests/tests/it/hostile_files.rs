@@ -1,4 +1,4 @@
-//! Files whose checksums are right and whose content makes no sense are refused, not believed.
+//! Files whose checksums are right and whose content makes no sense are refused.
 
 use std::fs;
 use std::path::Path;

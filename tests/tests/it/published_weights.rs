@@ -27,6 +27,7 @@ const VARIANTS: [(&str, Architecture, i64, &str); 3] = [
 ];
 /// Every so many-th feature is kept in the fixture.
 const STEP: usize = 20;
+/// Of a feature, from that of the original network.
 const LARGEST_DEVIATION: f64 = 1e-4;
 
 fn fixture(name: &str) -> PathBuf {

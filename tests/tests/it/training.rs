@@ -16,6 +16,7 @@ use tch::{Device, Tensor};
 
 /// Names the run folder of the process that is killed.
 const CHILD: &str = "ORCO_TEST_KILLED_RUN";
+/// Epochs of that process: enough that it is killed before it ends.
 const KILLED_EPOCHS: usize = 16;
 
 fn recipe(epochs: usize) -> Recipe {

@@ -1,4 +1,4 @@
-//! Flash is spared: bytes that are written for one added class, counted as they pass.
+//! How many bytes are written for one added class.
 
 use std::io::{self, Write};
 use std::ops::{ControlFlow, RangeInclusive};
@@ -96,8 +96,8 @@ fn an_added_class_costs_at_most_twice_the_state() {
     );
 }
 
-/// Beside a thousand classes one more writes what it and the one before take, since a slot is written by every other save,
-/// and the history's entry for each: not what all classes take.
+/// A class beside a thousand others does not write all classes again. It writes itself and the class before it, since
+/// each slot is written by every other save, and the history's entry for each.
 #[test]
 fn a_class_beside_a_thousand_writes_little() {
     const KNOWN: u32 = 1000;

@@ -1,4 +1,4 @@
-//! Which trials the tests of all packages make, what they measure with, and what they counted.
+//! Helpers for the tests of all packages: waiting, skipping, measuring, and records of what long trials counted.
 
 pub mod alone;
 pub mod benchmark;
@@ -16,8 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names the file that [`skipped`] adds its lines to, beside saying them: `cargo xtask test` prints them when all tests
-/// have run, for what a test says that succeeds is not shown.
+/// Names the file that [`skipped`] adds its lines to, beside printing them: the output of a test that succeeds is not
+/// shown, so `cargo xtask test` prints these lines when all tests have run.
 pub const SKIPPED: &str = "ORCO_SKIPPED";
 
 /// How long a test waits for what must come; none depends on how soon it does.
@@ -56,7 +56,7 @@ pub fn heavy() -> bool {
     std::env::var_os("ORCO_HEAVY").is_some()
 }
 
-/// Says past the test harness's capture that something was not run, and why.
+/// Prints that something was not run, and why, on standard error itself, which the test harness does not capture.
 ///
 /// # Panics
 /// If the file that [`SKIPPED`] names cannot be written.
@@ -71,8 +71,8 @@ pub fn skipped(what: &str) {
     }
 }
 
-/// Says that something was not run because a part of the machine is missing, unless a variable says that it is here:
-/// `cargo xtask test --install` sets it where it has seen to it.
+/// Prints that something was not run because the machine lacks a program. `cargo xtask test --install` installs the
+/// program and sets `variable`: then a lack is a failure.
 ///
 /// # Panics
 /// If the variable is set.

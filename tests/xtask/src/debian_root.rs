@@ -1,6 +1,6 @@
-//! Debians in folders of the cache, whose programs work on folders of this machine: one with compilers for other
-//! machines, one for aarch64, one with Home Assistant. Needs root, `unshare`, and `mmdebstrap` or, for the first,
-//! `debootstrap`; network for the first time.
+//! Debian installations in folders of the cache, whose programs work on folders of this machine: one with compilers for
+//! other machines, one for aarch64, one with Home Assistant. Needs root, `unshare`, and `mmdebstrap` or, for the first
+//! of them, `debootstrap`; making one needs the network.
 
 use std::env;
 use std::error::Error;

@@ -148,7 +148,7 @@ fn collect(folder: &Path) -> Result<Vec<Record>, Box<dyn Error>> {
 }
 
 /// One record for each test, in the promises' order. A new one counts, unless it is of a short run without failures and
-/// there is one of a long run. Those of tests that are no longer named are let go.
+/// there is one of a long run. Records of tests that no promise names any more are dropped.
 fn merge(kept: Vec<Record>, new: Vec<Record>, promises: &Promises) -> Vec<Record> {
     let of = |records: &[Record], promise: u32, test: &str| {
         records.iter().find(|record| record.promise == promise && record.test == test).cloned()

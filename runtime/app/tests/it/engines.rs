@@ -1,4 +1,4 @@
-//! Engines: which one is taken, and what happens where ONNX Runtime's library or further threads are not to be had.
+//! Engines: which one is taken, and what happens where ONNX Runtime's library or further threads are missing.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! Models and pictures that were made to do harm get one sentence, whoever made their checksums right.
+//! Models and pictures that were made to do harm get one sentence, even where their checksums are right.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the system does not give: threads, open files, room in a file, a disk that can be written.
+//! Limits of the system: too few threads or open files, a limit of file sizes, a disk that cannot be written.
 
 #![cfg(target_os = "linux")]
 

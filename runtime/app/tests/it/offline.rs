@@ -78,7 +78,7 @@ fn nothing_is_written_outside_the_state_and_no_socket_is_made() {
     }
 }
 
-/// What the test above stands on: it sees what a program writes, into which folder whatever the name, and sockets.
+/// Checks the watching itself: it sees what a program writes, into which folder, whatever the path, and its sockets.
 #[test]
 fn the_watch_sees_writes_and_sockets() {
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! Classes that travel: written into packs by one device, learned from them by others.
+//! Packs: classes that one device writes and others learn from.
 
 use std::fs;
 use std::path::Path;

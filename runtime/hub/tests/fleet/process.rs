@@ -15,6 +15,7 @@ use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork};
 
 /// Names the folder for the process that serves.
 const FOLDER: &str = "ORCO_HUB_TEST_FOLDER";
+/// How often the process is killed.
 const KILLS: usize = 10;
 
 /// Not a test: what the killed process runs.

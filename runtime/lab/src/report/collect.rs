@@ -17,8 +17,9 @@ use crate::published::PaperTable;
 use crate::results::Results;
 use crate::system::System;
 
-/// Classes whose pictures are shown in a plane, half of them base classes, and pictures of each.
+/// Classes whose pictures are shown in a plane, half of them base classes.
 const SHOWN: usize = 8;
+/// Pictures of each of these classes.
 const PICTURES: usize = 40;
 /// Points that are kept of a curve.
 const POINTS: usize = 160;

@@ -22,8 +22,9 @@ use super::stage::{FRAME, Stage};
 const SHOTS: usize = 5;
 /// Views of each empty place.
 const VIEWS: usize = 3;
-/// Side of a thing, as a share of the frame's height: alone, and beside another one.
+/// Side of a thing that is alone, as a share of the frame's height.
 const ALONE: f32 = 0.6;
+/// Side of a thing beside another one.
 const BESIDE: f32 = 0.5;
 /// How far a thing is from the frame's middle at the most, as a share of the frame's height.
 const ASIDE: f32 = 0.08;

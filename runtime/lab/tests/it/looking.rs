@@ -1,5 +1,5 @@
-//! Looking back and ahead on a shipped bundle: whether pictures of unknown classes are told, whether shots are enough,
-//! and shots that go from one class to another.
+//! Checks on shots and answers of a shipped bundle: whether pictures of unknown classes are recognised as unknown,
+//! whether shots are enough, and what moving a shot to another class does.
 
 use core::ops::ControlFlow;
 use std::path::Path;

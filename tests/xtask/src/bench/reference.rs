@@ -7,8 +7,9 @@ use orco_trials::median;
 
 /// Rows and columns of the matrices; the three take 768 KB.
 const SIDE: usize = 256;
-/// Products that are timed as one, and how often that is done.
+/// Products in one timing.
 const PRODUCTS: usize = 32;
+/// Timings, of which the median counts; together they take about a second.
 const TIMES: usize = 15;
 
 /// One measurement of the kernel.

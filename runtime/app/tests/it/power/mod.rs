@@ -10,7 +10,7 @@
 //!
 //! This needs no root, no kernel module and no mount, so it runs wherever the tests do. ptrace sees what a preloaded
 //! library would not: `rustix` calls the kernel without libc. Calls that change files unseen, such as writes through a
-//! shared mapping, fail the trial. What a real disk adds below the file system, this does not show.
+//! shared mapping, fail the trial. Faults of a real disk below the file system are not simulated.
 //!
 //! `ORCO_CUTS` names the number of cuts.
 
@@ -228,7 +228,7 @@ fn a_power_cut_takes_nothing_that_the_service_acknowledged() {
     );
 }
 
-/// What the trial above stands on: it finds what is lost where syncs are not kept, of either kind.
+/// Checks the trial above itself: where a disk ignores syncs, of either kind, it finds the loss.
 #[test]
 fn a_medium_that_ignores_syncs_is_found_out() {
     let recording = Recording::make(&changes()[..3]);

@@ -1,7 +1,7 @@
 //! The service in use for a long time: a camera's frames, changes and callers at once, with flat memory.
 //!
-//! Ten seconds in the short form, five minutes with ORCO_HEAVY; ORCO_SOAK_SECONDS names any other time, an hour for
-//! one. Memory, open descriptors and threads are sampled after a warm-up of a third of the time, ten minutes at most;
+//! Ten seconds in the short form, five minutes with ORCO_HEAVY; ORCO_SOAK_SECONDS names any other time, such as an
+//! hour. Memory, open descriptors and threads are sampled after a warm-up of a third of the time, ten minutes at most;
 //! medians of the first and the last third of these samples must be alike ([`TOLERANCE`]).
 
 #![cfg(target_os = "linux")]

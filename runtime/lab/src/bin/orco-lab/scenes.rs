@@ -1,4 +1,4 @@
-//! `orco-lab scenes`: things that were learned in one place, asked in others.
+//! `orco-lab scenes`: how well things that were learned in one place are recognised in others.
 
 use std::path::PathBuf;
 
