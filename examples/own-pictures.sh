@@ -25,7 +25,7 @@ number=0
 for folder in "$pictures"/*/; do
     [ -d "$folder" ] || { echo "$pictures holds no folders; it needs one of pictures for each thing" >&2; exit 1; }
     number=$((number + 1))
-    # In an order that follows from the draw and the pictures' names. Hidden files and what systems add are not meant.
+    # In an order that follows from the draw and the pictures' names. Hidden files, and those that systems add, are left out.
     find -L "$(CDPATH='' cd -- "$folder" && pwd)" \( -name '.*' -o -name @eaDir -o -name __MACOSX \) -prune -o \
         \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.jfif' -o -iname '*.jpe' -o -iname '*.mpo' -o -iname '*.png' \
         -o -iname '*.webp' \) -print | while IFS= read -r file; do

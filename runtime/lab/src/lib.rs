@@ -15,7 +15,7 @@
 //! - `rival_results` (feature `ablations`): rivals that train the backbone, as the trainer's laboratory writes them;
 //! - `report` (feature `report`): a bundle's results as JSON, CSV, pictures, and a page;
 //! - `results_pages` (feature `report`): the reports of several bundles, and rivals, as pages of the book;
-//! - `scenes` (feature `report`): things that are learned in one place and asked in others;
+//! - `scenes` (feature `report`): how well things learned in one place are recognised in others;
 //! - [`format`](mod@format) shows summaries on a terminal.
 
 pub mod ablation;

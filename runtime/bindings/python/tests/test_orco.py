@@ -89,7 +89,7 @@ class Device(unittest.TestCase):
         self.assertEqual((counts.base_classes, counts.learned_classes, counts.free_targets), (60, 0, 40))
         self.assertEqual(counts.changes, 0)
 
-    def test_history_balance_and_packs(self) -> None:
+    def test_a_balance_is_undone_and_a_pack_replaces_a_file_only_where_that_is_wanted(self) -> None:
         learner = self.learner
         self.assertEqual((learner.balance(), learner.history()[-1].present), ("balanced", True))
         learner.learn({"mug": pictures("learn", "mug")})

@@ -23,7 +23,7 @@ test("every module says first what it is for", () => {
   modules.forEach((name) => assert.match(source(name), /^\/\/ [A-Z]/, name));
 });
 
-test("whatever has the ground of a card has its ink, wherever it stands", () => {
+test("a button with a card's background has its text colour, too", () => {
   const rules = source("style.css").matchAll(/([^{}]+)\{([^{}]+)\}/g);
   const grounds = [...rules].filter(([, , style]) => style.includes("background: var(--card)"));
   assert.ok(grounds.length > 3);

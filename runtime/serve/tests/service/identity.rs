@@ -74,7 +74,7 @@ fn an_entry_of_another_history_is_not_taken_back() {
 }
 
 #[test]
-fn what_else_names_a_purged_class_is_told_its_labels_and_what_is_left_is_told_with_the_change() {
+fn a_purge_hands_all_labels_of_its_class_on_and_reports_where_one_is_left() {
     let state = TempDir::new().unwrap();
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
