@@ -38,13 +38,16 @@ async function classify({ quiet = !store.state.files.length } = {}) {
   // The camera's next picture follows in any case; that a file cannot be read is shown. Where no answer comes, an old one
   // would be taken for it.
   const signal = asked.name ? undefined : AbortSignal.timeout(ANSWER_MS);
-  const response = await call("POST", path, asked, { quiet, name: asked.name, signal }).catch((error) => {
-    if (store.state.files.length || !BUSY.includes(error.status)) store.update({ answer: NO_ANSWER });
+  const isShown = ({ files, stream }) => (files.length ? asked === files[0] : stream && !isPaused(stream));
+  try {
+    const response = await call("POST", path, asked, { quiet, name: asked.name, signal });
+    const { matches, set, known } = await response.json();
+    if (isShown(store.state)) store.update({ answer: { matches, set, known } });
+  } catch (error) {
+    const isKept = !asked.name && BUSY.includes(error.status);
+    if (isShown(store.state) && !isKept) store.update({ answer: NO_ANSWER });
     throw error;
-  });
-  const { matches, set, known } = await response.json();
-  const { files, stream } = store.state;
-  if (files.length ? asked === files[0] : stream && !isPaused(stream)) store.update({ answer: { matches, set, known } });
+  }
 }
 
 async function watchCamera() {

@@ -24,8 +24,9 @@ function show(state) {
   $("known").replaceChildren(...learned.map(({ label }) => element("option", { value: label })));
   const focus = findFocus(), search = $("class-search");
   search.hidden = learned.length < MANY_CLASSES;
+  if (search.hidden) search.value = "";
   search.placeholder = message("search");
-  const found = search.hidden ? learned : classesNamed(search.value, learned);
+  const found = classesNamed(search.value, learned);
   setText("search-none", found.length || !learned.length ? "" : message("searchNone"));
   $("learned").replaceChildren(...found.map(classItem));
   if (focus) restoreFocus(focus);

@@ -33,7 +33,7 @@ function open(question, value, { list, yes, remove, picture }, answer) {
   $("dialog-remove").textContent = remove ?? "";
   $("dialog-remove").onclick = () => { given = REMOVE; dialog.close(); };
   field.onkeydown = (event) => {
-    if (event.key !== "Enter" || event.isComposing) return;
+    if (event.key !== "Enter" || event.repeat || event.isComposing) return;
     // The focus goes back at once to what was pressed before, which the key would press again.
     event.preventDefault();
     $("dialog-yes").click();

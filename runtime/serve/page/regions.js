@@ -28,6 +28,7 @@ export function startRegions() {
     if (!isDrawing || !pictureSize(store.state)?.[0]) return;
     event.preventDefault();
     $("view").setPointerCapture(event.pointerId);
+    byKeys = null;
     from = place(event);
   });
   $("view").addEventListener("pointermove", (event) => {
@@ -58,7 +59,7 @@ function draw(part) {
 }
 
 function press(event) {
-  if (!byKeys) return;
+  if (!byKeys || event.altKey || event.ctrlKey || event.metaKey) return;
   const part = byKeys, moved = regionAfter(event.key, part, event.shiftKey);
   if (!moved && event.key !== "Enter") return;
   event.preventDefault();
@@ -100,7 +101,9 @@ async function set(regions) {
 }
 
 function showTools({ deviceCamera, deviceChosen, regions }) {
-  $("region-tools").hidden = !deviceChosen || !deviceCamera;
+  const isThere = deviceChosen && deviceCamera;
+  $("region-tools").hidden = !isThere;
+  if (!isThere && isDrawing) return stop();
   $("region-draw").textContent = message(isDrawing ? "cancel" : "regionDraw");
   setText("region-state", message(byKeys ? "regionKeys" : isDrawing ? "regionDrag" : regions.length ? "regionSome" : "regionNone"));
 }
@@ -110,6 +113,7 @@ const frames = new Map();
 
 export function showRegions(regions, { deviceCamera }, size, view) {
   removeOthers(frames, regions.map(({ name }) => name));
+  if (byKeys) draw(byKeys);
   for (const { name, box } of regions) {
     const node = frameOf(name), shown = deviceCamera?.regions?.find((region) => region.name === name);
     const answer = shown && answerOf(shown);

@@ -315,7 +315,7 @@ function waitingItem({ label: other, shots: count }, label) {
   // The list is drawn anew.
   const keepFocus = () => $("label").focus();
   const choose = (event) => { chooseLabel(other); if (isByKey(event)) keepFocus(); };
-  const goOn = element("button", { textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: choose });
+  const goOn = element("button", { value: other, textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: choose });
   if (!label) return element("li", {}, goOn);
   const rename = async (event) => {
     await changeOnce("PATCH", shotsPath(other), { label });

@@ -54,7 +54,7 @@ test("a request for an answer that is lost on the way is given up, and the next 
   let requests = 0;
   globalThis.fetch = (path, { signal }) => new Promise((_, reject) => {
     requests += 1;
-    signal.addEventListener("abort", () => reject(signal.reason));
+    signal?.addEventListener("abort", () => reject(signal.reason));
   });
   const { NO_ANSWER, store } = await import("../store.js");
   const answer = { matches: [{ label: "mug", probability: 1 }], set: [], known: true };
