@@ -26,7 +26,7 @@ impl ExistingFile {
     }
 
     /// Makes a file, or replaces it where it may be, by what `write` writes into a new one. One that came since
-    /// [`file`] looked stays, too.
+    /// [`file()`] looked stays, too.
     ///
     /// # Errors
     /// As for [`create_with`] and [`replace_with`].
