@@ -1,5 +1,6 @@
 //! Pictures and features as Python gives them.
 
+use std::fmt::Arguments;
 use std::iter;
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use numpy::{
 use orco_runtime::image::{self, ImageError};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::Shots;
+use orco_runtime::state::escape::EscapedText;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -73,18 +75,22 @@ fn contiguous<'py>(array: PyReadonlyArray3<'py, u8>) -> PyResult<PyReadonlyArray
 }
 
 impl PyPicture {
-    /// A picture as Python gives it.
-    pub fn of(given: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// A picture as Python gives it. Its name begins the sentence of an error.
+    fn of(given: &Bound<'_, PyAny>, name: Arguments<'_>) -> PyResult<Self> {
         if let Ok(pixels) = given.extract::<PyReadonlyArray3<'_, u8>>() {
             let (height, width, planes) = pixels.as_array().dim();
             if planes != 3 {
                 let shape = pixels.shape();
                 return Err(PyValueError::new_err(format!(
-                    "a picture is an array [height, width, 3] of red, green and blue, not one with shape {shape:?}"
+                    "{name}: a picture is an array [height, width, 3] of red, green and blue, not one with shape \
+                     {shape:?}"
                 )));
             }
+            if height == 0 || width == 0 {
+                return Err(PendingError::Picture(format!("{name} has no pixels")).into());
+            }
             let [width, height] = [width, height].map(|side| u32::try_from(side).unwrap_or(u32::MAX));
-            let refused = |reason: ImageError| PendingError::picture("the picture", &reason);
+            let refused = |reason: ImageError| PendingError::picture(name, &reason);
             // Before rows that lie apart are copied: an array of little memory may say that it is of any size.
             image::check_size(width, height).map_err(refused)?;
             let pixels = contiguous(pixels)?;
@@ -94,8 +100,8 @@ impl PyPicture {
             return Ok(Self::Pixels(picture.map_err(refused)?));
         }
         given.extract::<PathBuf>().map(Self::File).map_err(|error| {
-            let wanted = "a picture is a path or an array of uint8 [height, width, 3]";
-            reworded(error, wanted, given)
+            let wanted = format!("{name}: a picture is a path or an array of uint8 [height, width, 3]");
+            reworded(error, &wanted, given)
         })
     }
 
@@ -108,25 +114,39 @@ impl PyPicture {
     }
 }
 
-/// Iterates over pictures in anything that Python can iterate over.
-pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = PyResult<PyPicture>> + use<'py>> {
+/// Iterates over pictures in anything that Python can iterate over. Where they are a class's, errors name it.
+pub fn pictures<'py>(
+    given: &Bound<'py, PyAny>,
+    label: Option<&str>,
+) -> PyResult<impl Iterator<Item = PyResult<PyPicture>> + use<'py>> {
+    let of_class = label.map(|label| format!(" of {}", EscapedText(label))).unwrap_or_default();
     // As an iterable, each letter of a path and each row of a picture would be a picture.
     let is_picture = given.cast::<PyUntypedArray>().is_ok_and(|array| array.ndim() == 3);
     let single = is_picture || given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
     let items = if single { Err(PyTypeError::new_err("a single picture")) } else { given.try_iter() };
-    let mut items = items.map_err(|error| reworded(error, "expected pictures, such as a list of them", given))?;
-    let py = given.py();
-    Ok(iter::from_fn(move || in_python(py, || Some(items.next()?.and_then(|item| PyPicture::of(&item))))))
+    let mut items = items.map_err(|error| {
+        let wanted = format!("expected pictures{of_class}, such as a list of them");
+        reworded(error, &wanted, given)
+    })?;
+    let (py, mut number) = (given.py(), 0_usize);
+    Ok(iter::from_fn(move || {
+        number += 1;
+        in_python(py, || {
+            let item = items.next()?;
+            Some(item.and_then(|item| PyPicture::of(&item, format_args!("picture {number}{of_class}"))))
+        })
+    }))
 }
 
 impl PyShots {
-    /// Shots as Python gives them, on a bundle with so many views of a picture and features of a view.
-    pub fn of(given: &Bound<'_, PyAny>, [views, features]: [usize; 2]) -> PyResult<Self> {
+    /// Shots of a class as Python gives them, on a bundle with so many views of a picture and features of a view.
+    pub fn of(given: &Bound<'_, PyAny>, label: &str, [views, features]: [usize; 2]) -> PyResult<Self> {
         if let Some(array) = float_array::<Ix3>(given) {
             let array = array.as_array();
             if array.len_of(Axis(1)) != views || array.len_of(Axis(2)) != features {
                 return Err(PyValueError::new_err(format!(
-                    "features of shots are [shots, {views}, {features}] with this bundle, not {:?}",
+                    "features of shots of {} are [shots, {views}, {features}] with this bundle, not {:?}",
+                    EscapedText(label),
                     array.shape()
                 )));
             }
@@ -136,12 +156,13 @@ impl PyShots {
         // Taken for pictures, it would be one of its rows that cannot be used.
         if given.cast::<PyUntypedArray>().is_ok_and(|array| array.dtype().kind() == b'f') {
             return Err(PyTypeError::new_err(format!(
-                "shots are pictures of uint8, or features of float32 [shots, {views}, {features}] with this bundle, \
-                 not {}",
+                "shots of {} are pictures of uint8, or features of float32 [shots, {views}, {features}] with this \
+                 bundle, not {}",
+                EscapedText(label),
                 describe(given)
             )));
         }
-        let pictures: Vec<PyPicture> = pictures(given)?.collect::<PyResult<_>>()?;
+        let pictures: Vec<PyPicture> = pictures(given, Some(label))?.collect::<PyResult<_>>()?;
         if pictures.iter().all(|picture| matches!(picture, PyPicture::File(_))) {
             let path = |picture| if let PyPicture::File(path) = picture { Some(path) } else { None };
             return Ok(Self::Files(pictures.into_iter().filter_map(path).collect()));

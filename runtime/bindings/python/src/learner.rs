@@ -86,7 +86,7 @@ impl PyLearner {
         pictures: &Bound<'py, PyAny>,
         encode: impl Fn(&mut Learner, PyPicture) -> Result<T, PendingError> + Sync,
     ) -> PyResult<Vec<T>> {
-        let encoded = input::pictures(pictures)?.map(|picture| {
+        let encoded = input::pictures(pictures, None)?.map(|picture| {
             let picture = picture?;
             pictures.py().check_signals()?;
             self.with(pictures.py(), |learner| encode(learner, picture))
@@ -168,7 +168,8 @@ impl PyLearner {
             let (label, shots): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
             let label =
                 label.extract::<String>().map_err(|error| input::reworded(error, "a label is a str", &label))?;
-            given.push((label, PyShots::of(&shots, self.shape)?));
+            let shots = PyShots::of(&shots, &label, self.shape)?;
+            given.push((label, shots));
         }
         let report = self.change(py, |learner, observer| {
             let classes: Vec<_> = given.iter().map(|(label, shots)| (label.as_str(), shots.shots())).collect();
@@ -179,7 +180,7 @@ impl PyLearner {
 
     /// Gives a known class further shots.
     fn add(&self, py: Python<'_>, label: &str, shots: &Bound<'_, PyAny>) -> PyResult<PyReport> {
-        let shots = PyShots::of(shots, self.shape)?;
+        let shots = PyShots::of(shots, label, self.shape)?;
         let report = self.change(py, |learner, observer| learner.add(label, shots.shots(), observer))?;
         Ok((&report).into())
     }

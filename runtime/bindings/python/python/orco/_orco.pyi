@@ -44,9 +44,12 @@ __version__: str
 class Learner:
     """A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 
-    Any thread may use a learner; its calls wait for one another, and other threads of Python go on meanwhile. Learners
-    on the same state, in this process or in others, change it one at a time. A change is made as a whole, and saved,
-    or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
+    Any thread may use a learner; its calls wait for one another, and other threads of Python go on meanwhile. A call
+    that waits for another thread's hears Ctrl-C only once that one has returned. To classify while a thread learns,
+    open a second learner on the same state, and call its `refresh` afterwards. Learners on the same state, in this
+    process or in others, change it one at a time. A change is made as a whole, and saved, or nothing happened. What is
+    doubtful about a state that was read or saved becomes a RuntimeWarning. Where warnings are errors, a call that warns
+    of its change raises once that is made, and returns no report.
 
     Arguments of a wrong type, and arrays of a wrong dtype or number of axes, raise TypeError; other wrong shapes and
     unknown names raise ValueError, and whole numbers that are negative or too large OverflowError. After a fault in the
@@ -199,7 +202,7 @@ def upgrade(
 ) -> Upgrade:
     """Learns all that a device knows again on another bundle, from the pictures that `keep_shots` kept, while no
     learner is open on its state's folder. The old state is kept aside. What was wrong with kept pictures becomes a
-    RuntimeWarning.
+    RuntimeWarning; where warnings are errors, it is raised once the state is upgraded.
 
     options: its public key, seed, wait and engine count.
     force: upgrades even if classes have no picture left, which are given up then, or are recognised clearly worse.
