@@ -4,7 +4,7 @@ use std::fmt::Arguments;
 use std::iter;
 use std::path::PathBuf;
 
-use numpy::ndarray::{Array3, Axis, Ix3};
+use numpy::ndarray::{Array3, ArrayView2, Axis, Ix3};
 use numpy::{
     IntoPyArray, PyArray3, PyArrayDescrMethods, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray,
     PyUntypedArrayMethods, ndarray,
@@ -44,6 +44,11 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
         return format!("an array of {} with shape {:?}", array.dtype(), array.shape());
     }
     given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
+}
+
+/// Whether it is an image of Pillow.
+fn is_of_pillow(given: &Bound<'_, PyAny>) -> bool {
+    given.get_type().module().is_ok_and(|module| module.to_string_lossy().starts_with("PIL."))
 }
 
 /// A TypeError that says what was wanted, where Python raised one because `given` is of the wrong type. The error is
@@ -100,7 +105,8 @@ impl PyPicture {
             return Ok(Self::Pixels(picture.map_err(refused)?));
         }
         given.extract::<PathBuf>().map(Self::File).map_err(|error| {
-            let wanted = format!("{name}: a picture is a path or an array of uint8 [height, width, 3]");
+            let of_pillow = if is_of_pillow(given) { ", such as np.asarray(image.convert(\"RGB\")) gives" } else { "" };
+            let wanted = format!("{name}: a picture is a path or an array of uint8 [height, width, 3]{of_pillow}");
             reworded(error, &wanted, given)
         })
     }
@@ -185,6 +191,18 @@ impl PyShots {
 pub fn finite<'a>(mut features: impl Iterator<Item = &'a f32>) -> PyResult<()> {
     let finite = features.all(|value| value.is_finite());
     if finite { Ok(()) } else { Err(PyValueError::new_err("features are to be finite")) }
+}
+
+/// Refuses features, `[pictures, features]`, that no backbone gives, or whose squares cannot be summed.
+pub fn finite_rows(features: ArrayView2<'_, f32>) -> PyResult<()> {
+    finite(features.iter())?;
+    let squares = features.rows().into_iter().map(|row| row.iter().map(|value| value * value).sum::<f32>());
+    if squares.into_iter().all(|sum| sum.is_finite()) {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(
+        "features are too large: the sum of squares of each picture's is to be finite in float32",
+    ))
 }
 
 /// Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent.

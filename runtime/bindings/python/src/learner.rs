@@ -137,7 +137,7 @@ impl PyLearner {
                 given.shape()
             )));
         }
-        input::finite(given.iter())?;
+        input::finite_rows(given.view())?;
         self.with(features.py(), |learner| {
             let answers = learner.classify_features(given.view());
             Ok(answers.iter().map(|answer| PyAnswer::new(learner, answer, most)).collect())

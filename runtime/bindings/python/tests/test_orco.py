@@ -291,6 +291,8 @@ class Device(unittest.TestCase):
             (ValueError, "[1, 4]", lambda: learner.classify_features(np.zeros((1, 4), np.float32))),
             (ValueError, "[5, 1, 4]", lambda: learner.learn({"mug": np.zeros((5, 1, 4), np.float32)})),
             (ValueError, "finite", lambda: learner.classify_features(learner.features([frame]) * np.float32("nan"))),
+            (ValueError, "too large", lambda: learner.classify_features(learner.features([frame]) * np.float32(1e30))),
+            (TypeError, 'image.convert("RGB")', lambda: learner.classify([type("Image", (), {"__module__": "PIL.Image"})()])),
             (ValueError, "share", lambda: self.opened(forgetting_budget=2.0)),
             (ValueError, "false_alarms", lambda: self.opened(false_alarms=-0.1)),
             (ValueError, "scope", lambda: self.opened(scope="some")),

@@ -76,7 +76,8 @@ class Learner:
 
     def classify_features(self, features: NDArray[np.float32], *, most: int = 5) -> list[Answer]:
         """Answers for pictures whose features [pictures, features] are known, as `classify` gives them. Raises
-        ValueError if there are not as many features as the bundle's backbone gives, or one is not finite."""
+        ValueError if there are not as many features as the bundle's backbone gives, or one,
+        or the sum of a picture's squares, is not finite."""
 
     def features(self, pictures: _Pictures) -> NDArray[np.float32]:
         """Features of pictures, to be classified: [pictures, features]. Raises as `classify` does."""
