@@ -273,6 +273,7 @@ class Device(unittest.TestCase):
         learner = self.learner
         frame = np.zeros((32, 32, 3), np.uint8)
         endless = np.broadcast_to(frame[:1, :1], (1 << 40, 1, 3))
+        pillow_image = type("Image", (), {"__module__": "PIL.Image"})()
         wrong = [
             (TypeError, "float64", lambda: learner.classify([frame.astype(float)])),
             (TypeError, "[32, 32]", lambda: learner.classify([frame[:, :, 0]])),
@@ -292,7 +293,7 @@ class Device(unittest.TestCase):
             (ValueError, "[5, 1, 4]", lambda: learner.learn({"mug": np.zeros((5, 1, 4), np.float32)})),
             (ValueError, "finite", lambda: learner.classify_features(learner.features([frame]) * np.float32("nan"))),
             (ValueError, "too large", lambda: learner.classify_features(learner.features([frame]) * np.float32(1e30))),
-            (TypeError, 'image.convert("RGB")', lambda: learner.classify([type("Image", (), {"__module__": "PIL.Image"})()])),
+            (TypeError, 'image.convert("RGB")', lambda: learner.classify([pillow_image])),
             (ValueError, "share", lambda: self.opened(forgetting_budget=2.0)),
             (ValueError, "false_alarms", lambda: self.opened(false_alarms=-0.1)),
             (ValueError, "scope", lambda: self.opened(scope="some")),
