@@ -12,7 +12,7 @@ const EVERY_MS = 250, IDLE_MS = 300;
 const SIDE = 480;
 // Longest wait for the answer to a camera's picture: a request that is lost on the way would hold up all others.
 const ANSWER_MS = 15_000;
-// The service has too much to do; it answers the next picture.
+// The service, not a proxy, has too much to do; it answers the next picture.
 const BUSY = [429, 503];
 const MOST_ALTERNATIVES = 3;
 
@@ -38,13 +38,13 @@ async function classify({ quiet = !store.state.files.length } = {}) {
   // The camera's next picture follows in any case; that a file cannot be read is shown. Where no answer comes, an old one
   // would be taken for it.
   const signal = asked.name ? undefined : AbortSignal.timeout(ANSWER_MS);
-  const isShown = ({ files, stream }) => (files.length ? asked === files[0] : stream && !isPaused(stream));
+  const isShown = ({ files, stream }) => (files.length ? asked === files[0] : !asked.name && stream && !isPaused(stream));
   try {
     const response = await call("POST", path, asked, { quiet, name: asked.name, signal });
     const { matches, set, known } = await response.json();
     if (isShown(store.state)) store.update({ answer: { matches, set, known } });
   } catch (error) {
-    const isKept = !asked.name && BUSY.includes(error.status);
+    const isKept = !asked.name && BUSY.includes(error.status) && error.refusal?.code;
     if (isShown(store.state) && !isKept) store.update({ answer: NO_ANSWER });
     throw error;
   }

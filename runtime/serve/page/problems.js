@@ -34,7 +34,8 @@ const sentences = [
   [/^the empty place in .* cannot be used.*$/, { de: "Der gespeicherte leere Platz ist beschädigt: Bitte ihn noch einmal zeigen." }],
   [/^the empty place in .* cannot be read or written: (.*)$/s, { de: "Der leere Platz kann nicht gelesen oder gespeichert werden ({1})." }],
   [/^the file was changed or removed .*$/, { de: "Die Datei wurde nach der Auswahl geändert oder entfernt: Bitte neu auswählen." }],
-  [/^a proxy answered with (\d+) .*$/, { de: "Statt des Dienstes hat ein Proxy mit {1} geantwortet: Läuft der Dienst?" }],
+  [/^a proxy answered with (\d+) .*\?$/, { de: "Statt des Dienstes hat ein Proxy mit {1} geantwortet: Läuft der Dienst?" }],
+  [/^a proxy answered with (\d+) .*$/, { de: "Statt des Dienstes hat ein Proxy mit {1} geantwortet." }],
   [/^two regions have one name$/, {
     en: "There is a region of that name already: choose another one.",
     de: "Einen Bereich mit diesem Namen gibt es schon: Bitte einen anderen wählen." }],

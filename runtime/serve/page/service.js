@@ -71,7 +71,7 @@ async function answered(request, { quiet, name }) {
 const GONE = "the file was changed or removed after it was chosen: choose it again";
 // An answer without the service's words is a proxy's; over HTTP/2 it has no words at all. problems.js translates this.
 const ofProxy = ({ status }) => ({
-  error: `a proxy answered with ${status} instead of the service: is the service running?`,
+  error: `a proxy answered with ${status} instead of the service${status < 500 ? "" : ": is the service running?"}`,
   code: status === 413 ? "body_too_large" : undefined,
 });
 const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);

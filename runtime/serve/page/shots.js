@@ -321,5 +321,5 @@ function waitingItem({ label: other, shots: count }, label) {
     await changeOnce("PATCH", shotsPath(other), { label });
     if (isByKey(event) && isFocusLost()) keepFocus();
   };
-  return element("li", {}, goOn, element("button", { textContent: message("relabel", { count, label }), on: rename }));
+  return element("li", {}, goOn, element("button", { value: `relabel ${other}`, textContent: message("relabel", { count, label }), on: rename }));
 }

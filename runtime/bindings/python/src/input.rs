@@ -46,7 +46,7 @@ pub fn describe(given: &Bound<'_, PyAny>) -> String {
     given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
 }
 
-/// Whether it is an image of Pillow.
+/// Whether `given` is an image of Pillow.
 fn is_of_pillow(given: &Bound<'_, PyAny>) -> bool {
     given.get_type().module().is_ok_and(|module| module.to_string_lossy().starts_with("PIL."))
 }
@@ -200,9 +200,7 @@ pub fn finite_rows(features: ArrayView2<'_, f32>) -> PyResult<()> {
     if squares.into_iter().all(|sum| sum.is_finite()) {
         return Ok(());
     }
-    Err(PyValueError::new_err(
-        "features are too large: the sum of squares of each picture's is to be finite in float32",
-    ))
+    Err(PyValueError::new_err("features are too large: a picture's sum of squares overflows float32"))
 }
 
 /// Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent.

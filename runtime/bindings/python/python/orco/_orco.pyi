@@ -48,8 +48,8 @@ class Learner:
     that waits for another thread's hears Ctrl-C only once that one has returned. To classify while a thread learns,
     open a second learner on the same state, and call its `refresh` afterwards. Learners on the same state, in this
     process or in others, change it one at a time. A change is made as a whole, and saved, or nothing happened. What is
-    doubtful about a state that was read or saved becomes a RuntimeWarning. Where warnings are errors, a call that warns
-    of its change raises once that is made, and returns no report.
+    doubtful about a state that was read or saved becomes a RuntimeWarning. Where warnings are errors, such a call
+    raises after the change is made, and returns no report.
 
     Arguments of a wrong type, and arrays of a wrong dtype or number of axes, raise TypeError; other wrong shapes and
     unknown names raise ValueError, and whole numbers that are negative or too large OverflowError. After a fault in the
@@ -76,8 +76,8 @@ class Learner:
 
     def classify_features(self, features: NDArray[np.float32], *, most: int = 5) -> list[Answer]:
         """Answers for pictures whose features [pictures, features] are known, as `classify` gives them. Raises
-        ValueError if there are not as many features as the bundle's backbone gives, or one,
-        or the sum of a picture's squares, is not finite."""
+        ValueError if the number of features is not the backbone's, a feature is not finite, or a picture's features are
+        too large: their sum of squares overflows float32."""
 
     def features(self, pictures: _Pictures) -> NDArray[np.float32]:
         """Features of pictures, to be classified: [pictures, features]. Raises as `classify` does."""
@@ -203,7 +203,7 @@ def upgrade(
 ) -> Upgrade:
     """Learns all that a device knows again on another bundle, from the pictures that `keep_shots` kept, while no
     learner is open on its state's folder. The old state is kept aside. What was wrong with kept pictures becomes a
-    RuntimeWarning; where warnings are errors, it is raised once the state is upgraded.
+    RuntimeWarning; where warnings are errors, it is raised after the upgrade is made.
 
     options: its public key, seed, wait and engine count.
     force: upgrades even if classes have no picture left, which are given up then, or are recognised clearly worse.
