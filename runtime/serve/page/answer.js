@@ -38,7 +38,7 @@ async function classify({ quiet = !store.state.files.length } = {}) {
   // The camera's next picture follows in any case; that a file cannot be read is shown. Where no answer comes, an old one
   // would be taken for it.
   const signal = asked.name ? undefined : AbortSignal.timeout(ANSWER_MS);
-  const isShown = ({ files, stream }) => (files.length ? asked === files[0] : stream && !isPaused(stream));
+  const isShown = ({ files, stream }) => (files.length ? asked === files[0] : !asked.name && stream && !isPaused(stream));
   try {
     const response = await call("POST", path, asked, { quiet, name: asked.name, signal });
     const { matches, set, known } = await response.json();
