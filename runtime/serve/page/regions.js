@@ -30,6 +30,7 @@ export function startRegions() {
     $("view").setPointerCapture(event.pointerId);
     byKeys = null;
     from = place(event);
+    showTools(store.state);
   });
   $("view").addEventListener("pointermove", (event) => {
     if (!from) return;
@@ -113,7 +114,8 @@ const frames = new Map();
 
 export function showRegions(regions, { deviceCamera }, size, view) {
   removeOthers(frames, regions.map(({ name }) => name));
-  if (byKeys) draw(byKeys);
+  // Once the camera is not shown any more, there may be no picture.
+  if (byKeys && size?.[0]) draw(byKeys);
   for (const { name, box } of regions) {
     const node = frameOf(name), shown = deviceCamera?.regions?.find((region) => region.name === name);
     const answer = shown && answerOf(shown);
