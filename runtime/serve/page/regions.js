@@ -114,6 +114,7 @@ const frames = new Map();
 
 export function showRegions(regions, { deviceCamera }, size, view) {
   removeOthers(frames, regions.map(({ name }) => name));
+  // Once the camera is not shown any more, there may be no picture.
   if (byKeys && size?.[0]) draw(byKeys);
   for (const { name, box } of regions) {
     const node = frameOf(name), shown = deviceCamera?.regions?.find((region) => region.name === name);

@@ -68,6 +68,60 @@ test("a request for an answer that is lost on the way is given up, and the next 
   globalThis.setTimeout = setTimeout;
 });
 
+test("the end of a request for another picture leaves the answer to the one that is shown alone", async () => {
+  const elements = {}, { setTimeout } = globalThis;
+  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
+  const canvas = { getContext: () => ({ drawImage: () => {} }), toBlob: (done) => done(new Blob([])) };
+  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), createElement: () => canvas, hidden: false };
+  // The camera is watched for as long as the page is open.
+  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
+  const { NO_ANSWER, store } = await import("../store.js"), pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  const answerOf = (label) => ({ ok: true, json: async () => ({ matches: [{ label, probability: 1 }], set: [], known: true }) });
+  const shown = () => store.state.answer.matches[0]?.label;
+  const camera = { stream: { getVideoTracks: () => [] }, files: [] };
+  const refused = { ok: false, status: 400, json: async () => ({ code: "picture_damaged", error: "damaged" }) };
+  const ends = {
+    "given up": ({ reject }) => reject(new DOMException("too late", "TimeoutError")),
+    refused: ({ resolve }) => resolve(refused),
+    answered: ({ resolve }) => resolve(answerOf("late")),
+  };
+  for (const [name, end] of Object.entries(ends)) {
+    let late = null;
+    globalThis.fetch = (path, { body }) => new Promise((resolve, reject) => {
+      if (body.name) resolve(answerOf("cup"));
+      else late = { resolve, reject };
+    });
+    store.update({ ...camera, answer: NO_ANSWER });
+    while (!late) await pause(20);
+    store.update({ stream: null, files: [new File([], "cup.jpg")] });
+    await pause(20);
+    assert.equal(shown(), "cup");
+    end(late);
+    await pause(20);
+    assert.equal(shown(), "cup", `the camera's is ${name}`);
+
+    late = null;
+    globalThis.fetch = (path, { body }) => new Promise((resolve, reject) => {
+      if (!body.name) resolve(answerOf("mug"));
+      else late = { resolve, reject };
+    });
+    store.update({ stream: null, files: [new File([], "cup.jpg")] });
+    await pause(20);
+    store.update(camera);
+    while (shown() !== "mug") await pause(20);
+    const heard = [];
+    store.subscribe(["answer"], () => heard.push(shown()));
+    end(late);
+    await pause(20);
+    assert.ok(heard.every((label) => label === "mug"), `the file's is ${name}: ${heard}`);
+  }
+  const { showError } = await import("../dom.js");
+  showError();
+  store.update({ stream: null });
+  await pause(400);
+  globalThis.setTimeout = setTimeout;
+});
+
 test("an old answer does not stay beside the camera's picture where the service is not reached", async () => {
   const elements = {}, { setTimeout } = globalThis;
   const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });

@@ -36,6 +36,15 @@ test("the key that ends the composition of a character answers nothing", async (
   assert.equal(await answer, null);
 });
 
+test("the key that asked a question does not answer it while it is held", async () => {
+  const $ = fakeDialog(), answer = ask("Name of the region", "");
+  await opened();
+  $("dialog-value").value = "shelf";
+  $("dialog-value").onkeydown({ key: "Enter", repeat: true, preventDefault: () => {} });
+  $("dialog").close();
+  assert.equal(await answer, null);
+});
+
 test("the second half of a double click does not answer the question that follows", async (t) => {
   t.mock.method(performance, "now", () => 0);
   const $ = fakeDialog(), first = ask("Forget it?", undefined, { remove: "Forget it for good" });
