@@ -1,8 +1,8 @@
 //! Limits the memory that the pictures of all requests take together: a request is admitted before any work is done.
 //!
-//! The memory is divided into three fixed shares. *Files* is for bodies, from their first byte until they are decoded,
+//! The memory is divided into three fixed pools. *Files* is for bodies, from their first byte until they are decoded,
 //! and for large answers; a request that finds too little there is refused at once. *Small* and *large* pictures are
-//! decoded in shares of their own: a request waits for memory of its share, in the order of arrival, so a small picture
+//! decoded in pools of their own: a request waits for memory of its pool, in the order of arrival, so a small picture
 //! never waits for a large one. A request that waits holds no memory of either, so there is no deadlock. How much
 //! memory a picture takes is known from its header ([`orco_runtime::image::decoding_memory`]).
 //!
@@ -58,13 +58,13 @@ pub fn processing_bytes(needs: &DecodingCost, input: &Preprocessing) -> u64 {
 
 /// How memory is divided, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shares {
+struct MemoryPools {
     files: u64,
     small: u64,
     large: u64,
 }
 
-impl Shares {
+impl MemoryPools {
     fn of(memory: u64) -> Self {
         let eighth = memory / 8;
         Self { files: 3 * eighth, small: eighth, large: memory - 4 * eighth }
@@ -78,7 +78,7 @@ impl Shares {
 
 /// Memory for small or for large pictures, given out in the order of arrival.
 #[derive(Debug)]
-struct PictureShare {
+struct PicturePool {
     /// Its bytes.
     size: u64,
     /// What of them is free, in units.
@@ -87,7 +87,7 @@ struct PictureShare {
     requests: Arc<Semaphore>,
 }
 
-impl PictureShare {
+impl PicturePool {
     fn new(size: u64, max_requests: usize) -> Self {
         Self { size, free: semaphore(size), requests: Arc::new(Semaphore::new(max_requests)) }
     }
@@ -103,17 +103,17 @@ fn units(bytes: u64) -> u32 {
 
 #[derive(Debug)]
 struct PictureMemory {
-    shares: Shares,
+    pools: MemoryPools,
     files: Arc<Semaphore>,
-    small: PictureShare,
-    large: PictureShare,
+    small: PicturePool,
+    large: PicturePool,
 }
 
 impl PictureMemory {
     /// Whether nothing large is held.
     fn is_idle(&self) -> bool {
         let is_free = |free: &Semaphore, size: u64| free.available_permits() as u64 == size / UNIT;
-        is_free(&self.large.free, self.large.size) && is_free(&self.files, self.shares.files)
+        is_free(&self.large.free, self.large.size) && is_free(&self.files, self.pools.files)
     }
 }
 
@@ -124,12 +124,12 @@ pub struct Admission(Arc<PictureMemory>);
 impl Admission {
     /// Admits pictures, bodies and answers that together take at most `memory` bytes.
     pub fn new(memory: u64) -> Self {
-        let shares = Shares::of(memory);
+        let pools = MemoryPools::of(memory);
         Self(Arc::new(PictureMemory {
-            shares,
-            files: semaphore(shares.files),
-            small: PictureShare::new(shares.small, MAX_SMALL_REQUESTS),
-            large: PictureShare::new(shares.large, MAX_LARGE_REQUESTS),
+            pools,
+            files: semaphore(pools.files),
+            small: PicturePool::new(pools.small, MAX_SMALL_REQUESTS),
+            large: PicturePool::new(pools.large, MAX_LARGE_REQUESTS),
         }))
     }
 
@@ -141,7 +141,7 @@ impl Admission {
     /// As [`Admission::body`], for what is made of a body, or for an answer; `held` are the bytes that the same request
     /// holds by other permits.
     pub fn body_beside(&self, held: usize) -> BodyPermit {
-        BodyPermit { held: None, beside: counted(held), admission: self.clone() }
+        BodyPermit { held: None, beside: counted_units(held), admission: self.clone() }
     }
 
     /// Waits until a picture that takes `bytes` bytes may be decoded.
@@ -149,10 +149,10 @@ impl Admission {
     /// # Errors
     /// [`Refusal`] if too many wait, it waited too long, or no picture may have so many bytes.
     pub async fn admit(&self, bytes: u64) -> Result<Permit, Refusal> {
-        let share = self.share(bytes)?;
+        let pool = self.pool(bytes)?;
         let busy = || Refusal::too_many_requests("too many pictures are being processed; try again");
-        let request = Arc::clone(&share.requests).try_acquire_owned().map_err(|_| busy())?;
-        let memory = Arc::clone(&share.free).acquire_many_owned(units(bytes));
+        let request = Arc::clone(&pool.requests).try_acquire_owned().map_err(|_| busy())?;
+        let memory = Arc::clone(&pool.free).acquire_many_owned(units(bytes));
         let memory = tokio::time::timeout(TURN_TIMEOUT, memory).await;
         let memory = memory.map_err(|_| busy())?.map_err(|_| Refusal::stopping())?;
         Ok(Permit::new(memory, Some(request), self))
@@ -163,7 +163,7 @@ impl Admission {
     /// # Errors
     /// [`Refusal`] if no picture may have so many bytes.
     pub fn try_admit(&self, bytes: u64) -> Result<Option<Permit>, Refusal> {
-        let memory = Arc::clone(&self.share(bytes)?.free).try_acquire_many_owned(units(bytes)).ok();
+        let memory = Arc::clone(&self.pool(bytes)?.free).try_acquire_many_owned(units(bytes)).ok();
         Ok(memory.map(|memory| Permit::new(memory, None, self)))
     }
 
@@ -174,12 +174,12 @@ impl Admission {
         }
     }
 
-    fn share(&self, bytes: u64) -> Result<&PictureShare, Refusal> {
-        let PictureMemory { shares, small, large, .. } = &*self.0;
-        if bytes <= shares.small_work() {
+    fn pool(&self, bytes: u64) -> Result<&PicturePool, Refusal> {
+        let PictureMemory { pools, small, large, .. } = &*self.0;
+        if bytes <= pools.small_work() {
             return Ok(small);
         }
-        // Rounded down, unlike `units`: what is asked for never exceeds the share.
+        // Rounded down, unlike `units`: what is asked for never exceeds the pool.
         if bytes / UNIT < large.size / UNIT {
             return Ok(large);
         }
@@ -194,11 +194,11 @@ impl Admission {
 }
 
 /// Units that a body or answer of this many bytes takes.
-fn counted(bytes: usize) -> usize {
+fn counted_units(bytes: usize) -> usize {
     units(bytes.saturating_sub(UNCOUNTED_BYTES) as u64) as usize
 }
 
-/// The memory of one body or answer, in the share of files.
+/// The memory of one body or answer, in the pool of files.
 #[derive(Debug)]
 pub struct BodyPermit {
     held: Option<OwnedSemaphorePermit>,
@@ -210,8 +210,8 @@ pub struct BodyPermit {
 impl BodyPermit {
     /// Most bytes that one may ever have.
     pub fn max_bytes(&self) -> usize {
-        let share = (self.admission.0.shares.files / UNIT) as usize;
-        share.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED_BYTES
+        let pool = (self.admission.0.pools.files / UNIT) as usize;
+        pool.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED_BYTES
     }
 
     /// Takes memory until there is enough for `bytes` bytes in all. The first [`UNCOUNTED_BYTES`] are not counted.
@@ -258,7 +258,7 @@ impl BodyPermit {
     fn possible(&self, bytes: usize) -> Result<usize, Refusal> {
         let most = self.max_bytes();
         if bytes <= most {
-            return Ok(counted(bytes));
+            return Ok(counted_units(bytes));
         }
         let sentence = format!(
             "the request is too large for this service: {bytes} bytes, but one may have {most} (--picture-memory)"

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::refusal::{ErrorCode, Refusal};
 
-/// Least width and height to which frames are decoded that are compared with the background, whatever the backbone sees.
+/// Least width and height of a decoded frame that is compared with the background, whatever the backbone sees.
 const MIN_SIDE: u32 = 256;
 /// Empty views that the background is learned from.
 pub const VIEWS: usize = 3;
@@ -361,8 +361,8 @@ impl WatchedBackground {
     }
 }
 
-/// Width and height to which frames are decoded at least when they are compared with the background: a thing is a part of a
-/// frame, and is to have as many pixels as the backbone sees.
+/// Least width and height of a decoded frame that is compared with the background: a thing is a part of a frame, and is
+/// to have as many pixels as the backbone sees.
 pub fn decoded_side(input: &Preprocessing) -> u32 {
     let [width, height] = input.canvas();
     (2 * width.max(height)).max(MIN_SIDE)

@@ -15,9 +15,9 @@ use crate::prediction::ClassProbability;
 pub const MAX_ANSWERED_THINGS: usize = 4;
 /// Intersection over union from which two rectangles are the same thing.
 const MIN_OVERLAP: f32 = 0.3;
-/// Frames without things, in a row, after which what comes is another thing. A single one may be a flicker. After as
-/// many frames without it a thing is known again only by its label.
-const EMPTY_FRAMES: u32 = 2;
+/// After this many frames in a row without any thing, all tracks end; a single one may be a flicker. A thing that is
+/// missing from as many frames keeps its track only if its label fits.
+const MAX_MISSED_FRAMES: u32 = 2;
 
 /// A thing that was answered in the newest frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ struct Track {
 impl Track {
     /// Whether what is seen there now may be the same thing: what was out of sight for a moment, or looks as it did.
     fn may_be(&self, classes: &[ClassProbability]) -> bool {
-        self.unseen < EMPTY_FRAMES || self.agreement.fits(classes)
+        self.unseen < MAX_MISSED_FRAMES || self.agreement.fits(classes)
     }
 }
 
@@ -101,7 +101,7 @@ impl ThingTracks {
     /// in its place.
     pub fn add_frame_without_things(&mut self) {
         self.empty_frames += 1;
-        if self.empty_frames >= EMPTY_FRAMES {
+        if self.empty_frames >= MAX_MISSED_FRAMES {
             self.clear();
         }
     }
@@ -117,24 +117,24 @@ impl ThingTracks {
         each.map(|(answer, track)| self.follow(now, frame, answer, track)).collect()
     }
 
-    /// For each of the answers to a frame of that size, the number of the track that its thing is on; `None` for a new
+    /// For each of the answers to a frame of that size, the index of the track that its thing is on; `None` for a new
     /// thing. What was seen in the frame before goes first: what moves must not become what was there before it.
     fn tracks_of(&self, frame: [u32; 2], answers: &[ThingAnswer]) -> Vec<Option<usize>> {
         let mut pairs = Vec::new();
-        for (place, answer) in answers.iter().enumerate() {
+        for (answer_index, answer) in answers.iter().enumerate() {
             let bounds = shares(answer.bounds, frame);
-            for (number, track) in self.tracks.iter().enumerate() {
+            for (track_index, track) in self.tracks.iter().enumerate() {
                 let overlap = intersection_over_union(track.bounds, bounds);
                 if overlap >= MIN_OVERLAP && track.may_be(&answer.classes) {
-                    pairs.push((track.unseen > 0, overlap, place, number));
+                    pairs.push((track.unseen > 0, overlap, answer_index, track_index));
                 }
             }
         }
         pairs.sort_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
         let mut tracks_of = vec![None; answers.len()];
-        for (_, _, place, number) in pairs {
-            if tracks_of[place].is_none() && !tracks_of.contains(&Some(number)) {
-                tracks_of[place] = Some(number);
+        for (_, _, answer_index, track_index) in pairs {
+            if tracks_of[answer_index].is_none() && !tracks_of.contains(&Some(track_index)) {
+                tracks_of[answer_index] = Some(track_index);
             }
         }
         tracks_of
@@ -144,12 +144,12 @@ impl ThingTracks {
     fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, track: Option<usize>) -> AnsweredThing {
         let ThingAnswer { bounds, classes, known } = answer;
         let bounds = shares(bounds, frame);
-        let number = track.unwrap_or_else(|| {
+        let index = track.unwrap_or_else(|| {
             let agreement = Agreement::new(self.max_frames);
             self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, unseen: 0, agreement });
             self.tracks.len() - 1
         });
-        let track = &mut self.tracks[number];
+        let track = &mut self.tracks[index];
         (track.bounds, track.seen, track.unseen) = (bounds, now, 0);
         let answer = track.agreement.add(now, classes, known);
         AnsweredThing { id: track.id, bounds, answer }

@@ -334,10 +334,10 @@ impl Learner {
     /// Locks the store and goes on from its newest state.
     pub(super) fn lock(&mut self) -> Result<LockedStore, ChangeError> {
         self.settings.check()?;
-        // Locking would make the folder anew.
+        // Before locking, which would create a missing folder.
         self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
-        // Read again after warnings, or if the last save was uncertain: then its files are others.
+        // Read again after warnings, or after an uncertain save: its files may then differ from what is in memory.
         let known = self.newest.take().filter(|_| self.warnings.is_empty());
         if !known.is_some_and(|known| locked.resume(known)) {
             let reading: StoreSnapshot = locked.load(&self.bundle)?;

@@ -34,7 +34,7 @@ const MIN_EDGES: f32 = 0.02;
 const CERTAIN: f32 = 0.25;
 /// Deviations within which that share of normal values is.
 const CERTAIN_DEVIATIONS: f32 = 0.3186;
-/// One pixel of this many counts for that.
+/// One pixel of this many is used to estimate the frame's noise.
 const STEP: usize = 5;
 /// Steps between a pixel's channels up to which it may be grey, and from which it certainly has a colour.
 const GREY: f32 = 4.0;
@@ -87,13 +87,13 @@ impl Difference {
         let is_grey =
             coloured_share(&small.pixels, GREY) <= STRAY && coloured_share(&background.colours, COLOURED) >= COLOURFUL;
         if is_grey {
-            return Self { is_grey, ..Self::in_colour(background.in_grey(), small) };
+            return Self { is_grey, ..Self::compare(background.in_grey(), small) };
         }
-        Self::in_colour(background, small)
+        Self::compare(background, small)
     }
 
     /// As [`Difference::of`], whatever colours they have.
-    pub fn in_colour(background: &Background, small: &SmallFrame) -> Self {
+    pub fn compare(background: &Background, small: &SmallFrame) -> Self {
         let gains = gains(&small.pixels, &background.colours);
         let aligned: Vec<[f32; 3]> =
             small.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect();

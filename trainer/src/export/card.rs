@@ -184,7 +184,7 @@ impl Card<'_> {
             },
             if recipe.align.train_backbone { ", backbone trained too" } else { "" },
             if watched {
-                "The shipped head is the last that lowered the loss on training images set aside by 1 %."
+                "The shipped head is the last to lower the loss on the training images that were set aside by 1 % or more."
             } else {
                 "The last epoch's head is shipped."
             }

@@ -209,11 +209,12 @@ impl<'a> LeftoverBundle<'a> {
     }
 }
 
-/// The file of a bundle that a name is of, or the name of one that was being written when the program was killed.
+/// The file of a bundle with that name, or whose unfinished copy has it: a copy that was being written when the program
+/// was killed.
 fn file_of(name: &str) -> Option<&'static str> {
     let is = |file: &&str| {
         let path = Path::new(*file);
-        // Older programs wrote into the latter.
+        // Older programs named copies `.tmp`.
         [path, &partial(path), &path.with_extension("tmp")].contains(&Path::new(name))
     };
     FILES.into_iter().find(is)

@@ -8,7 +8,7 @@ import { startRegions } from "../regions.js";
 import { startScene } from "../scene.js";
 import { store } from "../store.js";
 
-// A page whose elements are made as they are looked up; they call `listeners` by the event's name.
+// A page whose elements are made as they are looked up. All register in `listeners`; the last one for an event counts.
 const elements = {}, listeners = {}, nothing = () => {};
 const addEventListener = (name, listener) => { listeners[name] = listener; };
 const element = () => ({

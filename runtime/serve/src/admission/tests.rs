@@ -7,15 +7,15 @@ use super::*;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn the_shares_are_the_memory_and_the_least_takes_every_picture() {
+fn the_pools_are_the_memory_and_the_least_takes_every_picture() {
     for memory in [MIN_MEMORY, MAX_DEFAULT_MEMORY, MIN_MEMORY + 12_345] {
-        let shares = Shares::of(memory);
-        assert_eq!(shares.files + shares.small + shares.large, memory);
+        let pools = MemoryPools::of(memory);
+        assert_eq!(pools.files + pools.small + pools.large, memory);
     }
-    let shares = Shares::of(MIN_MEMORY);
-    assert!(shares.files >= orco_runtime::image::MAX_FILE);
+    let pools = MemoryPools::of(MIN_MEMORY);
+    assert!(pools.files >= orco_runtime::image::MAX_FILE);
     // A picture of 64 MiB, and what scaling it takes.
-    assert!(shares.large >= orco_runtime::image::MAX_MEMORY + 30 * MIB);
+    assert!(pools.large >= orco_runtime::image::MAX_MEMORY + 30 * MIB);
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ fn a_body_that_grows_by_and_by_has_memory_for_all_of_it_and_never_more_than_is_p
         bytes.resize(wanted, 0);
         capacities.push(bytes.capacity() >> 20);
         let held = permit.held.as_ref().unwrap().num_permits();
-        assert_eq!(held, counted(bytes.capacity()));
+        assert_eq!(held, counted_units(bytes.capacity()));
     }
     capacities.dedup();
     assert_eq!(capacities, [1, 2, 4, 8, 16, 22], "never more than the limit");

@@ -135,7 +135,7 @@ impl Background {
     }
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
-        let difference = Difference::in_colour(self, small);
+        let difference = Difference::compare(self, small);
         if difference.lost > MAX_LOST {
             return Err(BackgroundError::Moved { view });
         }

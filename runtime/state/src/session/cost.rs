@@ -191,7 +191,7 @@ impl EvaluationCost {
         let Self { shape, views, axes, heads, base, known, set_aside, stored, threads, .. } = *self;
         let (inputs, length) = (shape.inputs, self.length(heads));
         let whitener = inputs * padded(axes) + axes * padded(inputs);
-        // The means of the classes, of two shots at least, among it.
+        // Includes the means of classes, each of at least two shots.
         let scattered = self.scattered();
         let scatter = inputs * padded(scattered) + scattered * padded(inputs) + scattered / 2 * inputs;
         let projections = views * self.needed_shots() * heads * shape.outputs;

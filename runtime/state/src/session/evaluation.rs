@@ -177,6 +177,7 @@ fn calibrate_and_answer(
     let bundle = State::fresh(base_model, after.bundle_digest);
     let set_aside: Vec<usize> = (0..samples.set_aside()).collect();
     let by_bundle = samples.answers(&bundle, &|_| None, &set_aside, work).into_iter().flatten().collect();
+    // Samples that were set aside come first.
     let by_bundle = included(by_bundle, &excluded);
     let sharing_shots = samples.classes_sharing_shots().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();

@@ -117,9 +117,9 @@ impl ValidationSamples<'_> {
         note: &mut dyn FnMut(SampleScores),
     ) {
         let different = if purpose == ScoringPurpose::Border { self.different_by_class() } else { BTreeMap::new() };
-        let (kept, _) = source.samples.split_at(self.first_exemplar_of(source.samples));
+        let (first, _) = source.samples.split_at(self.first_exemplar_of(source.samples));
         let set_aside = &self.scoring.statistics.set_aside;
-        let of_set_aside = work.cache.is_some().then(|| model.embedder.projections(set_aside, kept, work));
+        let of_set_aside = work.cache.is_some().then(|| model.embedder.projections(set_aside, first, work));
         let stored = self.stored(model.state);
         let context = ScoringContext { model, source, stored, of_set_aside, different };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
