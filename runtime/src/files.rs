@@ -1,4 +1,4 @@
-//! Reads and replaces files without trusting their size or kind (a path may be a link or a pipe); a replaced file
+//! Reads, makes and replaces files without trusting their size or kind (a path may be a link or a pipe); a replaced file
 //! survives a power cut.
 
 pub mod destination;

@@ -66,7 +66,7 @@ pub(crate) use difference::MOVED;
 pub use foreground::{Foreground, MAX_THINGS, Thing};
 pub use kept_background::{BackgroundFileError, KeptBackground};
 pub use kept_regions::{KeptRegions, RegionFileError};
-pub use region::{NamedRegion, PixelRect, Region, RegionError};
+pub use region::{NamedRegion, PixelRect, Region, RegionError, intersection_over_union};
 pub use small_frame::SIDE;
 pub use viewed_picture::ViewedPicture;
 pub(crate) use viewfinder::ShotView;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use orco_runtime::scene::PixelRect;
+use orco_runtime::scene::{PixelRect, intersection_over_union};
 use serde_json::{Value, json};
 
 use crate::agreement::{AgreedAnswer, Agreement, MAX_FRAME_AGE};
@@ -122,9 +122,9 @@ impl ThingTracks {
     fn tracks_of(&self, frame: [u32; 2], answers: &[ThingAnswer]) -> Vec<Option<usize>> {
         let mut pairs = Vec::new();
         for (answer_index, answer) in answers.iter().enumerate() {
-            let bounds = shares(answer.bounds, frame);
+            let bounds = shares(answer.bounds, frame).map(f64::from);
             for (track_index, track) in self.tracks.iter().enumerate() {
-                let overlap = intersection_over_union(track.bounds, bounds);
+                let overlap = intersection_over_union(track.bounds.map(f64::from), bounds);
                 if overlap >= MIN_OVERLAP && track.may_be(&answer.classes) {
                     pairs.push((track.unseen > 0, overlap, answer_index, track_index));
                 }
@@ -154,16 +154,6 @@ impl ThingTracks {
         let answer = track.agreement.add(now, classes, known);
         AnsweredThing { id: track.id, bounds, answer }
     }
-}
-
-/// That of two rectangles, 0..1: left edge, upper edge, width, height.
-fn intersection_over_union(one: [f32; 4], other: [f32; 4]) -> f32 {
-    let along = |axis: usize| {
-        let end = |of: [f32; 4]| of[axis] + of[axis + 2];
-        (end(one).min(end(other)) - one[axis].max(other[axis])).max(0.0)
-    };
-    let both = along(0) * along(1);
-    both / (one[2] * one[3] + other[2] * other[3] - both).max(f32::MIN_POSITIVE)
 }
 
 #[cfg(test)]

@@ -43,11 +43,8 @@ impl PixelRect {
 
     /// Intersection over union with another one, 0..1.
     pub fn intersection_over_union(self, other: Self) -> f32 {
-        let along = |low: [u32; 2], high: [u32; 2]| f64::from(high[0].min(high[1]).saturating_sub(low[0].max(low[1])));
-        let both = along([self.x, other.x], [self.right(), other.right()])
-            * along([self.y, other.y], [self.bottom(), other.bottom()]);
-        let area = |of: Self| f64::from(of.width) * f64::from(of.height);
-        (both / (area(self) + area(other) - both).max(1.0)) as f32
+        let sides = |of: Self| [of.x, of.y, of.width, of.height].map(f64::from);
+        intersection_over_union(sides(self), sides(other))
     }
 
     /// The pixels of a small frame whose middles lie in it; both frames by width and height. There may be none.
@@ -67,6 +64,17 @@ impl PixelRect {
     pub(super) fn doubled_middle(self) -> [i64; 2] {
         [2 * i64::from(self.x) + i64::from(self.width), 2 * i64::from(self.y) + i64::from(self.height)]
     }
+}
+
+/// Intersection over union of two rectangles, 0..1, each its left and upper edge, width and height: in pixels, or in
+/// shares of a frame's sides.
+pub fn intersection_over_union(one: [f64; 4], other: [f64; 4]) -> f32 {
+    let along = |axis: usize| {
+        let end = |of: [f64; 4]| of[axis] + of[axis + 2];
+        (end(one).min(end(other)) - one[axis].max(other[axis])).max(0.0)
+    };
+    let both = along(0) * along(1);
+    (both / (one[2] * one[3] + other[2] * other[3] - both).max(f64::MIN_POSITIVE)) as f32
 }
 
 /// `x,y,width,height`, as [`Region`] reads it.

@@ -52,10 +52,11 @@ impl Round<'_, '_> {
 
     /// How many pictures were pushed of these classes, where pictures may be shared.
     pub(super) fn pushed_pictures(&self, classes: &[&PushedClass]) -> Vec<PushedPictures> {
-        let pictured = classes.iter().filter(|_| self.device.settings.share_pictures);
-        let counted =
-            pictured.filter_map(|class| Some(PushedPictures { pack: class.pack, count: class.picture_count? }));
-        counted.filter(|pictures| pictures.count > 0).collect()
+        if !self.device.settings.share_pictures {
+            return Vec::new();
+        }
+        let counted = classes.iter().filter_map(|class| Some((class.pack, class.picture_count?)));
+        counted.filter(|(_, count)| *count > 0).map(|(pack, count)| PushedPictures { pack, count }).collect()
     }
 
     /// Pushes classes that were taught here and are not pushed as they are now, or that the hub lost since, or their
