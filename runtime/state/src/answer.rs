@@ -31,6 +31,7 @@ mod scoring_cache;
 mod tests;
 mod validation;
 
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -147,27 +148,27 @@ impl Predictor {
         let validation = ValidationSamples::of(base_model, state, scoring);
         let of_all = validation.even_samples(MAX_FIRST_SAMPLES);
         let of_learned = validation.learned_samples(MAX_FIRST_SHOTS);
+        let of_either: Vec<usize> =
+            of_all.iter().chain(&of_learned).copied().collect::<BTreeSet<_>>().into_iter().collect();
         let is_calibrated = state.calibration.is_some() || state.classes.is_empty();
-        let wanted = if is_calibrated {
-            validation.exemplars_of(&[&of_all[..], &of_learned].concat())
-        } else {
-            validation.exemplars_to_calibrate()
-        };
+        let wanted =
+            if is_calibrated { validation.exemplars_of(&of_either) } else { validation.exemplars_to_calibrate() };
         let model = ScoringModel::new(base_model, state, scoring, &wanted, work);
-        let mut rows = validation.scored_samples(&model, &of_all, work);
-        let mut shots = validation.scored_samples(&model, &of_learned, work);
+        let mut scored = validation.scored_samples(&model, &of_either, work);
         let base = model.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             if !state.classes.is_empty() {
                 return validation.calibrate(&model, work);
             }
-            let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
+            let classes: Vec<u32> = scored.values().map(|sample| sample.class).collect();
             let mut calibrator = Calibrator::new(&classes, base, model.len());
-            rows.iter().for_each(|row| calibrator.add(&row.scores));
+            scored.values().for_each(|sample| calibrator.add(&sample.scores));
             calibrator.choose(state.balance, 0.0, scoring.statistics.initial_shift)
         });
-        rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        (Self::of(model, calibration), KnownSamples { all: rows, learned: shots })
+        scored.values_mut().for_each(|sample| shift(&mut sample.scores, base, calibration.border.shift));
+        let learned = of_learned.iter().filter_map(|number| scored.get(number).cloned()).collect();
+        let all = of_all.iter().filter_map(|number| scored.remove(number)).collect();
+        (Self::of(model, calibration), KnownSamples { all, learned })
     }
 
     fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {

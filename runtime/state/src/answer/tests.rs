@@ -135,8 +135,8 @@ impl Golden {
         let samples = ValidationSamples::of(&self.base_model, state, scoring);
         let (every, work) = (samples.even_samples(MAX_FIRST_SAMPLES), &mut ScoringWork::alone());
         let model = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_of(&every), work);
-        let rows = samples.scored_samples(&model, &every, work);
-        rows.into_iter().flat_map(|row| row.scores).collect()
+        let scored = samples.scored_samples(&model, &every, work);
+        scored.into_values().flat_map(|sample| sample.scores).collect()
     }
 }
 

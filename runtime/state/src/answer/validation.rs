@@ -13,7 +13,7 @@ use self::sample_scores::{SampleSource, ScoringPurpose};
 use super::calibrate::{BestPerSide, Calibrator, LeftOutAccuracy};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED};
 use super::model::ScoringModel;
-use super::sampling::{stratified, thinned};
+use super::sampling::{some_classes, stratified, thinned};
 use super::{ScoredSample, ScoringWork};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
@@ -83,9 +83,14 @@ impl<'a> ValidationSamples<'a> {
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
-        validation.chosen = stratified(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
-        validation.viewed = stratified(validation.viewable(), MAX_VIEWED);
+        validation.chosen = validation.stratified(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
+        validation.viewed = validation.stratified(validation.viewable(), MAX_VIEWED);
         validation
+    }
+
+    /// At most `most` of these exemplars, stratified by class; of very many classes, some.
+    fn stratified(&self, by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
+        stratified(some_classes(by_class, most, &self.digests), most)
     }
 
     /// How many the bundle set aside; these come first.
@@ -287,22 +292,23 @@ impl<'a> ValidationSamples<'a> {
         self.needed_exemplars(&self.samples(), ScoringPurpose::Border)
     }
 
-    /// Scores of samples in the state whose exemplars they are, without the border, excluded ones left out.
+    /// Scores of samples, by their numbers, in the state whose exemplars they are, without the border; excluded ones are
+    /// left out.
     pub(crate) fn scored_samples(
         &self,
         model: &ScoringModel<'_>,
         samples: &[usize],
         work: &mut ScoringWork<'_>,
-    ) -> Vec<ScoredSample> {
-        let mut rows = Vec::with_capacity(samples.len());
+    ) -> BTreeMap<usize, ScoredSample> {
+        let mut scored = BTreeMap::new();
         self.own_scores(model, samples, ScoringPurpose::Answers, work, &mut |sample| {
             if !sample.is_excluded {
                 let is_set_aside = sample.number < self.set_aside();
                 let class = self.class_of(sample.number);
-                rows.push(ScoredSample { class, is_set_aside, scores: sample.scores });
+                scored.insert(sample.number, ScoredSample { class, is_set_aside, scores: sample.scores });
             }
         });
-        rows
+        scored
     }
 
     fn border_shift_of(&self, state: &State) -> f32 {
