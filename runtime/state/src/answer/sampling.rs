@@ -48,3 +48,37 @@ pub(super) fn thinned(samples: Vec<usize>, most: usize) -> Vec<usize> {
     let step = samples.len().div_ceil(most).max(1);
     samples.into_iter().step_by(step).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Classes of one exemplar each, and these exemplars' digests.
+    fn classes(count: usize) -> (BTreeMap<u32, Vec<usize>>, Vec<[u8; 32]>) {
+        let digests = (0..count).map(|exemplar| crate::codec::digest(&exemplar.to_le_bytes())).collect();
+        ((0..count).map(|class| (class as u32, [class].to_vec())).collect(), digests)
+    }
+
+    #[test]
+    fn among_very_many_classes_a_further_one_moves_one_other_at_the_most() {
+        let chosen = |count: usize| {
+            let (by_class, digests) = classes(count);
+            some_classes(by_class, 500, &digests).into_keys().collect::<BTreeSet<u32>>()
+        };
+        assert_eq!([499, 500, 2000].map(|count| chosen(count).len()), [499, 250, 250]);
+        let choices: Vec<BTreeSet<u32>> = (990..1020).map(chosen).collect();
+        let moved: Vec<usize> = choices.windows(2).map(|pair| pair[0].difference(&pair[1]).count()).collect();
+        assert!(moved.iter().all(|moved| *moved <= 1), "{moved:?}");
+        assert!(moved.contains(&1), "a later class is never chosen");
+    }
+
+    #[test]
+    fn each_class_has_as_many_samples_as_any_other() {
+        let by_class = BTreeMap::from([(0, (0..10).collect()), (1, (10..12).collect()), (2, [12].to_vec())]);
+        assert_eq!(stratified(by_class.clone(), 7), [0, 2, 5, 7, 10, 11, 12]);
+        assert_eq!(stratified(by_class.clone(), 5), [0, 5, 10, 11, 12]);
+        assert_eq!(stratified(by_class, 100), (0..13).collect::<Vec<_>>());
+    }
+}
