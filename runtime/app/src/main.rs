@@ -163,6 +163,10 @@ fn start_log() {
     }
     // Names of files and texts of other machines may hold what a terminal obeys, or further lines.
     log.format(|buffer, record| {
+        // ureq writes whole addresses, and passwords may stand in their queries.
+        if record.target().starts_with("ureq") && record.level() > log::Level::Warn {
+            return Ok(());
+        }
         let (level, text) = (record.level(), record.args().to_string());
         let style = buffer.default_level_style(level);
         writeln!(buffer, "[{style}{level:<5}{style:#}] {}", EscapedText(&text))

@@ -1,17 +1,18 @@
 //! TLS: a certificate and its key, taken up anew when their files change.
 
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
 use log::Level;
+use orco_runtime::files;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::{catch_panic, lock};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -22,6 +23,8 @@ use crate::secret_file::is_exposed;
 
 /// Time between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
+/// Largest file of certificates, or of a key, that is read, in bytes.
+pub(crate) const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// A certificate and its key, PEM files.
 #[derive(Clone, Debug)]
@@ -53,19 +56,21 @@ impl Tls {
     }
 
     fn certified_key(&self, provider: &CryptoProvider) -> Result<CertifiedKey, ServeError> {
-        let unreadable = |path: &Path, error: rustls::pki_types::pem::Error| ServeError::Certificate {
-            path: path.into(),
-            reason: error.to_string(),
-        };
+        let unreadable =
+            |path: &Path, error: pem::Error| ServeError::Certificate { path: path.into(), reason: error.to_string() };
         let of_certificate = |error| unreadable(&self.certificate, error);
-        let chain = CertificateDer::pem_file_iter(&self.certificate).map_err(of_certificate)?;
+        let certificates =
+            files::read(&self.certificate, MAX_PEM_BYTES).map_err(|error| of_certificate(pem::Error::Io(error)))?;
+        let chain = CertificateDer::pem_slice_iter(&certificates);
         let chain = chain.collect::<Result<Vec<_>, _>>().map_err(of_certificate)?;
         let of_key = |error| unreadable(&self.key, error);
-        let file = File::open(&self.key).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))?;
-        if is_exposed(&file).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))? {
+        let of_key_file = |error: io::Error| of_key(pem::Error::Io(error));
+        let file = files::open_regular(&self.key).map_err(of_key_file)?;
+        if is_exposed(&file).map_err(of_key_file)? {
             return Err(ServeError::KeyExposed { path: self.key.clone() });
         }
-        let key = PrivateKeyDer::from_pem_reader(BufReader::new(file)).map_err(of_key)?;
+        let key = files::read_opened(file, MAX_PEM_BYTES).map_err(of_key_file)?;
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(of_key)?;
         CertifiedKey::from_der(chain, key, provider).map_err(ServeError::Tls)
     }
 
@@ -183,7 +188,6 @@ impl CertificateReloader {
 mod tests {
     use std::time::Instant;
 
-    use orco_runtime::files;
     use rustls::pki_types::ServerName;
     use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 
@@ -231,6 +235,25 @@ mod tests {
             client.process_new_packets().unwrap();
         }
         client.peer_certificates().unwrap()[0].to_vec()
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_or_a_huge_file_holds_neither_certificate_nor_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = files_in(folder.path());
+        write_both(&tls);
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for of_pipe in [Tls { certificate: pipe.clone(), ..tls.clone() }, Tls { key: pipe.clone(), ..tls.clone() }] {
+            let said = of_pipe.check().unwrap_err().to_string();
+            assert!(said.ends_with("pipe: I/O error: it is not a regular file"), "{said}");
+        }
+        for file in [&tls.key, &tls.certificate] {
+            fs::OpenOptions::new().write(true).open(file).unwrap().set_len(MAX_PEM_BYTES + 1).unwrap();
+            let said = tls.check().unwrap_err().to_string();
+            assert!(said.contains(&format!("{}: I/O error: it is larger", file.display())), "{said}");
+        }
     }
 
     #[test]

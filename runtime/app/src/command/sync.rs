@@ -161,7 +161,7 @@ fn enrol(
 ) -> Result<()> {
     let channel = device.enrol(transport, &EnrolmentCode::parse(code)?, name, &mut ())?;
     output.mark_changed();
-    say!(output, "enrolled as {}, channel {channel}", EscapedText(name))?;
+    say!(output, "enrolled as {}, channel {}", EscapedText(name), EscapedText(&channel))?;
     Ok(())
 }
 

@@ -66,8 +66,15 @@ pub fn certificate(arguments: &ServeOptions, phone: Option<&Path>, findings: &mu
         }
         (Ok(None), Some(own)) => own,
         (Ok(None), None) if arguments.phone => return,
-        (Ok(None), None) => {
+        (Ok(None), None) if arguments.listen().ip().is_loopback() => {
             return findings.note(SUBJECT, "none: browsers on other machines give no camera to a page without TLS");
+        }
+        (Ok(None), None) => {
+            return findings.note(
+                SUBJECT,
+                "none: others on the network can read the token, and browsers on other machines give no camera to a \
+                 page without TLS",
+            );
         }
         (Err(error), _) => return findings.failed(SUBJECT, error),
     };

@@ -186,7 +186,9 @@ fn port_token_and_certificate_are_checked() {
         (output.status.success(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
     };
     assert_finds(&doctor(&["--listen", &address]), "port", "wrong", "is taken by another program");
-    assert_finds(&doctor(&["--listen", "0.0.0.0:0"]), "token", "wrong", "--token-file FILE");
+    let open = doctor(&["--listen", "0.0.0.0:0"]);
+    assert_finds(&open, "token", "wrong", "--token-file FILE");
+    assert_finds(&open, "certificate", "note", "others on the network can read the token");
 
     let token = device.folder.path().join("token");
     let named = ["--token-file", token.to_str().unwrap()];

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -97,6 +97,27 @@ fn the_log_says_what_breaks_where_its_level_is_set_to_nothing() {
     command.env("RUST_LOG", "").stderr(File::create(&log).unwrap());
     let _service = Service::of(command);
     until("it says so", || fs::read_to_string(&log).unwrap().contains("camera\\u{202e} is not there, trying again"));
+}
+
+/// At these levels the client of HTTP writes whole addresses.
+#[test]
+fn the_log_of_all_levels_holds_no_password_of_a_camera() {
+    let folder = TempDir::new().unwrap();
+    let [state, log] = ["state", "log"].map(|name| folder.path().join(name));
+    let camera = TcpListener::bind("127.0.0.1:0").unwrap();
+    let source = format!("http://{}/?password=geheim", camera.local_addr().unwrap());
+    let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", &source];
+    let mut command = orco(&shipped(), &state, &arguments);
+    command.env("RUST_LOG", "trace").stderr(File::create(&log).unwrap());
+    let _service = Service::of(command);
+    let (mut caller, _) = camera.accept().unwrap();
+    let mut request = [0; 1024];
+    let length = caller.read(&mut request).unwrap();
+    assert!(text(&request[..length]).starts_with("GET /?password=geheim "));
+    drop(caller);
+    let logged = || text(&fs::read(&log).unwrap());
+    until("it asks again", || logged().contains("/?password=*** is not there, trying again"));
+    assert!(!logged().contains("geheim"), "{}", logged());
 }
 
 /// A pipeline whose camera is silent writes nothing, so that it never notices that nobody reads it any more.

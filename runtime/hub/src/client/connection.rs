@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use orco_runtime::files;
+use orco_runtime::state::escape::EscapedText;
 use ureq::tls::{PemItem, RootCerts, TlsConfig};
 
 use super::download::PartSize;
@@ -16,6 +17,7 @@ use super::observer::{SyncObserver, SyncStep, proceed};
 use crate::protocol::{
     AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, Fingerprint, HubRefusal, MAX_CHUNK, MAX_MESSAGE, ObjectDigest,
     RefusalKind, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER, Signature, SigningKey, VerifyingKey, body_time,
+    bounded,
 };
 
 /// Longest answer that is read, in bytes.
@@ -319,7 +321,10 @@ fn read(answer: WireAnswer) -> Result<Vec<u8>, SyncError> {
         return Ok(answer.body);
     }
     match serde_json::from_slice::<HubRefusal>(&answer.body) {
-        Ok(HubRefusal { kind, reason }) => Err(SyncError::Refused { kind, reason }),
+        // It goes to terminals and into reports.
+        Ok(HubRefusal { kind, reason }) => {
+            Err(SyncError::Refused { kind, reason: EscapedText(&bounded(&reason)).to_string() })
+        }
         Err(error) => Err(SyncError::Answer { reason: error.to_string() }),
     }
 }
@@ -348,6 +353,14 @@ mod tests {
             assert!(untrusted(why).contains("set this device's clock"), "{why}");
         }
         assert_eq!(with_advice("io: Connection refused".into()), "io: Connection refused");
+    }
+
+    #[test]
+    fn a_hub_that_refuses_says_so_in_one_line_of_some_length() {
+        let refusal = HubRefusal { kind: RefusalKind::Invalid, reason: format!("no\nerror: {}", "x".repeat(1 << 20)) };
+        let answer = WireAnswer { status: 422, signature: None, body: serde_json::to_vec(&refusal).unwrap() };
+        let said = read(answer).unwrap_err().to_string();
+        assert!(said.starts_with("the hub refuses: no\\u{a}error: xxx") && said.len() < 600, "{said}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Which broker, who asks it, and under which names: as it was given, and as it was checked.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::http::Uri;
+use orco_runtime::files;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -15,6 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::address_port::port_of;
 use crate::machine::host_name;
 use crate::secret_file::is_exposed;
+use crate::tls::MAX_PEM_BYTES;
 
 /// Longest password that MQTT transmits, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 65_535;
@@ -254,7 +255,7 @@ pub(super) struct Password(pub(super) Vec<u8>);
 impl Password {
     fn read(path: &Path) -> Result<Self, MqttError> {
         let failed = |source| MqttError::Password { path: path.into(), source };
-        let file = File::open(path).map_err(failed)?;
+        let file = files::open_regular(path).map_err(failed)?;
         if is_exposed(&file).map_err(failed)? {
             return Err(MqttError::PasswordExposed { path: path.into() });
         }
@@ -290,8 +291,8 @@ impl BrokerTls {
             None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
             Some(path) => {
                 let failed = |reason: String| MqttError::Certificates { path: path.into(), reason };
-                let read = CertificateDer::pem_file_iter(path).map_err(|error| failed(error.to_string()))?;
-                for certificate in read {
+                let bytes = files::read(path, MAX_PEM_BYTES).map_err(|error| failed(error.to_string()))?;
+                for certificate in CertificateDer::pem_slice_iter(&bytes) {
                     let certificate = certificate.map_err(|error| failed(error.to_string()))?;
                     roots.add(certificate).map_err(|error| failed(error.to_string()))?;
                 }

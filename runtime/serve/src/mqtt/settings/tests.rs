@@ -98,3 +98,16 @@ fn a_password_is_its_owners_alone_and_never_shown() {
         assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::InvalidPassword { .. })), "{text:?}");
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_holds_neither_a_password_nor_certificates() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (user, file) = (Some("anna".to_owned()), Some(pipe));
+    let of_password = MqttSettings { user, password_file: file.clone(), ..MqttSettings::new("mqtt://door3") };
+    assert!(matches!(of_password.check(), Err(MqttError::Password { .. })));
+    let of_certificates = MqttSettings { ca_file: file, ..MqttSettings::new("mqtts://door3") };
+    assert!(matches!(of_certificates.check(), Err(MqttError::Certificates { .. })));
+}
