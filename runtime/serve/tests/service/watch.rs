@@ -80,16 +80,16 @@ fn shots_are_added_to_what_another_program_taught_and_make_anew_what_it_forgot()
     let mut other = other("cifar100-edge", folder.path());
     // The service may hold the lock for a moment.
     other.settings_mut().wait = Duration::from_secs(60);
-    let shots = workspace().join("examples/shots/learn/rubber-duck");
+    let shots = workspace().join("examples/shots/learn/cactus");
     other.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
     once(&service, "the class is known", |status| status["classes"] == 62);
     let last_change =
         || service.get("/api/v1/history")["entries"].as_array().unwrap().last().unwrap()["change"].clone();
-    service.teach("duck", "cactus");
+    service.teach("duck", "rubber-duck");
     assert_eq!(last_change(), "add");
     other.forget("duck", &mut ()).unwrap().durable().unwrap();
     once(&service, "the class is gone", |status| status["classes"] == 61);
-    service.teach("duck", "cactus");
+    service.teach("duck", "traffic-cone");
     assert_eq!(last_change(), "learn");
 }
 
