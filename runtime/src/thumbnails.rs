@@ -85,6 +85,15 @@ impl Thumbnails {
     /// [`StoreError::Uncertain`] if one cannot be removed for good, [`StoreError::LinkNotFollowed`] if a link lies in the place of
     /// the folder.
     pub fn prune(&self, saved: &SavedState) -> Result<(), StoreError> {
+        self.remove_strays(saved, files::is_temporary)
+    }
+
+    /// As [`Thumbnails::prune`], but leaves unfinished files: another process may be writing them.
+    pub(crate) fn sweep(&self, saved: &SavedState) -> Result<(), StoreError> {
+        self.remove_strays(saved, |_| false)
+    }
+
+    fn remove_strays(&self, saved: &SavedState, is_leftover: impl Fn(&str) -> bool) -> Result<(), StoreError> {
         let failed = |source| StoreError::Uncertain { path: self.folder.clone(), source };
         let folder = match self.open() {
             // Something of somebody else's, in which nothing of ours can be.
@@ -99,7 +108,7 @@ impl Thumbnails {
         let kept = saved.exemplar_digests();
         let mut pruned = false;
         for name in folder.names().map_err(failed)? {
-            let is_stray = digest_of(&name).is_some_and(|digest| !kept.contains(&digest)) || files::is_temporary(&name);
+            let is_stray = digest_of(&name).is_some_and(|digest| !kept.contains(&digest)) || is_leftover(&name);
             if is_stray {
                 match folder.remove(&name, MAX_BYTES as u64) {
                     // Another process has done so, or has given its new file the name that it was made for.

@@ -398,6 +398,8 @@ impl ChangeWorker {
         observer: &mut dyn Observer,
     ) -> Result<ReportedChange, ChangeError> {
         let LabelledShots { label, shots, pictures, ids, choice } = given;
+        // Another program may have taught or forgotten the class. Where the state cannot be read, the change says so.
+        let _ = learner.refresh();
         if learner.state().find_class(learner.base_model(), label).is_none() {
             self.answers.imprint(label, shots.clone());
         }

@@ -417,6 +417,9 @@ impl Learner {
         // A power cut may still bring the state before back, with its pictures.
         if uncertain.is_none() {
             sweep(locked, &self.saved);
+            if let Err(error) = Thumbnails::of(&self.store).sweep(&self.saved) {
+                log::warn!("thumbnails that belong to nothing are left: {}", with_causes(&error));
+            }
         }
         Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use ndarray::{Array2, Array3};
 use orco_core::config::MethodConfig;
 use orco_core::random::Random;
-use orco_state::history::{EntryId, PurgeError};
+use orco_state::history::{EntryId, HistoryLimits, PurgeError};
 use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
 use orco_state::state::Balance;
 
@@ -416,6 +416,27 @@ fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
     let large = vec![0; crate::thumbnails::MAX_BYTES + 1];
     let shot = features(&learner, 3, 1);
     assert!(thumbnails.keep(&learner.state().exemplars, shot.index_axis(ndarray::Axis(0), 0), &large).is_err());
+}
+
+#[test]
+fn a_change_removes_the_thumbnails_that_no_entry_needs_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    // The present class set, and one to go back to.
+    learner.settings_mut().limits = HistoryLimits::default().entries(2);
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    learn(&mut learner, "duck", 2).unwrap().durable().unwrap();
+    let thumbnails = Thumbnails::of(learner.store());
+    for shot in features(&learner, 1, 3).outer_iter() {
+        thumbnails.keep(&learner.state().exemplars, shot, b"mug").unwrap();
+    }
+    // Another process is writing it.
+    let unfinished = learner.store().folder().join("thumbnails/.orco-0123456789abcdef");
+    std::fs::write(&unfinished, b"du").unwrap();
+    learner.forget("mug", &mut ()).unwrap().durable().unwrap();
+    assert_eq!(thumbnails.all().len(), 3);
+    learner.rename("duck", "goose").unwrap().durable().unwrap();
+    assert!(thumbnails.all().is_empty() && unfinished.exists());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::support::{Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
@@ -69,6 +70,27 @@ fn what_another_program_learns_and_removes_is_noticed_and_told() {
     assert_well(&service);
     let job = service.finished(&service.json("PATCH", "/api/v1/classes/duck", &json!({ "label": "bird" })));
     assert_eq!(job["state"], "done", "{job}");
+}
+
+#[test]
+fn shots_are_added_to_what_another_program_taught_and_make_anew_what_it_forgot() {
+    let (folder, service) = Running::fresh();
+    // From then on the service's own learner knows a state.
+    service.teach("beaker", "mug");
+    let mut other = other("cifar100-edge", folder.path());
+    // The service may hold the lock for a moment.
+    other.settings_mut().wait = Duration::from_secs(60);
+    let shots = workspace().join("examples/shots/learn/cactus");
+    other.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
+    once(&service, "the class is known", |status| status["classes"] == 62);
+    let last_change =
+        || service.get("/api/v1/history")["entries"].as_array().unwrap().last().unwrap()["change"].clone();
+    service.teach("duck", "rubber-duck");
+    assert_eq!(last_change(), "add");
+    other.forget("duck", &mut ()).unwrap().durable().unwrap();
+    once(&service, "the class is gone", |status| status["classes"] == 61);
+    service.teach("duck", "traffic-cone");
+    assert_eq!(last_change(), "learn");
 }
 
 #[test]
