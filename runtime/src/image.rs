@@ -81,7 +81,7 @@ pub enum ImageError {
     /// The picture has more pixels than [`MAX_PIXELS`], or cannot be decoded within [`MAX_MEMORY`].
     #[error(
         "is too large: at most {} megapixels and {MAX_SIDE} pixels a side are accepted, as far as they can be \
-         decoded within {} MiB",
+         decoded within {} MiB; save it smaller",
         MAX_PIXELS / 1_000_000, MAX_MEMORY >> 20
     )]
     TooLarge,

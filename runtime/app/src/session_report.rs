@@ -249,11 +249,15 @@ fn expectation_of_learned(expected: Option<LearnedOnlyAccuracy>, classes: &[Clas
     if let Some(LearnedOnlyAccuracy { learned, learned_range, .. }) = expected {
         return format!("learned classes {}", learned_range.map_or_else(|| percent(learned), range));
     }
-    // Without a left-out shot, nothing tells how far a picture of them may be behind base classes.
+    // Without a left-out shot, nothing tells how far a picture of them may be behind base classes, nor how unlike the
+    // shots: things that differ are refused then, and things that resemble each other hardly ever.
     match classes {
         [] | [_] => "an estimate needs two learned classes, since answers name no others".to_owned(),
         _ if classes.iter().any(|class| class.samples > 0) => format!("an estimate needs {ENOUGH_SHOTS}"),
-        _ => format!("an estimate needs {ENOUGH_SHOTS}; of things with a single shot, most pictures are unknown"),
+        _ => format!(
+            "an estimate needs {ENOUGH_SHOTS}; of things with a single shot, nearly all pictures may be unknown, or \
+             hardly any"
+        ),
     }
 }
 

@@ -112,7 +112,7 @@ pub enum Region {
 pub enum RegionError {
     /// The text is no region.
     #[error(
-        "{} is no region: expected X,Y,WIDTH,HEIGHT, as shares of the frame (0.5,0,0.5,1) or in pixels \
+        "{} is no region: expected X,Y,WIDTH,HEIGHT, as shares of the frame and inside it (0.5,0,0.5,1) or in pixels \
          (640,0,640,720)",
         EscapedText(text)
     )]

@@ -87,7 +87,8 @@ fn pictures_beyond_the_bounds_and_of_other_kinds_are_refused() {
     fs::create_dir(&folder).unwrap();
     let shot = folder.join("1.png");
     let learn = argument("x", &folder);
-    let bound = "1.png is too large: at most 100 megapixels and 65535 pixels a side are accepted";
+    let bound = "1.png is too large: at most 100 megapixels and 65535 pixels a side are accepted, as far as they can be \
+                 decoded within 64 MiB; save it smaller";
     for (width, height) in [(65_536, 1), (10_000, 10_001)] {
         image::GrayImage::new(width, height).save(&shot).unwrap();
         device.refused(&["learn", &learn], bound);
