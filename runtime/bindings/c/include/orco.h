@@ -16,6 +16,8 @@
  * - A process that is forked after this library has computed features, as by daemon(), cannot compute any: such calls
  *   return ORCO_STATUS_ENGINE_FAILED. So does every call of a learner that another thread was using at the fork. Fork
  *   first.
+ * - Calls compute with the default floating-point modes. Those of the program, such as another rounding, flushing to
+ *   zero or trapping, are back when a call returns (on x86-64 and aarch64; elsewhere keep the defaults).
  * - A change is made as a whole, and saved, or nothing happened.
  */
 

@@ -16,6 +16,7 @@ use orco_runtime::signature::KeyError;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
+use crate::float_modes::DefaultFloatModes;
 use crate::pointer::c_string;
 
 /// The result of a call. After anything but `ORCO_STATUS_OK`, orco_error() says why.
@@ -171,6 +172,7 @@ thread_local! {
 
 /// Makes a call and keeps its error's text for orco_error(). A panic, which C could not pass on, becomes a status.
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), StatusError>) -> OrcoStatus {
+    let _modes = DefaultFloatModes::set();
     let fault = |_| Err(StatusError::new(OrcoStatus::Fault, "a fault in liborco, which it wrote to standard error"));
     let (status, text) = match catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(fault) {
         Ok(()) => (OrcoStatus::Ok, String::new()),
