@@ -42,7 +42,7 @@ typedef enum OrcoStatus {
    */
   ORCO_STATUS_UNCERTAIN = 1,
   /**
-   * An argument is NULL, not UTF-8, or out of range.
+   * An argument is NULL, not UTF-8, an empty path, or out of range.
    */
   ORCO_STATUS_BAD_ARGUMENT = 2,
   /**

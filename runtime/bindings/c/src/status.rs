@@ -28,7 +28,7 @@ pub enum OrcoStatus {
     /// The change is made, or the file is written, but a power cut could lose it, or something of the old is left on
     /// the disk.
     Uncertain = 1,
-    /// An argument is NULL, not UTF-8, or out of range.
+    /// An argument is NULL, not UTF-8, an empty path, or out of range.
     BadArgument = 2,
     /// The bundle, its signature or the state cannot be used.
     CannotOpen = 3,
