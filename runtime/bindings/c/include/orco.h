@@ -304,7 +304,7 @@ void orco_free(struct OrcoLearner *learner);
 
 /**
  * The seed of all random draws, 1 unless it is set. The same bundle, shots and seed give the same state, byte
- * for byte.
+ * for byte, but for the times in its history.
  */
 enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner, uint64_t seed);
 

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn orco_free(learner: *mut OrcoLearner) {
 }
 
 /// The seed of all random draws, 1 unless it is set. The same bundle, shots and seed give the same state, byte
-/// for byte.
+/// for byte, but for the times in its history.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_seed(learner: *const OrcoLearner, seed: u64) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
