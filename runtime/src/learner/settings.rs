@@ -108,7 +108,8 @@ pub enum SettingsError {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LearnerSettings {
-    /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
+    /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte, but
+    /// for the times in its history.
     pub seed: u64,
     /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle: those that came with it
     /// together, learned ones together, and each by itself as far as its samples say so for certain

@@ -16,6 +16,8 @@
  * - A process that is forked after this library has computed features, as by daemon(), cannot compute any: such calls
  *   return ORCO_STATUS_ENGINE_FAILED. So does every call of a learner that another thread was using at the fork. Fork
  *   first.
+ * - Calls compute with the default floating-point modes. Those of the program, such as another rounding, flushing to
+ *   zero or trapping, are back when a call returns (on x86-64 and aarch64; elsewhere keep the defaults).
  * - A change is made as a whole, and saved, or nothing happened.
  */
 
@@ -40,7 +42,7 @@ typedef enum OrcoStatus {
    */
   ORCO_STATUS_UNCERTAIN = 1,
   /**
-   * An argument is NULL, not UTF-8, or out of range.
+   * An argument is NULL, not UTF-8, an empty path, or out of range.
    */
   ORCO_STATUS_BAD_ARGUMENT = 2,
   /**
@@ -302,7 +304,7 @@ void orco_free(struct OrcoLearner *learner);
 
 /**
  * The seed of all random draws, 1 unless it is set. The same bundle, shots and seed give the same state, byte
- * for byte.
+ * for byte, but for the times in its history.
  */
 enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner, uint64_t seed);
 

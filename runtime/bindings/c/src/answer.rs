@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 use orco_runtime::image_rs::RgbImage;
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrow, c_string, free_handle, read_bytes, read_text, write_handle};
+use crate::pointer::{borrow, c_string, free_handle, read_bytes, read_path, write_handle};
 use crate::shots::{from_bytes, from_file, from_rgb};
 use crate::status::{OrcoStatus, StatusError, guard};
 
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn orco_classify_file(
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         write_handle(answer, "answer", || {
-            OrcoAnswer::to(borrow(learner, "learner")?, &from_file(read_text(path, "path")?)?, most)
+            OrcoAnswer::to(borrow(learner, "learner")?, &from_file(read_path(path, "path")?)?, most)
         })
     })
 }

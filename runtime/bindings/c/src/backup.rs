@@ -12,7 +12,7 @@ use orco_runtime::store::Store;
 
 use crate::change::check_complete;
 use crate::learner::{OrcoLearner, read_key};
-use crate::pointer::{borrow, read_text, write_lines};
+use crate::pointer::{borrow, read_path, write_lines};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// What a backup holds.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn orco_backup(
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         write_lines(warnings, &[]);
-        let path = Path::new(read_text(path, "path")?);
+        let path = Path::new(read_path(path, "path")?);
         let learner = borrow(learner, "learner")?.lock()?;
         let options = BackupOptions::default().replace(replace);
         let written = backup::write_to(learner.bundle(), learner.store(), learner.settings(), path, &options);
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn orco_restore(
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
-        let (bundle, state) = (read_text(bundle, "bundle")?, Store::new(read_text(state, "state")?));
-        let path = read_text(path, "path")?;
+        let (bundle, state) = (read_path(bundle, "bundle")?, Store::new(read_path(state, "state")?));
+        let path = read_path(path, "path")?;
         let options = options.as_ref().copied().unwrap_or_default();
         let key = read_key(options.public_key)?;
         let bundle = Bundle::open_trusted(bundle, key.as_ref())?;

@@ -10,7 +10,7 @@ use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 use orco_runtime::threads::{ProcessLock, ProcessLockError};
 
-use crate::pointer::{borrow, c_string, free_handle, null, read_optional_text, read_text, write_handle};
+use crate::pointer::{borrow, c_string, free_handle, null, read_optional_text, read_path, write_handle};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn orco_open(
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         write_handle(learner, "learner", || {
-            let (bundle, state) = (read_text(bundle, "bundle")?, read_text(state, "state")?);
+            let (bundle, state) = (read_path(bundle, "bundle")?, read_path(state, "state")?);
             Ok(OrcoLearner(ProcessLock::new(Learner::open(bundle, state)?)))
         })
     })
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn orco_open_signed(
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         write_handle(learner, "learner", || {
-            let (bundle, state) = (read_text(bundle, "bundle")?, read_text(state, "state")?);
-            let key = PublicKey::read(read_text(public_key, "public_key")?)?;
+            let (bundle, state) = (read_path(bundle, "bundle")?, read_path(state, "state")?);
+            let key = PublicKey::read(read_path(public_key, "public_key")?)?;
             let bundle = Bundle::open_trusted(bundle, Some(&key))?;
             let settings = LearnerSettings::default().compare_releases(true);
             Ok(OrcoLearner(ProcessLock::new(Learner::new(bundle, Store::new(state), settings)?)))
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn orco_free(learner: *mut OrcoLearner) {
 }
 
 /// The seed of all random draws, 1 unless it is set. The same bundle, shots and seed give the same state, byte
-/// for byte.
+/// for byte, but for the times in its history.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_seed(learner: *const OrcoLearner, seed: u64) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.

@@ -5,6 +5,7 @@
 //!
 //! - [`status`], the result of a call, the error's text, and why no panic leaves this library;
 //! - [`pointer`], what is asked of every pointer;
+//! - [`float_modes`], which floating-point modes a call computes with;
 //! - [`learner`], opening, settings, closing;
 //! - [`shots`], the pictures of classes to be learned;
 //! - [`change`], learning, forgetting, undoing;
@@ -22,6 +23,7 @@ pub mod backup;
 pub mod balance;
 pub mod change;
 pub mod classes;
+mod float_modes;
 pub mod history;
 pub mod learner;
 pub mod pack;

@@ -8,7 +8,7 @@ use orco_runtime::files::destination::ExistingFile;
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrow, read_optional_text, read_text};
+use crate::pointer::{borrow, read_optional_text, read_path, read_text};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// Writes a learned class into the file `path`, a pack, for another device with the same bundle: as a whole, or not at
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn orco_export(
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
-        let (label, path) = (read_text(label, "label")?, read_text(path, "path")?);
+        let (label, path) = (read_text(label, "label")?, read_path(path, "path")?);
         let device = read_optional_text(device, "device")?.map(str::to_owned);
         let origin = PackOrigin { device, ..PackOrigin::default() };
         let mut learner = borrow(learner, "learner")?.lock()?;

@@ -41,6 +41,18 @@ pub unsafe fn read_text<'a>(pointer: *const c_char, name: &str) -> Result<&'a st
     text.to_str().map_err(|_| StatusError::new(OrcoStatus::BadArgument, format!("{name} is not UTF-8")))
 }
 
+/// The path of a file or a folder. An empty one is refused: as a folder, it would be the one that the program runs in.
+///
+/// # Safety
+/// As for [`read_text`].
+pub unsafe fn read_path<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, StatusError> {
+    // SAFETY: the caller's promise.
+    match unsafe { read_text(pointer, name) }? {
+        "" => Err(StatusError::new(OrcoStatus::BadArgument, format!("{name} is empty"))),
+        path => Ok(path),
+    }
+}
+
 /// A text that may be left out.
 ///
 /// # Safety

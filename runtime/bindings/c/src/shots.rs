@@ -7,7 +7,7 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::Shots;
 use orco_runtime::state::label;
 
-use crate::pointer::{borrow_mut, free_handle, read_bytes, read_text, write_handle};
+use crate::pointer::{borrow_mut, free_handle, read_bytes, read_path, read_text, write_handle};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// Labelled pictures, collected for one session. One thread at a time may use them.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn orco_shots_add_file(
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
-        borrow_mut(shots, "shots")?.add(read_text(label, "label")?, from_file(read_text(path, "path")?)?);
+        borrow_mut(shots, "shots")?.add(read_text(label, "label")?, from_file(read_path(path, "path")?)?);
         Ok(())
     })
 }

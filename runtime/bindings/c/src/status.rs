@@ -16,6 +16,7 @@ use orco_runtime::signature::KeyError;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
+use crate::float_modes::DefaultFloatModes;
 use crate::pointer::c_string;
 
 /// The result of a call. After anything but `ORCO_STATUS_OK`, orco_error() says why.
@@ -27,7 +28,7 @@ pub enum OrcoStatus {
     /// The change is made, or the file is written, but a power cut could lose it, or something of the old is left on
     /// the disk.
     Uncertain = 1,
-    /// An argument is NULL, not UTF-8, or out of range.
+    /// An argument is NULL, not UTF-8, an empty path, or out of range.
     BadArgument = 2,
     /// The bundle, its signature or the state cannot be used.
     CannotOpen = 3,
@@ -171,6 +172,7 @@ thread_local! {
 
 /// Makes a call and keeps its error's text for orco_error(). A panic, which C could not pass on, becomes a status.
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), StatusError>) -> OrcoStatus {
+    let _modes = DefaultFloatModes::set();
     let fault = |_| Err(StatusError::new(OrcoStatus::Fault, "a fault in liborco, which it wrote to standard error"));
     let (status, text) = match catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(fault) {
         Ok(()) => (OrcoStatus::Ok, String::new()),

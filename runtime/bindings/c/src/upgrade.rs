@@ -10,7 +10,7 @@ use orco_runtime::store::Store;
 
 use crate::change::{OrcoReport, check_complete};
 use crate::learner::read_key;
-use crate::pointer::{read_text, write_lines};
+use crate::pointer::{read_path, write_lines};
 use crate::status::{OrcoStatus, guard};
 
 /// How a device moves to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn orco_upgrade(
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         write_lines(warnings, &[]);
-        let (bundle, state) = (read_text(bundle, "bundle")?, Store::new(read_text(state, "state")?));
+        let (bundle, state) = (read_path(bundle, "bundle")?, Store::new(read_path(state, "state")?));
         let options = options.as_ref().copied().unwrap_or_default();
         let key = read_key(options.public_key)?;
         let bundle = Bundle::open_trusted(bundle, key.as_ref())?;

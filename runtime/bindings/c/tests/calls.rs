@@ -313,6 +313,7 @@ fn wrong_arguments_are_named_and_change_nothing() {
         refused(orco_open(label.as_ptr(), label.as_ptr(), null_mut()), BadArgument, "learner is NULL");
         refused(orco_open(c("none").as_ptr(), label.as_ptr(), &mut learner), CannotOpen, "none");
         let (bundle, none) = (c(BUNDLE), c("none.pub"));
+        refused(orco_open(bundle.as_ptr(), c("").as_ptr(), &mut learner), BadArgument, "state is empty");
         let signed = orco_open_signed(bundle.as_ptr(), label.as_ptr(), none.as_ptr(), &mut learner);
         refused(signed, CannotOpen, "none.pub");
 
