@@ -56,8 +56,9 @@ session list names (`trainer/scripts/mini-imagenet-split.py`); those of base cla
 /// Stands above the tables of all bundles.
 const SPREAD: &str = "\
     Means over draws of the shots, ± their [sample standard deviation](../how/method.md#metrics). Of each bundle one \
-    training was measured; another seed may move aHM by [a point](../journal/2026-11-23-seeds.md). All systems have the \
-    same draws.\n";
+    training was measured; another seed may move aHM by [a point](../journal/2026-11-23-seeds.md). A deviation of three \
+    draws is rough: [eleven](../journal/2026-11-30-estimates-after-phase-3.md#three-draws-and-eleven) show up to seven \
+    times as much. All systems have the same draws.\n";
 
 /// Stands below what devices estimate.
 const ESTIMATES: &str = "\
