@@ -53,6 +53,18 @@ The field has not published its test pictures of new classes. Ours are 100 of ea
 session list names (`trainer/scripts/mini-imagenet-split.py`); those of base classes are the field's.
 ";
 
+/// Stands above the tables of all bundles.
+const SPREAD: &str = "\
+    Means over draws of the shots, ± their [sample standard deviation](../how/method.md#metrics). Of each bundle one \
+    training was measured; another seed may move aHM by [a point](../journal/2026-11-23-seeds.md). A deviation of three \
+    draws is rough: [eleven](../journal/2026-11-30-estimates-after-phase-3.md#three-draws-and-eleven) show up to seven \
+    times as much. All systems have the same draws.\n";
+
+/// Stands below what devices estimate.
+const ESTIMATES: &str = "\
+    \nLeft-out shots, by which learned classes are estimated, took part in phase 3, so estimates of bundles that align a \
+    head are [too high](../journal/2026-11-30-estimates-after-phase-3.md).\n";
+
 /// Systems of the overview that stand beside ours, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
 
@@ -193,7 +205,7 @@ impl ResultsPages {
     }
 
     fn overview(&self) -> String {
-        let mut text = format!("{NOTE}# Released bundles\n\n");
+        let mut text = format!("{NOTE}# Released bundles\n\n{SPREAD}\n");
         text += "| bundle | backbone | parameters | multiply-adds per image | aHM | aACC | area |\n|---|---|---|---|---|---|---|\n";
         for MeasuredBundle { page_name, manifest, report, .. } in &self.bundles {
             let Some(ours) = report.results.summary(System::DEVICE.name()) else { continue };
@@ -225,7 +237,7 @@ impl ResultsPages {
                  | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
         let error = |report: &BundleReport, metric: Metric| cell(report, System::DEVICE.name(), &[metric]);
         text += &self.rows(|report| Metric::ESTIMATE_ERRORS.iter().map(|metric| error(report, *metric)).collect());
-        text + &systems()
+        text + ESTIMATES + &systems()
     }
 
     /// A row of a table for each bundle: its name, and what `cells` makes of its report.

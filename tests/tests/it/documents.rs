@@ -200,8 +200,8 @@ fn the_front_page_quotes_the_results() {
         let bundle = line.split('`').nth(1).unwrap();
         let row = results.lines().find(|row| row.starts_with(&format!("| {bundle} | ")) && row.contains(" / "));
         let row = row.unwrap_or_else(|| panic!("the results have no row of {bundle}"));
-        // aHM / aACC of the device, then of the nearest class mean.
-        let expected = row.split('|').skip(2).take(2).map(|cell| cell.split('/').next().unwrap().trim());
+        // aHM / aACC of the device, then of each simple rival, with and without a border.
+        let expected = row.split('|').skip(2).take(4).map(|cell| cell.split('/').next().unwrap().trim());
         let figures = line.split('|').map(str::trim).filter(|cell| cell.contains('±'));
         assert!(figures.eq(expected), "{line} is not what the results say: {row}");
     }

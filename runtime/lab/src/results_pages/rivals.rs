@@ -22,7 +22,9 @@ const INTRODUCTION: &str = "\
     and LCwoF train its last stage, C-FSCIL and NC-FSCIL a projection behind it. \
     Their own settings are those that their authors published, for CIFAR-100 where they did; nothing was tuned here. \
     *Baseline* is trained by cross entropy and answers by the nearest class mean. *Published* is the OrCo paper's row, \
-    aHM / harmonic mean of the last session / aACC, where each method has its own backbone and budget. In commands, \
+    aHM / harmonic mean of the last session / aACC, where each method has its own backbone and budget. \
+    Authors train the base session for 100 to 600 epochs, so the tables below do not say which method is best. A device \
+    is measured on the released weights, without this training, so its row does not compare with these. In commands, \
     DATA is the folder of the data set, LISTS that of the session lists, RUN a new one: see \
     [Train other methods](../guides/data.md#train-other-methods).\n";
 
