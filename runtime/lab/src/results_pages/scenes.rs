@@ -110,8 +110,9 @@ that is off by up to 7 %, a white balance that is off by up to 2 %, noise of 3 o
 thing is learned from five shots on its own photograph. Then it is asked in six other pictures there, and in six on a \
 photograph that belonged to another thing.
 
-Numbers are means over draws in %, with the lowest and the highest draw. Right answers are those among the ten things. \
-ETH-80's pictures and photographs of places are not part of this repository.
+Numbers are means over draws in %, with the lowest and the highest draw. Right answers are those among the ten things: \
+the nearest one counts, even where a device would say *unknown*. ETH-80's pictures and photographs of places are not \
+part of this repository.
 
 Thresholds were set on other photographs of the same sets, with things drawn from the same 80. Mistakes in draws 101 to \
 104 of the web pictures led to the filling of outlines; the seeds below are others.
