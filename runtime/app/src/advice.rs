@@ -8,6 +8,7 @@ use orco_runtime::backup::BackupError;
 use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::files;
+use orco_runtime::files::lock::LockError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
@@ -310,6 +311,9 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
             "nothing was changed: forget classes for good (--purge), or do without --keep-shots"
         }
         StoreError::Busy { .. } => "wait for it to finish, with --wait SECONDS",
+        StoreError::Lock { source: LockError::Unsupported(_), .. } => {
+            "nothing was changed: name a folder on another disk with --state DIR, or, on NFS, start its lock service"
+        }
         StoreError::Lock { .. } => "nothing was changed",
         StoreError::Folder { .. } => "nothing was changed: name a folder that this user can write, with --state DIR",
         StoreError::Write { source, .. } if source.kind() == io::ErrorKind::FileTooLarge => {
@@ -337,5 +341,12 @@ mod tests {
         let refused = |free| sentence(&ChangeError::Learn(LearnError::NoFreeTargets { wanted: 2, free }).into());
         assert!(refused(0).ends_with("nothing was changed: forget others first with `orco forget`"));
         assert!(refused(1).contains("learn fewer at once"));
+    }
+
+    #[test]
+    fn where_the_file_system_gives_no_lock_another_one_is_named() {
+        let source = LockError::Unsupported(io::ErrorKind::Unsupported.into());
+        let refused = sentence(&StoreError::Lock { path: "state/.lock".into(), source }.into());
+        assert!(refused.contains("nothing was changed: name a folder on another disk with --state DIR"), "{refused}");
     }
 }

@@ -123,6 +123,7 @@ pub fn examine(options: &Options, findings: &mut Findings) -> Option<PathBuf> {
 pub fn examine_service(arguments: &crate::serve_options::ServeOptions, state: Option<&Path>, findings: &mut Findings) {
     // What is not given for phones lies there.
     let phone = state.filter(|_| arguments.phone).map(phone::folder_of);
+    service::memory(arguments, findings);
     service::token(arguments, phone.as_deref(), findings);
     service::certificate(arguments, phone.as_deref(), findings);
     service::port(arguments, findings);

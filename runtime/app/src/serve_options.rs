@@ -7,13 +7,18 @@ use anyhow::{Result, bail};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use orco_benchmark::terminal::parse_share;
+use orco_runtime::memory;
 use orco_runtime::scene::NamedRegion;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_serve::inbox::DEFAULT_CAPACITY;
-use orco_serve::{CameraSource, Tls};
+use orco_serve::{CameraSource, Tls, admission};
 
 use crate::change_options::{AlignmentOptions, KeepOptions};
 use crate::phone;
+
+/// Most memory that the service takes beside its idle memory and that for pictures, in bytes: for connections, held
+/// shots, the inbox and the allocator.
+const RESERVE: u64 = 192 << 20;
 
 /// Options of `orco serve`, which `orco doctor` checks.
 #[derive(Args, Debug)]
@@ -92,6 +97,16 @@ impl ServeOptions {
         self.listen.unwrap_or(default)
     }
 
+    /// Memory for the pictures of all requests together, in bytes.
+    pub fn picture_bytes(&self) -> u64 {
+        self.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20)
+    }
+
+    /// What to say if this process may have less memory than the service takes beside its idle memory.
+    pub fn memory_shortage(&self) -> Option<String> {
+        shortage(memory::limit()?, self.picture_bytes())
+    }
+
     /// Certificate and key, where both are given.
     ///
     /// # Errors
@@ -104,6 +119,19 @@ impl ServeOptions {
             (None, Some(_)) => bail!("there is a key without its certificate: name that with --certificate FILE"),
         }
     }
+}
+
+/// What to say if `limit` bytes are too few for a service with `pictures` bytes for pictures.
+fn shortage(limit: u64, pictures: u64) -> Option<String> {
+    let needed = pictures + RESERVE;
+    let [has, needs, for_pictures] = [limit, needed, pictures].map(|bytes| bytes >> 20);
+    (limit < needed).then(|| {
+        format!(
+            "this process may have {has} MiB of memory, but the service may take {needs} MiB beside its idle memory, \
+             {for_pictures} MiB of them for pictures, and the system would end it then: allow it more (MemoryMax= of \
+             the unit); --picture-memory 32, --engine rten and a smaller bundle take less"
+        )
+    })
 }
 
 /// Reads an address with a port; `localhost` is this machine alone.
@@ -142,6 +170,14 @@ mod tests {
         for wrong in ["localhost", "localhost:x", "door3:8080", "127.0.0.1", "8080", ":8080", ""] {
             assert!(listen(wrong).unwrap_err().contains("127.0.0.1:8080"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_process_with_too_little_memory_for_the_service_is_told() {
+        assert_eq!(shortage(384 << 20, 192 << 20), None);
+        assert_eq!(shortage(256 << 20, 32 << 20), None);
+        let told = shortage(128 << 20, 192 << 20).unwrap();
+        assert!(told.contains("may have 128 MiB") && told.contains("may take 384 MiB"), "{told}");
     }
 
     #[test]

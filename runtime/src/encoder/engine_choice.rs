@@ -1,7 +1,8 @@
 //! Chooses the engine that computes features. rten is part of the program, works everywhere, and computes a few
 //! pictures before ONNX Runtime has started. Which of them is faster from then on depends on the machine and on the
 //! backbone. So [`choose`] looks at the work ahead: ONNX Runtime has [`ONNX_RUNTIME_FROM`] pictures or more, and whole
-//! data sets. From [`MEASURED_FROM`] on, as in a service, [`open`] has both compute a picture and takes the faster one.
+//! data sets. From [`MEASURED_FROM`] on, as in a service, [`open`] has both compute a picture and takes the faster one;
+//! rten where memory is short ([`MEASURED_WITH`]).
 //!
 //! Features of the two differ by rounding. Features that a device stores come from one engine, however many pictures
 //! there are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned.
@@ -15,6 +16,7 @@ use ndarray::Array4;
 
 use super::{EncodeError, Encoder};
 use crate::image::Preprocessing;
+use crate::memory;
 
 /// Pictures in one call from which starting ONNX Runtime pays.
 ///
@@ -24,6 +26,10 @@ pub const ONNX_RUNTIME_FROM: usize = 12;
 
 /// Pictures in one call from which both engines are measured: it takes them the time of eight pictures.
 pub const MEASURED_FROM: usize = 100;
+
+/// Available memory, in bytes, below which no two engines are measured, and rten is taken: opened together, they take
+/// about 200 MiB with the bundle `everyday`, rten alone about 130 MiB.
+pub const MEASURED_WITH: u64 = 256 << 20;
 
 /// Times that each engine computes a picture when both are measured, beside a first time that does not count. The
 /// fastest counts: other work only adds.
@@ -75,6 +81,8 @@ pub enum ChoiceReason {
     FewPictures,
     /// So many pictures are ahead that starting ONNX Runtime pays.
     ManyPictures,
+    /// There is too little memory to measure both engines, and this one takes less.
+    LittleMemory,
     /// Both engines were measured, and this one was faster.
     Faster {
         /// What it took for a picture.
@@ -93,6 +101,7 @@ impl fmt::Display for ChoiceReason {
             Self::StoredFeatures => write!(f, "features that are kept come from one engine on every machine"),
             Self::FewPictures => write!(f, "few pictures are ahead, and it starts faster"),
             Self::ManyPictures => write!(f, "many pictures are ahead"),
+            Self::LittleMemory => write!(f, "little memory is available, and it takes less"),
             Self::Faster { took, other } => {
                 let [took, other] = [took, other].map(|time| 1e3 * time.as_secs_f64());
                 write!(f, "it was measured to be faster, {took:.1} ms for a picture instead of {other:.1} ms")
@@ -158,6 +167,9 @@ pub fn open(
         EngineChoice::Rten => requested(Engine::Rten),
         EngineChoice::Auto => match choose(work) {
             Some(chosen) => open_chosen(&open, chosen),
+            None if is_little(memory::available()) => {
+                open_chosen(&open, ChosenEngine { engine: Engine::Rten, reason: ChoiceReason::LittleMemory })
+            }
             None => open_faster(&open, input),
         },
     }
@@ -165,6 +177,11 @@ pub fn open(
 
 /// Opens the backbone in an engine.
 type Open<'a> = &'a dyn Fn(Engine) -> Result<Box<dyn Encoder>, EncodeError>;
+
+/// Whether that is too little memory for two engines at once. Where it is not known, it is enough.
+fn is_little(available: Option<u64>) -> bool {
+    available.is_some_and(|bytes| bytes < MEASURED_WITH)
+}
 
 /// Opens the backbone in the chosen engine, or in the other one.
 fn open_chosen(open: Open<'_>, chosen: ChosenEngine) -> Result<OpenedEncoder, EncodeError> {
@@ -302,6 +319,12 @@ mod tests {
         assert_eq!(engine(Workload::Pictures(MEASURED_FROM)), None);
         assert_eq!(engine(Workload::Pictures(usize::MAX)), None);
         assert_eq!(engine(Workload::Stream), Some(Engine::OnnxRuntime));
+    }
+
+    #[test]
+    fn two_engines_are_measured_only_where_there_is_memory_for_both() {
+        assert!(is_little(Some(MEASURED_WITH - 1)));
+        assert!(!is_little(Some(MEASURED_WITH)) && !is_little(None));
     }
 
     /// An engine of that name, which fails where it is told to.

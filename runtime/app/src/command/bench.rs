@@ -228,7 +228,8 @@ fn in_its_own_process(options: &Options, bundle: &Path, engine: &str, arguments:
 
 /// Measures in this process; says on standard output when the first answer was given, and the figures.
 fn measure(options: &Options, output: &Output, arguments: &Arguments) -> Result<()> {
-    let folder = tempfile::tempdir().context("cannot make a temporary folder for the state")?;
+    let folder =
+        tempfile::tempdir().context("cannot make a temporary folder for the state: name one with TMPDIR=DIR")?;
     let options = Options { state: Some(folder.path().into()), ..options.clone() };
     let mut learner = device::open_for(&options, output, usize::MAX)?;
     let engine = learner.engine(Workload::Pictures(usize::MAX))?.name;

@@ -75,7 +75,8 @@ impl PictureCounts {
 /// folder where none is named.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments, state: Option<&Path>) -> Result<Value> {
     let started = Instant::now();
-    let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;
+    let folder = tempfile::tempdir()
+        .context("cannot make a temporary folder for the demonstration's state: name one with TMPDIR=DIR")?;
     let options = Options { state: Some(state.unwrap_or(folder.path()).into()), ..options.clone() };
     let learner = device::open(&options, output)?;
     ensure!(

@@ -18,9 +18,7 @@ use orco_runtime::store::{Store, StoreError};
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
 use orco_serve::sighting_recorder::SightingRecorder;
-use orco_serve::{
-    RetentionOptions, ServeError, Server, ServerOptions, Service, admission, allocator, is_signalled, live,
-};
+use orco_serve::{RetentionOptions, ServeError, Server, ServerOptions, Service, allocator, is_signalled, live};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -76,6 +74,10 @@ fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result
     // Before the bundle is opened: a link that is switched in between must count as a change.
     let manifest = read_manifest(options);
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
+    // Before the engines start: the system may end the process while they do.
+    if let Some(shortage) = arguments.memory_shortage() {
+        output.warn(shortage);
+    }
     if arguments.phone && arguments.listen().ip().is_loopback() {
         output.warn("no phone reaches this machine's own address: leave --listen out, or give 0.0.0.0:8443");
     }
@@ -133,8 +135,10 @@ fn learner_settings(settings: LearnerSettings, arguments: &ServeOptions) -> Lear
 
 /// What pictures the service keeps, and the memory that it gives them.
 fn retention_options(arguments: &ServeOptions) -> RetentionOptions {
-    let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
-    RetentionOptions::default().thumbnails(!arguments.no_thumbnails).frames(arguments.inbox).memory(memory)
+    RetentionOptions::default()
+        .thumbnails(!arguments.no_thumbnails)
+        .frames(arguments.inbox)
+        .memory(arguments.picture_bytes())
 }
 
 /// Has the service watch the camera that the options name, if they name one.

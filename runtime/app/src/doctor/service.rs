@@ -24,6 +24,13 @@ use crate::serve_options::ServeOptions;
 /// How long a program on a port may take to say what it is, or to answer at all.
 const PORT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Whether this process may have as much memory as the service takes.
+pub fn memory(arguments: &ServeOptions, findings: &mut Findings) {
+    if let Some(shortage) = arguments.memory_shortage() {
+        findings.note("memory", shortage);
+    }
+}
+
 /// Whether the token can be used, or made. `phone` is the folder that holds phones' token where none is given; the
 /// service makes that.
 pub fn token(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Findings) {

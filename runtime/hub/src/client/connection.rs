@@ -25,6 +25,10 @@ const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else
 /// Largest file of certificates that is read, in bytes.
 const MAX_CERTIFICATES: u64 = 1 << 20;
 
+/// How long a name may take to be looked up, and how long a connection may take to stand, TLS included. A hub that is
+/// switched off, or a firewall before it, may say nothing at all.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
 /// A request as it goes over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRequest {
@@ -98,7 +102,12 @@ impl HttpTransport {
     }
 
     fn with_tls(url: &str, tls: TlsConfig) -> Self {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).tls_config(tls);
+        let config = ureq::Agent::config_builder()
+            .timeout_resolve(Some(CONNECT_TIME))
+            .timeout_connect(Some(CONNECT_TIME))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .tls_config(tls);
         Self { agent: config.build().into(), url: url.trim_end_matches('/').into() }
     }
 
@@ -361,6 +370,12 @@ mod tests {
         let answer = WireAnswer { status: 422, signature: None, body: serde_json::to_vec(&refusal).unwrap() };
         let said = read(answer).unwrap_err().to_string();
         assert!(said.starts_with("the hub refuses: no\\u{a}error: xxx") && said.len() < 600, "{said}");
+    }
+
+    #[test]
+    fn a_hub_that_says_nothing_is_soon_given_up() {
+        let times = HttpTransport::new("http://hub:8090").agent.config().timeouts();
+        assert_eq!([times.resolve, times.connect], [Some(CONNECT_TIME); 2]);
     }
 
     #[test]
