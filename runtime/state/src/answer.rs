@@ -46,7 +46,7 @@ pub(crate) use self::embed::EMBED_BATCH;
 use self::embed::Embedder;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
-pub(crate) use self::scatter::MAX_SCATTERED;
+pub(crate) use self::scatter::{most_scattered, multiple_of_usual};
 use self::score::{ClassRow, ClassRowBuilder, ScoreRows};
 pub use self::scoring_cache::ScoringCache;
 pub(crate) use self::validation::{
@@ -58,9 +58,11 @@ use crate::state::{BaseModel, Calibration, Scoring, State};
 /// chosen, and the temperature where no change has chosen one yet.
 pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
-/// Most shots of learned classes that are scored in addition, for the thresholds of answers that name learned classes
-/// alone.
+/// Most shots of learned classes that are scored in addition, for the sets of answers that name learned classes alone.
 const MAX_FIRST_SHOTS: usize = 250;
+
+/// Most shots of learned classes whose views are scored, for the thresholds of answers that name learned classes alone.
+const MAX_FIRST_VIEWED: usize = 100;
 
 /// The classes that answers name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,8 @@ pub(crate) struct KnownSamples {
     pub(crate) all: Vec<ScoredSample>,
     /// Shots of learned classes.
     pub(crate) learned: Vec<ScoredSample>,
+    /// All views of such shots.
+    pub(crate) views: Vec<ScoredSample>,
 }
 
 /// A state, prepared for answering.
@@ -148,11 +152,15 @@ impl Predictor {
         let validation = ValidationSamples::of(base_model, state, scoring);
         let of_all = validation.even_samples(MAX_FIRST_SAMPLES);
         let of_learned = validation.learned_samples(MAX_FIRST_SHOTS);
+        let of_viewed = validation.viewed_samples(MAX_FIRST_VIEWED);
         let of_either: Vec<usize> =
             of_all.iter().chain(&of_learned).copied().collect::<BTreeSet<_>>().into_iter().collect();
         let is_calibrated = state.calibration.is_some() || state.classes.is_empty();
-        let wanted =
-            if is_calibrated { validation.exemplars_of(&of_either) } else { validation.exemplars_to_calibrate() };
+        let wanted = if is_calibrated {
+            validation.exemplars_of(&of_either, &of_viewed)
+        } else {
+            validation.exemplars_to_calibrate()
+        };
         let model = ScoringModel::new(base_model, state, scoring, &wanted, work);
         let mut scored = validation.scored_samples(&model, &of_either, work);
         let base = model.base();
@@ -165,10 +173,12 @@ impl Predictor {
             scored.values().for_each(|sample| calibrator.add(&sample.scores));
             calibrator.choose(state.balance, 0.0, scoring.statistics.initial_shift)
         });
-        scored.values_mut().for_each(|sample| shift(&mut sample.scores, base, calibration.border.shift));
+        let mut views = validation.scored_views(&model, &of_viewed, work);
+        let with_border = |sample: &mut ScoredSample| shift(&mut sample.scores, base, calibration.border.shift);
+        scored.values_mut().chain(&mut views).for_each(with_border);
         let learned = of_learned.iter().filter_map(|number| scored.get(number).cloned()).collect();
         let all = of_all.iter().filter_map(|number| scored.remove(number)).collect();
-        (Self::of(model, calibration), KnownSamples { all, learned })
+        (Self::of(model, calibration), KnownSamples { all, learned, views })
     }
 
     fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {

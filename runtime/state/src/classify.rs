@@ -137,13 +137,12 @@ impl Classifier {
         };
         let work = &mut ScoringWork { cache, workers };
         let (predictor, samples) = Predictor::with_samples(base_model, state, scoring, work);
-        let KnownSamples { all, learned } = samples;
         let scale = ProbabilityScale {
             base: base_model.classes.len(),
             temperature: predictor.temperature(),
             ratio: scoring.statistics.accuracy_ratio(),
         };
-        let scores = KnownScores::of(&all, &learned, scale);
+        let scores = KnownScores::of(&samples, scale);
         (Self(ClassifierKind::Predictor(Box::new(predictor))), scores)
     }
 

@@ -7,12 +7,13 @@
 //! may be another one at every start.
 //!
 //! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much
-//! like a learned class as they do, and no base class may be ahead by more than it is on them. A banana that nobody
-//! taught is unknown then, and no mug.
+//! like a learned class as their views do, and no base class may be ahead by more than it is on them. A banana that
+//! nobody taught is unknown then, and no mug. All views count, because shots are often taken one after the other: next
+//! to such shots, a picture of the thing in another light or place would look unlike it.
 
 use alloc::vec::Vec;
 
-use crate::answer::{ScoredSample, familiarity};
+use crate::answer::{KnownSamples, ScoredSample, familiarity};
 use crate::prediction_set::{ProbabilityScale, RightProbabilities, SetThresholds};
 use crate::ranked::{ClassValue, RankedValues};
 
@@ -27,7 +28,7 @@ pub struct KnownScores {
     right: RightProbabilities,
 }
 
-/// What shots of learned classes score.
+/// What views of learned classes' shots score.
 #[derive(Clone, Debug, PartialEq)]
 struct LearnedScores {
     /// The best score of a learned class.
@@ -46,23 +47,23 @@ pub struct LearnedThresholds {
 }
 
 impl KnownScores {
-    /// Collects them from samples whose class is known, and from shots of learned classes; their scores have the border
-    /// among them.
-    pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: ProbabilityScale) -> Option<Self> {
+    /// Collects them from samples whose class is known; their scores have the border among them.
+    pub(crate) fn of(samples: &KnownSamples, scale: ProbabilityScale) -> Option<Self> {
+        let KnownSamples { all, learned, views } = samples;
         let base = scale.base;
-        if samples.is_empty() {
+        if all.is_empty() {
             return None;
         }
         let ranked = |samples: &[ScoredSample], of: &dyn Fn(&[f32]) -> f32| {
             let value = |sample: &ScoredSample| ClassValue { class: sample.class, value: of(&sample.scores) };
             RankedValues::of(&samples.iter().map(value).collect::<Vec<_>>())
         };
-        let learned = (!shots.is_empty()).then(|| LearnedScores {
-            familiarity: ranked(shots, &|scores| familiarity(&scores[base..])),
-            margin: ranked(shots, &|scores| margin(scores, base)),
+        let of_views = (!views.is_empty()).then(|| LearnedScores {
+            familiarity: ranked(views, &|scores| familiarity(&scores[base..])),
+            margin: ranked(views, &|scores| margin(scores, base)),
         });
-        let right = RightProbabilities::of(samples, shots, scale);
-        Some(Self { familiarity: ranked(samples, &familiarity), learned, right })
+        let right = RightProbabilities::of(all, learned, scale);
+        Some(Self { familiarity: ranked(all, &familiarity), learned: of_views, right })
     }
 
     /// The highest score that at most a share of `false_alarms`, 0..1, of known pictures stays below. A picture with a
@@ -107,7 +108,8 @@ mod tests {
         let sample = |class, scores: [f32; 3]| ScoredSample { class, is_set_aside: true, scores: scores.to_vec() };
         let base = [sample(0, [3.0, 0.0, 0.5])];
         let shots: Vec<ScoredSample> = (0..4).map(|shot| sample(2, [1.0, 0.2, 2.0 + 0.1 * shot as f32])).collect();
-        let known = KnownScores::of(&base, &shots, ProbabilityScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();
+        let samples = KnownSamples { all: base.to_vec(), learned: shots.clone(), views: shots };
+        let known = KnownScores::of(&samples, ProbabilityScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();
         let thresholds = known.learned_thresholds(FALSE_ALARMS).unwrap();
         assert_eq!(thresholds, LearnedThresholds { familiarity: 2.0, margin: 0.0 });
         assert!(thresholds.are_reached(&[2.0, 0.0, 2.1], 2));

@@ -8,6 +8,9 @@
 //! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance in the same way (Hayes and Kanan
 //! 2020).
 //!
+//! Where classes have more than [`USUAL_SHOTS`] shots on average, the shots say more than the bundle: PRIOR is divided by
+//! their [multiple](multiple_of_usual) of that number, and more of them count.
+//!
 //! A shot that is left out of its class is taken out of the scatter, too. One of a class's n shots, with residual r,
 //! adds n / (n - 1) r r^T to the scatter.
 
@@ -26,11 +29,20 @@ use super::sampling::stratified;
 /// How many observations the covariance of the bundle counts as (journal of the book, 2026-11-28).
 const PRIOR: f32 = 1000.0;
 
-/// Most shots whose scatter counts; more cost time and gain little.
-pub(crate) const MAX_SCATTERED: usize = 128;
+/// Shots of a class for which the weights of answers are chosen.
+const USUAL_SHOTS: f32 = 5.0;
 
-/// Fewest shots of a class that takes part, unless it has fewer. Where all classes would have more than
-/// [`MAX_SCATTERED`] together, only some take part.
+/// Largest multiple of [`USUAL_SHOTS`] that changes anything: no gain was measured with more.
+const MAX_MULTIPLE: f32 = 4.0;
+
+/// Most shots whose scatter counts, where classes have [`USUAL_SHOTS`]; more cost time and gain little.
+const MOST_USUALLY: f32 = 128.0;
+
+/// Most shots whose scatter counts in any case.
+const MAX_SCATTERED: usize = 256;
+
+/// Fewest shots of a class that takes part, unless it has fewer. Where all classes would have more together than count,
+/// only some take part.
 const MIN_OF_CLASS: usize = 5;
 
 /// Most base classes from which [`ShotScatter::remaining_spread`] is estimated; more hardly change it.
@@ -44,6 +56,8 @@ const MIN_SPREAD: f32 = 0.05;
 pub(super) struct ShotScatter {
     /// M: what is left of whitened vectors.
     damper: LowRankMap,
+    /// How many observations the covariance of the bundle counts as.
+    prior: f32,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
 }
@@ -91,8 +105,9 @@ pub(super) struct ScatterChange {
 impl ShotScatter {
     /// The scatter of a bank's shots; `None` where no class has two different ones.
     pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
-        let inputs = bank.inputs();
-        let chosen = stratified(classes_that_fit(several_shots(bank)), MAX_SCATTERED);
+        let (inputs, multiple) = (bank.inputs(), multiple_in(bank));
+        let (most, prior) = (most_scattered(multiple), PRIOR / multiple);
+        let chosen = stratified(classes_that_fit(several_shots(bank), most), most);
         let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
         chosen.into_iter().for_each(|shot| by_class.entry(bank.classes()[shot]).or_default().push(shot));
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
@@ -109,10 +124,10 @@ impl ShotScatter {
             classes.insert(class, ScatteredClass { mean, shots });
         }
         whitener.apply(&mut residuals);
-        let axes = damping_axes(residuals, inputs);
+        let axes = damping_axes(residuals, inputs, prior);
         let count = axes.len() / inputs;
         let damper = LowRankMap::new(&axes, vec![1.0; count], 1.0, inputs);
-        (count > 0).then_some(Self { damper, classes })
+        (count > 0).then_some(Self { damper, prior, classes })
     }
 
     /// Shortens whitened vectors `[n, inputs]` along the scatter: multiplies them by M.
@@ -154,7 +169,7 @@ impl ShotScatter {
             let mut residual = shot.roots.to_vec();
             add_scaled(&mut residual, -1.0, &class.mean);
             let count = class.shots.len() as f32;
-            Some((residual, count / (count - 1.0) / PRIOR))
+            Some((residual, count / (count - 1.0) / self.prior))
         };
         let residuals: Vec<Option<(Vec<f32>, f32)>> = shots.map(residual).collect();
         let mut axes: Vec<f32> = residuals.iter().flatten().flat_map(|(residual, _)| residual).copied().collect();
@@ -206,24 +221,40 @@ fn several_shots(bank: &Bank) -> BTreeMap<u32, Vec<usize>> {
     by_class
 }
 
-/// The classes, if [`MIN_OF_CLASS`] shots of each fit into [`MAX_SCATTERED`]; else as many as fit, evenly chosen.
-fn classes_that_fit(by_class: BTreeMap<u32, Vec<usize>>) -> BTreeMap<u32, Vec<usize>> {
+/// How many shots a class of the bank has on average, as a [multiple](multiple_of_usual) of the usual number.
+pub(super) fn multiple_in(bank: &Bank) -> f32 {
+    let classes: BTreeSet<u32> = bank.classes().iter().copied().collect();
+    multiple_of_usual(bank.len(), classes.len())
+}
+
+/// How many shots each of these classes has on average, as a multiple of [`USUAL_SHOTS`]: 1 to [`MAX_MULTIPLE`].
+pub(crate) fn multiple_of_usual(shots: usize, classes: usize) -> f32 {
+    (shots as f32 / classes.max(1) as f32 / USUAL_SHOTS).clamp(1.0, MAX_MULTIPLE)
+}
+
+/// Most shots whose scatter counts, where classes have this multiple of the usual shots.
+pub(crate) fn most_scattered(multiple: f32) -> usize {
+    MAX_SCATTERED.min((MOST_USUALLY * multiple) as usize)
+}
+
+/// The classes, if [`MIN_OF_CLASS`] shots of each fit into `most`; else as many as fit, evenly chosen.
+fn classes_that_fit(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> BTreeMap<u32, Vec<usize>> {
     let few = |exemplars: &Vec<usize>| exemplars.len().min(MIN_OF_CLASS);
-    let all = by_class.values().map(few).sum::<usize>().max(MAX_SCATTERED);
+    let all = by_class.values().map(few).sum::<usize>().max(most);
     let (mut passed, mut taken) = (0, 0);
     let fits = |(_, exemplars): &(u32, Vec<usize>)| {
         passed += few(exemplars);
         // The share that is taken so far stays within the share of all shots for which there is room.
-        let fits = (taken + few(exemplars)) * all <= passed * MAX_SCATTERED;
+        let fits = (taken + few(exemplars)) * all <= passed * most;
         taken += if fits { few(exemplars) } else { 0 };
         fits
     };
     by_class.into_iter().filter(fits).collect()
 }
 
-/// Rows y with I - sum of y y^T the inverse of I + sum of s s^T / PRIOR, from the rows s.
-fn damping_axes(mut rows: Vec<f32>, inputs: usize) -> Vec<f32> {
-    let scale = 1.0 / sqrt(PRIOR);
+/// Rows y with I - sum of y y^T the inverse of I + sum of s s^T / prior, from the rows s.
+fn damping_axes(mut rows: Vec<f32>, inputs: usize, prior: f32) -> Vec<f32> {
+    let scale = 1.0 / sqrt(prior);
     rows.iter_mut().for_each(|value| *value *= scale);
     for row in 0..rows.len() / inputs {
         let (before, own) = rows.split_at_mut(row * inputs);
@@ -287,7 +318,7 @@ mod tests {
             let mut residual = roots(&bank, shot);
             add_scaled(&mut residual, -1.0, &class.mean);
             whitener().apply(&mut residual);
-            add_scaled(&mut back, dot(&residual, &damped) / PRIOR, &residual);
+            add_scaled(&mut back, dot(&residual, &damped) / scatter.prior, &residual);
         }
         for (back, value) in back.iter().zip(&vector) {
             assert!((back - value).abs() < 1e-5, "{back} and {value}");
@@ -348,12 +379,16 @@ mod tests {
             (vec![5; 26], 125),
             (vec![5; 200], 125),
             (uneven(72).collect(), 124),
-            (vec![40, 2, 300], 100),
+            (vec![7; 100], 175),
+            (vec![40, 2, 300], 200),
+            (vec![20; 100], 250),
         ] {
+            let most = most_scattered(multiple_of_usual(shots.iter().sum(), shots.len()));
             let counts: Vec<usize> = of_classes(shots).classes.values().map(|class| class.shots.len()).collect();
             let sum: usize = counts.iter().sum();
-            assert!((least..=MAX_SCATTERED).contains(&sum), "{counts:?}");
+            assert!((least..=most).contains(&sum), "{counts:?}");
         }
+        assert_eq!([1.0, 1.4, 2.0, 4.0].map(most_scattered), [128, 179, 256, 256]);
         let alike = |class| (class, [1.0; INPUTS]);
         let mut same = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
         [alike(0), alike(0), alike(1)].iter().for_each(|(class, shot)| same.push(*class, shot));
@@ -361,10 +396,17 @@ mod tests {
     }
 
     #[test]
+    fn the_more_shots_classes_have_the_less_the_bundle_counts() {
+        let prior = |shots: Vec<usize>| of_classes(shots).prior;
+        let priors = [vec![2, 3], vec![5; 4], vec![10; 4], vec![5, 35], vec![50; 2]].map(prior);
+        assert_eq!(priors, [1000.0, 1000.0, 500.0, 250.0, 250.0]);
+    }
+
+    #[test]
     fn opposite_residuals_stay_numbers_however_far_they_are() {
         let row: Vec<f32> = (0..128).map(|input| 1e6 * (0.37 * input as f32).sin()).collect();
         let opposite: Vec<f32> = row.iter().map(|value| -value).collect();
-        let axes = damping_axes([row, opposite].concat(), 128);
+        let axes = damping_axes([row, opposite].concat(), 128, PRIOR);
         assert!(axes.iter().all(|value| value.is_finite()));
     }
 }

@@ -8,7 +8,7 @@ use orco_core::math::{dot, normalise};
 
 use super::embed::Embedder;
 use super::low_rank::LowRankMap;
-use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter};
+use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter, multiple_in};
 use crate::bank::Bank;
 use crate::state::Scoring;
 
@@ -27,6 +27,8 @@ pub(super) struct ClassRowBuilder {
     /// Weight of each head's projections. All weights here are divided by their sum and by the score's deviation over
     /// base images.
     head_weights: Vec<f32>,
+    /// Divided by the [multiple of the usual shots](multiple_in), too: the more shots, the better the discriminant is,
+    /// and the less the means' directions add.
     means_weight: f32,
     /// Divided by the spread that the shots' scatter leaves, too.
     discriminant_weight: f32,
@@ -52,7 +54,7 @@ impl ClassRowBuilder {
             roots_len: embedder.roots_len,
             // Scores of both heads are as far spread before one of them is aligned, so they are divided alike.
             head_weights: embedder.heads.iter().map(|head| head.weight / sum_of_weights / targets_deviation).collect(),
-            means_weight: weights.means / sum_of_weights / means_deviation,
+            means_weight: weights.means / sum_of_weights / means_deviation / multiple_in(shots),
             discriminant_weight: weights.discriminant / sum_of_weights / discriminant_deviation / spread,
         }
     }

@@ -282,9 +282,19 @@ impl<'a> ValidationSamples<'a> {
         thinned(shots.into_iter().filter(|&sample| self.class_of(sample) as usize >= base).collect(), most)
     }
 
-    /// The exemplars that [`scored_samples`](Self::scored_samples) needs for these samples, rising.
-    pub(crate) fn exemplars_of(&self, samples: &[usize]) -> Vec<usize> {
-        self.needed_exemplars(samples, ScoringPurpose::Answers)
+    /// Samples whose views are scored, `most` at most, at even distances.
+    pub(crate) fn viewed_samples(&self, most: usize) -> Vec<usize> {
+        thinned(self.viewed.iter().map(|exemplar| self.set_aside() + exemplar).collect(), most)
+    }
+
+    /// The exemplars that [`scored_samples`](Self::scored_samples) needs for some samples, and
+    /// [`scored_views`](Self::scored_views) for others, rising.
+    pub(crate) fn exemplars_of(&self, samples: &[usize], viewed: &[usize]) -> Vec<usize> {
+        let mut exemplars = self.needed_exemplars(samples, ScoringPurpose::Answers);
+        exemplars.extend(self.needed_exemplars(viewed, ScoringPurpose::Border));
+        exemplars.sort_unstable();
+        exemplars.dedup();
+        exemplars
     }
 
     /// The exemplars that [calibrate](Self::calibrate) needs, rising.
@@ -309,6 +319,23 @@ impl<'a> ValidationSamples<'a> {
             }
         });
         scored
+    }
+
+    /// Scores of all views of shots that are samples, as they count for the border, but without it; excluded shots are
+    /// left out.
+    pub(crate) fn scored_views(
+        &self,
+        model: &ScoringModel<'_>,
+        samples: &[usize],
+        work: &mut ScoringWork<'_>,
+    ) -> Vec<ScoredSample> {
+        let mut views = Vec::new();
+        self.own_scores(model, samples, ScoringPurpose::Border, work, &mut |sample| {
+            let class = self.class_of(sample.number);
+            let rows = sample.views.chunks_exact(model.len());
+            views.extend(rows.map(|scores| ScoredSample { class, is_set_aside: false, scores: scores.to_vec() }));
+        });
+        views
     }
 
     fn border_shift_of(&self, state: &State) -> f32 {

@@ -9,7 +9,8 @@ use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
 use crate::answer::{
-    EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SCATTERED, MAX_SHOT_SAMPLES, MAX_VIEWED, VIEW_BATCH,
+    EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED, VIEW_BATCH, most_scattered,
+    multiple_of_usual,
 };
 use crate::bank::Bank;
 use crate::slots::HEADER;
@@ -266,7 +267,7 @@ impl EvaluationCost {
 
     /// Upper bound of the shots in the scatter.
     fn scattered(&self) -> usize {
-        self.stored.min(MAX_SCATTERED)
+        self.stored.min(most_scattered(multiple_of_usual(self.stored, self.known - self.base)))
     }
 
     /// Multiply-adds of the views of left-out shots, by which the border is chosen.

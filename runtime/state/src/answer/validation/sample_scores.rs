@@ -25,7 +25,7 @@ pub(super) struct SampleScores {
     /// See [`excluded`](super::Validation::excluded).
     pub(super) is_excluded: bool,
     /// Scores of its views, `[views, classes]`, where it is a shot of a learned class and views were asked for.
-    views: Vec<f32>,
+    pub(super) views: Vec<f32>,
 }
 
 impl SampleScores {
