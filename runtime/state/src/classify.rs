@@ -22,7 +22,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::answer::{AnsweredClasses, KnownSamples, Predictor, ScoringCache, ScoringWork, familiarity};
+use crate::answer::{AnsweredClasses, Predictor, ScoringCache, ScoringWork, familiarity};
 use crate::head::Projector;
 use crate::prediction_set::{ProbabilityScale, SetThresholds};
 use crate::state::{BaseModel, State};
