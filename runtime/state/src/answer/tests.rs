@@ -134,7 +134,7 @@ impl Golden {
         let scoring = self.base_model.scoring(&self.base_model.config).unwrap();
         let samples = ValidationSamples::of(&self.base_model, state, scoring);
         let (every, work) = (samples.even_samples(MAX_FIRST_SAMPLES), &mut ScoringWork::alone());
-        let model = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_of(&every), work);
+        let model = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_of(&every, &[]), work);
         let scored = samples.scored_samples(&model, &every, work);
         scored.into_values().flat_map(|sample| sample.scores).collect()
     }
