@@ -58,7 +58,7 @@ use crate::state::{BaseModel, Calibration, Scoring, State};
 /// chosen, and the temperature where no change has chosen one yet.
 pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
-/// Most shots of learned classes that are scored in addition, for the sets of answers that name learned classes alone.
+/// Most shots of learned classes that are scored for the sets of labels.
 const MAX_FIRST_SHOTS: usize = 250;
 
 /// Most shots of learned classes whose views are scored, for the thresholds of answers that name learned classes alone.

@@ -8,8 +8,8 @@
 //!
 //! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much
 //! like a learned class as their views do, and no base class may be ahead by more than it is on them. A banana that
-//! nobody taught is unknown then, and no mug. All views count, because shots are often taken one after the other: next
-//! to such shots, a picture of the thing in another light or place would look unlike it.
+//! nobody taught is unknown then, and no mug. All views count: shots that are taken one after the other look more alike
+//! than a picture in another light or place, and their clean views alone would refuse it.
 
 use alloc::vec::Vec;
 

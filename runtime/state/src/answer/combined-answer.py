@@ -83,6 +83,12 @@ def own(kept, label):
     return [shot for shot in kept if classes[shot] == label]
 
 
+def multiple():
+    """How many shots the classes have on average, twenty of one at the most, as a multiple of five: 1 to 4."""
+    counts = [min(20, int((classes == label).sum())) for label in set(classes)]
+    return min(4.0, max(1.0, np.mean(counts) / 5))
+
+
 def damping_by(kept):
     """The inverse of the identity and the scatter of these shots around their class means, where the covariance is whitened."""
     scatter = np.eye(INPUTS)
@@ -90,7 +96,7 @@ def damping_by(kept):
         clean = np.array([root(shots[shot][0]) for shot in own(kept, label)])
         if len(clean) > 1:
             for residual in clean - clean.mean(axis=0):
-                scatter += np.outer(whiten(residual), whiten(residual)) / PRIOR
+                scatter += np.outer(whiten(residual), whiten(residual)) / PRIOR * multiple()
     return np.linalg.inv(scatter)
 
 
@@ -116,7 +122,7 @@ def scores(x, head_weights, kept, weights=WEIGHTS, scattered=None):
             total += weight * project(x, head) @ row / DEVIATIONS[0]
         added = sum((contribution(shots[shot], direct) for shot in own(kept, label)), np.zeros(INPUTS))
         mean = unit(added + (BASE_WEIGHT * directions[label] if label < BASE else 0))
-        total += weights["means"] * direct(x) @ mean / DEVIATIONS[1]
+        total += weights["means"] * direct(x) @ mean / DEVIATIONS[1] / multiple()
         added = whiten(sum((contribution(shots[shot], root) for shot in own(kept, label)), np.zeros(INPUTS)))
         if label < BASE:
             centre_of_class = (added + BASE_WEIGHT * whitened[label]) / (count + BASE_WEIGHT)
@@ -323,6 +329,19 @@ golden["border"] = {
             **{name: border(balance, both) for name, balance in BALANCES.items()},
         }.items()
     },
+}
+# More than five shots of each class.
+classes = np.array([0] + [BASE + shot // 12 for shot in range(LEARNED * 12)])
+shots = alike(classes, VIEWS)
+every = range(len(classes))
+golden["many"] = {
+    name: plain(value)
+    for name, value in {
+        "classes": classes,
+        "shots": shots,
+        "scores": [scores(picture, both, every) for picture in pictures],
+        "left_out": left_out(both),
+    }.items()
 }
 path = pathlib.Path(__file__).with_suffix(".json")
 path.write_text(json.dumps(golden, indent=1) + "\n")

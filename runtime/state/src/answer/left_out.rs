@@ -16,7 +16,7 @@ use crate::bank::Bank;
 /// Other shots of a class that are left out in turn beside one, at the most.
 pub(crate) const MAX_OTHERS: usize = 4;
 
-/// Shots whose views are scored, beside one of each class; more cost time and change nothing that matters.
+/// Most shots whose views are scored; more cost time and change nothing that matters.
 pub(crate) const MAX_VIEWED: usize = 250;
 
 /// Shots whose views are scored together.

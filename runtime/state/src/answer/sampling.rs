@@ -26,21 +26,17 @@ pub(super) fn stratified(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Ve
     chosen
 }
 
-/// All classes if they are fewer than `most`; else half of `most`, those whose first exemplars have the lowest digests: a
-/// random choice in which a class that is added or forgotten moves one other at the most. `digests` are those of all
-/// exemplars.
-pub(super) fn some_classes(
-    by_class: BTreeMap<u32, Vec<usize>>,
-    most: usize,
-    digests: &[[u8; 32]],
-) -> BTreeMap<u32, Vec<usize>> {
+/// At most `most` exemplars, rising: [`stratified`] where there are fewer classes than `most`, else one of each of
+/// `most / 2` classes, those whose first exemplars have the lowest digests. That is a random choice in which a class that
+/// is added or forgotten moves one other at the most. `digests` are those of all exemplars.
+pub(super) fn sampled(by_class: BTreeMap<u32, Vec<usize>>, most: usize, digests: &[[u8; 32]]) -> Vec<usize> {
     if by_class.len() < most {
-        return by_class;
+        return stratified(by_class, most);
     }
     let mut classes: Vec<(u32, Vec<usize>)> = by_class.into_iter().collect();
     classes.sort_by_key(|(class, exemplars)| (digests[exemplars[0]], *class));
     classes.truncate(most / 2);
-    classes.into_iter().collect()
+    stratified(classes.into_iter().collect(), most / 2)
 }
 
 /// At most `most` of them, at even distances.
@@ -55,20 +51,20 @@ mod tests {
 
     use super::*;
 
-    /// Classes of one exemplar each, and these exemplars' digests.
+    /// Classes of two exemplars each, and these exemplars' digests.
     fn classes(count: usize) -> (BTreeMap<u32, Vec<usize>>, Vec<[u8; 32]>) {
         let digests = (0..count).map(|exemplar| crate::codec::digest(&exemplar.to_le_bytes())).collect();
-        ((0..count).map(|class| (class as u32, [class].to_vec())).collect(), digests)
+        ((0..count / 2).map(|class| (class as u32, [2 * class, 2 * class + 1].to_vec())).collect(), digests)
     }
 
     #[test]
     fn among_very_many_classes_a_further_one_moves_one_other_at_the_most() {
         let chosen = |count: usize| {
-            let (by_class, digests) = classes(count);
-            some_classes(by_class, 500, &digests).into_keys().collect::<BTreeSet<u32>>()
+            let (by_class, digests) = classes(2 * count);
+            sampled(by_class, 500, &digests).into_iter().collect::<BTreeSet<usize>>()
         };
-        assert_eq!([499, 500, 2000].map(|count| chosen(count).len()), [499, 250, 250]);
-        let choices: Vec<BTreeSet<u32>> = (990..1020).map(chosen).collect();
+        assert_eq!([200, 499, 500, 2000].map(|count| chosen(count).len()), [400, 499, 250, 250]);
+        let choices: Vec<BTreeSet<usize>> = (990..1020).map(chosen).collect();
         let moved: Vec<usize> = choices.windows(2).map(|pair| pair[0].difference(&pair[1]).count()).collect();
         assert!(moved.iter().all(|moved| *moved <= 1), "{moved:?}");
         assert!(moved.contains(&1), "a later class is never chosen");

@@ -221,10 +221,12 @@ fn several_shots(bank: &Bank) -> BTreeMap<u32, Vec<usize>> {
     by_class
 }
 
-/// How many shots a class of the bank has on average, as a [multiple](multiple_of_usual) of the usual number.
+/// How many shots a class of the bank has on average, as a [multiple](multiple_of_usual) of the usual number. Of one
+/// class, shots beyond the largest multiple do not count, so that one class with very many changes little for others.
 pub(super) fn multiple_in(bank: &Bank) -> f32 {
-    let classes: BTreeSet<u32> = bank.classes().iter().copied().collect();
-    multiple_of_usual(bank.len(), classes.len())
+    const MOST: usize = (MAX_MULTIPLE * USUAL_SHOTS) as usize;
+    let by_class = bank.by_class();
+    multiple_of_usual(by_class.values().map(|shots| shots.len().min(MOST)).sum(), by_class.len())
 }
 
 /// How many shots each of these classes has on average, as a multiple of [`USUAL_SHOTS`]: 1 to [`MAX_MULTIPLE`].
@@ -383,7 +385,8 @@ mod tests {
             (vec![40, 2, 300], 200),
             (vec![20; 100], 250),
         ] {
-            let most = most_scattered(multiple_of_usual(shots.iter().sum(), shots.len()));
+            let counted = shots.iter().map(|count| count.min(&20)).sum();
+            let most = most_scattered(multiple_of_usual(counted, shots.len()));
             let counts: Vec<usize> = of_classes(shots).classes.values().map(|class| class.shots.len()).collect();
             let sum: usize = counts.iter().sum();
             assert!((least..=most).contains(&sum), "{counts:?}");
@@ -398,8 +401,8 @@ mod tests {
     #[test]
     fn the_more_shots_classes_have_the_less_the_bundle_counts() {
         let prior = |shots: Vec<usize>| of_classes(shots).prior;
-        let priors = [vec![2, 3], vec![5; 4], vec![10; 4], vec![5, 35], vec![50; 2]].map(prior);
-        assert_eq!(priors, [1000.0, 1000.0, 500.0, 250.0, 250.0]);
+        let priors = [vec![2, 3], vec![5; 4], vec![10; 4], vec![5, 15, 300], vec![50; 2]].map(prior);
+        assert_eq!(priors, [1000.0, 1000.0, 500.0, 375.0, 250.0]);
     }
 
     #[test]

@@ -43,6 +43,8 @@ impl ClassRowBuilder {
         let whitener = LowRankMap::whitening(statistics, embedder.inputs);
         let scatter =
             (embedder.roots_len > 0).then(|| ShotScatter::of(shots, &statistics.root_centre, &whitener)).flatten();
+        // Without a discriminant nothing takes the place of the means.
+        let multiple = if embedder.roots_len > 0 { multiple_in(shots) } else { 1.0 };
         // Scores of base classes stay as far spread as the deviation says.
         let spread = scatter.as_ref().map_or(1.0, |scatter| scatter.remaining_spread(&statistics.whitened));
         Self {
@@ -54,7 +56,7 @@ impl ClassRowBuilder {
             roots_len: embedder.roots_len,
             // Scores of both heads are as far spread before one of them is aligned, so they are divided alike.
             head_weights: embedder.heads.iter().map(|head| head.weight / sum_of_weights / targets_deviation).collect(),
-            means_weight: weights.means / sum_of_weights / means_deviation / multiple_in(shots),
+            means_weight: weights.means / sum_of_weights / means_deviation / multiple,
             discriminant_weight: weights.discriminant / sum_of_weights / discriminant_deviation / spread,
         }
     }

@@ -129,6 +129,20 @@ impl Golden {
         Self { value: self.value.clone(), base_model, state }
     }
 
+    /// The scene of a border with twelve shots of each learned class.
+    fn many_shots(&self) -> Self {
+        let golden = Reader(&self.value["many"]);
+        let Self { base_model, mut state, .. } = self.border_scene();
+        let (inputs, views) = (base_model.head.inputs, base_model.config.views);
+        let mut shots = Bank::new(inputs, views, ExemplarPrecision::F16);
+        let rows = golden.numbers(&["shots"]);
+        let each = golden.numbers(&["classes"]).into_iter().zip(rows.chunks_exact(views * inputs));
+        each.for_each(|(class, row)| shots.push(class as u32, row));
+        state.exemplars = shots;
+        state.calibration = self.state.calibration;
+        Self { value: self.value["many"].clone(), base_model, state }
+    }
+
     /// Scores of every shot, left out of its class.
     fn left_out(&self, state: &State) -> Vec<f32> {
         let scoring = self.base_model.scoring(&self.base_model.config).unwrap();
@@ -184,6 +198,18 @@ fn scores_are_those_of_an_independent_implementation() {
     assert_near(&scores(&golden.unaligned()), &golden.numbers("scores_before_alignment"));
     assert_near(&golden.left_out(&golden.state), &golden.numbers("left_out"));
     assert_near(&golden.left_out(&golden.unaligned()), &golden.numbers("left_out_before_alignment"));
+}
+
+#[test]
+fn more_than_five_shots_count_as_an_independent_implementation_counts_them() {
+    let golden = Golden::read().many_shots();
+    let pictures = Golden::read().numbers("pictures");
+    let scores = Classifier::new(&golden.base_model, &golden.state).scores(&pictures);
+    assert_near(&scores, &golden.numbers("scores"));
+    // Samples that were set aside come first.
+    let left_out = golden.left_out(&golden.state);
+    let expected = golden.numbers("left_out");
+    assert_near(&left_out[left_out.len() - expected.len()..], &expected);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use self::sample_scores::{SampleSource, ScoringPurpose};
 use super::calibrate::{BestPerSide, Calibrator, LeftOutAccuracy};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED};
 use super::model::ScoringModel;
-use super::sampling::{some_classes, stratified, thinned};
+use super::sampling::{sampled, thinned};
 use super::{ScoredSample, ScoringWork};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
@@ -83,14 +83,9 @@ impl<'a> ValidationSamples<'a> {
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
-        validation.chosen = validation.stratified(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
-        validation.viewed = validation.stratified(validation.viewable(), MAX_VIEWED);
+        validation.chosen = sampled(state.exemplars.by_class(), MAX_SHOT_SAMPLES, &validation.digests);
+        validation.viewed = sampled(validation.viewable(), MAX_VIEWED, &validation.digests);
         validation
-    }
-
-    /// At most `most` of these exemplars, stratified by class; of very many classes, some.
-    fn stratified(&self, by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
-        stratified(some_classes(by_class, most, &self.digests), most)
     }
 
     /// How many the bundle set aside; these come first.
@@ -117,14 +112,14 @@ impl<'a> ValidationSamples<'a> {
         samples.iter().map(|&sample| self.class_of(sample)).collect()
     }
 
-    /// The chosen exemplars of learned classes that are no duplicates, by class.
+    /// The chosen exemplars of learned classes that are no duplicates, by class. A class without another one is left
+    /// out: nothing would be left of it.
     fn viewable(&self) -> BTreeMap<u32, Vec<usize>> {
-        let (base, classes) = (self.base_model.classes.len(), self.state.exemplars.classes());
-        let mut viewable = BTreeMap::<_, Vec<usize>>::new();
-        let learned = self.chosen.iter().filter(|exemplar| classes[**exemplar] as usize >= base);
-        for &exemplar in learned.filter(|exemplar| !self.duplicate[**exemplar]) {
-            viewable.entry(classes[exemplar]).or_default().push(exemplar);
-        }
+        let base = self.base_model.classes.len();
+        let mut viewable = self.different_by_class();
+        viewable.retain(|class, different| *class as usize >= base && different.len() > 1);
+        viewable.values_mut().for_each(|shots| shots.retain(|shot| self.chosen.binary_search(shot).is_ok()));
+        viewable.retain(|_, shots| !shots.is_empty());
         viewable
     }
 

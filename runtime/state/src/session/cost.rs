@@ -265,9 +265,11 @@ impl EvaluationCost {
         ((rows * 2 * scattered + removed) * self.shape.inputs) as u64
     }
 
-    /// Upper bound of the shots in the scatter.
+    /// Upper bound of the shots in the scatter, before the session or after it.
     fn scattered(&self) -> usize {
-        self.stored.min(most_scattered(multiple_of_usual(self.stored, self.known - self.base)))
+        let before = multiple_of_usual(self.stored_before, self.known_before - self.base);
+        let after = multiple_of_usual(self.stored, self.known - self.base);
+        self.stored.min(most_scattered(before.max(after)))
     }
 
     /// Multiply-adds of the views of left-out shots, by which the border is chosen.
@@ -277,9 +279,9 @@ impl EvaluationCost {
         (whitened * 2 * self.axes * self.shape.inputs) as u64 + self.scored_views() * self.length(heads) as u64
     }
 
-    /// Upper bound of the shots whose views are scored: at least one of every class.
+    /// Upper bound of the shots whose views are scored.
     fn viewed(&self) -> usize {
-        self.stored.min(MAX_VIEWED + (self.known - self.base).min(MAX_VIEWED))
+        self.stored.min(MAX_VIEWED)
     }
 
     /// Stored shots whose projections are needed: samples, and the shots left out beside those whose views are scored.
