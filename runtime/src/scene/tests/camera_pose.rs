@@ -5,7 +5,7 @@ use super::*;
 impl Painting {
     /// As a camera sees it that was pushed by so many pixels, turned by so many degrees around the frame's middle, and
     /// has come nearer by a factor.
-    pub(super) fn from_pose(self, pushed: [f32; 2], degrees: f32, nearer: f32) -> Self {
+    pub(super) fn moved_by(self, pushed: [f32; 2], degrees: f32, nearer: f32) -> Self {
         let (sine, cosine) = (libm::sinf(degrees.to_radians()) / nearer, libm::cosf(degrees.to_radians()) / nearer);
         let [width, height] = self.size.map(|side| side as f32);
         let place = self.clone();
@@ -64,7 +64,7 @@ fn pose(background: &Background, painting: &Painting, seed: u64) -> CameraPose {
 fn a_camera_that_was_pushed_turned_or_zoomed_is_noticed_also_behind_things() {
     let background = background(WIDE);
     for (number, (pushed, degrees, nearer)) in MOVES.into_iter().enumerate() {
-        let place = Painting::place(WIDE).from_pose(pushed, degrees, nearer);
+        let place = Painting::place(WIDE).moved_by(pushed, degrees, nearer);
         let thing = place.clone().with_ball([470.0, 200.0], 70.0);
         let dark = place.clone().lit([0.55, 0.5, 0.5]);
         for (seed, painting) in (600 + 10 * number as u64..).zip([place, thing, dark]) {
@@ -93,8 +93,8 @@ fn neither_things_nor_light_nor_a_small_shake_are_a_moved_camera() {
         ),
         ("sun", place().map(|x, _, pixel| pixel.map(|value| value * (1.0 + 0.5 * x / 640.0)))),
         ("a dim lamp", place().lit([0.5, 0.45, 0.4])),
-        ("a push by a pixel", place().from_pose([1.0, 0.0], 0.0, 1.0)),
-        ("that, behind a ball", place().from_pose([1.0, 0.0], 0.0, 1.0).with_ball([400.0, 200.0], 100.0)),
+        ("a push by a pixel", place().moved_by([1.0, 0.0], 0.0, 1.0)),
+        ("that, behind a ball", place().moved_by([1.0, 0.0], 0.0, 1.0).with_ball([400.0, 200.0], 100.0)),
     ];
     for (seed, (what, painting)) in (700..).zip(still) {
         assert_ne!(pose(&background, &painting, seed), CameraPose::Changed, "{what}");

@@ -283,7 +283,7 @@ fn a_camera_that_was_moved_a_little_is_noticed_and_is_back_only_where_the_place_
     let place = Painting::place(WIDE);
     let still = background(WIDE);
     for (pushed, degrees) in [([6.0, 3.0], 0.0), ([0.0, 0.0], 2.0)] {
-        let moved = place.clone().from_pose(pushed, degrees, 1.0);
+        let moved = place.clone().moved_by(pushed, degrees, 1.0);
         let hidden = moved.clone().map(|x, _, pixel| if x > 120.0 { [150.0, 160.0, 170.0] } else { pixel });
         let mut watch = SceneWatch::new(still.clone());
         let mut see = |painting: &Painting, seconds: u64| {
