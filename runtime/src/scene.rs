@@ -39,13 +39,16 @@
 //!    only darker, or a little brighter, by a ratio that is smooth around it: that is a shadow or a reflection
 //!    (Horprasert, Harwood and Davis, 1999). A frame without colours, as some cameras give at night, is compared by
 //!    brightness alone.
-//! 4. `foreground`: tells the things in what is left apart, by morphology and connected components (`imageproc`).
+//! 4. `camera_pose`: says whether the place is seen where it was, or shifted or turned, where something differs. How
+//!    well a frame fits the place by both steps is in `place_fit`.
+//! 5. `foreground`: tells the things in what is left apart, by morphology and connected components (`imageproc`).
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light where it sees the place, and notices when
 //! the camera was moved. [`KeptBackground`] and [`KeptRegions`] keep both beside a device's state.
 
 mod background;
+mod camera_pose;
 mod cut_out;
 mod difference;
 mod exposure;
@@ -53,6 +56,7 @@ mod filter;
 mod foreground;
 mod kept_background;
 mod kept_regions;
+mod place_fit;
 mod region;
 mod small_frame;
 #[cfg(test)]
@@ -62,10 +66,11 @@ mod viewfinder;
 mod watch;
 
 pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
-pub(crate) use difference::MOVED;
+pub use camera_pose::CameraPose;
 pub use foreground::{Foreground, MAX_THINGS, Thing};
 pub use kept_background::{BackgroundFileError, KeptBackground};
 pub use kept_regions::{KeptRegions, RegionFileError};
+pub use place_fit::PlaceFit;
 pub use region::{NamedRegion, PixelRect, Region, RegionError, intersection_over_union};
 pub use small_frame::SIDE;
 pub use viewed_picture::ViewedPicture;

@@ -7,7 +7,6 @@ use orco_state::escape::EscapedText;
 use super::settings::ShotChecks;
 use super::shots::OpenedShot;
 use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
-use crate::scene::MOVED;
 
 /// A shot, with the reasons against it.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,8 +77,8 @@ impl ShotExaminer {
             quality: &shot.quality,
         });
         let mut objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
-        if opened.lost >= MOVED {
-            objections.push(Objection::Moved { lost: opened.lost });
+        if opened.fit.is_moved() {
+            objections.push(Objection::Moved { fit: opened.fit });
         }
         let refused = self.checks == ShotChecks::Refuse && objections.iter().any(Objection::refuses);
         if !objections.is_empty() {

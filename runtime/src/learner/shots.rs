@@ -12,7 +12,7 @@ use super::error::{BrokenPicture, ChangeError, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
 use crate::image::{self, UnsupportedFile, UnsupportedFormat};
-use crate::scene::{ShotView, Viewfinder};
+use crate::scene::{PlaceFit, ShotView, Viewfinder};
 
 /// The shots of a class.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub enum Shots<'a> {
 /// The picture of a shot, or the part of it that is learned.
 pub(super) struct OpenedShot<'a> {
     pub(super) picture: Cow<'a, RgbImage>,
-    /// Which share of the empty place in front of the camera is not found in it.
-    pub(super) lost: f32,
+    /// How well the empty place in front of the camera is found in it.
+    pub(super) fit: PlaceFit,
 }
 
 impl Shots<'_> {
@@ -112,7 +112,7 @@ impl Shots<'_> {
     /// Opens the picture of one; `None` where there are features alone.
     pub(super) fn open(&self, shot: usize) -> Result<Option<OpenedShot<'_>>, ShotsError> {
         let broken = |picture| ShotsError::Pictures(vec![picture]);
-        let whole = |picture| Some(OpenedShot { picture, lost: 0.0 });
+        let whole = |picture| Some(OpenedShot { picture, fit: PlaceFit::WHOLE });
         match self {
             Self::Features(_) => Ok(None),
             Self::Pictures(pictures) | Self::WithFeatures { pictures, .. } => Ok(whole(Cow::Borrowed(&pictures[shot]))),
@@ -120,8 +120,8 @@ impl Shots<'_> {
                 Ok(whole(Cow::Owned(image::open(&files[shot]).map_err(|picture| broken(picture.into()))?)))
             }
             Self::Viewed { files, viewfinder } => {
-                let ShotView { picture, lost } = open_viewed(&files[shot], viewfinder).map_err(broken)?;
-                Ok(Some(OpenedShot { picture: Cow::Owned(picture), lost }))
+                let ShotView { picture, fit } = open_viewed(&files[shot], viewfinder).map_err(broken)?;
+                Ok(Some(OpenedShot { picture: Cow::Owned(picture), fit }))
             }
         }
     }

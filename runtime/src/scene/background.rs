@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use ::image::RgbImage;
 
 pub use self::empty_views::{BackgroundError, MAX_VIEWS};
+use super::camera_pose::CameraPose;
 use super::difference::{Change, Difference};
 use super::filter::{box_mean, slopes};
 use super::foreground::{Foreground, MIN_SEARCHED_SIDE};
@@ -120,15 +121,18 @@ impl Background {
         Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference })
     }
 
-    /// Where a frame differs from the place as it is by now and as it was shown. The second is asked only if the first
-    /// sees a thing: an empty frame is compared once.
+    /// Where a frame differs from the place as it is by now, and as it was shown, and how the camera stands. The last
+    /// two are asked only if the first sees a thing: an empty frame is compared once.
     pub(super) fn difference(&self, small: &SmallFrame) -> Difference {
         let mut difference = Difference::of(self, small);
-        if let Some(shown) = &self.shown
-            && difference.changes.contains(&Change::Strong)
-        {
+        if !difference.changes.contains(&Change::Strong) {
+            return difference;
+        }
+        if let Some(shown) = &self.shown {
             difference.accept_as_light(&Difference::of(shown, small));
         }
+        let place = if difference.is_grey { self.in_grey() } else { self };
+        difference.pose = CameraPose::of(place, &small.pixels);
         difference
     }
 

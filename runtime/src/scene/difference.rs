@@ -1,12 +1,12 @@
 //! Where a frame differs from the background.
 
 use super::background::{Background, NOISE};
+use super::camera_pose::CameraPose;
 use super::exposure::gains;
 use super::filter::box_mean;
+use super::place_fit::PlaceFit;
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
-/// Share of the place lost from which a frame's camera counts as moved. Views of the empty place may lose less.
-pub(crate) const MOVED: f32 = 0.6;
 /// Deviations, over 3 x 3 pixels, from which a pixel may belong to a thing that begins nearby.
 const WEAK: f32 = 3.0;
 /// Deviations from which a thing begins.
@@ -78,6 +78,8 @@ pub(super) struct Difference {
     /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
     /// more. A moved camera shows every edge elsewhere.
     pub lost: f32,
+    /// How the camera stands. [`Background::difference`] finds that out; until then it counts as kept.
+    pub pose: CameraPose,
 }
 
 impl Difference {
@@ -112,7 +114,7 @@ impl Difference {
         };
         let changes = relative.iter().enumerate().map(change).collect();
         let edges = background.slopes.iter().map(|slope| *slope > EDGE + background.noise).collect();
-        let mut difference = Self { changes, edges, even, gains, is_grey: false, lost: 0.0 };
+        let mut difference = Self { changes, edges, even, gains, is_grey: false, lost: 0.0, pose: CameraPose::Kept };
         difference.lost = difference.lost_where(|_| true);
         difference
     }
@@ -129,10 +131,15 @@ impl Difference {
         self.lost = self.lost_where(|_| true);
     }
 
-    /// [`Difference::lost`] of the frame or of a region, whichever is less. A thing may fill the region, and a person
-    /// beside it most of the frame: a moved camera has lost both.
-    pub fn lost_in_region(&self, contains: impl Fn(usize) -> bool) -> f32 {
-        self.lost.min(self.lost_where(contains))
+    /// How well the place is found in the frame.
+    pub fn fit(&self) -> PlaceFit {
+        PlaceFit { lost: self.lost, pose: self.pose }
+    }
+
+    /// As [`Difference::fit`], with what is lost of the frame or of a region, whichever is less. A thing may fill the
+    /// region, and a person beside it most of the frame: a moved camera has lost both.
+    pub fn fit_in_region(&self, contains: impl Fn(usize) -> bool) -> PlaceFit {
+        PlaceFit { lost: self.lost.min(self.lost_where(contains)), pose: self.pose }
     }
 
     /// As [`Difference::lost`], of some pixels alone; 0 where there are none.

@@ -10,38 +10,43 @@ pub(super) fn box_mean(plane: &[f32], width: usize, radius: usize) -> Vec<f32> {
     let height = plane.len() / width;
     let mut across = Vec::with_capacity(plane.len());
     for row in plane.chunks_exact(width) {
-        running_mean(row.iter().copied(), width, radius, |index| row[index], &mut across);
+        running_mean(row, radius, &mut across);
     }
-    let mut means = vec![0.0; plane.len()];
-    let mut column = Vec::with_capacity(height);
-    for x in 0..width {
-        column.clear();
-        let at = |y: usize| across[y * width + x];
-        running_mean((0..height).map(at), height, radius, at, &mut column);
-        column.iter().enumerate().for_each(|(y, mean)| means[y * width + x] = *mean);
+    // All columns at once: walking down each would read a cache line for every value.
+    let row = |y: usize| &across[y * width..][..width];
+    let mut sums = vec![0.0f64; width];
+    let mut count = height.min(radius + 1);
+    for y in 0..count {
+        sums.iter_mut().zip(row(y)).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    let mut means = Vec::with_capacity(plane.len());
+    for y in 0..height {
+        means.extend(sums.iter().map(|sum| (sum / count as f64) as f32));
+        if y + radius + 1 < height {
+            sums.iter_mut().zip(row(y + radius + 1)).for_each(|(sum, value)| *sum += f64::from(*value));
+            count += 1;
+        }
+        if y >= radius {
+            sums.iter_mut().zip(row(y - radius)).for_each(|(sum, value)| *sum -= f64::from(*value));
+            count -= 1;
+        }
     }
     means
 }
 
 /// Appends the mean of the values around each place of a line.
-fn running_mean(
-    first: impl Iterator<Item = f32>,
-    length: usize,
-    radius: usize,
-    at: impl Fn(usize) -> f32,
-    means: &mut Vec<f32>,
-) {
+fn running_mean(line: &[f32], radius: usize, means: &mut Vec<f32>) {
     // f64: a sum that loses what it took would leave rests of bright places behind.
-    let mut sum: f64 = first.take(radius + 1).map(f64::from).sum();
-    let mut count = length.min(radius + 1);
-    for index in 0..length {
+    let mut count = line.len().min(radius + 1);
+    let mut sum: f64 = line[..count].iter().copied().map(f64::from).sum();
+    for index in 0..line.len() {
         means.push((sum / count as f64) as f32);
-        if index + radius + 1 < length {
-            sum += f64::from(at(index + radius + 1));
+        if index + radius + 1 < line.len() {
+            sum += f64::from(line[index + radius + 1]);
             count += 1;
         }
         if index >= radius {
-            sum -= f64::from(at(index - radius));
+            sum -= f64::from(line[index - radius]);
             count -= 1;
         }
     }

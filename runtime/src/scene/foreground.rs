@@ -6,6 +6,7 @@ use imageproc::morphology::{close, close_mut, open_mut};
 use imageproc::region_labelling::{Connectivity, connected_components};
 
 use super::difference::{Change, Difference};
+use super::place_fit::PlaceFit;
 use super::region::PixelRect;
 
 /// Most things that are told apart; the smallest go.
@@ -58,12 +59,12 @@ pub struct Foreground {
     /// The thing that each pixel of the small frame belongs to, by its mark; 0 for none.
     pub(super) marks: GrayImage,
     things: Vec<Thing>,
-    lost: f32,
+    fit: PlaceFit,
 }
 
 impl Foreground {
     /// That of a frame of that size, whose small frame has `columns` columns. All regions of a frame share
-    /// [`Difference::lost`].
+    /// [`Difference::fit`].
     pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
@@ -79,19 +80,19 @@ impl Foreground {
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
         let (marks, things) = things(&mask, searched, frame_size);
         let pixel = |index: usize| [(index % columns) as u32, (index / columns) as u32];
-        let lost_in_region = |_| difference.lost_in_region(|index| searched.contains(pixel(index)));
-        Self { frame_size, marks, things, lost: region.map_or(difference.lost, lost_in_region) }
+        let fit_in_region = |_| difference.fit_in_region(|index| searched.contains(pixel(index)));
+        Self { frame_size, marks, things, fit: region.map_or_else(|| difference.fit(), fit_in_region) }
     }
 
     /// That of an empty place, for a frame of that size.
     pub fn empty(frame_size: [u32; 2]) -> Self {
-        Self { frame_size, marks: GrayImage::new(1, 1), things: Vec::new(), lost: 0.0 }
+        Self { frame_size, marks: GrayImage::new(1, 1), things: Vec::new(), fit: PlaceFit::WHOLE }
     }
 
-    /// The share of the background that cannot be found, 0..1, in the frame and in the region that is analysed. It is
-    /// large where the camera was moved, where the light is quite another, and where things hide the place.
-    pub fn lost(&self) -> f32 {
-        self.lost
+    /// How well the background is found, in the frame and in the region that is analysed. Much of it is lost where the
+    /// camera was moved far, where the light is quite another, and where things hide the place.
+    pub fn fit(&self) -> PlaceFit {
+        self.fit
     }
 
     /// The things, the largest first; none if the place is empty.

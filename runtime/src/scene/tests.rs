@@ -1,5 +1,6 @@
 //! A painted place before a painted camera: shelves with boards and labels, things on them, light that changes.
 
+mod camera_pose;
 mod watch;
 
 use std::sync::Mutex;

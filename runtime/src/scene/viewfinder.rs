@@ -6,8 +6,8 @@ use ::image::RgbImage;
 
 use super::background::{Background, ComparedFrame, FrameSizeError};
 use super::cut_out::square;
-use super::difference::MOVED;
 use super::foreground::Thing;
+use super::place_fit::PlaceFit;
 use super::region::{NamedRegion, PixelRect, RegionError};
 use super::viewed_picture::ViewedPicture;
 use crate::image::Preprocessing;
@@ -45,23 +45,16 @@ pub struct RegionView {
     /// The things in front of the background, the largest first; none if the place is empty. Without a background, the
     /// region as a whole.
     pub things: Vec<ThingView>,
-    /// The share of the background that cannot be found in the picture, 0..1; 0 without a background.
-    pub lost: f32,
-}
-
-impl RegionView {
-    /// Whether the camera seems to have been moved since the empty place was shown, or the light is quite another.
-    pub fn is_moved(&self) -> bool {
-        self.lost >= MOVED
-    }
+    /// How well the background is found in the picture.
+    pub fit: PlaceFit,
 }
 
 /// What is learned of a picture.
 pub(crate) struct ShotView {
     /// The thing alone, for the backbone.
     pub picture: RgbImage,
-    /// As [`RegionView::lost`].
-    pub lost: f32,
+    /// As [`RegionView::fit`].
+    pub fit: PlaceFit,
 }
 
 /// One thing in a picture.
@@ -161,13 +154,13 @@ impl Viewfinder {
     ) -> Result<ShotView, ViewError> {
         let in_picture = region.map(|region| viewed.in_picture(region));
         let Some(background) = &self.background else {
-            return Ok(ShotView { picture: self.whole(viewed.picture, in_picture), lost: 0.0 });
+            return Ok(ShotView { picture: self.whole(viewed.picture, in_picture), fit: PlaceFit::WHOLE });
         };
         let foreground = background.compare(viewed.picture, in_picture)?;
         region.map_or(Ok(()), |region| self.check_region(viewed, region))?;
         let place = viewed.in_picture(PixelRect { x, y, width: 1, height: 1 });
         let thing = foreground.at(place.x, place.y).ok_or(ViewError::Empty)?;
-        Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), lost: foreground.lost() })
+        Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), fit: foreground.fit() })
     }
 
     /// Checks a region, in pixels of the file, of a picture that has the size of the background.
@@ -188,7 +181,7 @@ impl Viewfinder {
         let region = region.map(|region| viewed.in_picture(region));
         let Some(compared) = compared else {
             let things = vec![ThingView { bounds, picture: self.whole(viewed.picture, region) }];
-            return RegionView { name, bounds, things, lost: 0.0 };
+            return RegionView { name, bounds, things, fit: PlaceFit::WHOLE };
         };
         let foreground = compared.foreground(region);
         let view = |thing: &Thing| ThingView {
@@ -196,7 +189,7 @@ impl Viewfinder {
             picture: foreground.cut_out(viewed.picture, thing, self.fill),
         };
         let things = foreground.things().iter().map(view).collect();
-        RegionView { name, bounds, things, lost: foreground.lost() }
+        RegionView { name, bounds, things, fit: foreground.fit() }
     }
 
     /// A region as a square; without one the picture as it is, of which the backbone sees the largest square.

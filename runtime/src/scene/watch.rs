@@ -6,8 +6,10 @@ use std::time::Duration;
 use ::image::RgbImage;
 
 use super::background::{Background, FrameSizeError, mean_brightness};
-use super::difference::{Change, Difference, MOVED};
+use super::camera_pose::CameraPose;
+use super::difference::{Change, Difference};
 use super::foreground::Foreground;
+use super::place_fit::PlaceFit;
 use super::region::PixelRect;
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
@@ -91,9 +93,9 @@ impl SceneWatch {
         let difference = self.background.difference(&small);
         let size = [frame.width(), frame.height()];
         let in_region = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
-        let lost_in_region = |in_region: &Vec<bool>| difference.lost_in_region(|index| in_region[index]);
-        let lost = in_region.as_ref().map_or(difference.lost, lost_in_region);
-        self.update_moved(lost, at);
+        let fit_in_region = |in_region: &Vec<bool>| difference.fit_in_region(|index| in_region[index]);
+        let fit = in_region.as_ref().map_or_else(|| difference.fit(), fit_in_region);
+        self.update_moved(fit, at);
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
@@ -106,7 +108,7 @@ impl SceneWatch {
             self.follow(&small, &difference, shows_place, at);
             return Ok(FrameContent::Empty);
         }
-        if lost < FOUND {
+        if fit.lost < FOUND && !fit.is_moved() {
             // What looks like a shadow may be a part of a thing here.
             let is_plain = |index: usize| difference.changes[index] == Change::None;
             let is_covered = |index: usize| foregrounds.iter().any(|foreground| foreground.covers(index));
@@ -116,8 +118,9 @@ impl SceneWatch {
     }
 
     /// Notes whether the camera was moved, or is back, once enough frames say so.
-    fn update_moved(&mut self, lost: f32, at: Duration) {
-        let agrees = if self.is_moved { lost > FOUND } else { lost < MOVED };
+    fn update_moved(&mut self, fit: PlaceFit, at: Duration) {
+        let is_back = || fit.lost <= FOUND && matches!(fit.pose, CameraPose::Kept | CameraPose::Plain);
+        let agrees = if self.is_moved { !is_back() } else { !fit.is_moved() };
         if agrees {
             self.contradiction = None;
             return;

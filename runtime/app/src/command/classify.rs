@@ -9,7 +9,7 @@ use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::image;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::quality::Objection;
-use orco_runtime::scene::{PixelRect, RegionView, Viewfinder};
+use orco_runtime::scene::{PixelRect, PlaceFit, RegionView, Viewfinder};
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 use orco_runtime::state::unknown::FALSE_ALARMS;
@@ -54,9 +54,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let image = path.to_string_lossy();
         let classified = classify_picture(&mut learner, &viewfinder, path);
         if let Ok(regions) = &classified
-            && let Some(lost) = regions.iter().find_map(|region| region.lost_place)
+            && let Some(fit) = regions.iter().map(|region| region.fit).find(PlaceFit::is_moved)
         {
-            output.warn(format!("{image} {}", Objection::<String>::Moved { lost }));
+            output.warn(format!("{image} {}", Objection::<String>::Moved { fit }));
         }
         match classified {
             Ok(regions) if viewfinder.is_plain() => {
@@ -106,8 +106,8 @@ struct ClassifiedRegion {
     name: String,
     bounds: PixelRect,
     things: Vec<ClassifiedThing>,
-    /// The share of the empty place that is not found, if it is too large.
-    lost_place: Option<f32>,
+    /// How well the empty place is found.
+    fit: PlaceFit,
 }
 
 /// Classifies what each region of a picture shows.
@@ -121,13 +121,12 @@ fn classify_picture(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path)
 
 impl ClassifiedRegion {
     fn of(learner: &mut Learner, view: RegionView) -> Result<Self> {
-        let lost_place = view.is_moved().then_some(view.lost);
-        let RegionView { name, bounds, things, .. } = view;
+        let RegionView { name, bounds, things, fit, .. } = view;
         let things = things.into_iter().map(|thing| {
             let answer = learner.classify(&thing.picture)?;
             Ok(ClassifiedThing { bounds: thing.bounds, answer })
         });
-        Ok(Self { name, bounds, things: things.collect::<Result<_>>()?, lost_place })
+        Ok(Self { name, bounds, things: things.collect::<Result<_>>()?, fit })
     }
 
     /// A line for each thing, or one that says that there is none.

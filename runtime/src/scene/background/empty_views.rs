@@ -23,8 +23,8 @@ const FLAT: f32 = 1.0;
 /// Noise, as a deviation in steps of 0..255 at the small size, where one view alone cannot tell it.
 const USUAL_NOISE: f32 = 2.5;
 /// Most of the place that a view may have lost: one that has lost more is of another place, one that has lost less is
-/// searched for things. A frame, in which things may cover much of the place, has
-/// [`MOVED`](crate::scene::difference::MOVED).
+/// searched for things. A frame may have lost more, since things may cover much of the place:
+/// [`PlaceFit::is_moved`](crate::scene::PlaceFit::is_moved).
 const MAX_LOST: f32 = 0.5;
 
 /// Why a background cannot be made from some views. Nothing was changed.

@@ -277,3 +277,26 @@ fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back()
         (24..26).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Empty), "{second}"));
     }
 }
+
+#[test]
+fn a_camera_that_was_moved_a_little_is_noticed_and_is_back_only_where_the_place_is_seen() {
+    let place = Painting::place(WIDE);
+    let still = background(WIDE);
+    for (pushed, degrees) in [([6.0, 3.0], 0.0), ([0.0, 0.0], 2.0)] {
+        let moved = place.clone().moved_by(pushed, degrees, 1.0);
+        let hidden = moved.clone().map(|x, _, pixel| if x > 120.0 { [150.0, 160.0, 170.0] } else { pixel });
+        let mut watch = SceneWatch::new(still.clone());
+        let mut see = |painting: &Painting, seconds: u64| {
+            watch.see(&painting.taken(seconds), &[], Duration::from_secs(seconds)).unwrap()
+        };
+        // Something pushes it for a moment.
+        (0..3).for_each(|second| assert!(!matches!(see(&moved, second), FrameContent::Moved), "{second}"));
+        assert!(matches!(see(&place, 3), FrameContent::Empty));
+        (4..8).for_each(|second| assert!(!matches!(see(&moved, second), FrameContent::Moved), "{second}"));
+        (8..14).for_each(|second| assert!(matches!(see(&moved, second), FrameContent::Moved), "{second}"));
+        (14..20).for_each(|second| assert!(matches!(see(&hidden, second), FrameContent::Moved), "{second}"));
+        (20..24).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Moved), "{second}"));
+        (24..26).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Empty), "{second}"));
+        assert!(watch.background().looks_like(&still), "a place that was seen shifted was followed");
+    }
+}
