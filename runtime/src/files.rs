@@ -20,6 +20,9 @@ pub use self::owner::check_own_folder;
 pub use self::owner::user_name;
 pub(crate) use self::owner::{FolderOfAnotherUser, folder_of_another_user, probe_other_owner};
 
+/// Largest file of certificates, or of a key for TLS, that is read, in bytes.
+pub const MAX_PEM_BYTES: u64 = 1 << 20;
+
 /// Whether there was no room for what was to be written.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)

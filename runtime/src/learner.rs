@@ -332,6 +332,16 @@ impl Learner {
         Ok(self.adopt(reading)?)
     }
 
+    /// As [`Learner::refresh`], but reads nothing if the state's files are those that were read or saved last.
+    ///
+    /// # Errors
+    /// As for [`Learner::refresh`].
+    pub fn refresh_if_changed(&mut self) -> Result<(), OpenLearnerError> {
+        let is_newest = self.newest.as_ref().is_some_and(|newest| newest.revision() == self.store.revision());
+        // After warnings, what is in memory may differ from the files.
+        if is_newest && self.warnings.is_empty() { Ok(()) } else { self.refresh() }
+    }
+
     /// Refuses to go on where there was a state and is none any more: that would forget everything without a word.
     fn check_there(&self, generation: u64) -> Result<(), StoreError> {
         let is_gone = self.generation > 0 && generation == 0;

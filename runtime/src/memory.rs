@@ -29,8 +29,8 @@ fn figure(meminfo: &str, name: &str) -> Option<u64> {
 /// Limits from here on are none: version 1 of control groups writes a number close to 2^63 where version 2 writes `max`.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The lowest limit of the control group and of those around it.
-fn group_limit() -> Option<u64> {
+/// Bytes that a control group, or one around it, allows this process in all. `None` where none has a limit.
+pub fn group_limit() -> Option<u64> {
     lowest_limit(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new("/sys/fs/cgroup"))
 }
 

@@ -105,9 +105,13 @@ impl Thumbnails {
             opened => opened.map_err(failed)?,
         };
         let Some(folder) = folder else { return Ok(()) };
+        let names = folder.names().map_err(failed)?;
+        if names.is_empty() {
+            return Ok(());
+        }
         let kept = saved.exemplar_digests();
         let mut pruned = false;
-        for name in folder.names().map_err(failed)? {
+        for name in names {
             let is_stray = digest_of(&name).is_some_and(|digest| !kept.contains(&digest)) || is_leftover(&name);
             if is_stray {
                 match folder.remove(&name, MAX_BYTES as u64) {

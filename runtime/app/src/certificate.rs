@@ -10,9 +10,6 @@ use x509_parser::pem::parse_x509_pem;
 /// Seconds before a certificate's end from which that is soon: 30 days.
 const SOON: i64 = 30 * 24 * 60 * 60;
 
-/// Largest file that is read, in bytes.
-const MAX_BYTES: u64 = 1 << 20;
-
 /// What a certificate says of itself.
 pub struct CertificateFacts {
     /// Names and addresses that it is for.
@@ -26,7 +23,7 @@ pub struct CertificateFacts {
 impl CertificateFacts {
     /// Of the first certificate in a PEM file; none where it cannot be read.
     pub fn read(path: &Path) -> Option<Self> {
-        let bytes = files::read(path, MAX_BYTES).ok()?;
+        let bytes = files::read(path, files::MAX_PEM_BYTES).ok()?;
         let (_, pem) = parse_x509_pem(&bytes).ok()?;
         let certificate = pem.parse_x509().ok()?;
         let alternatives = certificate.subject_alternative_name().ok().flatten();

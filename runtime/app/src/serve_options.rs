@@ -16,6 +16,8 @@ use orco_serve::{CameraSource, Tls, admission};
 use crate::change_options::{AlignmentOptions, KeepOptions};
 use crate::phone;
 
+/// Memory of a service with the bundle `everyday` when idle, in bytes; with smaller bundles it is less.
+const IDLE: u64 = 240 << 20;
 /// Most memory that the service takes beside its idle memory and that for pictures, in bytes: for connections, held
 /// shots, the inbox and the allocator.
 const RESERVE: u64 = 192 << 20;
@@ -102,9 +104,10 @@ impl ServeOptions {
         self.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20)
     }
 
-    /// What to say if this process may have less memory than the service takes beside its idle memory.
+    /// What to say if this process may have less memory than the service may take.
     pub fn memory_shortage(&self) -> Option<String> {
-        shortage(memory::limit()?, self.picture_bytes())
+        let limit = memory::limit()?;
+        shortage(limit, memory::group_limit() == Some(limit), self.picture_bytes())
     }
 
     /// Certificate and key, where both are given.
@@ -121,17 +124,20 @@ impl ServeOptions {
     }
 }
 
-/// What to say if `limit` bytes are too few for a service with `pictures` bytes for pictures.
-fn shortage(limit: u64, pictures: u64) -> Option<String> {
-    let needed = pictures + RESERVE;
-    let [has, needs, for_pictures] = [limit, needed, pictures].map(|bytes| bytes >> 20);
-    (limit < needed).then(|| {
-        format!(
-            "this process may have {has} MiB of memory, but the service may take {needs} MiB beside its idle memory, \
-             {for_pictures} MiB of them for pictures, and the system would end it then: allow it more (MemoryMax= of \
-             the unit); --picture-memory 32, --engine rten and a smaller bundle take less"
-        )
-    })
+/// What to say if `limit` bytes are too few for a service with `pictures` bytes for pictures; `is_group`: whether that
+/// is the limit of a control group.
+fn shortage(limit: u64, is_group: bool, pictures: u64) -> Option<String> {
+    let needed = IDLE + pictures + RESERVE;
+    if limit >= needed {
+        return None;
+    }
+    let [has, needs, idle, for_pictures] = [limit, needed, IDLE, pictures].map(|bytes| bytes >> 20);
+    let advice = if is_group { "allow it more (MemoryMax= of a systemd unit); " } else { "" };
+    Some(format!(
+        "this process may have {has} MiB of memory, but the service may take about {needs} MiB: {idle} MiB when idle \
+         with the bundle \"everyday\", {for_pictures} MiB for pictures, and the rest for connections and shots. The \
+         system ends it if it takes too much: {advice}--picture-memory 32, --engine rten and a smaller bundle take less"
+    ))
 }
 
 /// Reads an address with a port; `localhost` is this machine alone.
@@ -174,10 +180,14 @@ mod tests {
 
     #[test]
     fn a_process_with_too_little_memory_for_the_service_is_told() {
-        assert_eq!(shortage(384 << 20, 192 << 20), None);
-        assert_eq!(shortage(256 << 20, 32 << 20), None);
-        let told = shortage(128 << 20, 192 << 20).unwrap();
-        assert!(told.contains("may have 128 MiB") && told.contains("may take 384 MiB"), "{told}");
+        assert_eq!(shortage(624 << 20, true, 192 << 20), None);
+        assert_eq!(shortage(464 << 20, true, 32 << 20), None);
+        let told = shortage(400 << 20, true, 192 << 20).unwrap();
+        assert!(told.contains("may have 400 MiB") && told.contains("may take about 624 MiB"), "{told}");
+        assert!(told.contains("MemoryMax="), "{told}");
+        let told = shortage(128 << 20, false, 192 << 20).unwrap();
+        assert!(told.contains("may have 128 MiB") && told.contains("may take about 624 MiB"), "{told}");
+        assert!(!told.contains("MemoryMax="), "no control group limits it: {told}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl AgreedAnswer {
         self.classes.first()
     }
 
-    /// Labels of the set, of which one is right with a probability of 90 %.
+    /// Labels of the set, which aims to hold the right one for 90 % of pictures.
     pub fn set(&self) -> impl Iterator<Item = &str> {
         ClassProbability::set(&self.classes)
     }

@@ -399,7 +399,10 @@ impl ChangeWorker {
     ) -> Result<ReportedChange, ChangeError> {
         let LabelledShots { label, shots, pictures, ids, choice } = given;
         // Another program may have taught or forgotten the class. Where the state cannot be read, the change says so.
-        let _ = learner.refresh();
+        let _ = learner.refresh_if_changed();
+        if let Some(running) = &mut self.running {
+            running.note_history(learner);
+        }
         if learner.state().find_class(learner.base_model(), label).is_none() {
             self.answers.imprint(label, shots.clone());
         }
@@ -419,7 +422,8 @@ impl ChangeWorker {
         Ok(change)
     }
 
-    /// Removes the thumbnails of shots that are in no saved state any more.
+    /// Removes the thumbnails of shots that are in no saved state any more, and unfinished ones of killed processes,
+    /// which saving a change leaves.
     fn prune_thumbnails(&self, learner: &Learner) {
         if let Some(thumbnails) = &self.records.thumbnails
             && let Err(error) = thumbnails.prune(learner.saved())

@@ -13,7 +13,7 @@ pub struct ClassProbability {
     pub probability: f32,
     /// Whether the class answers by its imprinted shots while it is being learned.
     pub provisional: bool,
-    /// Whether it is in the set that holds the right label with a probability of 90 %.
+    /// Whether it is in the set, which aims to hold the right label for 90 % of pictures.
     pub in_set: bool,
 }
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use log::Level;
-use orco_runtime::files;
+use orco_runtime::files::{self, MAX_PEM_BYTES};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::{catch_panic, lock};
 use rustls::crypto::CryptoProvider;
@@ -23,8 +23,6 @@ use crate::secret_file::is_exposed;
 
 /// Time between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
-/// Largest file of certificates, or of a key, that is read, in bytes.
-pub(crate) const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// A certificate and its key, PEM files.
 #[derive(Clone, Debug)]

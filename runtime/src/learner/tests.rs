@@ -67,6 +67,9 @@ fn a_change_is_kept_and_found_by_the_next_learner() {
     assert!(other.state().classes.len() == 1);
     other.refresh().unwrap();
     assert_eq!(other.state(), one.state());
+    one.rename("duck", "goose").unwrap().durable().unwrap();
+    other.refresh_if_changed().unwrap();
+    assert_eq!(other.state(), one.state());
 }
 
 #[test]

@@ -27,7 +27,7 @@ const PORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Whether this process may have as much memory as the service takes.
 pub fn memory(arguments: &ServeOptions, findings: &mut Findings) {
     if let Some(shortage) = arguments.memory_shortage() {
-        findings.note("memory", shortage);
+        findings.note("service memory", shortage);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The certificate that `orco serve --phone` makes itself and keeps.
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -58,7 +57,7 @@ fn holds_for(certificate: &Path, names: &[String]) -> bool {
 /// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.
 fn make_certificate(tls: &Tls, names: Vec<String>, now: OffsetDateTime) -> Result<()> {
     let name = names[0].clone();
-    let key = match fs::read_to_string(&tls.key).ok().and_then(|pem| KeyPair::from_pem(&pem).ok()) {
+    let key = match read_key(&tls.key) {
         Some(key) => key,
         None => KeyPair::generate()?,
     };
@@ -76,6 +75,12 @@ fn make_certificate(tls: &Tls, names: Vec<String>, now: OffsetDateTime) -> Resul
     write(&tls.certificate, certificate.pem())
 }
 
+/// The key in a PEM file; none where there is none, or it cannot be used.
+fn read_key(path: &Path) -> Option<KeyPair> {
+    let pem = String::from_utf8(files::read(path, files::MAX_PEM_BYTES).ok()?).ok()?;
+    KeyPair::from_pem(&pem).ok()
+}
+
 /// A number that no certificate had before. rcgen's own is a digest of the key, which stays; Firefox refuses a second
 /// certificate of the same issuer and number.
 fn new_serial_number() -> Result<SerialNumber> {
@@ -88,6 +93,8 @@ fn new_serial_number() -> Result<SerialNumber> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::phone::addresses::tests::parsed;
 
@@ -108,6 +115,15 @@ mod tests {
             assert_eq!(number_with(more), first, "{more:?}");
         }
         assert_ne!(number_with(&["192.168.1.8", "172.17.0.1"]), first);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_no_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("key.pem");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(read_key(&pipe).is_none());
     }
 
     #[test]

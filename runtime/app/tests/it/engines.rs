@@ -150,14 +150,19 @@ fn the_engine_follows_the_work_ahead() {
     let facts = device.json(&["info"]);
     assert!(facts["engine"].as_str().unwrap().starts_with("rten"), "{facts}");
     if library::locate().is_some() {
-        // For many pictures both were measured; which one is faster is the machine's.
+        // For many pictures both were measured, if there is memory for that; which one is faster is the machine's.
         match facts["engine_for_more"].as_str() {
             Some(more) => {
                 assert!(facts["engine_reason"].as_str().unwrap().contains("kept"), "{facts}");
                 assert!(more.starts_with("ONNX Runtime 1."), "{facts}");
                 assert!(facts["engine_for_more_reason"].as_str().unwrap().contains("measured to be faster"), "{facts}");
             }
-            None => assert!(facts["engine_reason"].as_str().unwrap().contains("measured to be faster"), "{facts}"),
+            // With too little memory for both, nothing is measured.
+            None => {
+                let reason = facts["engine_reason"].as_str().unwrap();
+                let is_known = ["measured to be faster", "little memory is available"].map(|why| reason.contains(why));
+                assert!(is_known.contains(&true), "{facts}");
+            }
         }
     }
     let asked = device.json(&["info", "--engine", "rten"]);

@@ -110,7 +110,14 @@ fn the_log_of_all_levels_holds_no_password_of_a_camera() {
     let mut command = orco(&shipped(), &state, &arguments);
     command.env("RUST_LOG", "trace").stderr(File::create(&log).unwrap());
     let _service = Service::of(command);
-    let (mut caller, _) = camera.accept().unwrap();
+    camera.set_nonblocking(true).unwrap();
+    let mut accepted = None;
+    until("the camera is asked", || {
+        accepted = camera.accept().ok();
+        accepted.is_some()
+    });
+    let (mut caller, _) = accepted.unwrap();
+    caller.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut request = [0; 1024];
     let length = caller.read(&mut request).unwrap();
     assert!(text(&request[..length]).starts_with("GET /?password=geheim "));

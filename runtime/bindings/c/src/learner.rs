@@ -10,7 +10,7 @@ use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 use orco_runtime::threads::{ProcessLock, ProcessLockError};
 
-use crate::pointer::{borrow, c_string, free_handle, null, read_optional_text, read_path, write_handle};
+use crate::pointer::{borrow, c_string, free_handle, null, read_path, write_handle};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
@@ -63,9 +63,12 @@ impl OrcoLearner {
 /// # Safety
 /// Pointers are as the header says.
 pub(crate) unsafe fn read_key(path: *const c_char) -> Result<Option<PublicKey>, StatusError> {
+    if path.is_null() {
+        return Ok(None);
+    }
     // SAFETY: the caller's promise.
-    let path = unsafe { read_optional_text(path, "public_key") }?;
-    Ok(path.map(PublicKey::read).transpose()?)
+    let path = unsafe { read_path(path, "public_key") }?;
+    Ok(Some(PublicKey::read(path)?))
 }
 
 /// Changes how the learner works from the next call on.

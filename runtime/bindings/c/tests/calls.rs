@@ -625,6 +625,7 @@ fn with_a_public_key_only_signed_backups_of_signed_bundles_are_restored() {
     };
     let refused = [
         (restore(&bundle, "signed", &missing), OrcoStatus::CannotOpen),
+        (restore(&bundle, "signed", &c("")), OrcoStatus::BadArgument),
         (restore(BUNDLE, "signed", &public_key), OrcoStatus::CannotOpen),
         (restore(&bundle, "unsigned", &public_key), OrcoStatus::Refused),
     ];

@@ -22,12 +22,12 @@ use crate::protocol::{
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else { 2 * MAX_MESSAGE as u64 };
-/// Largest file of certificates that is read, in bytes.
-const MAX_CERTIFICATES: u64 = 1 << 20;
 
-/// How long a name may take to be looked up, and how long a connection may take to stand, TLS included. A hub that is
-/// switched off, or a firewall before it, may say nothing at all.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// How long a name may take to be looked up.
+const RESOLVE_TIME: Duration = Duration::from_secs(10);
+/// How long a connection may take to stand, TLS included. A hub that is switched off, or a firewall before it, may say
+/// nothing at all. Where the network drops IPv6, ureq spends most of this time on the hub's IPv6 address.
+const CONNECT_TIME: Duration = Duration::from_secs(20);
 
 /// A request as it goes over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl HttpTransport {
     /// # Errors
     /// [`SyncError::File`] if the file cannot be read or holds no certificate.
     pub fn with_certificates(url: &str, file: &Path) -> Result<Self, SyncError> {
-        let bytes = files::read(file, MAX_CERTIFICATES).map_err(SyncError::file(file))?;
+        let bytes = files::read(file, files::MAX_PEM_BYTES).map_err(SyncError::file(file))?;
         let invalid = |reason: String| SyncError::File { path: file.into(), source: io::Error::other(reason) };
         let mut certificates = Vec::new();
         for item in ureq::tls::parse_pem(&bytes) {
@@ -103,7 +103,7 @@ impl HttpTransport {
 
     fn with_tls(url: &str, tls: TlsConfig) -> Self {
         let config = ureq::Agent::config_builder()
-            .timeout_resolve(Some(CONNECT_TIME))
+            .timeout_resolve(Some(RESOLVE_TIME))
             .timeout_connect(Some(CONNECT_TIME))
             .http_status_as_error(false)
             .max_redirects(0)
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_hub_that_says_nothing_is_soon_given_up() {
         let times = HttpTransport::new("http://hub:8090").agent.config().timeouts();
-        assert_eq!([times.resolve, times.connect], [Some(CONNECT_TIME); 2]);
+        assert_eq!([times.resolve, times.connect], [Some(RESOLVE_TIME), Some(CONNECT_TIME)]);
     }
 
     #[test]

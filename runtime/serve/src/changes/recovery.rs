@@ -86,6 +86,11 @@ impl RunningChange {
     /// Notes the labels of the class that is purged, found in the newest history.
     pub fn note_purged(&mut self, labels: &BTreeSet<String>, learner: &Learner) {
         self.purged.clone_from(labels);
+        self.note_history(learner);
+    }
+
+    /// Notes the entries that another program has added meanwhile: they are not this change's.
+    pub fn note_history(&mut self, learner: &Learner) {
         self.before = self.before.max(last_entry(learner.history().entries()));
     }
 

@@ -20,7 +20,7 @@ pub struct LiveState {
     /// How probable it is, 0..1.
     #[serde(serialize_with = "rounded")]
     pub probability: Option<f32>,
-    /// The prediction set: one of these labels is right with a probability of 90 %.
+    /// The prediction set: the aim is that one of these labels is right for 90 % of pictures.
     pub set: Vec<String>,
     /// Whether the picture is like anything known.
     pub known: bool,

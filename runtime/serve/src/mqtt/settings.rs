@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::http::Uri;
-use orco_runtime::files;
+use orco_runtime::files::{self, MAX_PEM_BYTES};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -15,7 +15,6 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::address_port::port_of;
 use crate::machine::host_name;
 use crate::secret_file::is_exposed;
-use crate::tls::MAX_PEM_BYTES;
 
 /// Longest password that MQTT transmits, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 65_535;
