@@ -52,7 +52,7 @@ impl<S: fmt::Display> fmt::Display for Objection<S> {
             Self::Flaw(flaw) => write!(f, "is {flaw}"),
             Self::Repeated { shot, .. } => write!(f, "is the same picture as {shot}"),
             Self::Moved { fit } if fit.pose == CameraPose::Changed => f.write_str(
-                "shows the empty place shifted or turned: the camera seems to have been moved; show the empty place again",
+                "shows the empty place shifted, turned or nearer: the camera seems to have been moved; show the empty place again",
             ),
             Self::Moved { fit } => write!(
                 f,

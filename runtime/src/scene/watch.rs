@@ -103,9 +103,12 @@ impl SceneWatch {
         let foregrounds: Vec<Foreground> =
             if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
         if foregrounds.iter().all(|foreground| foreground.things().is_empty()) {
-            let is_in_region = |index: usize| in_region.as_ref().is_none_or(|in_region| in_region[index]);
-            let shows_place = |index: usize| is_in_region(index) || !difference.changes[index].may_be_thing();
-            self.follow(&small, &difference, shows_place, at);
+            // A place that is seen shifted must not be learned as the one that was shown.
+            if !fit.is_moved() {
+                let is_in_region = |index: usize| in_region.as_ref().is_none_or(|in_region| in_region[index]);
+                let shows_place = |index: usize| is_in_region(index) || !difference.changes[index].may_be_thing();
+                self.follow(&small, &difference, shows_place, at);
+            }
             return Ok(FrameContent::Empty);
         }
         if fit.lost < FOUND && !fit.is_moved() {

@@ -97,7 +97,9 @@ fn neither_things_nor_light_nor_a_small_shake_are_a_moved_camera() {
         ("that, behind a ball", place().moved_by([1.0, 0.0], 0.0, 1.0).with_ball([400.0, 200.0], 100.0)),
     ];
     for (seed, (what, painting)) in (700..).zip(still) {
-        assert_ne!(pose(&background, &painting, seed), CameraPose::Changed, "{what}");
+        // Also where a frame without a strong difference would not be asked.
+        let frame = background.small(&painting.taken(seed)).unwrap();
+        assert_ne!(CameraPose::of(&background, &frame.pixels), CameraPose::Changed, "{what}");
     }
     let wall = place().map(|_, _, _| [150.0, 160.0, 170.0]).with_ball([330.0, 190.0], 165.0);
     assert_ne!(pose(&background, &wall, 710), CameraPose::Changed, "another place");
