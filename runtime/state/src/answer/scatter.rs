@@ -56,8 +56,9 @@ const MIN_SPREAD: f32 = 0.05;
 pub(super) struct ShotScatter {
     /// M: what is left of whitened vectors.
     damper: LowRankMap,
-    /// How many observations the covariance of the bundle counts as.
-    prior: f32,
+    /// How many different shots the classes have on average, as a [`multiple_of_usual`]. Of one class, shots beyond the
+    /// largest multiple do not count, so that one with very many changes little for others.
+    pub(super) multiple: f32,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
 }
@@ -105,9 +106,14 @@ pub(super) struct ScatterChange {
 impl ShotScatter {
     /// The scatter of a bank's shots; `None` where no class has two different ones.
     pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
-        let (inputs, multiple) = (bank.inputs(), multiple_in(bank));
-        let (most, prior) = (most_scattered(multiple), PRIOR / multiple);
-        let chosen = stratified(classes_that_fit(several_shots(bank), most), most);
+        const MOST_OF_CLASS: usize = (MAX_MULTIPLE * USUAL_SHOTS) as usize;
+        let inputs = bank.inputs();
+        let mut different = different_shots(bank);
+        let counted = different.values().map(|shots| shots.len().min(MOST_OF_CLASS)).sum();
+        let multiple = multiple_of_usual(counted, different.len());
+        let most = most_scattered(multiple);
+        different.retain(|_, shots| shots.len() > 1);
+        let chosen = stratified(classes_that_fit(different, most), most);
         let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
         chosen.into_iter().for_each(|shot| by_class.entry(bank.classes()[shot]).or_default().push(shot));
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
@@ -124,10 +130,15 @@ impl ShotScatter {
             classes.insert(class, ScatteredClass { mean, shots });
         }
         whitener.apply(&mut residuals);
-        let axes = damping_axes(residuals, inputs, prior);
+        let axes = damping_axes(residuals, inputs, PRIOR / multiple);
         let count = axes.len() / inputs;
         let damper = LowRankMap::new(&axes, vec![1.0; count], 1.0, inputs);
-        (count > 0).then_some(Self { damper, prior, classes })
+        (count > 0).then_some(Self { damper, multiple, classes })
+    }
+
+    /// How many observations the covariance of the bundle counts as.
+    fn prior(&self) -> f32 {
+        PRIOR / self.multiple
     }
 
     /// Shortens whitened vectors `[n, inputs]` along the scatter: multiplies them by M.
@@ -169,7 +180,7 @@ impl ShotScatter {
             let mut residual = shot.roots.to_vec();
             add_scaled(&mut residual, -1.0, &class.mean);
             let count = class.shots.len() as f32;
-            Some((residual, count / (count - 1.0) / self.prior))
+            Some((residual, count / (count - 1.0) / self.prior()))
         };
         let residuals: Vec<Option<(Vec<f32>, f32)>> = shots.map(residual).collect();
         let mut axes: Vec<f32> = residuals.iter().flatten().flat_map(|(residual, _)| residual).copied().collect();
@@ -208,25 +219,15 @@ impl ScatterChange {
     }
 }
 
-/// Different shots of every class that has several.
-fn several_shots(bank: &Bank) -> BTreeMap<u32, Vec<usize>> {
+/// Different shots of every class.
+fn different_shots(bank: &Bank) -> BTreeMap<u32, Vec<usize>> {
     let mut by_class = bank.by_class();
-    // First, so that no digest is computed of a class's only shot.
-    by_class.retain(|_, exemplars| exemplars.len() > 1);
-    for exemplars in by_class.values_mut() {
+    // No digest is computed of a class's only shot.
+    for exemplars in by_class.values_mut().filter(|exemplars| exemplars.len() > 1) {
         let mut seen = BTreeSet::new();
         exemplars.retain(|&exemplar| seen.insert(bank.digest_of(exemplar)));
     }
-    by_class.retain(|_, exemplars| exemplars.len() > 1);
     by_class
-}
-
-/// How many shots a class of the bank has on average, as a [multiple](multiple_of_usual) of the usual number. Of one
-/// class, shots beyond the largest multiple do not count, so that one class with very many changes little for others.
-pub(super) fn multiple_in(bank: &Bank) -> f32 {
-    const MOST: usize = (MAX_MULTIPLE * USUAL_SHOTS) as usize;
-    let by_class = bank.by_class();
-    multiple_of_usual(by_class.values().map(|shots| shots.len().min(MOST)).sum(), by_class.len())
 }
 
 /// How many shots each of these classes has on average, as a multiple of [`USUAL_SHOTS`]: 1 to [`MAX_MULTIPLE`].
@@ -320,7 +321,7 @@ mod tests {
             let mut residual = roots(&bank, shot);
             add_scaled(&mut residual, -1.0, &class.mean);
             whitener().apply(&mut residual);
-            add_scaled(&mut back, dot(&residual, &damped) / scatter.prior, &residual);
+            add_scaled(&mut back, dot(&residual, &damped) / scatter.prior(), &residual);
         }
         for (back, value) in back.iter().zip(&vector) {
             assert!((back - value).abs() < 1e-5, "{back} and {value}");
@@ -400,7 +401,7 @@ mod tests {
 
     #[test]
     fn the_more_shots_classes_have_the_less_the_bundle_counts() {
-        let prior = |shots: Vec<usize>| of_classes(shots).prior;
+        let prior = |shots: Vec<usize>| of_classes(shots).prior();
         let priors = [vec![2, 3], vec![5; 4], vec![10; 4], vec![5, 5, 20, 300], vec![50; 2]].map(prior);
         assert_eq!(priors, [1000.0, 1000.0, 500.0, 400.0, 250.0]);
     }

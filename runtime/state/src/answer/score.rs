@@ -8,7 +8,7 @@ use orco_core::math::{dot, normalise};
 
 use super::embed::Embedder;
 use super::low_rank::LowRankMap;
-use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter, multiple_in};
+use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter};
 use crate::bank::Bank;
 use crate::state::Scoring;
 
@@ -27,7 +27,7 @@ pub(super) struct ClassRowBuilder {
     /// Weight of each head's projections. All weights here are divided by their sum and by the score's deviation over
     /// base images.
     head_weights: Vec<f32>,
-    /// Divided by the [multiple of the usual shots](multiple_in), too: the more shots, the better the discriminant is,
+    /// Divided by the [multiple of the usual shots](ShotScatter::multiple), too: the more shots, the better the discriminant is,
     /// and the less the means' directions add.
     means_weight: f32,
     /// Divided by the spread that the shots' scatter leaves, too.
@@ -44,7 +44,7 @@ impl ClassRowBuilder {
         let scatter =
             (embedder.roots_len > 0).then(|| ShotScatter::of(shots, &statistics.root_centre, &whitener)).flatten();
         // Without a discriminant nothing takes the place of the means.
-        let multiple = if embedder.roots_len > 0 { multiple_in(shots) } else { 1.0 };
+        let multiple = scatter.as_ref().map_or(1.0, |scatter| scatter.multiple);
         // Scores of base classes stay as far spread as the deviation says.
         let spread = scatter.as_ref().map_or(1.0, |scatter| scatter.remaining_spread(&statistics.whitened));
         Self {
