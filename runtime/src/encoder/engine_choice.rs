@@ -27,7 +27,7 @@ pub const ONNX_RUNTIME_FROM: usize = 12;
 /// Pictures in one call from which both engines are measured: it takes them the time of eight pictures.
 pub const MEASURED_FROM: usize = 100;
 
-/// Available memory, in bytes, below which no two engines are measured, and rten is taken: opened together, they take
+/// Available memory, in bytes, below which the engines are not measured, and rten is taken: opened together, they need
 /// about 200 MiB with the bundle `everyday`, rten alone about 130 MiB.
 pub const MEASURED_WITH: u64 = 256 << 20;
 

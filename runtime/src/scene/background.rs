@@ -121,17 +121,17 @@ impl Background {
         Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference })
     }
 
-    /// Where a frame differs from the place as it is by now, and as it was shown, and how the camera stands. Each of these
-    /// is asked only if what comes before it leaves strong differences: an empty frame is compared once.
+    /// Where a frame differs from the place as it is by now and as it was shown, and how the camera stands. Each of
+    /// these is computed only if those before it leave strong differences: an empty frame is compared once.
     pub(super) fn difference(&self, small: &SmallFrame) -> Difference {
         let mut difference = Difference::of(self, small);
-        let is_empty = |difference: &Difference| !difference.changes.contains(&Change::Strong);
-        if is_empty(&difference) {
+        let is_explained = |difference: &Difference| !difference.changes.contains(&Change::Strong);
+        if is_explained(&difference) {
             return difference;
         }
         if let Some(shown) = &self.shown {
             difference.accept_as_light(&Difference::of(shown, small));
-            if is_empty(&difference) {
+            if is_explained(&difference) {
                 return difference;
             }
         }

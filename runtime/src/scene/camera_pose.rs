@@ -11,20 +11,21 @@ mod structure;
 use self::structure::{BLOCK, Block, COARSE, Structure};
 use super::background::Background;
 
-/// Sum of squares from which a block can be recognised, in sums of its variances: a tree in the wind cannot.
+/// A block's sum of squares, divided by the sum of its variances, from which it can be recognised. That of a tree in
+/// the wind is lower.
 const RECOGNISABLE: f32 = 4.0;
-/// Least such blocks of a place that tell a pose.
+/// Fewest such blocks from which a pose is told.
 const MIN_BLOCKS: usize = 6;
 /// How far blocks are looked for, in pixels of the coarse frame: 15 % of a picture that is compared at 320 pixels.
 const REACH: isize = 12;
-/// How far blocks are looked for around where the coarse frame has them, and around where a movement takes them, in
-/// pixels of the small frame.
+/// How far blocks are looked for around where the coarse frame has them, in pixels of the small frame.
 const FINE_REACH: isize = 2;
-const NEAR: isize = 1;
+/// How far they are looked for around where a movement takes them, in the same pixels.
+const MOVEMENT_REACH: isize = 1;
 /// Correlation from which a block is found, and from which there is no need to look elsewhere.
 const FOUND: f32 = 0.6;
 const CERTAIN: f32 = 0.95;
-/// How much higher a block's correlation is where it is than where it is not.
+/// How much higher a block's correlation must be where it is than where it is not.
 const MARGIN: f32 = 0.05;
 /// Share of the blocks that must be where they were, or where a movement takes them.
 const MIN_SHARE: f32 = 0.25;
@@ -34,7 +35,7 @@ const MAJORITY: usize = 3;
 const MIN_MOVEMENT: f32 = 1.25;
 /// Least distance of two blocks that tell a turn or a zoom, in pixels of the small frame.
 const FAR_APART: f32 = 60.0;
-/// Most sine of a turn, and most zoom: beyond, blocks are not found.
+/// Largest sine of a turn, and largest change of size: beyond, blocks are not found.
 const MAX_TURN: f32 = 0.25;
 /// How far, in pixels of the small frame, a block may be from where a movement takes it.
 const TOLERANCE: f32 = 2.0;
@@ -54,7 +55,7 @@ pub enum CameraPose {
 }
 
 impl CameraPose {
-    /// That of a frame beside the background, which has its size.
+    /// The pose that a frame shows, compared with the background. Both have the same size.
     pub(super) fn of(background: &Background, frame: &[[f32; 3]]) -> Self {
         let width = background.width;
         if width.min(frame.len() / width) < BLOCK {
@@ -124,20 +125,20 @@ impl BlockSearch {
     /// Whether enough blocks are where a movement takes them, and hardly any is where it was. Those that look alike in
     /// both places, such as a straight edge along the movement, do not count.
     fn is_explained_by(&self, movement: &Movement) -> bool {
-        let (mut moved, mut kept, mut inside, mut way) = (0, 0, 0, 0.0);
+        let (mut moved, mut kept, mut inside, mut distance) = (0, 0, 0, 0.0);
         for (block, in_place) in &self.blocks {
             let [x, y] = movement.displacement(block.middle());
             let nearest = [x, y].map(|pixels| libm::roundf(pixels) as isize);
-            let found = self.place.best_match(*block, &self.frame, nearest, NEAR).correlation;
+            let found = self.place.best_match(*block, &self.frame, nearest, MOVEMENT_REACH).correlation;
             inside += usize::from(found > -1.0);
             kept += usize::from(is_there_rather(*in_place, found));
             if is_there_rather(found, *in_place) {
                 moved += 1;
-                way += libm::hypotf(x, y);
+                distance += libm::hypotf(x, y);
             }
         }
         let enough = MIN_BLOCKS.max((MIN_SHARE * inside as f32) as usize);
-        moved >= enough && moved >= MAJORITY * kept && way >= MIN_MOVEMENT * moved as f32
+        moved >= enough && moved >= MAJORITY * kept && distance >= MIN_MOVEMENT * moved as f32
     }
 }
 
@@ -158,12 +159,12 @@ struct Movement {
 impl Movement {
     /// The one that displaced blocks agree with best, of all that one or two of them tell. None if there is no block.
     fn of(displaced: &[DisplacedBlock]) -> Option<Self> {
-        let pairs = displaced.iter().enumerate().flat_map(|(index, one)| {
+        let candidates = displaced.iter().enumerate().flat_map(|(index, one)| {
             let of_two = move |other| Self::of_two(one, other);
             displaced[..index].iter().filter_map(of_two).chain([Self::shift(one.displacement)])
         });
         let rated =
-            pairs.map(|movement| (displaced.iter().map(|block| movement.agreement(block)).sum::<f32>(), movement));
+            candidates.map(|movement| (displaced.iter().map(|block| movement.agreement(block)).sum::<f32>(), movement));
         rated.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, movement)| movement)
     }
 
@@ -181,8 +182,8 @@ impl Movement {
         }
         let (zoom_less_one, sine) = ((x * across + y * down) / square, (x * down - y * across) / square);
         let turned = Self { shift: [0.0; 2], zoom_less_one, sine };
-        let is_found = zoom_less_one.abs().max(sine.abs()) <= MAX_TURN;
-        is_found.then(|| Self { shift: minus(one.displacement, turned.displacement(one.middle)), ..turned })
+        let is_within_bounds = zoom_less_one.abs().max(sine.abs()) <= MAX_TURN;
+        is_within_bounds.then(|| Self { shift: minus(one.displacement, turned.displacement(one.middle)), ..turned })
     }
 
     /// How far it displaces a pixel.
@@ -191,7 +192,7 @@ impl Movement {
         [shift[0] + zoom_less_one * x - sine * y, shift[1] + sine * x + zoom_less_one * y]
     }
 
-    /// 1 for a block that it takes where it is, 0 for one that it takes elsewhere.
+    /// How near it takes a block to where that is found: 1 there, 0 from [`TOLERANCE`] on.
     fn agreement(&self, block: &DisplacedBlock) -> f32 {
         let [x, y] = minus(self.displacement(block.middle), block.displacement);
         (1.0 - (x * x + y * y) / (TOLERANCE * TOLERANCE)).max(0.0)

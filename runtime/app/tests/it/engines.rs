@@ -157,7 +157,6 @@ fn the_engine_follows_the_work_ahead() {
                 assert!(more.starts_with("ONNX Runtime 1."), "{facts}");
                 assert!(facts["engine_for_more_reason"].as_str().unwrap().contains("measured to be faster"), "{facts}");
             }
-            // With too little memory for both, nothing is measured.
             None => {
                 let reason = facts["engine_reason"].as_str().unwrap();
                 let is_known = ["measured to be faster", "little memory is available"].map(|why| reason.contains(why));

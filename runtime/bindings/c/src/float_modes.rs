@@ -1,6 +1,6 @@
-//! How a thread's floating-point arithmetic rounds, treats subnormal numbers and traps. The program may have chosen
-//! otherwise, also without knowing: `-ffast-math` flushes to zero. Rust assumes the defaults, with other modes a change
-//! gives other bytes, and a trap would end the process.
+//! How a thread's floating-point arithmetic rounds, treats subnormal numbers and traps. The program may have
+//! changed that, perhaps unknowingly: `-ffast-math` flushes to zero. But Rust assumes the defaults, a change gives
+//! other bytes with other modes, and a trap would end the process.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 #[derive(Debug)]
 pub(crate) struct DefaultFloatModes {
     before: u64,
-    /// They belong to a thread.
+    /// Keeps this on its thread, to which the modes belong.
     thread: PhantomData<*const ()>,
 }
 

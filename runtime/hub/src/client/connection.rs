@@ -25,8 +25,9 @@ const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else
 
 /// How long a name may take to be looked up.
 const RESOLVE_TIME: Duration = Duration::from_secs(10);
-/// How long a connection may take to stand, TLS included. A hub that is switched off, or a firewall before it, may say
-/// nothing at all. Where the network drops IPv6, ureq spends most of this time on the hub's IPv6 address.
+/// How long a connection may take to be established, TLS included. A hub that is switched off, or a firewall
+/// before it, may say nothing at all. Where the network drops IPv6, ureq spends most of this time on the hub's IPv6
+/// address.
 const CONNECT_TIME: Duration = Duration::from_secs(20);
 
 /// A request as it goes over the network.

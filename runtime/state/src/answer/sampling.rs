@@ -1,7 +1,7 @@
 //! Chooses a bounded number of samples among many: stratified by class, or at even distances.
 //!
-//! A choice among very many classes changes little when one class comes or goes, so that what was computed for the
-//! chosen ones before a change serves after it, too.
+//! When a class is added or forgotten, a choice among very many classes changes little: after the change, most of what
+//! was computed for the chosen ones can be used again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -27,8 +27,8 @@ pub(super) fn stratified(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Ve
 }
 
 /// At most `most` exemplars, rising: [`stratified`] where there are fewer classes than `most`, else one of each of
-/// `most / 2` classes, those whose first exemplars have the lowest digests. That is a random choice in which a class that
-/// is added or forgotten moves one other at the most. `digests` are those of all exemplars.
+/// `most / 2` classes, those whose first exemplars have the lowest digests. That is a random choice, in which a class
+/// that is added or forgotten replaces at most one other. `digests` are those of all exemplars.
 pub(super) fn sampled(by_class: BTreeMap<u32, Vec<usize>>, most: usize, digests: &[[u8; 32]]) -> Vec<usize> {
     if by_class.len() < most {
         return stratified(by_class, most);

@@ -36,13 +36,13 @@ const USUAL_SHOTS: f32 = 5.0;
 const MAX_MULTIPLE: f32 = 4.0;
 
 /// Most shots whose scatter counts, where classes have [`USUAL_SHOTS`]; more cost time and gain little.
-const MOST_USUALLY: f32 = 128.0;
+const USUAL_MAX_SCATTERED: f32 = 128.0;
 
 /// Most shots whose scatter counts in any case.
 const MAX_SCATTERED: usize = 256;
 
-/// Fewest shots of a class that takes part, unless it has fewer. Where all classes would have more together than count,
-/// only some take part.
+/// Fewest shots of a class that takes part, unless it has fewer. Where there is no room for as many of
+/// every class ([`most_scattered`]), only some take part.
 const MIN_OF_CLASS: usize = 5;
 
 /// Most base classes from which [`ShotScatter::remaining_spread`] is estimated; more hardly change it.
@@ -56,8 +56,8 @@ const MIN_SPREAD: f32 = 0.05;
 pub(super) struct ShotScatter {
     /// M: what is left of whitened vectors.
     damper: LowRankMap,
-    /// How many different shots the classes have on average, as a [`multiple_of_usual`]. Of one class, shots beyond the
-    /// largest multiple do not count, so that one with very many changes little for others.
+    /// How many different shots the classes have on average, as a [`multiple_of_usual`]. Of one class, shots beyond
+    /// the [largest multiple](MAX_MULTIPLE) do not count, so that one with very many changes little for others.
     pub(super) multiple: f32,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
@@ -237,7 +237,7 @@ pub(crate) fn multiple_of_usual(shots: usize, classes: usize) -> f32 {
 
 /// Most shots whose scatter counts, where classes have this multiple of the usual shots.
 pub(crate) fn most_scattered(multiple: f32) -> usize {
-    MAX_SCATTERED.min((MOST_USUALLY * multiple) as usize)
+    MAX_SCATTERED.min((USUAL_MAX_SCATTERED * multiple) as usize)
 }
 
 /// The classes, if [`MIN_OF_CLASS`] shots of each fit into `most`; else as many as fit, evenly chosen.

@@ -27,8 +27,8 @@ pub(super) struct ClassRowBuilder {
     /// Weight of each head's projections. All weights here are divided by their sum and by the score's deviation over
     /// base images.
     head_weights: Vec<f32>,
-    /// Divided by the [multiple of the usual shots](ShotScatter::multiple), too: the more shots, the better the discriminant is,
-    /// and the less the means' directions add.
+    /// Divided by the [multiple of the usual shots](ShotScatter::multiple), too: the more shots there are, the better
+    /// the discriminant is, and the less the means' directions add.
     means_weight: f32,
     /// Divided by the spread that the shots' scatter leaves, too.
     discriminant_weight: f32,

@@ -112,8 +112,8 @@ impl<'a> ValidationSamples<'a> {
         samples.iter().map(|&sample| self.class_of(sample)).collect()
     }
 
-    /// The chosen exemplars of learned classes that are no duplicates, by class. A class without another one is left
-    /// out: nothing would be left of it.
+    /// The chosen exemplars of learned classes that are no duplicates, by class. Classes with a single
+    /// different shot are missing: without it, nothing would be left of them.
     fn viewable(&self) -> BTreeMap<u32, Vec<usize>> {
         let base = self.base_model.classes.len();
         let mut viewable = self.different_by_class();
