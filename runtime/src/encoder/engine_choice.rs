@@ -2,7 +2,7 @@
 //! pictures before ONNX Runtime has started. Which of them is faster from then on depends on the machine and on the
 //! backbone. So [`choose`] looks at the work ahead: ONNX Runtime has [`ONNX_RUNTIME_FROM`] pictures or more, and whole
 //! data sets. From [`MEASURED_FROM`] on, as in a service, [`open`] has both compute a picture and takes the faster one;
-//! rten where memory is short ([`MEASURED_WITH`]).
+//! rten where memory is short ([`MIN_MEMORY_TO_MEASURE`]).
 //!
 //! Features of the two differ by rounding. Features that a device stores come from one engine, however many pictures
 //! there are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned.
@@ -29,7 +29,7 @@ pub const MEASURED_FROM: usize = 100;
 
 /// Available memory, in bytes, below which the engines are not measured, and rten is taken: opened together, they need
 /// about 200 MiB with the bundle `everyday`, rten alone about 130 MiB.
-pub const MEASURED_WITH: u64 = 256 << 20;
+pub const MIN_MEMORY_TO_MEASURE: u64 = 256 << 20;
 
 /// Times that each engine computes a picture when both are measured, beside a first time that does not count. The
 /// fastest counts: other work only adds.
@@ -180,7 +180,7 @@ type Open<'a> = &'a dyn Fn(Engine) -> Result<Box<dyn Encoder>, EncodeError>;
 
 /// Whether that is too little memory for two engines at once. Where it is not known, it is enough.
 fn is_little(available: Option<u64>) -> bool {
-    available.is_some_and(|bytes| bytes < MEASURED_WITH)
+    available.is_some_and(|bytes| bytes < MIN_MEMORY_TO_MEASURE)
 }
 
 /// Opens the backbone in the chosen engine, or in the other one.
@@ -323,8 +323,8 @@ mod tests {
 
     #[test]
     fn two_engines_are_measured_only_where_there_is_memory_for_both() {
-        assert!(is_little(Some(MEASURED_WITH - 1)));
-        assert!(!is_little(Some(MEASURED_WITH)) && !is_little(None));
+        assert!(is_little(Some(MIN_MEMORY_TO_MEASURE - 1)));
+        assert!(!is_little(Some(MIN_MEMORY_TO_MEASURE)) && !is_little(None));
     }
 
     /// An engine of that name, which fails where it is told to.
