@@ -77,9 +77,7 @@ impl ShotExaminer {
             quality: &shot.quality,
         });
         let mut objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
-        if opened.fit.is_moved() {
-            objections.push(Objection::Moved { fit: opened.fit });
-        }
+        objections.extend(opened.fit.objection());
         let refused = self.checks == ShotChecks::Refuse && objections.iter().any(Objection::refuses);
         if !objections.is_empty() {
             let list = if refused { &mut self.refused } else { &mut self.doubtful };

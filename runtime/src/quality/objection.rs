@@ -6,7 +6,6 @@ use orco_state::escape::EscapedText;
 use orco_state::label;
 
 use super::{Flaw, Quality, Thresholds};
-use crate::scene::{CameraPose, PlaceFit};
 
 /// Probability of another class from which a shot looks like it.
 pub const LOOKS_LIKE_PROBABILITY: f32 = 0.5;
@@ -24,11 +23,13 @@ pub enum Objection<S> {
         /// Its label.
         label: String,
     },
-    /// The empty place is found elsewhere in it, or hardly at all.
+    /// Hardly anything of the empty place is found in it.
     Moved {
-        /// How well it is found.
-        fit: PlaceFit,
+        /// The share of that place that is not, 0..1.
+        lost: f32,
     },
+    /// The empty place is found elsewhere in it than it was.
+    Shifted,
     /// It looks like a class that is known under another label.
     LooksLike {
         /// That label.
@@ -51,14 +52,14 @@ impl<S: fmt::Display> fmt::Display for Objection<S> {
         match self {
             Self::Flaw(flaw) => write!(f, "is {flaw}"),
             Self::Repeated { shot, .. } => write!(f, "is the same picture as {shot}"),
-            Self::Moved { fit } if fit.pose == CameraPose::Changed => f.write_str(
+            Self::Shifted => f.write_str(
                 "shows the empty place shifted, turned or nearer: the camera seems to have been moved; show the empty place again",
             ),
-            Self::Moved { fit } => write!(
+            Self::Moved { lost } => write!(
                 f,
                 "does not show {:.0} % of the empty place: the camera seems to have been moved, the light is quite another \
                  (then show the empty place again), or the thing hides nearly all of it",
-                100.0 * fit.lost
+                100.0 * lost
             ),
             Self::LooksLike { label, probability } => {
                 write!(f, "looks like {} ({:.0} %)", EscapedText(label), 100.0 * probability)

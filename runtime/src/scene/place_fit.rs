@@ -1,6 +1,7 @@
 //! How much of the empty place a frame shows, and where.
 
 use super::camera_pose::CameraPose;
+use crate::quality::Objection;
 
 /// Share of the place lost from which a frame's camera counts as moved. Views of the empty place may lose less.
 const MOVED: f32 = 0.6;
@@ -21,6 +22,15 @@ impl PlaceFit {
 
     /// Whether the camera seems to have been moved since the empty place was shown, or the light is quite another.
     pub fn is_moved(&self) -> bool {
-        self.lost >= MOVED || self.pose == CameraPose::Changed
+        self.objection::<()>().is_some()
+    }
+
+    /// What speaks against a picture in which the place is found so.
+    pub fn objection<S>(&self) -> Option<Objection<S>> {
+        match self {
+            Self { pose: CameraPose::Changed, .. } => Some(Objection::Shifted),
+            Self { lost, .. } if *lost >= MOVED => Some(Objection::Moved { lost: *lost }),
+            Self { .. } => None,
+        }
     }
 }

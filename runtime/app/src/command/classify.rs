@@ -8,7 +8,6 @@ use orco_benchmark::terminal::parse_share;
 use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::image;
 use orco_runtime::learner::{Answer, Learner};
-use orco_runtime::quality::Objection;
 use orco_runtime::scene::{PixelRect, PlaceFit, RegionView, Viewfinder};
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
@@ -54,9 +53,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let image = path.to_string_lossy();
         let classified = classify_picture(&mut learner, &viewfinder, path);
         if let Ok(regions) = &classified
-            && let Some(fit) = regions.iter().map(|region| region.fit).find(PlaceFit::is_moved)
+            && let Some(moved) = regions.iter().find_map(|region| region.fit.objection::<String>())
         {
-            output.warn(format!("{image} {}", Objection::<String>::Moved { fit }));
+            output.warn(format!("{image} {moved}"));
         }
         match classified {
             Ok(regions) if viewfinder.is_plain() => {
