@@ -7,7 +7,7 @@ use super::ValidationSamples;
 use crate::answer::ScoringWork;
 use crate::answer::calibrate::Calibrator;
 use crate::answer::embed::{EMBED_BATCH, Projections};
-use crate::answer::left_out::{ViewedShot, view_scores};
+use crate::answer::left_out::{VIEW_BATCH, ViewedShot, view_scores};
 use crate::answer::model::{LeftOutShot, ScoringModel};
 use crate::answer::scatter::{ScatterChange, ScatteredShot};
 use crate::answer::score::ClassRow;
@@ -123,9 +123,9 @@ impl ValidationSamples<'_> {
         let stored = self.stored(model.state);
         let context = ScoringContext { model, source, stored, of_set_aside, different };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
-        for_each_result(work.workers, source.samples, EMBED_BATCH, scores, |scored| {
-            scored.into_iter().for_each(&mut *note)
-        });
+        // So that threads share few samples, too. Their number alone decides: results are the same on any threads.
+        let batch = if source.samples.len() <= EMBED_BATCH { VIEW_BATCH } else { EMBED_BATCH };
+        for_each_result(work.workers, source.samples, batch, scores, |scored| scored.into_iter().for_each(&mut *note));
     }
 
     /// The place among these samples, whose numbers rise, at which exemplars begin.
