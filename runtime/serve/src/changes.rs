@@ -422,8 +422,8 @@ impl ChangeWorker {
         Ok(change)
     }
 
-    /// Removes the thumbnails of shots that are in no saved state any more, and unfinished ones of killed processes,
-    /// which saving a change leaves.
+    /// Removes the thumbnails of shots that are in no saved state any more, and files that killed processes left
+    /// unfinished; saving a change removes the first alone.
     fn prune_thumbnails(&self, learner: &Learner) {
         if let Some(thumbnails) = &self.records.thumbnails
             && let Err(error) = thumbnails.prune(learner.saved())

@@ -62,7 +62,7 @@ pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 const MAX_FIRST_SHOTS: usize = 250;
 
 /// Most shots of learned classes whose views are scored, for the thresholds of answers that name learned classes alone.
-const MAX_FIRST_VIEWED: usize = 50;
+const MAX_FIRST_VIEWED: usize = 100;
 
 /// The classes that answers name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -277,9 +277,14 @@ impl<'a> ValidationSamples<'a> {
         thinned(shots.into_iter().filter(|&sample| self.class_of(sample) as usize >= base).collect(), most)
     }
 
-    /// Samples whose views are scored, `most` at most, at even distances.
+    /// Samples whose views are scored, `most` at most, of every class alike.
     pub(crate) fn viewed_samples(&self, most: usize) -> Vec<usize> {
-        thinned(self.viewed.iter().map(|exemplar| self.set_aside() + exemplar).collect(), most)
+        let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
+        for &exemplar in &self.viewed {
+            by_class.entry(self.state.exemplars.classes()[exemplar]).or_default().push(exemplar);
+        }
+        let chosen = sampled(by_class, most, &self.digests).into_iter();
+        chosen.map(|exemplar| self.set_aside() + exemplar).collect()
     }
 
     /// The exemplars that [`scored_samples`](Self::scored_samples) needs for some samples, and

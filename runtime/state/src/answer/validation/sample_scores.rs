@@ -123,7 +123,8 @@ impl ValidationSamples<'_> {
         let stored = self.stored(model.state);
         let context = ScoringContext { model, source, stored, of_set_aside, different };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
-        // So that threads share few samples, too. Their number alone decides: results are the same on any threads.
+        // A few samples are split as well, so that every thread has some. How they are split must not depend on the
+        // number of threads: results are the same to the bit with any.
         let batch = if source.samples.len() <= EMBED_BATCH { VIEW_BATCH } else { EMBED_BATCH };
         for_each_result(work.workers, source.samples, batch, scores, |scored| scored.into_iter().for_each(&mut *note));
     }
