@@ -2,6 +2,18 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
+
+use orco_runtime::files;
+
+/// Opens a file that must stay secret; none if it [is exposed](is_exposed).
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file.
+pub fn open(path: &Path) -> io::Result<Option<File>> {
+    let file = files::open_regular(path)?;
+    Ok(if is_exposed(&file)? { None } else { Some(file) })
+}
 
 /// Whether a file that must stay secret can be read or written by more than its owner. Of a file that belongs to root,
 /// a group may read, too: so are systemd's credentials (0440, for the service alone by an access list), and keys that

@@ -19,7 +19,7 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::ServeError;
-use crate::secret_file::is_exposed;
+use crate::secret_file;
 
 /// Time between two looks at the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -63,10 +63,8 @@ impl Tls {
         let chain = chain.collect::<Result<Vec<_>, _>>().map_err(of_certificate)?;
         let of_key = |error| unreadable(&self.key, error);
         let of_key_file = |error: io::Error| of_key(pem::Error::Io(error));
-        let file = files::open_regular(&self.key).map_err(of_key_file)?;
-        if is_exposed(&file).map_err(of_key_file)? {
-            return Err(ServeError::KeyExposed { path: self.key.clone() });
-        }
+        let file = secret_file::open(&self.key).map_err(of_key_file)?;
+        let file = file.ok_or_else(|| ServeError::KeyExposed { path: self.key.clone() })?;
         let key = files::read_opened(file, MAX_PEM_BYTES).map_err(of_key_file)?;
         let key = PrivateKeyDer::from_pem_slice(&key).map_err(of_key)?;
         CertifiedKey::from_der(chain, key, provider).map_err(ServeError::Tls)

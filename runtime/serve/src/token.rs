@@ -9,7 +9,7 @@ use orco_runtime::manifest::hexadecimal;
 use subtle::ConstantTimeEq;
 
 use crate::error::ServeError;
-use crate::secret_file::is_exposed;
+use crate::secret_file;
 
 /// Hexadecimal digits of a token.
 const DIGITS: usize = 64;
@@ -42,10 +42,8 @@ impl Token {
     /// As for [`Token::read_or_make`], and if there is no such file.
     pub fn read(path: &Path) -> Result<Self, ServeError> {
         let failed = |source| ServeError::Token { path: path.into(), source };
-        let file = files::open_regular(path).map_err(failed)?;
-        if is_exposed(&file).map_err(failed)? {
-            return Err(ServeError::TokenExposed { path: path.into() });
-        }
+        let file = secret_file::open(path).map_err(failed)?;
+        let file = file.ok_or_else(|| ServeError::TokenExposed { path: path.into() })?;
         let mut text = String::new();
         file.take(DIGITS as u64 + 3).read_to_string(&mut text).map_err(failed)?;
         let token = text.trim();

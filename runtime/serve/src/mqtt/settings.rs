@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::address_port::port_of;
 use crate::machine::host_name;
-use crate::secret_file::is_exposed;
+use crate::secret_file;
 
 /// Longest password that MQTT transmits, in bytes.
 const MAX_PASSWORD_BYTES: u64 = 65_535;
@@ -254,10 +254,8 @@ pub(super) struct Password(pub(super) Vec<u8>);
 impl Password {
     fn read(path: &Path) -> Result<Self, MqttError> {
         let failed = |source| MqttError::Password { path: path.into(), source };
-        let file = files::open_regular(path).map_err(failed)?;
-        if is_exposed(&file).map_err(failed)? {
-            return Err(MqttError::PasswordExposed { path: path.into() });
-        }
+        let file = secret_file::open(path).map_err(failed)?;
+        let file = file.ok_or_else(|| MqttError::PasswordExposed { path: path.into() })?;
         let mut bytes = Vec::new();
         file.take(MAX_PASSWORD_BYTES + 3).read_to_end(&mut bytes).map_err(failed)?;
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);

@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use super::action::{Action, Gpio, Webhook};
 use crate::address_port::port_of;
-use crate::secret_file::is_exposed;
+use crate::secret_file;
 
 /// Most bytes of a file of rules.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -202,10 +202,8 @@ fn checked_webhook(written: WrittenWebhook, folder: &Path) -> Result<Webhook, St
 /// Reads a secret, which its owner alone may read.
 fn secret(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| format!("webhook: cannot read {}: {error}", path.display());
-    let file = files::open_regular(path).map_err(unreadable)?;
-    if is_exposed(&file).map_err(unreadable)? {
-        return Err(format!("webhook: others may read {}: make it private (chmod 600)", path.display()));
-    }
+    let exposed = || format!("webhook: others may read {}: make it private (chmod 600)", path.display());
+    let file = secret_file::open(path).map_err(unreadable)?.ok_or_else(exposed)?;
     let secret = files::read_opened(file, MAX_SECRET_BYTES).map_err(unreadable)?.trim_ascii().to_vec();
     if secret.is_empty() {
         return Err(format!("webhook: {} is empty", path.display()));
