@@ -21,8 +21,8 @@ use std::str::FromStr;
 
 use axum::body::Bytes;
 use axum::extract::{self, FromRequest, FromRequestParts, Request};
-use axum::http::HeaderName;
 use axum::http::request::Parts;
+use axum::http::{HeaderName, header};
 use orco_runtime::state::label;
 use orco_runtime::state::session::LearnError;
 use serde::Deserialize;
@@ -33,6 +33,9 @@ use crate::refusal::{ErrorCode, Refusal};
 
 /// Has a proxy such as nginx pass a stream on as it comes: it would hold back what does not fill its buffer.
 const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
+
+/// Says that an answer is a JPEG.
+const JPEG: (HeaderName, &str) = (header::CONTENT_TYPE, "image/jpeg");
 
 /// JSON without the byte order mark that Windows' programs begin their files with (RFC 8259, section 8.1).
 fn without_mark(json: &[u8]) -> &[u8] {

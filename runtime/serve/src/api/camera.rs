@@ -15,7 +15,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Query, UNBUFFERED, blocking, null_as_default, shots, usable_label, whole_number};
+use super::{JPEG, Json, Query, UNBUFFERED, blocking, null_as_default, shots, usable_label, whole_number};
 use crate::admission::{Admitted, processing_bytes};
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::pending_shots::Acceptance;
@@ -91,7 +91,7 @@ pub async fn newest(
     if number == after {
         return Ok((StatusCode::NO_CONTENT, numbered).into_response());
     }
-    Ok((numbered, [(header::CONTENT_TYPE, "image/jpeg")], view(seen).await?).into_response())
+    Ok((numbered, [JPEG], view(seen).await?).into_response())
 }
 
 /// `GET /api/v1/camera.mjpg`: one frame after another, as long as somebody looks and the server runs.

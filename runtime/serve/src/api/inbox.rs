@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::shots::take_picture;
-use super::{Json, Path, blocking, picture, usable_label};
+use super::{JPEG, Json, Path, blocking, picture, usable_label};
 use crate::id::Id;
 use crate::inbox::GroupedFrame;
 use crate::pending_shots::Acceptance;
@@ -36,7 +36,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
 /// [`Refusal`] if there is no such frame.
 pub async fn frame(State(service): State<Arc<Service>>, Path(id): Path<Id>) -> Result<impl IntoResponse, Refusal> {
     let frame = service.inbox.frame(id).ok_or_else(|| unknown_frame(id))?;
-    Ok(([(header::CONTENT_TYPE, "image/jpeg")], frame.jpeg.to_vec()))
+    Ok(([JPEG], frame.jpeg.to_vec()))
 }
 
 /// Frames that show things of one class.

@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde_json::Value;
 
-use super::{Path, blocking};
+use super::{JPEG, Path, blocking};
 use crate::event::Event;
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
@@ -41,7 +41,7 @@ pub async fn file(State(service): State<Arc<Service>>, Path(file): Path<String>)
     let sentence = format!("there is no picture of a sighting {id}: it was removed, or never was");
     let none = Refusal::new(ErrorCode::NoPicture, sentence);
     let picture = blocking(move || sightings.picture(&id)).await?.ok_or(none)?;
-    Ok(([(header::CONTENT_TYPE, "image/jpeg")], picture))
+    Ok(([JPEG], picture))
 }
 
 /// `DELETE /api/v1/sightings`: removes all.

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use orco_runtime::manifest::{from_hexadecimal, hexadecimal};
 use orco_runtime::state::escape::percent_encoded;
 use orco_runtime::state::session::LearnError;
 
 use super::changes::queued;
-use super::{Json, NewLabel, Path, blocking, usable_label};
+use super::{JPEG, Json, NewLabel, Path, blocking, usable_label};
 use crate::changes::ChangeRequest;
 use crate::knowledge::Knowledge;
 use crate::refusal::{ErrorCode, Refusal};
@@ -54,7 +53,7 @@ pub async fn thumbnail(
     check_stored(&service.answers.knowledge(), &label, &shot)?;
     let gone = || Refusal::new(ErrorCode::NoPicture, format!("no picture of the shot of \"{label}\" was kept"));
     let jpeg = blocking(move || service.picture_of_shot(&shot)).await?.ok_or_else(gone)?;
-    Ok(([(header::CONTENT_TYPE, "image/jpeg")], jpeg))
+    Ok(([JPEG], jpeg))
 }
 
 /// `PATCH /api/v1/classes/{label}/shots/{file}`, the file being the shot's id.
