@@ -23,11 +23,11 @@ pub enum Compression {
 impl Compression {
     /// That which a `Content-Encoding` names.
     pub fn of(name: &str) -> Option<Self> {
-        match () {
-            () if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") => Some(Self::Gzip),
-            () if name.eq_ignore_ascii_case("deflate") => Some(Self::Deflate),
-            () => None,
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        if is("gzip") || is("x-gzip") {
+            return Some(Self::Gzip);
         }
+        is("deflate").then_some(Self::Deflate)
     }
 
     /// The body as it was before, of at most `limit` bytes, whose memory `permit` takes.

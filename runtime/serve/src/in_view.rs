@@ -50,8 +50,7 @@ pub(crate) fn known_in_view(live: &LiveSnapshot) -> Vec<KnownThing> {
 /// Labels of the known things among them, in order, each once.
 #[cfg(any(feature = "mqtt", test))]
 pub(crate) fn labels_in_view(live: &LiveSnapshot) -> Vec<String> {
-    let known = |shown| if let InView::Known { label, .. } = shown { Some(label) } else { None };
-    let mut labels: Vec<String> = in_view(live).into_iter().filter_map(known).collect();
+    let mut labels: Vec<String> = known_in_view(live).into_iter().map(|thing| thing.label).collect();
     labels.sort_unstable();
     labels.dedup();
     labels

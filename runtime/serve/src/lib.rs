@@ -26,8 +26,8 @@
 //!   until it is trained;
 //! - [`camera_regions`]: parts of the frames of the service's own camera; [`live`]: that camera;
 //! - [`service`]: these together, without HTTP; `address_port`: the port that an address names; [`secret_file`]: opens
-//!   one that others may not read; [`token`]: what callers from other machines must give; [`tls`]: certificate and key, taken up
-//!   anew when they change;
+//!   one that others may not read; [`token`]: what callers from other machines must give; [`tls`]: certificate and key,
+//!   taken up anew when they change;
 //! - [`sighting_recorder`]: follows the camera for the sightings;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;

@@ -276,7 +276,7 @@ impl Service {
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
     pub fn learn(&self, label: &str, choice: BaseClassChoice) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
-        let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
+        let Some(features) = pending_shots::features(&shots) else {
             let sentence = format!("there are no shots of \"{label}\": take some first");
             return Err(Refusal::new(ErrorCode::NothingToLearn, sentence).with("label", label));
         };

@@ -56,16 +56,8 @@ pub async fn infer(
     model.check(&service)?;
     let began = Instant::now();
     let answered = answer_request(&service, &headers, body).await;
-    match answered {
-        Ok((answer, count, times)) => {
-            service.statistics.count(began, Some((count, times)));
-            Ok(answer)
-        }
-        Err(refusal) => {
-            service.statistics.count(began, None);
-            Err(refusal)
-        }
-    }
+    service.statistics.count(began, answered.as_ref().ok().map(|(_, count, times)| (*count, *times)));
+    answered.map(|(answer, ..)| answer)
 }
 
 /// How many bytes of a body are JSON, at most all: binary tensors follow.
@@ -337,12 +329,8 @@ fn write_answer(
         };
         written.push(OutputTensor { name, datatype, shape, parameters, data });
     }
-    let response = Response {
-        model_name: &service.manifest.name,
-        model_version: service.manifest.release.to_string(),
-        id,
-        outputs: written,
-    };
+    let response =
+        Response { model_name: &service.manifest.name, model_version: model::version(service), id, outputs: written };
     let is_binary = response.outputs.iter().any(|output| output.data.is_none());
     let mut body = serde_json::to_vec(&response).map_err(|error| Refusal::internal(error.to_string()))?;
     let mut headers = HeaderMap::new();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{NewLabel, Path, Query, blocking, flag, picture, usable_label};
+use super::{JPEG, NewLabel, Path, Query, blocking, flag, picture, usable_label};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::event::Event;
@@ -49,7 +49,7 @@ pub async fn sufficiency(
     // The shots, all of them together, and what each is compared by.
     let _permit = service.admission.admit(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
-    let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
+    let Some(features) = pending_shots::features(&shots) else {
         return Err(Refusal::no_shots(&label));
     };
     let bundle = Arc::clone(&service);
@@ -121,7 +121,7 @@ pub async fn thumbnail(
 ) -> Result<impl IntoResponse, Refusal> {
     let shots = service.pending_shots.of(&usable_label(&label)?);
     let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| unknown_shot(&label, id))?;
-    Ok(([(header::CONTENT_TYPE, "image/jpeg")], shot.thumbnail.to_vec()))
+    Ok(([JPEG], shot.thumbnail.to_vec()))
 }
 
 /// `DELETE /api/v1/shots/{label}/{id}`

@@ -45,7 +45,7 @@ impl ModelPath {
 }
 
 /// The model's version: the bundle's release.
-fn version(service: &Service) -> String {
+pub(super) fn version(service: &Service) -> String {
     service.manifest.release.to_string()
 }
 
