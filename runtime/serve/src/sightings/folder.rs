@@ -1,9 +1,9 @@
 //! The folder of sightings: one CSV file, and a picture for each of its lines.
 //!
 //! The folder is a user's, and may come to hold other files. Only pictures that the CSV file names or named, by ids of
-//! our own form, are ever removed. A line is on the disk before its picture, so that every picture has its line. Before lines
-//! go, the file [`REMOVING`] names their pictures; it goes once these are gone for good, and where a power cut leaves
-//! it, the next start removes them.
+//! our own form, are ever removed. A line is on the disk before its picture, so that every picture has its line. Before
+//! lines go, the file [`REMOVING`] names their pictures; it goes once these are gone for good, and where a power cut
+//! leaves it, the next start removes them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, OpenOptions};
@@ -49,12 +49,11 @@ impl SightingFolder {
     /// [`ServeError::Sightings`] if it cannot be read or made, or holds other files and no sightings. Where one that is
     /// there cannot be written, [`SightingFolder::problem`] says so.
     pub fn open(folder: &Path) -> Result<Self, ServeError> {
-        let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
         make(folder)?;
         let path = folder.join(LIST_FILE);
         let mut opened = Self { folder: folder.into(), sightings: VecDeque::new(), problem: None };
         let Some(text) = read_list(folder)? else {
-            files::replace(&path, HEADING.as_bytes()).map_err(failed)?;
+            files::replace(&path, HEADING.as_bytes()).map_err(|error| refused(folder, error.to_string()))?;
             return Ok(opened);
         };
         let mut rows = csv::Reader::from_reader(&*text);
@@ -229,10 +228,8 @@ pub(super) fn claim(folder: &Path) -> Result<Option<HeldFile>, ServeError> {
     if !folder.is_dir() {
         return Ok(None);
     }
-    HeldFile::folder(folder, Duration::ZERO).map_err(|_| {
-        let reason = "another service keeps its sightings there: name a folder for this one alone".into();
-        ServeError::Sightings { path: folder.into(), reason }
-    })
+    let taken = "another service keeps its sightings there: name a folder for this one alone";
+    HeldFile::folder(folder, Duration::ZERO).map_err(|_| refused(folder, taken))
 }
 
 /// Makes a folder if it is not there.
@@ -240,8 +237,11 @@ fn make(folder: &Path) -> Result<(), ServeError> {
     if folder.exists() {
         return Ok(());
     }
-    let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
-    files::create_folder(folder).map_err(failed)
+    files::create_folder(folder).map_err(|error| refused(folder, error.to_string()))
+}
+
+fn refused(folder: &Path, reason: impl Into<String>) -> ServeError {
+    ServeError::Sightings { path: folder.into(), reason: reason.into() }
 }
 
 /// The text of a folder's list; none where the folder is empty.
@@ -249,15 +249,15 @@ fn make(folder: &Path) -> Result<(), ServeError> {
 /// # Errors
 /// [`ServeError::Sightings`] if it is no folder, cannot be read, or holds other files and no sightings.
 pub(super) fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, ServeError> {
-    let refused = |reason: String| ServeError::Sightings { path: folder.into(), reason };
+    let refused = |reason: &str| refused(folder, reason);
     if !folder.is_dir() {
-        return Err(refused("it is a file: name a folder".to_owned()));
+        return Err(refused("it is a file: name a folder"));
     }
     let read = files::read_own_if_there(&folder.join(LIST_FILE), MAX_FILE);
-    let Some(text) = read.map_err(|error| refused(error.to_string()))? else {
-        return match fs::read_dir(folder).map_err(|error| refused(error.to_string()))?.next() {
+    let Some(text) = read.map_err(|error| refused(&error.to_string()))? else {
+        return match fs::read_dir(folder).map_err(|error| refused(&error.to_string()))?.next() {
             Some(_) => {
-                Err(refused(format!("it holds other files and no {LIST_FILE}: name an empty folder, or a new one")))
+                Err(refused(&format!("it holds other files and no {LIST_FILE}: name an empty folder, or a new one")))
             }
             None => Ok(None),
         };
@@ -265,7 +265,7 @@ pub(super) fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, ServeError> {
     if text.starts_with(HEADING.as_bytes()) {
         return Ok(Some(text));
     }
-    Err(refused(format!("{LIST_FILE} is not one of ours: it does not start with {}", HEADING.trim_end())))
+    Err(refused(&format!("{LIST_FILE} is not one of ours: it does not start with {}", HEADING.trim_end())))
 }
 
 /// Whether a text has the form of our ids: such a name leads nowhere else.
