@@ -72,18 +72,12 @@ impl HubOptions {
     pub fn new(listen: impl Into<SocketAddr>) -> Self {
         Self { listen: listen.into(), token_file: None, tls: None }
     }
+}
 
-    /// The same options with another file of the administrators' token.
-    #[must_use]
-    pub fn token_file(self, token_file: Option<PathBuf>) -> Self {
-        Self { token_file, ..self }
-    }
-
-    /// The same options with another certificate.
-    #[must_use]
-    pub fn tls(self, tls: Option<Tls>) -> Self {
-        Self { tls, ..self }
-    }
+orco_runtime::setters! {
+    HubOptions:
+    token_file: Option<PathBuf>,
+    tls: Option<Tls>,
 }
 
 /// What handlers share.

@@ -22,8 +22,9 @@ mod tests;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use orco_runtime::threads::lock;
 use orco_runtime::{clock, files};
 use orco_serve::health::unwritable;
 use orco_serve::secret_file;
@@ -128,7 +129,7 @@ impl HubStore {
 
     /// A transaction that panicked was rolled back, so the connection can be used again.
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.connection)
     }
 
     /// Runs `change` in one transaction and commits it; where `change` fails, nothing is changed.

@@ -7,11 +7,11 @@ use orco_runtime::learner::Learner;
 use orco_runtime::pack::{self, PackOrigin};
 use orco_runtime::state::label;
 
-use super::Round;
 use super::connection::HubCall;
 use super::error::SyncError;
 use super::progress::PushedClass;
 use super::shots_digest::class_shots_digest;
+use super::{Round, answer_error};
 use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS_PATH, PushAnswer, PushedPictures, RefusalKind};
 
 /// Which classes a device may share.
@@ -114,8 +114,7 @@ impl Round<'_, '_> {
             }
             answer => answer?,
         };
-        let PushAnswer { digest: pack } =
-            serde_json::from_slice(&answer).map_err(|error| SyncError::Answer { reason: error.to_string() })?;
+        let PushAnswer { digest: pack } = serde_json::from_slice(&answer).map_err(answer_error)?;
         let bundle_digest = Some(ObjectDigest::new(learner.bundle().digest));
         let class =
             PushedClass { label: label.to_owned(), content, pack, bundle_digest, pictures: false, picture_count: None };

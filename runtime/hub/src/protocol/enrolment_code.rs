@@ -9,7 +9,7 @@ use ring::hmac;
 use sha2::{Digest, Sha256};
 
 use super::hex::hexadecimal_bytes;
-use super::key::{Fingerprint, VerifyingKey};
+use super::key::{Fingerprint, VerifyingKey, first_half};
 
 /// By which the hub finds a code.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,9 +76,7 @@ impl EnrolmentCode {
 
     /// By which the hub finds it.
     pub fn id(&self) -> CodeId {
-        let digest = self.derived("orco-hub code identifier 1\n");
-        let (half, _) = digest.split_at(16);
-        CodeId(half.try_into().unwrap_or_default())
+        CodeId(first_half(self.derived("orco-hub code identifier 1\n")))
     }
 
     /// What proves that a device has it.

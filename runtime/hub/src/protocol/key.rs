@@ -45,9 +45,7 @@ hexadecimal_bytes!(VerifyingKey, 32, "64 hexadecimal digits of a key");
 
 impl VerifyingKey {
     fn half_digest(&self) -> [u8; 16] {
-        let digest: [u8; 32] = Sha256::digest(self.0).into();
-        let (half, _) = digest.split_at(16);
-        half.try_into().unwrap_or_default()
+        first_half(Sha256::digest(self.0).into())
     }
 
     /// The device that has this key.
@@ -102,6 +100,12 @@ impl SigningKey {
         signature.copy_from_slice(self.pair.sign(bytes).as_ref());
         Signature(signature)
     }
+}
+
+/// The first half of a digest.
+pub(super) fn first_half(digest: [u8; 32]) -> [u8; 16] {
+    let (half, _) = digest.split_at(16);
+    half.try_into().unwrap_or_default()
 }
 
 impl std::fmt::Debug for SigningKey {

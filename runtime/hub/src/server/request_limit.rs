@@ -2,9 +2,10 @@
 //! memory with answers that it does not read.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::Bytes;
+use orco_runtime::threads::lock;
 use orco_serve::admission;
 
 use crate::protocol::DeviceId;
@@ -34,7 +35,7 @@ impl RequestLimit {
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<DeviceId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
