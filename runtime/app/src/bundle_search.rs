@@ -17,8 +17,7 @@ pub struct BundleFolders(Vec<PathBuf>);
 impl BundleFolders {
     /// Beside the program, the user's folder for data, the system's.
     pub fn of_machine() -> Self {
-        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        Self::of(env::current_exe().ok().as_deref(), |name| variable(name).map(PathBuf::from))
+        Self::of(env::current_exe().ok().as_deref(), variable)
     }
 
     fn of(program: Option<&Path>, variable: impl Fn(&str) -> Option<PathBuf>) -> Self {
@@ -31,6 +30,11 @@ impl BundleFolders {
         places.extend(data.filter(|folder| folder.is_absolute()).map(|folder| folder.join("orco")));
         Self(places)
     }
+}
+
+/// What a variable of the environment names; an empty one names nothing.
+pub fn variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// The folders that belong to a program in a folder: its own, that of its installation, and the repository that it was

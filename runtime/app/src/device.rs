@@ -11,6 +11,9 @@ use orco_runtime::store::Store;
 use crate::options::{AnswersArgument, Options};
 use crate::output::Output;
 
+/// Shots that a class is mostly learned from.
+const USUAL_SHOTS: usize = 5;
+
 /// Opens the bundle and the state that the options name, to classify this many pictures. Where a copy of the state
 /// cannot be used, it warns and takes the other one.
 pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<Learner> {
@@ -51,6 +54,12 @@ pub fn settings(options: &Options, store: &Store, pictures: usize) -> LearnerSet
         .pictures_ahead(pictures)
         // Releases are compared only where a signature vouches for them.
         .compare_releases(options.public_key.is_some())
+}
+
+/// Bytes of memory at work when a class is learned, or where there is no room for one, when one gets more shots.
+pub fn session_bytes(learner: &Learner) -> usize {
+    let free = learner.state().free_targets(learner.base_model()).len();
+    learner.session_bytes(usize::from(free > 0), USUAL_SHOTS)
 }
 
 /// What was chosen on the device's page. A choice that cannot be read is no reason to stop.

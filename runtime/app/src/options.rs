@@ -1,12 +1,11 @@
 //! The options that every command takes.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use orco_runtime::bundle::Bundle;
+use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::EngineChoice;
 use orco_runtime::files::destination;
 use orco_runtime::learner::AnswerScope;
@@ -133,6 +132,17 @@ impl BackboneArgument {
             Self::Int8 => "int8",
         }
     }
+
+    /// The bundle with this backbone.
+    ///
+    /// # Errors
+    /// [`OpenError`] if it has none.
+    pub fn select(self, bundle: Bundle) -> Result<Bundle, OpenError> {
+        match self {
+            Self::Float => Ok(bundle),
+            Self::Int8 => bundle.with_int8(),
+        }
+    }
 }
 
 impl Options {
@@ -155,10 +165,7 @@ impl Options {
             );
         }
         let bundle = Bundle::open_trusted(&self.bundle, self.public_key()?.as_ref())?;
-        match self.backbone {
-            BackboneArgument::Float => Ok(bundle),
-            BackboneArgument::Int8 => Ok(bundle.with_int8()?),
-        }
+        Ok(self.backbone.select(bundle)?)
     }
 
     /// The key that signatures are checked with, if one is configured.
@@ -217,11 +224,10 @@ impl Options {
 
 /// Folder of the states of all bundles, where `--state` names none.
 fn usual_states() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The specification of these variables has programs ignore relative paths: the state would be another one in every
     // folder.
-    let xdg = set("XDG_STATE_HOME").filter(|path| path.is_absolute());
-    let base = xdg.or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    let xdg = bundle_search::variable("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    let base = xdg.or_else(|| Some(bundle_search::variable("HOME")?.join(".local/state")))?;
     Some(base.join("orco"))
 }
 

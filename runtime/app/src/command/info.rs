@@ -39,9 +39,7 @@ struct Info<'a> {
 
 impl<'a> Info<'a> {
     fn of(learner: &'a Learner, engines: Engines, options: &Options) -> Self {
-        const SHOTS: usize = 5;
         let bundle = learner.bundle();
-        let free_targets = learner.state().free_targets(learner.base_model()).len();
         Self {
             learner,
             engines,
@@ -49,8 +47,8 @@ impl<'a> Info<'a> {
             is_signed: options.public_key.is_some(),
             // A device may do without the file.
             has_benchmark: bundle.manifest.files.contains_key(BENCHMARK) && bundle.folder.join(BENCHMARK).is_file(),
-            free_targets,
-            learning: learner.session_bytes(usize::from(free_targets > 0), SHOTS),
+            free_targets: learner.state().free_targets(learner.base_model()).len(),
+            learning: device::session_bytes(learner),
         }
     }
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::advice;
 use crate::config::SettingsFile;
 use crate::device;
-use crate::options::{BackboneArgument, Options};
+use crate::options::Options;
 use crate::output::{Output, say};
 
 /// Arguments of `orco sync`.
@@ -105,8 +105,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     let learner = device::settings(options, &store, 1);
     let engine = learner.engine;
     let open = |folder: &Path| -> Result<Bundle, OpenError> {
-        let bundle = Bundle::open_trusted(folder, key.as_ref())?;
-        if options.backbone == BackboneArgument::Int8 { bundle.with_int8() } else { Ok(bundle) }
+        options.backbone.select(Bundle::open_trusted(folder, key.as_ref())?)
     };
     let check = |bundle: &Bundle| check_runs(bundle, engine);
     let settings = FleetSettings {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use orco_runtime::state::sentence::counted;
 use orco_runtime::{memory, threads};
 
 use super::{Findings, size};
@@ -17,9 +18,7 @@ pub(super) const NOT_FOR_THIS_USER: &str =
 /// Which vector units the processor has, and how many threads are used.
 pub fn processor(findings: &mut Findings) {
     let (units, fast) = vector_units();
-    let cores = threads::usable_threads();
-    let text =
-        format!("{}, {units}, {cores} {}", std::env::consts::ARCH, if cores == 1 { "thread" } else { "threads" });
+    let text = format!("{}, {units}, {}", std::env::consts::ARCH, counted(threads::usable_threads(), "thread"));
     if fast {
         findings.good("processor", text);
     } else {

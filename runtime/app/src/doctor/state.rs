@@ -24,8 +24,6 @@ use crate::options::Options;
 const MIN_ROOM: u64 = 32 << 20;
 /// Further files that a disk takes below which a save may soon fail: some run out of them before they run out of room.
 const MIN_FILES: u64 = 100;
-/// Shots that a class is mostly learned from.
-const SHOTS: usize = 5;
 
 /// Where the state lies, unless the bundle's name says so and is not known.
 pub fn folder(options: &Options, bundle: Option<&Bundle>, findings: &mut Findings) -> Option<PathBuf> {
@@ -52,21 +50,17 @@ pub fn check(options: &Options, folder: &Path, bundle: Option<Bundle>, findings:
         let settings = device::settings(options, &store, 1);
         Ok(Learner::new(bundle, store, settings)?)
     });
-    let needed = |learner: &Learner| {
-        let free = learner.state().free_targets(learner.base_model()).len();
-        learner.session_bytes(usize::from(free > 0), SHOTS)
-    };
     match opened {
         Ok(learner) if learner.warnings().is_empty() => {
             let count = learner.state().classes.len();
             let is_saved = !learner.store().revision().is_empty();
             let copies = if is_saved { "both copies can be read" } else { "nothing was saved yet" };
             findings.good("knowledge", format!("learned classes: {count}; {copies}"));
-            Some(needed(&learner))
+            Some(device::session_bytes(&learner))
         }
         Ok(learner) => {
             learner.warnings().iter().for_each(|warning| findings.wrong("knowledge", warning));
-            Some(needed(&learner))
+            Some(device::session_bytes(&learner))
         }
         Err(error) => {
             findings.wrong("knowledge", advice::sentence(&error));
@@ -87,7 +81,7 @@ fn check_folder(folder: &Path, findings: &mut Findings) -> bool {
             findings.wrong(STATE, format!("{shown} is no folder; name another with --state DIR"));
             return false;
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             missing_folder(folder, findings);
             return false;
         }
