@@ -58,11 +58,8 @@ pub fn argument(label: &str, folder: &Path) -> String {
 /// A copy of the shipped bundle in `folder`.
 pub fn copied_bundle(folder: &Path) -> PathBuf {
     let copy = folder.join("bundle");
-    fs::create_dir(&copy).unwrap();
     // Without the folder of its report.
-    for path in fs::read_dir(shipped()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
-        fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
-    }
+    copy_folder(&shipped(), &copy);
     copy
 }
 
