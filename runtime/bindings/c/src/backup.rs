@@ -12,7 +12,7 @@ use orco_runtime::store::Store;
 
 use crate::change::check_complete;
 use crate::learner::{OrcoLearner, read_key};
-use crate::pointer::{borrow, read_path, write_lines};
+use crate::pointer::{borrow, read_path, write_lines, write_optional};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// What a backup holds.
@@ -62,9 +62,7 @@ pub unsafe extern "C" fn orco_backup(
             }
             written => (written.map_err(|error| StatusError::from(error).of_file(path))?, Ok(())),
         };
-        if !backup.is_null() {
-            backup.write((&contents).into());
-        }
+        write_optional(backup, (&contents).into());
         write_lines(warnings, &contents.warnings);
         synced
     })
@@ -118,9 +116,7 @@ pub unsafe extern "C" fn orco_restore(
             RestoreOptions::default().replace(options.replace).other_bundle(options.other_bundle).public_key(key);
         let outcome = backup::restore(&bundle, &state, &settings, &mut file, &options)
             .map_err(|error| StatusError::from(error).of_file(Path::new(path)))?;
-        if !backup.is_null() {
-            backup.write((&outcome.report).into());
-        }
+        write_optional(backup, (&outcome.report).into());
         check_complete(outcome)
     })
 }

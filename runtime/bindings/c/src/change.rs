@@ -6,7 +6,7 @@ use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner};
 use orco_runtime::state::session::{AccuracyChange, ChangeReport};
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrow, read_text};
+use crate::pointer::{borrow, read_text, write_optional};
 use crate::shots::OrcoShots;
 use crate::status::{OrcoStatus, StatusError, guard};
 
@@ -50,10 +50,8 @@ pub(crate) unsafe fn change_and_report<T>(
 ) -> Result<(), StatusError> {
     // SAFETY: the caller's promise.
     let outcome = change(&mut *unsafe { borrow(learner, "learner") }?.lock()?)?;
-    if !report.is_null() {
-        // SAFETY: not NULL; the rest is the caller's promise.
-        unsafe { report.write(of(&outcome.report).into()) };
-    }
+    // SAFETY: the caller's promise.
+    unsafe { write_optional(report, of(&outcome.report).into()) };
     check_complete(outcome)
 }
 
@@ -153,11 +151,9 @@ pub unsafe extern "C" fn orco_align(
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         let outcome = borrow(learner, "learner")?.lock()?.align(&mut ())?;
-        if !aligned.is_null() {
-            aligned.write(outcome.report.is_some());
-        }
-        if let Some(made) = outcome.report.as_ref().filter(|_| !report.is_null()) {
-            report.write(made.into());
+        write_optional(aligned, outcome.report.is_some());
+        if let Some(made) = &outcome.report {
+            write_optional(report, made.into());
         }
         check_complete(outcome)
     })

@@ -8,7 +8,7 @@ use orco_runtime::files::destination::ExistingFile;
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrow, read_optional_text, read_path, read_text};
+use crate::pointer::{borrow, read_optional_text, read_path, read_text, write_optional};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// Writes a learned class into the file `path`, a pack, for another device with the same bundle: as a whole, or not at
@@ -39,9 +39,7 @@ pub unsafe extern "C" fn orco_export(
             Err(WritePackError::File(error)) => return Err(failed(OrcoStatus::FileFailed, error)),
             Err(error) => return Err(StatusError::of(OrcoStatus::Refused, &error)),
         };
-        if !bytes.is_null() {
-            bytes.write(size as u64);
-        }
+        write_optional(bytes, size as u64);
         synced
     })
 }

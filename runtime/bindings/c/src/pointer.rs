@@ -111,6 +111,17 @@ pub unsafe fn free_handle<T>(pointer: *mut T) {
     }
 }
 
+/// Writes a value to `place`; nothing is done if that is NULL.
+///
+/// # Safety
+/// Unless it is NULL, `place` can be written.
+pub unsafe fn write_optional<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(value) };
+    }
+}
+
 /// Writes a new text of lines to `place`, for the caller to free with orco_text_free(), NULL if there is no line;
 /// nothing is done if `place` is NULL.
 ///

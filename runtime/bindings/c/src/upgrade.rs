@@ -10,7 +10,7 @@ use orco_runtime::store::Store;
 
 use crate::change::{OrcoReport, check_complete};
 use crate::learner::read_key;
-use crate::pointer::{read_path, write_lines};
+use crate::pointer::{read_path, write_lines, write_optional};
 use crate::status::{OrcoStatus, guard};
 
 /// How a device moves to another bundle. The strictest is all zero: `{0}` in C, `{}` in C++.
@@ -61,9 +61,7 @@ pub unsafe extern "C" fn orco_upgrade(
         let settings = LearnerSettings::default().wait(wait).compare_releases(key.is_some());
         let options = UpgradeOptions::default().force(options.force).give_up_unkept(options.give_up_unkept);
         let outcome = upgrade::upgrade(&bundle, &state, &settings, &options, &mut ())?;
-        if !report.is_null() {
-            report.write((&outcome.report.report).into());
-        }
+        write_optional(report, (&outcome.report.report).into());
         let dropped = outcome.report.dropped.iter();
         let dropped = dropped.map(|label| format!("\"{label}\" is given up: no picture of it was kept"));
         write_lines(warnings, &dropped.chain(outcome.report.warnings.iter().cloned()).collect::<Vec<_>>());
