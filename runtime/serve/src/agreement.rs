@@ -146,15 +146,10 @@ impl Agreement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::class;
 
     fn answer(probabilities: &[(&str, f32)]) -> Vec<ClassProbability> {
-        let named = |(label, probability): &(&str, f32)| ClassProbability {
-            label: (*label).into(),
-            probability: *probability,
-            provisional: false,
-            in_set: *probability > 0.3,
-        };
-        let mut answer: Vec<ClassProbability> = probabilities.iter().map(named).collect();
+        let mut answer: Vec<_> = probabilities.iter().map(|(label, probability)| class(label, *probability)).collect();
         answer.sort_by(|one, other| other.probability.total_cmp(&one.probability));
         answer
     }

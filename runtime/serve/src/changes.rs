@@ -487,15 +487,11 @@ fn unanswered(label: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Events;
-    use crate::health::Health;
-    use crate::metric::Metrics;
+    use crate::tests::telemetry;
 
     #[test]
     fn what_is_asked_after_the_end_is_refused_though_the_queue_is_still_there() {
-        let health = Health::new(".".as_ref(), Events::default());
-        let telemetry = Telemetry { health, events: Events::default(), metrics: Metrics::default() };
-        let shared = SharedJobs { jobs: Arc::default(), telemetry, stopping: Arc::default() };
+        let shared = SharedJobs { jobs: Arc::default(), telemetry: telemetry(".".as_ref()), stopping: Arc::default() };
         let (queue, _receiver) = mpsc::sync_channel(MAX_WAITING);
         let changes = Changes { queue, shared };
         let forget = |label: &str| changes.request(ChangeRequest::Forget { label: label.into() });

@@ -80,25 +80,14 @@ fn in_region(region: &ShownRegion) -> Vec<InView> {
 
 #[cfg(test)]
 mod tests {
-    use orco_camera::{CameraPhase, CameraStatus};
+    use orco_camera::CameraStatus;
 
     use super::*;
-    use crate::prediction::ClassProbability;
+    use crate::tests::{answer, showing};
     use crate::thing_tracks::AnsweredThing;
-
-    fn answer(label: &str, probability: f32, known: bool) -> AgreedAnswer {
-        let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
-        AgreedAnswer { classes: vec![class], frames: 1, known }
-    }
 
     fn thing(label: &str, probability: f32, known: bool) -> AnsweredThing {
         AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(label, probability, known) }
-    }
-
-    fn showing(regions: Vec<ShownRegion>) -> LiveSnapshot {
-        let mut status = CameraStatus::default();
-        status.phase = CameraPhase::Running;
-        LiveSnapshot { status, regions: regions.into(), ..LiveSnapshot::default() }
     }
 
     fn known(label: &str, probability: f64) -> InView {

@@ -321,7 +321,7 @@ mod tests {
     use orco_runtime::image_rs::Rgb;
 
     use super::*;
-    use crate::prediction::ClassProbability;
+    use crate::tests::class;
 
     fn inbox(capacity: usize) -> Inbox {
         Inbox {
@@ -333,9 +333,8 @@ mod tests {
     }
 
     fn answer(known: bool, probability: f32, features: [f32; 2]) -> PictureAnswer {
-        let best = ClassProbability { label: "mug".into(), probability, provisional: false, in_set: true };
         PictureAnswer {
-            classes: vec![best],
+            classes: vec![class("mug", probability)],
             known,
             features: features.to_vec(),
             knowledge_version: 1,
@@ -403,10 +402,7 @@ mod tests {
         let second = inbox.offer(&picture, &answer(false, 0.9, [0.0, 1.0])).unwrap();
         let (ids, rows) = inbox.rows(2);
         assert_eq!((ids, rows.row(1).to_vec()), (vec![first, second], vec![0.0, 1.0]));
-        let now = |known: bool, probability: f32| Recognition {
-            best: Some(ClassProbability { label: "cup".into(), probability, provisional: false, in_set: true }),
-            known,
-        };
+        let now = |known: bool, probability: f32| Recognition { best: Some(class("cup", probability)), known };
         inbox.judge(2, vec![(first, now(true, 0.8)), (second, now(false, 0.8))]);
         assert!(inbox.frame(first).is_none());
         assert_eq!(inbox.frame(second).unwrap().recognition.best.unwrap().label, "cup");

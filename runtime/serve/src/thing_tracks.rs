@@ -161,14 +161,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::tests::class;
 
     fn answer(x: u32, label: &str, probability: f32) -> ThingAnswer {
-        let class = |label: &str, probability| ClassProbability {
-            label: label.into(),
-            probability,
-            provisional: false,
-            in_set: probability > 0.3,
-        };
         let mut classes =
             vec![class(label, probability), class(if label == "mug" { "jug" } else { "mug" }, 1.0 - probability)];
         classes.sort_by(|one, other| other.probability.total_cmp(&one.probability));

@@ -1,6 +1,5 @@
 //! Changes that arrive while the answering thread opens its learner, or while shots wait.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,13 +9,7 @@ use orco_runtime::state::Balance;
 
 use super::*;
 use crate::event::Events;
-use crate::health::Health;
-use crate::metric::Metrics;
-
-fn telemetry(folder: &Path) -> Telemetry {
-    let health = Health::new(folder, Events::default());
-    Telemetry { health, events: Events::default(), metrics: Metrics::default() }
-}
+use crate::tests::telemetry;
 
 #[test]
 fn a_change_while_the_thread_opens_its_learner_is_taken_up() {

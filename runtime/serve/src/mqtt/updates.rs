@@ -87,25 +87,19 @@ impl MqttUpdates {
 mod tests {
     use std::sync::Arc;
 
-    use orco_camera::{CameraPhase, CameraStatus};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agreement::AgreedAnswer;
     use crate::id::IdSource;
     use crate::job::{Job, JobProgress};
     use crate::live_snapshot::ShownRegion;
     use crate::mqtt::message::RegionState;
-    use crate::prediction::ClassProbability;
     use crate::refusal::Refusal;
+    use crate::tests::{answer, showing};
 
     fn live(label: &str, probability: f32) -> Event {
-        let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
-        let answer = AgreedAnswer { classes: vec![class], frames: 1, known: true };
-        let mut status = CameraStatus::default();
-        status.phase = CameraPhase::Running;
-        let regions = Arc::new([ShownRegion { answer, ..ShownRegion::default() }]);
-        Event::Live(Arc::new(LiveSnapshot { status, regions, ..LiveSnapshot::default() }))
+        let region = ShownRegion { answer: answer(label, probability, true), ..ShownRegion::default() };
+        Event::Live(Arc::new(showing(vec![region])))
     }
 
     #[test]

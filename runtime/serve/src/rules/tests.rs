@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
-use orco_camera::{CameraPhase, CameraStatus};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::learner::{Learner, LearnerSettings, Shots};
@@ -24,11 +23,10 @@ use super::{
     RuleClock, Rules, Webhook, shown_labels, unknown_labels,
 };
 use crate::Service;
-use crate::agreement::AgreedAnswer;
 use crate::knowledge::Knowledge;
 use crate::live::LiveSettings;
-use crate::live_snapshot::{LiveSnapshot, ShownRegion};
-use crate::prediction::ClassProbability;
+use crate::live_snapshot::ShownRegion;
+use crate::tests::{answer, showing};
 use crate::thing_tracks::AnsweredThing;
 
 /// The repository's folder.
@@ -148,16 +146,9 @@ fn labels_that_are_lost_by_a_change_are_named_once() {
 
 #[test]
 fn what_is_shown_is_told_in_the_words_of_rules() {
-    let answer = |known| {
-        let class = ClassProbability { label: "mug".into(), probability: 0.5, provisional: false, in_set: true };
-        AgreedAnswer { classes: vec![class], frames: 1, known }
-    };
-    let thing = |known| AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(known) };
+    let thing = |known| AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer("mug", 0.5, known) };
     let labels = |region: ShownRegion| -> Vec<String> {
-        let mut status = CameraStatus::default();
-        status.phase = CameraPhase::Running;
-        let live = LiveSnapshot { status, regions: [region].into(), ..LiveSnapshot::default() };
-        shown_labels(&live).into_iter().map(|(label, _)| label).collect()
+        shown_labels(&showing(vec![region])).into_iter().map(|(label, _)| label).collect()
     };
     let things = vec![thing(true), thing(false)];
     assert_eq!(labels(ShownRegion { things, ..ShownRegion::default() }), ["mug", "unknown"]);
