@@ -3,7 +3,7 @@
 #[path = "../../../camera/tests/support/mod.rs"]
 pub(crate) mod fake;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, Read};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,8 +54,7 @@ fn tried(class: &str) -> Vec<Vec<u8>> {
 fn classes_are_taught_and_recognised_by_the_cameras_frames() {
     let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(vec![sample("learn", "mug", 1)], EVERY));
     let service = looking_at(&state, &fake.url(), ServerOptions::default());
-    let mut events = service.connect();
-    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let events = service.stream("/api/v1/events");
     for (label, class) in [("cup", "mug"), ("duck", "rubber-duck")] {
         for number in 1..=5 {
             let photograph = sample("learn", class, number);
@@ -79,7 +78,7 @@ fn classes_are_taught_and_recognised_by_the_cameras_frames() {
         assert!(shown["probability"].as_f64().unwrap() > 0.0 && shown["age_seconds"].as_f64().unwrap() < 60.0);
         assert!(shown["frames_per_second"].as_f64().unwrap() > 0.0);
     }
-    let told = BufReader::new(events).lines().map(Result::unwrap).filter(|line| line.starts_with("data: "));
+    let told = events.lines().map(Result::unwrap).filter(|line| line.starts_with("data: "));
     let mut labels = told.filter_map(|line| serde_json::from_str::<Value>(&line["data: ".len()..]).ok());
     assert!(labels.any(|event| event["state"] == "running" && event["label"] == "duck"));
     let metrics = service.ask("GET", "/metrics", &[], b"").text();
@@ -145,8 +144,7 @@ fn each_picture_of_a_folder_decides_alone_and_an_unreadable_one_takes_the_label_
     let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
     service.teach("cup", "mug");
     service.teach("duck", "rubber-duck");
-    let mut events = service.connect();
-    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let events = service.stream("/api/v1/events");
     let put = |name: &str, bytes: &[u8]| std::fs::write(place.path().join(name), bytes).unwrap();
     // Together: the later one is shown within seconds of the one before.
     let duck = sample("learn", "rubber-duck", 1);
@@ -161,7 +159,7 @@ fn each_picture_of_a_folder_decides_alone_and_an_unreadable_one_takes_the_label_
     assert_eq!((&again["probability"], &again["agreed"]), (&shown["probability"], &json!(1)), "{again}");
     put("4.jpg", b"no picture");
     once(&service, "the label is gone", |shown| shown["unreadable"] == 1 && shown["label"].is_null());
-    let told = BufReader::new(events).lines().map(Result::unwrap).filter(|line| line.starts_with("data: "));
+    let told = events.lines().map(Result::unwrap).filter(|line| line.starts_with("data: "));
     let mut told = told.filter_map(|line| serde_json::from_str::<Value>(&line["data: ".len()..]).ok());
     let first = told.find(|event| event["frame"] == 1 && event["label"].is_string()).unwrap();
     assert_eq!(first["agreed"], json!(1), "{first}");
@@ -240,13 +238,10 @@ fn the_live_stream_needs_the_token_and_plays_on() {
         assert_eq!(service.ask("GET", path, &[], b"").status, 401, "{path}");
     }
     let token = std::fs::read_to_string(token).unwrap().trim().to_owned();
-    service.token = Some(token.clone());
+    service.token = Some(token);
     let shown = once(&service, "it shows something", |shown| shown["label"].is_string());
     assert!(!shown.to_string().contains("secret"), "{shown}");
-    let mut stream = service.connect();
-    write!(stream, "GET /api/v1/camera.mjpg HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
-        .unwrap();
-    let mut parts = BufReader::new(stream);
+    let mut parts = service.stream("/api/v1/camera.mjpg");
     for _ in 0..3 {
         assert!(image::decode(&next_picture(&mut parts)).unwrap().width() <= 640);
     }
@@ -275,9 +270,7 @@ fn the_live_stream_shows_a_picture_again_that_no_other_one_follows() {
     assert_eq!(service.ask("GET", "/api/v1/camera.jpg", &[], b"").status, 503);
     std::fs::write(place.path().join("mug.jpg"), sample("learn", "mug", 1)).unwrap();
     until("it is seen", || service.ask("GET", "/api/v1/camera.jpg", &[], b"").status == 200);
-    let mut stream = service.connect();
-    write!(stream, "GET /api/v1/camera.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut parts = BufReader::new(stream);
+    let mut parts = service.stream("/api/v1/camera.mjpg");
     assert_eq!(next_picture(&mut parts), next_picture(&mut parts));
 }
 
@@ -286,9 +279,7 @@ fn streams_ask_proxies_to_pass_them_on_as_they_come() {
     let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("cactus"), EVERY));
     let service = looking_at(&state, &fake.url(), ServerOptions::default());
     for path in ["/api/v1/events", "/api/v1/camera.mjpg"] {
-        let mut stream = service.connect();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let lines = service.stream(path).lines().map(Result::unwrap);
         let head: Vec<String> = lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
         assert!(head.contains(&"x-accel-buffering: no".to_owned()), "{path}: {head:?}");
         assert!(head.iter().any(|line| line.starts_with("cache-control: no-")), "{path}: {head:?}");
@@ -303,9 +294,7 @@ fn streams_end_when_the_service_stops() {
     std::fs::write(place.path().join("mug.jpg"), sample("learn", "mug", 1)).unwrap();
     until("it is seen", || service.ask("GET", "/api/v1/camera.jpg", &[], b"").status == 200);
     let streams = ["/api/v1/events", "/api/v1/camera.mjpg"].map(|path| {
-        let mut stream = service.connect();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut stream = BufReader::new(stream);
+        let mut stream = service.stream(path);
         stream.fill_buf().unwrap();
         (path, stream)
     });

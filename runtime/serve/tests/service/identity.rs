@@ -2,7 +2,7 @@
 //! more.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufRead;
 use std::sync::mpsc;
 
 use crate::support::{Running, sample, workspace};
@@ -95,9 +95,7 @@ fn a_purge_hands_all_labels_of_its_class_on_and_reports_where_one_is_left() {
 #[test]
 fn a_class_that_was_purged_is_named_nowhere_any_more() {
     let (state, service) = Running::fresh();
-    let mut events = service.connect();
-    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut told = BufReader::new(events).lines().map(Result::unwrap);
+    let mut told = service.stream("/api/v1/events").lines().map(Result::unwrap);
     let base = service.ask("DELETE", "/api/v1/classes/bear?purge=true", &[], b"");
     assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));
     let mut jobs = vec![service.teach("quackerjack", "rubber-duck"), service.teach("cone", "traffic-cone")];

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "no test program uses all of it")]
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +76,14 @@ impl Running {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         stream
+    }
+
+    /// An answer that goes on until the service ends it: its head, then its body.
+    pub fn stream(&self, path: &str) -> BufReader<TcpStream> {
+        let mut stream = self.connect();
+        let token = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n").unwrap();
+        BufReader::new(stream)
     }
 
     /// A request with headers of one's own beside `Host` (unless it is among them), `Authorization` and the length.

@@ -1,6 +1,6 @@
 //! A device is taught over HTTP, forgets nothing when it is started anew, and says what is wrong with bad shots.
 
-use std::io::{BufRead, BufReader, Cursor, Write};
+use std::io::{BufRead, Cursor};
 use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
@@ -239,9 +239,7 @@ fn bad_shots_are_refused_and_taken_anyway_where_asked() {
 #[test]
 fn a_class_answers_while_it_is_learned_and_shots_that_look_like_it_are_named() {
     let (_state, service) = Running::fresh();
-    let mut events = service.connect();
-    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut lines = BufReader::new(events).lines();
+    let mut lines = service.stream("/api/v1/events").lines();
     assert!(lines.next().unwrap().unwrap().contains("200"));
     // Some of the body comes at once: Firefox hands a page no answer before.
     let asked = Instant::now();

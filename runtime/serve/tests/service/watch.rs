@@ -2,7 +2,7 @@
 //! said.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufRead;
 use std::path::Path;
 use std::time::Duration;
 
@@ -48,9 +48,7 @@ fn what_another_program_learns_and_removes_is_noticed_and_told() {
     let parent = TempDir::new().unwrap();
     let state = parent.path().join("state");
     let service = Running::start(&state);
-    let mut events = service.connect();
-    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut lines = BufReader::new(events).lines();
+    let mut lines = service.stream("/api/v1/events").lines();
     assert!(lines.next().unwrap().unwrap().contains("200"));
     let shots = workspace().join("examples/shots/learn/rubber-duck");
     other("cifar100-edge", &state).learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
