@@ -36,6 +36,16 @@ fn serve() -> (TempDir, Arc<Service>, Running) {
     (state, service, running)
 }
 
+/// The same with a folder for a camera, which comes second.
+fn serve_folder() -> (TempDir, TempDir, Arc<Service>, Running) {
+    let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = open(&state);
+    let source = format!("folder:{}", camera.path().display()).parse().unwrap();
+    service.watch_camera(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
+    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
+    (state, camera, service, running)
+}
+
 /// Waits until the service says that a thread is down, wherever it is asked, and then until it is well again.
 fn assert_is_down_and_comes_back(running: &Running, thread: &str) {
     let named =
@@ -158,11 +168,7 @@ fn the_thread_that_answers_comes_back_and_ready_tells() {
 #[test]
 fn the_thread_that_looks_comes_back_and_ready_tells() {
     orco_trials::trial!(23, "broken threads").count(1);
-    let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let service = open(&state);
-    let source = format!("folder:{}", camera.path().display()).parse().unwrap();
-    service.watch_camera(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
-    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
+    let (_state, camera, service, running) = serve_folder();
     service.health.break_at("live: looking", SOME);
     assert_is_down_and_comes_back(&running, "live");
     fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
@@ -171,11 +177,7 @@ fn the_thread_that_looks_comes_back_and_ready_tells() {
 
 #[test]
 fn a_frame_on_which_the_thread_panics_is_not_taken_again() {
-    let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let service = open(&state);
-    let source = format!("folder:{}", camera.path().display()).parse().unwrap();
-    service.watch_camera(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
-    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
+    let (_state, camera, service, running) = serve_folder();
     const MANY: usize = 100;
     service.health.break_at("live: frame", MANY);
     fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
