@@ -4,8 +4,25 @@ import test from "node:test";
 
 globalThis.sessionStorage = { getItem: () => null };
 globalThis.localStorage = { getItem: () => null };
-const { alternatives, certainty } = await import("../answer.js");
+const { alternatives, certainty, startAnswer } = await import("../answer.js");
+const { showError } = await import("../dom.js");
 const { message, setLanguage } = await import("../language.js");
+const { NO_ANSWER, store } = await import("../store.js");
+
+const { setTimeout } = globalThis;
+// The camera is watched for as long as the page is open.
+globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
+
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+// Gives the page all elements that it asks for, and returns them.
+function showPage() {
+  const elements = {};
+  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
+  const canvas = { getContext: () => ({ drawImage: () => {} }), toBlob: (done) => done(new Blob([])) };
+  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), createElement: () => canvas, hidden: false };
+  return elements;
+}
 
 test("an answer is sure, probable, or a guess", () => {
   for (const language of ["en", "de"]) {
@@ -25,57 +42,39 @@ test("a few labels of which one is right are all named, a clear answer is not re
 });
 
 test("what is wrong with a file is said when it is chosen, not with every change of classes", async () => {
-  const elements = {}, { setTimeout } = globalThis;
-  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {} });
-  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), hidden: false };
+  const elements = showPage();
   globalThis.fetch = async () => ({ ok: false, status: 400, json: async () => ({ code: "picture_damaged", error: "damaged" }) });
-  const answered = () => new Promise((done) => setTimeout(done, 20));
-  // The camera is watched for as long as the page is open.
-  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
-  const { startAnswer } = await import("../answer.js"), { showError } = await import("../dom.js"), { store } = await import("../store.js");
   startAnswer();
   store.update({ files: [new File([], "1.jpg")] });
-  await answered();
+  await pause(20);
   assert.equal(elements.error.textContent, "1.jpg: The picture is damaged.");
   showError();
   store.update({ classes: [{ label: "mug", learned: true }] });
-  await answered();
+  await pause(20);
   assert.equal(elements.error.textContent, "");
-  globalThis.setTimeout = setTimeout;
 });
 
 test("a request for an answer that is lost on the way is given up, and the next picture is sent", async () => {
-  const elements = {}, { setTimeout } = globalThis, { timeout } = AbortSignal;
-  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
-  const canvas = { getContext: () => ({ drawImage: () => {} }), toBlob: (done) => done(new Blob([])) };
-  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), createElement: () => canvas, hidden: false };
-  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
+  const { timeout } = AbortSignal;
+  showPage();
   AbortSignal.timeout = (milliseconds) => timeout(Math.min(milliseconds, 50));
   let requests = 0;
   globalThis.fetch = (path, { signal }) => new Promise((_, reject) => {
     requests += 1;
     signal?.addEventListener("abort", () => reject(signal.reason));
   });
-  const { NO_ANSWER, store } = await import("../store.js");
   const answer = { matches: [{ label: "mug", probability: 1 }], set: [], known: true };
   store.update({ files: [], stream: { getVideoTracks: () => [] }, answer });
-  await new Promise((done) => setTimeout(done, 1500));
+  await pause(1500);
   assert.equal(store.state.answer, NO_ANSWER);
   assert.ok(requests > 1, `${requests} requests`);
   store.update({ stream: null });
-  await new Promise((done) => setTimeout(done, 400));
+  await pause(400);
   AbortSignal.timeout = timeout;
-  globalThis.setTimeout = setTimeout;
 });
 
 test("the end of a request for another picture leaves the answer to the one that is shown alone", async () => {
-  const elements = {}, { setTimeout } = globalThis;
-  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
-  const canvas = { getContext: () => ({ drawImage: () => {} }), toBlob: (done) => done(new Blob([])) };
-  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), createElement: () => canvas, hidden: false };
-  // The camera is watched for as long as the page is open.
-  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
-  const { NO_ANSWER, store } = await import("../store.js"), pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  showPage();
   const answerOf = (label) => ({ ok: true, json: async () => ({ matches: [{ label, probability: 1 }], set: [], known: true }) });
   const shown = () => store.state.answer.matches[0]?.label;
   const camera = { stream: { getVideoTracks: () => [] }, files: [] };
@@ -115,26 +114,18 @@ test("the end of a request for another picture leaves the answer to the one that
     await pause(20);
     assert.ok(heard.every((label) => label === "mug"), `the file's is ${name}: ${heard}`);
   }
-  const { showError } = await import("../dom.js");
   showError();
   store.update({ stream: null });
   await pause(400);
-  globalThis.setTimeout = setTimeout;
 });
 
 test("an old answer does not stay beside the camera's picture where the service is not reached", async () => {
-  const elements = {}, { setTimeout } = globalThis;
-  const element = () => ({ style: {}, setAttribute: () => {}, replaceChildren: () => {}, videoWidth: 4, videoHeight: 3 });
-  const canvas = { getContext: () => ({ drawImage: () => {} }), toBlob: (done) => done(new Blob([])) };
-  globalThis.document = { getElementById: (id) => (elements[id] ??= element()), createElement: () => canvas, hidden: false };
-  // The camera is watched for as long as the page is open.
-  globalThis.setTimeout = (...timer) => setTimeout(...timer).unref();
-  const { NO_ANSWER, store } = await import("../store.js");
+  showPage();
   const answer = { matches: [{ label: "mug", probability: 1 }], set: [], known: true };
   const after = async (response) => {
     globalThis.fetch = response;
     store.update({ files: [], stream: { getVideoTracks: () => [] }, answer });
-    await new Promise((done) => setTimeout(done, 700));
+    await pause(700);
     return store.state.answer;
   };
   const busy = { ok: false, status: 429, json: async () => ({ code: "too_many_requests", error: "busy" }) };
