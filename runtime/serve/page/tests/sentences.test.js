@@ -1,6 +1,6 @@
 // What the page says, in both languages.
 import assert from "node:assert/strict";
-import test, { afterEach } from "node:test";
+import test, { afterEach, beforeEach } from "node:test";
 
 import { showError } from "../dom.js";
 import { estimateSentence, expectedSentence } from "../balance.js";
@@ -12,6 +12,13 @@ import { cameraProblem } from "../source.js";
 import { sufficiencySentences, sufficiencyVerdict } from "../sufficiency.js";
 import { texts } from "../texts.js";
 
+globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+
+let elements = {};
+beforeEach(() => {
+  elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true, focus() {} }) };
+});
 afterEach(() => setLanguage("en"));
 
 test("texts take values, and keep a number with its % and a label with its direction", () => {
@@ -192,9 +199,7 @@ test("one verdict says whether to take more shots", () => {
 });
 
 test("of several pictures, all that were refused are said, and taken anyway", async () => {
-  const elements = {}, sent = [];
-  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
-  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  const sent = [];
   globalThis.fetch = async (path, { body }) => {
     sent.push(`${body.name}${path.includes("anyway") ? " anyway" : ""}`);
     const accepted = body.name === "good.jpg" || path.includes("anyway");
@@ -217,9 +222,7 @@ test("of several pictures, all that were refused are said, and taken anyway", as
 });
 
 test("pictures that are being taken are not taken twice", async () => {
-  const elements = {}, sent = [];
-  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
-  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  const sent = [];
   globalThis.fetch = async (path, { body }) => {
     sent.push(body.name);
     return { ok: true, json: async () => ({ accepted: true, id: body.name, warnings: [] }) };
@@ -243,9 +246,6 @@ test("why there is no camera is said with what to do, in the page's language", (
 });
 
 test("of several files that cannot be read, none is passed over in silence", async () => {
-  const elements = {};
-  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
-  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
   globalThis.fetch = async (path, { body }) => {
     if (body.name.endsWith(".gone")) throw new TypeError("the service is gone");
     const code = { heic: "unsupported_media_type", jpg: "picture_damaged" }[body.name.split(".")[1]];
@@ -266,10 +266,6 @@ test("of several files that cannot be read, none is passed over in silence", asy
 });
 
 test("why several files are not taken is said once, after their names", async () => {
-  const node = () => ({ textContent: "", hidden: true, focus() {} });
-  const elements = {};
-  globalThis.document = { getElementById: (id) => (elements[id] ??= node()) };
-  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
   const take = async (warnings, ...names) => {
     globalThis.fetch = async () => ({ ok: true, json: async () => ({ accepted: false, id: null, warnings }) });
     await takeEach(names.map((name) => ({ shot: new File([], name), label: "mug" })));
@@ -293,8 +289,6 @@ test("accuracies are told as far as samples say them", () => {
 });
 
 test("a failed change or a warning is told to whoever does not see its report, and to nobody else", () => {
-  const elements = {};
-  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "" }) };
   const told = (job, tab, label) => {
     showError();
     showUnseenProblem({ job, tab, label });
