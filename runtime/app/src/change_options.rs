@@ -62,8 +62,8 @@ pub struct ChangeOptions {
     pub seed: u64,
     /// Forgetting budget, in percentage points of accuracy. A change is refused, and the state stays as it was, if this
     /// session and all earlier ones together cost the old classes more than that. Base classes together are measured on
-    /// the bundle's samples that were set aside, learned classes together on their shots; a single class counts only where it lost
-    /// too many samples for chance. Without a budget, losses are only reported.
+    /// the bundle's samples that were set aside, learned classes together on their shots; a single class counts only
+    /// where it lost too many samples for chance. Without a budget, losses are only reported.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
     pub forgetting_budget: Option<f32>,
 }

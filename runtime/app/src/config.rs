@@ -225,8 +225,8 @@ impl SettingsFile {
         }
     }
 
-    /// Reads a file unless there is none. One that this user cannot look at, as in a folder that is root's alone, may be
-    /// there: without it, another state would be taken for the device's.
+    /// Reads a file unless there is none. One that this user cannot look at, as in a folder that is root's alone, may
+    /// be there: without it, another state would be taken for the device's.
     fn read_if_there(command: &Command, path: &Path) -> Result<Option<Self>> {
         if files::is_absent(path) { Ok(None) } else { Self::read(command, path).map(Some) }
     }
@@ -352,7 +352,8 @@ mod tests {
 
     use super::*;
 
-    /// Every option of a command and of its subcommands that has another default in the other command, with its variable.
+    /// Every option of a command and of its subcommands that has another default in the other command, with its
+    /// variable.
     fn changed_defaults(command: &Command, other: &Command) -> Vec<(String, Option<String>)> {
         let mut changed = Vec::new();
         for (option, other) in command.get_arguments().zip(other.get_arguments()) {

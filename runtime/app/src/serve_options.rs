@@ -54,8 +54,8 @@ pub struct ServeOptions {
     /// drawn on the page.
     #[arg(long = "region", value_name = "NAME=X,Y,WIDTH,HEIGHT", env = "ORCO_REGION", value_delimiter = ';')]
     pub regions: Vec<NamedRegion>,
-    /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker; each picture of a folder
-    /// decides alone.
+    /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker; each picture of a
+    /// folder decides alone.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
     pub camera_frames: u16,
     /// Most of the camera's frames that are classified in a second.

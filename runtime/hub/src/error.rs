@@ -191,7 +191,8 @@ pub struct DatabaseError(rusqlite::Error);
 fn advice(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "; restore the hub's folder from a backup",
-        // Where hardly anything is left, SQLite calls that a failure of the disk. Systems mount a failing disk read-only.
+        // Where hardly anything is left, SQLite calls that a failure of the disk. Systems mount a failing disk
+        // read-only.
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::ReadOnly) => {
             "; make room where the hub's folder lies, or check its disk"
         }

@@ -231,8 +231,8 @@ impl BodyPermit {
         Ok(())
     }
 
-    /// Reserves capacity for `wanted` bytes in a vector, of at most `limit`. It doubles the capacity where it can, so that
-    /// a vector that grows by and by is seldom moved.
+    /// Reserves capacity for `wanted` bytes in a vector, of at most `limit`. It doubles the capacity where it can, so
+    /// that a vector that grows by and by is seldom moved.
     ///
     /// # Errors
     /// As for [`BodyPermit::grow_to`].

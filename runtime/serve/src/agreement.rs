@@ -24,8 +24,8 @@ pub const MARGIN: f32 = 0.1;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AgreedAnswer {
-    /// Classes with the means of their probabilities: first the one that is shown, then the others, most probable first.
-    /// All of them, or those that [`AgreedAnswer::summary`] leaves.
+    /// Classes with the means of their probabilities: first the one that is shown, then the others, most probable
+    /// first. All of them, or those that [`AgreedAnswer::summary`] leaves.
     pub classes: Vec<ClassProbability>,
     /// How many frames count.
     pub frames: usize,

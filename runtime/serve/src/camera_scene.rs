@@ -205,8 +205,8 @@ impl CameraScene {
         Ok(forgotten)
     }
 
-    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. `camera_size` tells
-    /// the frame's width and height before it was reduced; it is asked only where they do not fit.
+    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. `camera_size`
+    /// tells the frame's width and height before it was reduced; it is asked only where they do not fit.
     pub fn see(
         &self,
         frame: &RgbImage,
@@ -351,7 +351,8 @@ fn read_background(kept: &KeptBackground) -> (WatchedBackground, SceneStatus) {
 }
 
 impl WatchedBackground {
-    /// Whether it is time to save the background; if so, the next time is [`KEEP_EVERY`] later, whether or not it is saved.
+    /// Whether it is time to save the background; if so, the next time is [`KEEP_EVERY`] later, whether or not it is
+    /// saved.
     fn take_due_save(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;
         if is_due {
@@ -368,8 +369,9 @@ pub fn decoded_side(input: &Preprocessing) -> u32 {
     (2 * width.max(height)).max(MIN_SIDE)
 }
 
-/// As [`decoded_side`], and so that the smallest region of a frame of that size has as many pixels as the backbone sees,
-/// if the frame has as many, and the frame as many as it is compared at: the background may have been learned in full size.
+/// As [`decoded_side`], and so that the smallest region of a frame of that size has as many pixels as the backbone
+/// sees, if the frame has as many, and the frame as many as it is compared at: the background may have been learned in
+/// full size.
 pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [u32; 2]) -> u32 {
     let [width, height] = frame.map(f64::from);
     let canvas = f64::from(*input.canvas().iter().max().expect("two sides"));

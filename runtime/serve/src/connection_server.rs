@@ -52,8 +52,8 @@ pub struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    /// Serves until `stop` ends, calls `stopping` with what that returned, and gives answers that are under way `GRACE`.
-    /// Returns what `stop` returned.
+    /// Serves until `stop` ends, calls `stopping` with what that returned, and gives answers that are under way
+    /// `GRACE`. Returns what `stop` returned.
     pub async fn serve<T>(self, stop: impl Future<Output = T>, stopping: impl FnOnce(&T)) -> T {
         let Self { listener, router, tls, max_connections, head_timeout, write_timeout } = self;
         let (stop_sender, stopped) = watch::channel(false);

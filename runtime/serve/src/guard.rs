@@ -135,8 +135,8 @@ impl IncomingBody {
     }
 }
 
-/// Reads what is left of a refused body and keeps nothing of it: were the connection closed meanwhile, most clients would
-/// report that, and not the answer (RFC 9112, section 9.6).
+/// Reads what is left of a refused body and keeps nothing of it: were the connection closed meanwhile, most clients
+/// would report that, and not the answer (RFC 9112, section 9.6).
 async fn discard(mut body: BodyDataStream) {
     let mut left = MAX_DISCARDED_BYTES;
     let all = async {
@@ -213,8 +213,8 @@ impl GuardRules {
         methods
     }
 
-    /// The host that the request is for, which must be this one. Clients of HTTP/1.0 need not name it, such as probes of
-    /// load balancers; browsers do.
+    /// The host that the request is for, which must be this one. Clients of HTTP/1.0 need not name it, such as probes
+    /// of load balancers; browsers do.
     fn host(&self, version: Version, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
         let not_allowed = || {
             let sentence = "this service does not answer for that host: if the name is its own, start it with \
@@ -331,8 +331,8 @@ fn no_body(limit: usize) -> Refusal {
     Refusal::body_limit(limit, "this path takes no body: leave it out")
 }
 
-/// Reads a body that the path does not take, and keeps nothing of it: it may be an empty object, which some clients send
-/// with every request.
+/// Reads a body that the path does not take, and keeps nothing of it: it may be an empty object, which some clients
+/// send with every request.
 async fn drop_all(body: &mut IncomingBody, limit: usize) -> Result<(), Refusal> {
     let mut left = limit;
     while let Some(chunk) = body.next().await {

@@ -34,9 +34,9 @@
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`stream_end`]: ends streams when the server stops; [`api`]: the handlers; [`routes`]: all of them;
 //! - `service_watchdog`: what systemd is told; `connection_table`: how many connections one caller may have;
-//!   `plain_http`: what is answered to it at a port that speaks TLS. The hub has these, too: [`process_limits`]: threads
-//!   and files; [`connection_server`]: accepts and answers; `shutdown_signal`: Ctrl-C and SIGTERM; and of those above
-//!   [`secret_file`], [`metric`] and [`health::DiskCheck`];
+//!   `plain_http`: what is answered to it at a port that speaks TLS. The hub has these, too: [`process_limits`]:
+//!   threads and files; [`connection_server`]: accepts and answers; `shutdown_signal`: Ctrl-C and SIGTERM; and of those
+//!   above [`secret_file`], [`metric`] and [`health::DiskCheck`];
 //! - [`server`]: options, TLS, threads, time limits.
 //!
 //! ```no_run

@@ -260,8 +260,8 @@ impl SharedCamera {
         lock(&self.latest)
     }
 
-    /// The newest frame that was processed; none while the camera is away, even if the thread that clears what it showed
-    /// is still waiting for a frame.
+    /// The newest frame that was processed; none while the camera is away, even if the thread that clears what it
+    /// showed is still waiting for a frame.
     fn shown_frame(&self) -> Option<Arc<ObservedFrame>> {
         let is_away = is_away(&self.camera.status().phase);
         self.latest().frame.clone().filter(|_| !is_away)

@@ -128,8 +128,8 @@ fn with_headers(router: Router) -> Router {
 }
 
 impl Server {
-    /// Listens, and starts the threads that serve. Connections wait until [`Server::run`]. Raises the process's limit of
-    /// open files as far as it goes.
+    /// Listens, and starts the threads that serve. Connections wait until [`Server::run`]. Raises the process's limit
+    /// of open files as far as it goes.
     ///
     /// # Errors
     /// [`ServeError`] if the address, the token's file or the certificate cannot be used, a token is missing, or the

@@ -193,8 +193,8 @@ impl Service {
         self.curve.as_ref()
     }
 
-    /// A small JPEG of a stored shot: its thumbnail, else of the picture that was kept of it, as where `orco upgrade` or
-    /// `orco learn` learned it.
+    /// A small JPEG of a stored shot: its thumbnail, else of the picture that was kept of it, as where `orco upgrade`
+    /// or `orco learn` learned it.
     pub fn picture_of_shot(&self, exemplar: &[u8; 32]) -> Option<Vec<u8>> {
         self.thumbnails.read(exemplar).or_else(|| {
             let pictures = self.kept_pictures.as_ref()?;

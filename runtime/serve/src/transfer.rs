@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::turns::TurnQueue;
 
-/// Most bytes of a pack that is taken in over HTTP, by a service or a hub: twice what 1,000 shots with float features of
-/// 512 numbers take. Some may wait to be learned at a time; `orco import` takes larger ones.
+/// Most bytes of a pack that is taken in over HTTP, by a service or a hub: twice what 1,000 shots with float features
+/// of 512 numbers take. Some may wait to be learned at a time; `orco import` takes larger ones.
 pub const MAX_PACK: usize = 8 << 20;
 
 /// Backups that lie on the disk at a time, being written or sent.
@@ -59,8 +59,8 @@ pub struct WrittenBackup {
 }
 
 impl SharedTransfer {
-    /// A backup in a file without a name: on the state's disk, since others may be small, or memory; where that takes no
-    /// file, in the system's folder for temporary ones.
+    /// A backup in a file without a name: on the state's disk, since others may be small, or memory; where that takes
+    /// no file, in the system's folder for temporary ones.
     fn written_backup(&self) -> Result<(File, BackupContents), BackupError> {
         match self.written_into(tempfile::tempfile_in(self.store.folder())) {
             Err(BackupError::File(error)) if takes_nothing(&error) => {

@@ -101,7 +101,8 @@ fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result
     }
     let host_names = phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect();
     let options = ServerOptions::default().listen(arguments.listen()).token_file(token).host_names(host_names).tls(tls);
-    // Before the camera and the rules start programs: a signal that ended the process at once would leave those running.
+    // Before the camera and the rules start programs: a signal that ended the process at once would leave those
+    // running.
     let server = Server::bind(service.clone(), options)?.listen_for_signals();
     watch_camera(&service, arguments)?;
     // Until the service ends.

@@ -41,8 +41,8 @@ pub struct Arguments {
     /// Folder of the device's key and of bundles that its channel named; by default `fleet` in the state's folder.
     #[arg(long, value_name = "DIR", env = "ORCO_FLEET")]
     fleet: Option<PathBuf>,
-    /// Label of a class that may be shared; may be given again, in the variable on a line of its own. `*` stands for all
-    /// that were taught here.
+    /// Label of a class that may be shared; may be given again, in the variable on a line of its own. `*` stands for
+    /// all that were taught here.
     // A label may hold any other separator, and a part of it may be another's label.
     #[arg(long, value_name = "LABEL", env = "ORCO_SHARE", value_delimiter = '\n')]
     share: Vec<String>,

@@ -24,7 +24,8 @@ pub struct Arguments {
     /// Upgrades even if classes have no kept pictures, which are given up then, or are recognised clearly worse.
     #[arg(long, conflicts_with_all = ["undo", "discard_old"])]
     force: bool,
-    /// Gives up classes of which no picture was kept, such as those of packs; still refuses if others get clearly worse.
+    /// Gives up classes of which no picture was kept, such as those of packs; still refuses if others get clearly
+    /// worse.
     #[arg(long, conflicts_with_all = ["undo", "discard_old"])]
     give_up_unkept: bool,
     /// Brings back, to the bit, the state of the bundle that --bundle names, which was kept aside when another took its

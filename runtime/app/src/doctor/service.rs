@@ -60,8 +60,8 @@ pub fn token(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Find
     }
 }
 
-/// Whether certificate and key belong together, and today is between the certificate's dates. `phone` is the folder that
-/// holds phones' certificate where none is given.
+/// Whether certificate and key belong together, and today is between the certificate's dates. `phone` is the folder
+/// that holds phones' certificate where none is given.
 pub fn certificate(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Findings) {
     const SUBJECT: &str = "certificate";
     let tls = match (arguments.tls(), phone.map(phone::tls_in)) {

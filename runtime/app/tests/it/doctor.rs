@@ -23,7 +23,8 @@ fn examined(device: &Device, arguments: &[&str]) -> (bool, Value) {
     (output.status.success(), serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// How much must be mended, but for ONNX Runtime: it may be broken on a developer's machine, all else is the test's own.
+/// How much must be mended, but for ONNX Runtime: it may be broken on a developer's machine, all else is the test's
+/// own.
 fn wrongs(found: &(bool, Value)) -> usize {
     let findings = found.1["findings"].as_array().unwrap().iter();
     findings.filter(|finding| finding["level"] == "wrong" && finding["subject"] != "ONNX Runtime").count()

@@ -47,8 +47,8 @@ fn retry_while_busy<T>(
 }
 
 /// Makes a change without Python's lock, and returns its report. A warning tells of a change that is made, but not as
-/// it should be. While another process is changing the state, it is tried again for as long as `wait`: the library's own
-/// waiting hears of no signal, so `make` must not wait.
+/// it should be. While another process is changing the state, it is tried again for as long as `wait`: the library's
+/// own waiting hears of no signal, so `make` must not wait.
 ///
 /// # Errors
 /// The change's own error, or the exception of a signal that came meanwhile. A signal stops the change, or the

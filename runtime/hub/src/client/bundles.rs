@@ -95,9 +95,9 @@ impl Round<'_, '_> {
         manifest.is_some_and(|manifest| is_file_damaged || !bundle_folder::has_manifest(folder, manifest))
     }
 
-    /// The state belongs to another bundle than the link's, as after a power cut, or the link's is an older release than
-    /// was used. If the state's is a bundle that was fetched, switches the link to it, or goes back where the device's
-    /// check fails.
+    /// The state belongs to another bundle than the link's, as after a power cut, or the link's is an older release
+    /// than was used. If the state's is a bundle that was fetched, switches the link to it, or goes back where the
+    /// device's check fails.
     ///
     /// Or a person went back to the bundle that the device was set up with: then the link goes, and what the channel
     /// says comes next. So it does where there never was a link: a backup that was made on the channel's bundle was

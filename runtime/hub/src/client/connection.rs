@@ -82,7 +82,8 @@ impl HttpTransport {
         Self::with_tls(url, TlsConfig::default())
     }
 
-    /// To a hub whose certificate a file of one's own vouches for: PEM, the hub's certificate itself or its authority's.
+    /// To a hub whose certificate a file of one's own vouches for: PEM, the hub's certificate itself or its
+    /// authority's.
     ///
     /// # Errors
     /// [`SyncError::File`] if the file cannot be read or holds no certificate.

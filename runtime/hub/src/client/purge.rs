@@ -42,8 +42,8 @@ impl LockedDeviceFolder {
         Ok(self.folder.progress()?.mentions(labels))
     }
 
-    /// Removes labels of a purged class from all files. Also deletes downloads that were not used yet, since a pack holds
-    /// its class, and temporary files of killed processes.
+    /// Removes labels of a purged class from all files. Also deletes downloads that were not used yet, since a pack
+    /// holds its class, and temporary files of killed processes.
     ///
     /// # Errors
     /// [`SyncError`] if a file cannot be read, written or removed.

@@ -121,8 +121,8 @@ pub struct ChannelTarget {
     pub bundle: Option<BundleTarget>,
     /// Packs of that bundle, or of the device's own where the channel names none; one for each label.
     pub packs: Vec<PackTarget>,
-    /// Packs that the device says it pushed, but of which the hub has no record or no bytes, as after a backup of it was
-    /// restored, or whose device is out of the fleet: the device pushes them again.
+    /// Packs that the device says it pushed, but of which the hub has no record or no bytes, as after a backup of it
+    /// was restored, or whose device is out of the fleet: the device pushes them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<ObjectDigest>,
     /// Packs of which the hub has fewer pictures than the device says it pushed: the device pushes them again.

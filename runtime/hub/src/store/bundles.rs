@@ -101,8 +101,8 @@ fn warn_of_remains(error: &HubError) {
     log::warn!("files of a bundle that was not released may stay in the hub's folder: {}", with_causes(error));
 }
 
-/// A bundle's files as devices will have them: without the benchmark, which no device needs and packages leave out, too.
-/// Nothing of a bundle becomes an object before all of it was checked: what the manifest lists may lie anywhere,
+/// A bundle's files as devices will have them: without the benchmark, which no device needs and packages leave out,
+/// too. Nothing of a bundle becomes an object before all of it was checked: what the manifest lists may lie anywhere,
 /// and may be damaged.
 fn checked_files(bundle: &Bundle) -> Result<Vec<ReleasedFile>, HubError> {
     let (folder, listed) = (&bundle.folder, &bundle.manifest.files);

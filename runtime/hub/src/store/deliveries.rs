@@ -105,9 +105,9 @@ impl HubStore {
         Ok(delivery(&self.connection(), head)?.and_then(Delivery::earlier_answer))
     }
 
-    /// Answers a request whose signature was checked. `act` runs only if the request arrives for the first time; what it
-    /// writes becomes durable together with the number and the answer, before this returns. None from a device that is
-    /// not known any more.
+    /// Answers a request whose signature was checked. `act` runs only if the request arrives for the first time; what
+    /// it writes becomes durable together with the number and the answer, before this returns. None from a device that
+    /// is not known any more.
     ///
     /// # Errors
     /// [`HubError`] of `act`, or if the database fails. Nothing was changed then.

@@ -22,11 +22,12 @@ pub struct HubPurge {
 
 impl HubStore {
     /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them, which
-    /// hold their shots. A device that still shares the class pushes it again. A purge that was cut off can be repeated.
+    /// hold their shots. A device that still shares the class pushes it again. A purge that was cut off can be
+    /// repeated.
     ///
     /// # Errors
-    /// [`HubError::Released`] if a channel still holds one of them, [`HubError::NoPack`] if there is none, or another if
-    /// it cannot be deleted. The database is unchanged then.
+    /// [`HubError::Released`] if a channel still holds one of them, [`HubError::NoPack`] if there is none, or another
+    /// if it cannot be deleted. The database is unchanged then.
     pub fn purge_packs(&self, packs: &[ObjectDigest]) -> Result<HubPurge, HubError> {
         // Each once, however often it was named.
         let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();

@@ -177,8 +177,8 @@ impl HubStore {
     /// Gives a release to more devices.
     ///
     /// # Errors
-    /// [`HubError::StaleStage`] if it is at a wider stage already, [`HubError::Withdrawn`] if it was taken back, or another
-    /// if it cannot be kept.
+    /// [`HubError::StaleStage`] if it is at a wider stage already, [`HubError::Withdrawn`] if it was taken back, or
+    /// another if it cannot be kept.
     pub fn set_stage(&self, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
         self.in_transaction(|transaction| {
             let query = "SELECT stage, withdrawn FROM release WHERE id = ?1";

@@ -71,8 +71,8 @@ pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>
     Ok((headers, permit.holding(bytes)).into_response())
 }
 
-/// What clients are told to call the file of a pack, in both forms (RFC 6266, appendix D): curl and others read the plain
-/// one alone, and without it would call every pack `pack`.
+/// What clients are told to call the file of a pack, in both forms (RFC 6266, appendix D): curl and others read the
+/// plain one alone, and without it would call every pack `pack`.
 fn attached_pack(label: &str) -> String {
     let label = percent_encoded(label);
     format!("attachment; filename=\"{}.orcopack\"; filename*=UTF-8''{label}.orcopack", beginning(&label))

@@ -165,7 +165,8 @@ impl SightingFolder {
     }
 
     /// Writes the file without those that `is_gone` picks by place and content, then forgets them, then removes their
-    /// pictures. Were they forgotten first, they would come back after a restart wherever the file could not be written.
+    /// pictures. Were they forgotten first, they would come back after a restart wherever the file could not be
+    /// written.
     fn drop_where(&mut self, is_gone: &dyn Fn(usize, &Sighting) -> bool) -> io::Result<()> {
         let all = self.sightings.iter().enumerate();
         let (gone, kept): (Vec<_>, Vec<_>) = all.partition(|(index, sighting)| is_gone(*index, sighting));

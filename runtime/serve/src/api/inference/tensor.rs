@@ -116,8 +116,8 @@ struct OutputParameters {
 }
 
 impl OutputParameters {
-    /// Why they cannot be answered: they are of an extension that is not there, and without it the answer would be another
-    /// one than was asked for.
+    /// Why they cannot be answered: they are of an extension that is not there, and without it the answer would be
+    /// another one than was asked for.
     fn objection(&self) -> Option<&'static str> {
         if self.classification.is_some() {
             return Some(
