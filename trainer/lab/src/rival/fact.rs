@@ -14,7 +14,6 @@
 //! other, which stays as it began; the same is done here. What it computes twice of a batch is computed once: there,
 //! batch norm counts a batch as often, so mixtures weigh less in its statistics.
 
-use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
 
 use anyhow::Result;
@@ -22,7 +21,6 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{Description, ForwardMode, unit};
-use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::loss::MASKED_LOGIT;
@@ -149,16 +147,8 @@ impl Criterion for Fact {
         Ok(BatchLosses::new(cross_entropy, reserve * BALANCE, accuracy(&own.detach(), &labels)))
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        store::parameters(self.tensors())
-    }
-
     fn tensors(&self) -> Vec<(String, Tensor)> {
         store::tensors(&self.store)
-    }
-
-    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
-        store::restore(self.tensors(), saved)
     }
 }
 

@@ -25,7 +25,6 @@ use orco_lab::method;
 use orco_state::target::{TargetMethod, generate};
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{ForwardMode, unit};
-use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::platform::interrupt;
@@ -216,16 +215,8 @@ impl Criterion for NcFscil {
         Ok(BatchLosses::new(loss.detach().zeros_like(), loss * WEIGHT, right))
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        store::parameters(self.tensors())
-    }
-
     fn tensors(&self) -> Vec<(String, Tensor)> {
         store::tensors(&self.store)
-    }
-
-    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
-        store::restore(self.tensors(), saved)
     }
 }
 
