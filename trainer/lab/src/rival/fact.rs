@@ -217,7 +217,7 @@ impl PrototypeClassifier for Fact {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rival::tests::recipe;
+    use crate::rival::tests::{model, recipe};
 
     fn near(value: &Tensor, expected: f64) {
         let value = value.double_value(&[]);
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn images_are_compared_with_virtual_prototypes_that_nothing_trains() {
         let recipe = recipe();
-        let fact = Fact::new(&Model::new(&recipe, [3, 24, 24], Device::Cpu), &recipe);
+        let fact = Fact::new(&model(&recipe), &recipe);
         assert!(fact.first_virtuals.equal(&fact.virtuals));
         let trained: Vec<String> = fact.parameters().into_iter().map(|parameter| parameter.name).collect();
         assert_eq!(trained, ["fact.virtual"]);

@@ -352,8 +352,7 @@ impl SessionLearner for NcFscilSessions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rival::tests::{recipe, values};
-    use orco_trainer::data::dataset::{self, DataOrigin};
+    use crate::rival::tests::{data, model, protocol, recipe, values};
     use orco_trainer::run::Run;
     use orco_trials::alone::alone;
 
@@ -412,8 +411,8 @@ mod tests {
     fn sessions_train_the_projection_and_another_draw_begins_anew() {
         alone("rival::nc_fscil::tests::sessions_train_the_projection_and_another_draw_begins_anew", || {
             let recipe = recipe();
-            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
-            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let data = data(&recipe);
+            let model = model(&recipe);
             let own = NcFscil::new(&model, &recipe);
             let cosines = values(&own.vertices.matmul(&own.vertices.tr()));
             let expected = |index| if index % 11 == 0 { 1.0 } else { -1.0 / 9.0 };
@@ -421,15 +420,7 @@ mod tests {
 
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
-            let protocol = Protocol {
-                recipe: &recipe,
-                data: &data,
-                draws: 1,
-                name: "nc-fscil",
-                file: "nc-fscil",
-                run,
-                fingerprint: "",
-            };
+            let protocol = protocol(&recipe, &data, run, "nc-fscil");
             let embedding = Embedding::of(&model, &data, protocol.measured(), &[0]).unwrap();
             let weights = || own.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
             let start = weights();
