@@ -3,6 +3,8 @@
 use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
@@ -188,6 +190,17 @@ fn prepended(folder: &Path, rest: Option<&OsStr>) -> OsString {
         path.push(rest);
     }
     path
+}
+
+/// Removes a folder and all that is in it, if it is there.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// The folder of the workspace, two above this package.
