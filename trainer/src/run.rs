@@ -108,15 +108,11 @@ impl Run {
             "a file of backbone.weights or backbone.onnx",
             &serde_json::to_string(&files).context("files")?,
         )?;
-        let run = match group.is_first() {
-            true => Self::open_with(folder, recipe, Some(trained_on), group.clone())?,
-            false => Self {
-                folder: folder.into(),
-                events: Mutex::default(),
-                machine: OnceLock::new(),
-                group: group.clone(),
-                _lock: None,
-            },
+        let run = if group.is_first() {
+            Self::open_with(folder, recipe, Some(trained_on), group.clone())?
+        } else {
+            let (events, machine) = (Mutex::default(), OnceLock::new());
+            Self { folder: folder.into(), events, machine, group: group.clone(), _lock: None }
         };
         group.barrier()?;
         Ok(run)

@@ -85,12 +85,7 @@ impl Geometry {
     /// Of a device's state after a session, with the pictures of the classes that it knows.
     pub fn of(base_model: &BaseModel, benchmark: &Benchmark, state: &State, scored: &SessionScores<'_>) -> Self {
         let SessionScores { base, classes, .. } = *scored;
-        let inputs = base_model.head.inputs;
-        let features = benchmark.measured.clean();
-        let pictures = features.chunks_exact(inputs).zip(benchmark.measured.classes());
-        let (rows, of): (Vec<&[f32]>, Vec<usize>) =
-            pictures.map(|(row, class)| (row, *class as usize)).filter(|(_, class)| *class < classes).unzip();
-        let projected = state.head(base_model).project(&rows.concat());
+        let (projected, of) = measured_projections(base_model, benchmark, state, classes);
         let means = class_directions(&projected, &of, base_model.dimension, classes);
         let targets = state.assigned_targets(base_model);
         let answers = scored.pictures().map(|(class, scores)| (class, argmax(scores)));
@@ -109,6 +104,21 @@ impl Geometry {
             incremental_to_target: mean_of_any(&to_target[of_base..]),
         }
     }
+}
+
+/// Projections of the measured pictures of the first `classes` classes by a state's head, `[pictures, dimension]`, and
+/// the class of each.
+pub(crate) fn measured_projections(
+    base_model: &BaseModel,
+    benchmark: &Benchmark,
+    state: &State,
+    classes: usize,
+) -> (Vec<f32>, Vec<usize>) {
+    let features = benchmark.measured.clean();
+    let pictures = features.chunks_exact(base_model.head.inputs).zip(benchmark.measured.classes());
+    let (rows, of): (Vec<&[f32]>, Vec<usize>) =
+        pictures.map(|(row, class)| (row, *class as usize)).filter(|(_, class)| *class < classes).unzip();
+    (state.head(base_model).project(&rows.concat()), of)
 }
 
 /// The direction of a class's mean projection, with the class.

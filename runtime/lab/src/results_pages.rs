@@ -129,6 +129,15 @@ pub enum ResultsPagesError {
     },
 }
 
+/// A file's content; none where there is no such file.
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, ResultsPagesError> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ResultsPagesError::Read { path: path.into(), source }),
+    }
+}
+
 /// Names of the pages that are about several bundles.
 const SHARED_PAGES: [&str; 4] = ["bundles", "paper", "ablations", "scenes"];
 
@@ -306,13 +315,7 @@ impl MeasuredBundle {
             report.results.source.replace("own images test images", "own test images"),
             report.command
         );
-        let names = Metric::ACCURACIES.map(|metric| format!(" {} |", metric.name())).concat();
-        let _ = writeln!(text, "| system |{names}\n|---|{}", "---|".repeat(Metric::ACCURACIES.len()));
-        for summary in report.results.summaries() {
-            let cells: String =
-                Metric::ACCURACIES.iter().map(|metric| format!(" {} |", summary.cell(*metric))).collect();
-            let _ = writeln!(text, "| {} |{cells}", summary.name);
-        }
+        text += &table_of("system", &Metric::ACCURACIES, report.results.summaries());
         if let Some(ours) = report.results.summary(System::DEVICE.name()) {
             text += &sessions(report, ours);
         }
@@ -367,6 +370,17 @@ fn sessions(report: &BundleReport, ours: &Summary) -> String {
 fn cell(report: &BundleReport, system: &str, metrics: &[Metric]) -> String {
     let Some(summary) = report.results.summary(system) else { return "-".to_owned() };
     metrics.iter().map(|metric| summary.cell(*metric)).collect::<Vec<_>>().join(" / ")
+}
+
+/// A table with a row for each summary, under that heading, and a column for each metric.
+fn table_of<'a>(heading: &str, metrics: &[Metric], summaries: impl Iterator<Item = &'a Summary>) -> String {
+    let names: String = metrics.iter().map(|metric| format!(" {} |", metric.name())).collect();
+    let mut text = format!("| {heading} |{names}\n|---|{}\n", "---|".repeat(metrics.len()));
+    for summary in summaries {
+        let cells: String = metrics.iter().map(|metric| format!(" {} |", summary.cell(*metric))).collect();
+        let _ = writeln!(text, "| {} |{cells}", summary.name);
+    }
+    text
 }
 
 fn millions(count: u64) -> String {

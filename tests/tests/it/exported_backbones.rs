@@ -2,7 +2,7 @@
 //! `tests/fixtures/backbones`, whose `generate.py`, `forms.py` and `keras.py` made the files and the features.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ndarray::{Array4, ArrayView4, s};
 use orco_runtime::encoder::Encoder;
@@ -10,7 +10,7 @@ use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::state::sentence::with_causes;
-use orco_trainer::config::{Pooling, Recipe};
+use orco_trainer::config::{BackboneConfig, Pooling, Recipe};
 use orco_trainer::data::dataset::ChannelStatistics;
 use orco_trainer::model::backbone::OnnxBackbone;
 use orco_trials::torch_generator;
@@ -24,11 +24,20 @@ fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/backbones").join(name)
 }
 
+fn recipe() -> Recipe {
+    toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap()
+}
+
 /// Opens a file as the recipe's `backbone.onnx`; the reason where it is refused.
 fn open(name: &str) -> Result<OnnxBackbone, String> {
-    let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
+    let recipe = recipe();
     OnnxBackbone::open(&fixture(name), &recipe.backbone, recipe.data.side(), ChannelStatistics::default())
         .map_err(|error| with_causes(&error))
+}
+
+/// Why a file is refused by these settings.
+fn refusal(path: &Path, config: &BackboneConfig) -> String {
+    OnnxBackbone::open(path, config, SIDE as u32, ChannelStatistics::default()).unwrap_err().to_string()
 }
 
 fn images() -> Array4<f32> {
@@ -102,7 +111,7 @@ fn positions_that_are_resized_become_constants() {
 fn tokens_of_images_of_any_size_become_feature_vectors() {
     let _turn = torch_generator();
     let expected = expected_features();
-    let mut recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
+    let mut recipe = recipe();
     for exporter in EXPORTERS {
         let name = format!("tokens-{exporter}.onnx");
         let refused = open(&name).unwrap_err();
@@ -120,8 +129,7 @@ fn tokens_of_images_of_any_size_become_feature_vectors() {
             compute_what_is_expected(&backbone, &expected[case], &format!("{name}, {case}"));
         }
         (recipe.backbone.output, recipe.backbone.pool) = (Some("vector".into()), Some(Pooling::Mean));
-        let refused = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, ChannelStatistics::default());
-        let refused = refused.unwrap_err().to_string();
+        let refused = refusal(&fixture(&name), &recipe.backbone);
         assert!(refused.contains("its output \"vector\" cannot be pooled by backbone.pool = \"mean\""), "{refused}");
     }
 }
@@ -182,9 +190,7 @@ fn a_file_for_one_image_takes_any_number_and_may_have_weights_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("alone.onnx");
     std::fs::copy(fixture("form-one-image-dynamo.onnx"), &path).unwrap();
-    let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
-    let refused =
-        OnnxBackbone::open(&path, &recipe.backbone, SIDE as u32, ChannelStatistics::default()).unwrap_err().to_string();
+    let refused = refusal(&path, &recipe().backbone);
     assert!(refused.contains("\"form-one-image-dynamo.onnx.data\", which cannot be read"), "{refused}");
 }
 
@@ -192,7 +198,7 @@ fn a_file_for_one_image_takes_any_number_and_may_have_weights_beside_it() {
 fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
     let _turn = torch_generator();
     let expected = features_of("forms.json");
-    let mut recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
+    let mut recipe = recipe();
     for case in ["bytes", "bytes-last"] {
         for exporter in EXPORTERS {
             let name = format!("form-{case}-{exporter}.onnx");
@@ -203,13 +209,7 @@ fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
         }
     }
     recipe.backbone.mean = Some([0.485, 0.456, 0.406]);
-    let refused = OnnxBackbone::open(
-        &fixture("form-bytes-dynamo.onnx"),
-        &recipe.backbone,
-        SIDE as u32,
-        ChannelStatistics::default(),
-    );
-    let refused = refused.unwrap_err().to_string();
+    let refused = refusal(&fixture("form-bytes-dynamo.onnx"), &recipe.backbone);
     assert!(refused.contains("normalises them itself; leave out backbone.mean"), "{refused}");
     // What stands in the file itself cannot be left out of the recipe.
     recipe.backbone.mean = None;
@@ -219,8 +219,7 @@ fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
     // One more entry of the metadata, as protobuf has it: orco.mean is 0.5.
     file.extend_from_slice(b"\x72\x10\x0a\x09orco.mean\x12\x030.5");
     std::fs::write(&path, file).unwrap();
-    let refused =
-        OnnxBackbone::open(&path, &recipe.backbone, SIDE as u32, ChannelStatistics::default()).unwrap_err().to_string();
+    let refused = refusal(&path, &recipe.backbone);
     assert!(refused.contains("its metadata orco.mean and orco.deviation are no numbers"), "{refused}");
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use orco_tests::tiny::{self, images};
 use orco_trainer::config::{AugmentPolicy, OptimiserKind, Precision, Recipe};
-use orco_trainer::data::dataset::Split;
+use orco_trainer::data::dataset::{Images, Split};
 use orco_trainer::model::Model;
 use orco_trainer::run::{PRETRAIN_CHECKPOINT, Run};
 use orco_trainer::train::base_align::align;
@@ -27,17 +27,32 @@ fn recipe(epochs: usize) -> Recipe {
     recipe
 }
 
+fn split(recipe: &Recipe, images: &Images) -> Split {
+    Split::new(&recipe.split, 5, images, images, None, recipe.seed).unwrap()
+}
+
+fn untrained(recipe: &Recipe) -> Model {
+    Model::new(recipe, [3, 16, 16], Device::Cpu)
+}
+
+/// Demands that a resumed training gave the weights of one that never stopped.
+fn assert_same_weights(straight: &[(String, Tensor)], resumed: &[(String, Tensor)]) {
+    for ((name, straight), (_, resumed)) in straight.iter().zip(resumed) {
+        assert!(straight.equal(resumed), "{name} differs");
+    }
+}
+
 /// Weights after training `recipe`, stopping whenever the run's checkpoint reaches one of `stops`.
 fn train(recipe: &Recipe, folder: &std::path::Path, stops: &[usize]) -> Vec<(String, Tensor)> {
     let images = images();
-    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
+    let split = split(recipe, &images);
     let run = Run::open(folder, recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     for &stop in stops {
-        let mut model = Model::new(recipe, [3, 16, 16], Device::Cpu);
+        let mut model = untrained(recipe);
         pretrain(&mut model, &recipe.pretrain, &base, Some(stop)).unwrap();
     }
-    let mut model = Model::new(recipe, [3, 16, 16], Device::Cpu);
+    let mut model = untrained(recipe);
     pretrain(&mut model, &recipe.pretrain, &base, None).unwrap();
     model.tensors()
 }
@@ -49,9 +64,7 @@ fn a_resumed_run_equals_one_that_never_stopped() {
     let recipe = recipe(4);
     let straight = train(&recipe, one.path(), &[]);
     let resumed = train(&recipe, two.path(), &[1, 3]);
-    for ((name, straight), (_, resumed)) in straight.iter().zip(&resumed) {
-        assert!(straight.equal(resumed), "{name} differs");
-    }
+    assert_same_weights(&straight, &resumed);
     let other = Recipe { seed: 2, ..recipe };
     let error = Run::open(one.path(), &other).unwrap_err().to_string();
     assert!(error.contains("another recipe"), "{error}");
@@ -62,9 +75,7 @@ fn resumes_exactly(recipe: &Recipe) {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let straight = train(recipe, one.path(), &[]);
     let resumed = train(recipe, two.path(), &[1, 2]);
-    for ((name, straight), (_, resumed)) in straight.iter().zip(&resumed) {
-        assert!(straight.equal(resumed), "{name} differs");
-    }
+    assert_same_weights(&straight, &resumed);
     let read = |folder: &tempfile::TempDir| std::fs::read(folder.path().join(PRETRAIN_CHECKPOINT)).unwrap();
     assert!(read(&one) == read(&two), "the checkpoints differ");
 }
@@ -114,10 +125,10 @@ fn f16_trains_or_is_refused() {
     let mut recipe = recipe(3);
     recipe.pretrain.precision = Precision::F16;
     let (images, folder) = (images(), tempfile::tempdir().unwrap());
-    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
+    let split = split(&recipe, &images);
     let run = Run::open(folder.path(), &recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
-    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    let mut model = untrained(&recipe);
     match pretrain(&mut model, &recipe.pretrain, &base, None) {
         Ok(()) => {
             assert!(run.load(PRETRAIN_CHECKPOINT).unwrap().unwrap().contains_key("scaler.scale"));
@@ -161,10 +172,10 @@ fn the_losses_mix_by_their_weights() {
 fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     let _turn = orco_trials::torch_generator();
     let (recipe, images, folder) = (recipe(3), images(), tempfile::tempdir().unwrap());
-    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
+    let split = split(&recipe, &images);
     let run = Run::open(folder.path(), &recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
-    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    let mut model = untrained(&recipe);
     pretrain(&mut model, &recipe.pretrain, &base, Some(1)).unwrap();
     // A momentum that sends the classifier out of range with the next step.
     let tensors = run.load(PRETRAIN_CHECKPOINT).unwrap().unwrap().into_iter();
@@ -176,7 +187,7 @@ fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     tensors.sort_by(|a, b| a.0.cmp(&b.0));
     run.save(PRETRAIN_CHECKPOINT, &tensors, 1).unwrap();
     let before = std::fs::read(run.path(PRETRAIN_CHECKPOINT)).unwrap();
-    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    let mut model = untrained(&recipe);
     let error = pretrain(&mut model, &recipe.pretrain, &base, None).unwrap_err().to_string();
     assert!(error.starts_with("the loss became ") && error.contains("the checkpoint of epoch 1 is kept"), "{error}");
     assert!(std::fs::read(run.path(PRETRAIN_CHECKPOINT)).unwrap() == before, "the checkpoint was replaced");
@@ -216,9 +227,7 @@ fn a_killed_run_continues() {
         assert!((wanted..KILLED_EPOCHS).contains(&epochs()), "killed after {} epochs", epochs());
     }
     let resumed = train(&recipe, two.path(), &[]);
-    for ((name, straight), (_, resumed)) in straight.iter().zip(&resumed) {
-        assert!(straight.equal(resumed), "{name} differs");
-    }
+    assert_same_weights(&straight, &resumed);
 }
 
 #[test]
@@ -228,10 +237,10 @@ fn alignment_brings_base_classes_to_their_targets() {
     let mut recipe = recipe(20);
     recipe.pretrain.precision = Precision::F32;
     let images = images();
-    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
+    let split = split(&recipe, &images);
     let run = Run::open(folder.path(), &recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
-    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    let mut model = untrained(&recipe);
     pretrain(&mut model, &recipe.pretrain, &base, None).unwrap();
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let mut rows = targets.assignment.clone();
@@ -241,7 +250,7 @@ fn alignment_brings_base_classes_to_their_targets() {
     let metrics = std::fs::read_to_string(run.path("metrics.jsonl")).unwrap();
     let last: serde_json::Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
     assert!(last["accuracy"].as_f64().unwrap() > 90.0, "{last}");
-    let mut again = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    let mut again = untrained(&recipe);
     let loaded = align(&mut again, (&recipe).into(), &base).unwrap();
     assert_eq!(loaded.assignment, targets.assignment);
     assert!(again.head.w1.equal(&model.head.w1), "a finished phase is trained again");

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::{fs, io};
 
 use crate::bench;
-use crate::environment::{cargo, exit_code, workspace};
+use crate::environment::{cargo, exit_code, remove_folder, workspace};
 use crate::library::MDBOOK;
 
 /// Folder of the generated pages, in the workspace.
@@ -33,10 +33,7 @@ pub fn build(task: BookTask) -> Result<ExitCode, Box<dyn Error>> {
     let mdbook = MDBOOK.locate()?;
     // What an earlier run left there may be of a bundle that is gone.
     let (output, committed) = (workspace().join("target/results"), workspace().join(RESULTS));
-    match fs::remove_dir_all(&output) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
-    }
+    remove_folder(&output)?;
     let mut pages = cargo();
     pages.args("run --quiet --release --package orco-lab -- results-pages models --output".split(' ')).arg(&output);
     let status = pages.current_dir(workspace()).status()?;

@@ -3,13 +3,16 @@
 use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
 /// Where the system's loader looks for shared libraries first.
 const LOADER_PATH: &str = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
 
-/// Names a Python with Home Assistant's core.
+/// Names a Python with Home Assistant's core, for the tests of what brokers are told.
+#[cfg(unix)]
 pub const HOME_ASSISTANT: &str = "ORCO_HOME_ASSISTANT";
 
 /// Where programs are looked for.
@@ -40,27 +43,6 @@ impl Environment {
             .with("LIBTORCH_BYPASS_VERSION_CHECK", "1")
     }
 
-    /// Adds the folder with the Python package `onnx`, for the tests of the export.
-    pub fn with_onnx_checker(self, folder: PathBuf) -> Self {
-        self.with("ORCO_ONNX_CHECKER", folder)
-    }
-
-    /// Adds the folder with the Python package `tritonclient`, for the tests of the service.
-    pub fn with_triton_client(self, folder: PathBuf) -> Self {
-        self.with("ORCO_TRITON_CLIENT", folder)
-    }
-
-    /// Adds a Python with Home Assistant's core, for the tests of what brokers are told.
-    #[cfg(unix)]
-    pub fn with_home_assistant(self, python: PathBuf) -> Self {
-        self.with(HOME_ASSISTANT, python)
-    }
-
-    /// Adds the script of axe, for the tests of the web page.
-    pub fn with_axe(self, file: PathBuf) -> Self {
-        self.with("ORCO_AXE", file)
-    }
-
     /// Says that what some tests need of Debian is there, so that they fail where they cannot start it.
     pub fn with_package(self, variable: &'static str) -> Self {
         self.with(variable, "1")
@@ -73,7 +55,8 @@ impl Environment {
         self
     }
 
-    fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+    /// Adds a variable.
+    pub fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.variables.push((name, value.into()));
         self
     }
@@ -188,6 +171,17 @@ fn prepended(folder: &Path, rest: Option<&OsStr>) -> OsString {
         path.push(rest);
     }
     path
+}
+
+/// Removes a folder and all that is in it, if it is there.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// The folder of the workspace, two above this package.

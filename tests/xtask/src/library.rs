@@ -21,7 +21,7 @@ pub struct Library {
     /// What it costs to fetch, for people.
     size: &'static str,
     /// Environment variable that names the library; when set already, nothing is set up.
-    variable: &'static str,
+    pub variable: &'static str,
     /// What to do when it cannot be set up.
     remedy: &'static str,
     /// Folder in the cache.

@@ -90,6 +90,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::arguments::{Arguments, PublishedNetwork, Task, Tier};
 use crate::book::BookTask;
+#[cfg(unix)]
+use crate::environment::HOME_ASSISTANT;
 use crate::environment::{Environment, cargo, hand_over};
 use crate::library::{
     AXE, CARGO_DENY, CARGO_HACK, CARGO_NEXTEST, EFFICIENTNET_LITE, LIBTORCH, MDBOOK, ONNX_CHECKER, ONNX_RUNTIME,
@@ -200,9 +202,9 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
         let libtorch = scope.spawn(|| LIBTORCH.locate());
         let environment = Environment::default()
             .with_onnx_runtime(ONNX_RUNTIME.locate()?)
-            .with_onnx_checker(ONNX_CHECKER.locate()?)
-            .with_axe(AXE.locate()?)
-            .with_triton_client(TRITON_CLIENT.locate()?)
+            .with(ONNX_CHECKER.variable, ONNX_CHECKER.locate()?)
+            .with(AXE.variable, AXE.locate()?)
+            .with(TRITON_CLIENT.variable, TRITON_CLIENT.locate()?)
             .with_program(&CARGO_DENY.locate()?)
             .with_program(&CARGO_NEXTEST.locate()?)
             .with_program(&MDBOOK.locate()?)
@@ -228,7 +230,7 @@ fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
 fn everything_and_home_assistant() -> Result<Environment, Box<dyn Error>> {
     test_packages::MOSQUITTO.install()?;
     let environment = everything()?.with_package(test_packages::MOSQUITTO.variable);
-    Ok(environment.with_home_assistant(home_assistant::python()?))
+    Ok(environment.with(HOME_ASSISTANT, home_assistant::python()?))
 }
 
 /// As [`everything_and_packages`], with cargo-hack, and with Home Assistant where it can be set up.
@@ -236,7 +238,7 @@ fn all_there_is() -> Result<Environment, Box<dyn Error>> {
     let environment = everything_and_packages()?.with_program(&CARGO_HACK.locate()?);
     #[cfg(unix)]
     match home_assistant::python() {
-        Ok(python) => return Ok(environment.with_home_assistant(python)),
+        Ok(python) => return Ok(environment.with(HOME_ASSISTANT, python)),
         Err(error) => eprintln!("warning: left out: Home Assistant: {error}"),
     }
     Ok(environment)

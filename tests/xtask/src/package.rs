@@ -18,7 +18,7 @@ use std::process::Command;
 
 use self::build_date::BuildDate;
 use crate::cross::{Cross, TRIPLE};
-use crate::environment::workspace;
+use crate::environment::{remove_folder, workspace};
 use crate::library::{ONNX_RUNTIME, ONNX_RUNTIME_LICENCES};
 use crate::metadata::Metadata;
 use crate::process::{must_run, output};
@@ -83,9 +83,7 @@ pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
 
     let built = triple.map_or(target.to_owned(), |triple| target.join(triple)).join(folder_of(profile));
     let stage = built.join("package");
-    if stage.exists() {
-        fs::remove_dir_all(&stage)?;
-    }
+    remove_folder(&stage)?;
     fs::create_dir_all(&stage)?;
     generate(cross.as_ref(), &built.join("orco"), &stage)?;
     copy_onnx_runtime(arguments, cross.as_ref(), &stage)?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::environment::{cargo, workspace};
+use crate::environment::{cargo, remove_folder, workspace};
 use crate::metadata::Metadata;
 use crate::package;
 use crate::process::{must_run, output};
@@ -143,9 +143,7 @@ fn test_unpacked(name: &str, version: &str, folder: &Path) -> Result<(), Box<dyn
 /// signature into one folder.
 fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let folder = workspace().join(FILES);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    remove_folder(&folder)?;
     fs::create_dir_all(&folder)?;
     let package = package::build(&package::Arguments::of_release())?;
     let mut names = Vec::new();

@@ -232,13 +232,14 @@ mod tests {
         assert!(of_changed_tree(&[clean, changed]).unwrap().starts_with("the record of b is of abc-dirty, "));
     }
 
+    /// A promise that these tests back.
+    pub(super) fn promise(number: u32, tests: &[&str]) -> Promise {
+        let tests = tests.iter().map(|&test| test.to_owned()).collect();
+        Promise { number, sentence: format!("Promise {number}."), tests }
+    }
+
     #[test]
     fn a_short_run_replaces_a_long_one_only_where_it_failed() {
-        let promise = |number, tests: &[&str]| Promise {
-            number,
-            sentence: "It holds.".into(),
-            tests: tests.iter().map(|&test| test.to_owned()).collect(),
-        };
         let promises =
             Promises { since: "2026-11-25".into(), promise: vec![promise(1, &["a", "b", "c"]), promise(2, &["a"])] };
         let long = |promise, test| record(promise, test, TrialLength::Long, 0);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::book::{self, BookTask};
-use crate::environment::{cargo, workspace};
+use crate::environment::{cargo, remove_folder, workspace};
 use crate::metadata::target_folder;
 use crate::process::must_run;
 use crate::release::LIBRARIES;
@@ -31,10 +31,8 @@ pub fn build() -> Result<ExitCode, Box<dyn Error>> {
     let site = workspace().join(SITE);
     copy(&workspace().join("target/book"), &site)?;
     let api = target_folder()?.join("doc");
-    if api.exists() {
-        // Documentation of other crates, from another time.
-        fs::remove_dir_all(&api)?;
-    }
+    // Documentation of other crates, from another time.
+    remove_folder(&api)?;
     let mut doc = cargo();
     doc.args(["doc", "--release", "--locked", "--no-deps", "--lib", "--all-features"]);
     doc.args(LIBRARIES.iter().flat_map(|name| ["--package", name])).env("RUSTDOCFLAGS", "-D warnings");
@@ -89,9 +87,7 @@ fn list<'a>(links: impl Iterator<Item = (&'a str, String)>) -> Result<String, st
 
 /// Copies a folder in the place of an older copy.
 fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
+    remove_folder(to)?;
     must_run(Command::new("cp").arg("-r").arg(from).arg(to))
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use crate::cache::Cache;
 use crate::debian_root::failed;
-use crate::environment::workspace;
+use crate::environment::{remove_folder, workspace};
 use crate::metadata::target_folder;
 use crate::process::{must_run, output};
 
@@ -87,9 +87,7 @@ pub fn build() -> Result<PathBuf, Box<dyn Error>> {
 /// Builds the wheel, alone in its folder.
 fn build_with(tools: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let folder = target_folder()?.join("wheels");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
+    remove_folder(&folder)?;
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--release", "--locked", "--auditwheel", "check", "--out"]).arg(&folder);
     must_run(maturin.current_dir(workspace().join(PACKAGE)).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;

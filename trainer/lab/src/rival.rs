@@ -303,6 +303,26 @@ mod tests {
         recipe
     }
 
+    /// Its objects.
+    pub(super) fn data(recipe: &Recipe) -> DataSet {
+        dataset::open(recipe, &DataOrigin::default()).unwrap()
+    }
+
+    /// Its network, untrained.
+    pub(super) fn model(recipe: &Recipe) -> Model {
+        Model::new(recipe, [3, 24, 24], Device::Cpu)
+    }
+
+    /// A rival's way through the sessions, one draw, kept in files of its name.
+    pub(super) fn protocol<'a>(recipe: &'a Recipe, data: &'a DataSet, run: &'a Run, name: &'a str) -> Protocol<'a> {
+        Protocol { recipe, data, draws: 1, name, file: name, run, fingerprint: "" }
+    }
+
+    /// Rows of two numbers.
+    pub(super) fn rows(values: &[f32]) -> Tensor {
+        Tensor::from_slice(values).view([-1, 2])
+    }
+
     /// All numbers of a tensor.
     pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
         Vec::try_from(tensor.detach().reshape([-1])).unwrap()
@@ -311,13 +331,13 @@ mod tests {
     /// Trained with and without a stop between the epochs, everything ends in the same numbers.
     pub(in crate::rival) fn goes_on<C: Criterion>(new: impl Fn(&Model, &Recipe) -> C) {
         let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
-        let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+        let data = data(&recipe);
         let all = |name: &str, stops: &[Option<usize>]| {
             let mut tensors = Vec::new();
             for &until in stops {
                 let run = &Run::open(&folder.path().join(name), &recipe).unwrap();
                 let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
-                let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+                let mut model = model(&recipe);
                 let mut criterion = new(&model, &recipe);
                 train(&mut model, &recipe.pretrain, &base, until, &mut criterion).unwrap();
                 tensors = [model.tensors(), criterion.tensors()].into_iter().flatten().collect();

@@ -234,10 +234,9 @@ impl Card<'_> {
         let draws = benchmark.distinct_draws(recipe.export.draws);
         writeln!(
             text,
-            "On {}: {} session{} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
+            "On {}: {} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
             benchmark.source,
-            benchmark.ways.len(),
-            if benchmark.ways.len() == 1 { "" } else { "s" },
+            counted(benchmark.ways.len(), "session"),
             benchmark.ways.first().copied().unwrap_or(0),
             benchmark.shots,
             match draws {

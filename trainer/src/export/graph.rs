@@ -5,8 +5,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::model::backbone::{Activation, ConvNorm, Description, Network};
 use crate::model::onnx_proto::{
-    AttributeProto, DimensionProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetProto, ShapeProto,
-    StringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type, int, ints, node,
+    AttributeProto, DimensionProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetProto,
+    StringEntryProto, TensorProto, ValueInfoProto, attribute_type, int, ints, node,
 };
 
 const IR_VERSION: i64 = 8;
@@ -128,8 +128,8 @@ impl OnnxGraph {
             node: self.nodes,
             name: description.name.clone(),
             initializer: self.weights,
-            input: vec![value(INPUT, input)],
-            output: vec![value(OUTPUT, vec![batch(), fixed(description.features())])],
+            input: vec![ValueInfoProto::new(INPUT, FLOAT, input)],
+            output: vec![ValueInfoProto::new(OUTPUT, FLOAT, vec![batch(), fixed(description.features())])],
         };
         let entry = |(key, value): &(&str, String)| StringEntryProto { key: (*key).into(), value: value.clone() };
         let model = ModelProto {
@@ -166,9 +166,4 @@ fn batch() -> DimensionProto {
 
 fn fixed(size: i64) -> DimensionProto {
     DimensionProto { dim_value: Some(size), dim_param: None }
-}
-
-fn value(name: &str, dim: Vec<DimensionProto>) -> ValueInfoProto {
-    let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim }) };
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
 }

@@ -277,27 +277,38 @@ mod tests {
         entries(folder).unwrap().into_iter().map(|(name, _)| name).collect()
     }
 
-    #[test]
-    fn a_whole_bundle_takes_the_place_of_an_older_one() {
+    /// A folder, and in it the places of a bundle and of its run, where nothing is yet.
+    fn places() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let root = tempfile::tempdir().unwrap();
         let (output, run) = (root.path().join("out"), root.path().join("run"));
+        (root, output, run)
+    }
+
+    /// Demands that the bundle with this mark is there, and nothing beside it.
+    fn assert_alone(output: &Path, expected: &str) {
+        assert_eq!((mark(output).as_str(), names(output.parent().unwrap())), (expected, vec!["out".to_owned()]));
+    }
+
+    #[test]
+    fn a_whole_bundle_takes_the_place_of_an_older_one() {
+        let (_root, output, run) = places();
         for mark_of_it in ["first", "second"] {
             let made = BundleOutput::prepare(&output, &run).unwrap();
             bundle(made.staged(), mark_of_it);
             made.finish().unwrap();
-            assert_eq!((mark(&output).as_str(), names(root.path())), (mark_of_it, vec!["out".to_owned()]));
+            assert_alone(&output, mark_of_it);
         }
         // A run that fails leaves the older bundle, and nothing else.
         drop(BundleOutput::prepare(&output, &run).unwrap());
-        assert_eq!((mark(&output).as_str(), names(root.path())), ("second", vec!["out".to_owned()]));
+        assert_alone(&output, "second");
     }
 
     /// As where two runs were given one folder by mistake: the second one must not remove what the first one makes.
     #[cfg(unix)]
     #[test]
     fn one_process_at_a_time_makes_a_bundle() {
-        let root = tempfile::tempdir().unwrap();
-        let (output, run, other) = (root.path().join("out"), root.path().join("run"), root.path().join("other"));
+        let (root, output, run) = places();
+        let other = root.path().join("other");
         let made = BundleOutput::prepare(&output, &run).unwrap();
         for _ in 0..2 {
             let refused = BundleOutput::prepare(&output, &other).unwrap_err().to_string();
@@ -306,7 +317,7 @@ mod tests {
         bundle(made.staged(), "first");
         made.finish().unwrap();
         drop(BundleOutput::prepare(&output, &other).unwrap());
-        assert_eq!((mark(&output).as_str(), names(root.path())), ("first", vec!["out".to_owned()]));
+        assert_alone(&output, "first");
     }
 
     #[test]
@@ -337,24 +348,22 @@ mod tests {
 
     #[test]
     fn a_kill_between_two_renames_is_mended_at_the_next_start() {
-        let root = tempfile::tempdir().unwrap();
-        let (output, run) = (root.path().join("out"), root.path().join("run"));
+        let (root, output, run) = places();
         bundle(&root.path().join(".out.old"), "old");
         bundle(&root.path().join(".out.partial"), "half");
         drop(BundleOutput::prepare(&output, &run).unwrap());
-        assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
+        assert_alone(&output, "old");
         // The new one was in place, the old one not yet deleted.
         bundle(&root.path().join(".out.old"), "older");
         drop(BundleOutput::prepare(&output, &run).unwrap());
-        assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
+        assert_alone(&output, "old");
     }
 
     /// What a user may have under the names of leftovers, with files that bundles have too.
     #[test]
     fn what_only_looks_like_a_leftover_is_left_alone() {
         for name in [".out.old", ".out.partial"] {
-            let root = tempfile::tempdir().unwrap();
-            let (output, run) = (root.path().join("out"), root.path().join("run"));
+            let (root, output, run) = places();
             let theirs = root.path().join(name);
             fs::create_dir(&theirs).unwrap();
             fs::write(theirs.join(CARD), "years of notes").unwrap();
@@ -367,8 +376,7 @@ mod tests {
 
     #[test]
     fn a_removal_that_was_interrupted_is_ended() {
-        let root = tempfile::tempdir().unwrap();
-        let (output, run) = (root.path().join("out"), root.path().join("run"));
+        let (root, output, run) = places();
         bundle(&output, "whole");
         let (old, begun) = (root.path().join(".out.old"), root.path().join(".out.partial"));
         for folder in [&old, &begun] {
@@ -377,15 +385,14 @@ mod tests {
         fs::copy(SHIPPED, old.join(MANIFEST)).unwrap();
         fs::write(begun.join(partial(Path::new(BACKBONE))), "half").unwrap();
         drop(BundleOutput::prepare(&output, &run).unwrap());
-        assert_eq!((mark(&output).as_str(), names(root.path())), ("whole", vec!["out".to_owned()]));
+        assert_alone(&output, "whole");
     }
 
     #[cfg(unix)]
     #[test]
     fn links_are_not_followed() {
         for link in ["out", ".out.old", ".out.partial"] {
-            let root = tempfile::tempdir().unwrap();
-            let (output, run) = (root.path().join("out"), root.path().join("run"));
+            let (root, output, run) = places();
             bundle(&root.path().join("theirs"), "theirs");
             std::os::unix::fs::symlink("theirs", root.path().join(link)).unwrap();
             assert!(BundleOutput::prepare(&output, &run).is_err());

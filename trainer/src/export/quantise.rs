@@ -104,6 +104,14 @@ impl Int8Writer<'_> {
         name
     }
 
+    /// [`Self::quantised`] for an operator whose output, of this name, has the range of its input.
+    fn quantised_alike(&mut self, x: String, name: &str) -> String {
+        let quantised = self.quantised(&x);
+        let shared = self.same.get(&x).cloned().unwrap_or(x);
+        self.same.insert(name.to_owned(), shared);
+        quantised
+    }
+
     /// Adds a constant of integers with a scale for each row, and its `DequantizeLinear`.
     fn constant(&mut self, name: &str, data_type: i32, dims: &[i64], bytes: Vec<u8>, scales: &[f32]) -> String {
         let rows = [scales.len() as i64];
@@ -151,16 +159,12 @@ impl Builder for Int8Writer<'_> {
     }
 
     fn pool(&mut self, x: String, side: i64, name: &str) -> String {
-        let quantised = self.quantised(&x);
-        let shared = self.same.get(&x).cloned().unwrap_or(x);
-        self.same.insert(name.to_owned(), shared);
+        let quantised = self.quantised_alike(x, name);
         self.graph.pool(quantised, side, name)
     }
 
     fn stem_pool(&mut self, x: String, name: &str) -> String {
-        let quantised = self.quantised(&x);
-        let shared = self.same.get(&x).cloned().unwrap_or(x);
-        self.same.insert(name.to_owned(), shared);
+        let quantised = self.quantised_alike(x, name);
         self.graph.stem_pool(quantised, name)
     }
 }

@@ -188,6 +188,19 @@ pub struct DimensionProto {
 }
 
 impl ValueInfoProto {
+    /// A tensor of these dimensions.
+    pub fn new(name: impl Into<String>, elem_type: i32, dim: Vec<DimensionProto>) -> Self {
+        let tensor_type = TensorTypeProto { elem_type, shape: Some(ShapeProto { dim }) };
+        Self { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    }
+
+    /// A tensor of these sides, open where they are 0.
+    #[cfg(test)]
+    pub fn of_sides(name: impl Into<String>, elem_type: i32, sides: &[i64]) -> Self {
+        let dim = sides.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
+        Self::new(name, elem_type, dim.collect())
+    }
+
     /// Sizes of its dimensions, `None` where one is not fixed; `None` for all if it is not of floats.
     pub fn sizes(&self) -> Option<Vec<Option<i64>>> {
         let tensor = self.r#type.as_ref()?.tensor_type.as_ref()?;

@@ -12,6 +12,7 @@ use super::{BundleReport, Confusion, FeaturePlane, Forgetting, PlaneClass, Trade
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{EvaluateError, SessionScores, summarise};
 
+use crate::geometry::measured_projections;
 use crate::measurement::Measurement;
 use crate::published::PaperTable;
 use crate::results::Results;
@@ -242,11 +243,7 @@ fn planes(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Optio
 fn similarities(base_model: &BaseModel, benchmark: &Benchmark, session: usize, state: &State) -> Similarities {
     let dimension = base_model.dimension;
     let classes = base_model.classes.len() + state.classes.len();
-    let features = benchmark.measured.clean();
-    let pictures = features.chunks_exact(base_model.head.inputs).zip(benchmark.measured.classes());
-    let (rows, of): (Vec<&[f32]>, Vec<usize>) =
-        pictures.map(|(row, class)| (row, *class as usize)).filter(|(_, class)| *class < classes).unzip();
-    let projected = state.head(base_model).project(&rows.concat());
+    let (projected, of) = measured_projections(base_model, benchmark, state, classes);
     let assigned = cosines(&projected, &state.assigned_targets(base_model), dimension);
     let free: Vec<f32> =
         state.free_targets(base_model).into_iter().flat_map(|target| base_model.target(target)).copied().collect();

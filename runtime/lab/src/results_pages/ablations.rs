@@ -1,13 +1,11 @@
 //! The page of ablations: what was measured of each question, beside the paper's numbers.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use orco_benchmark::Metric;
 
-use super::{MeasuredBundle, NOTE, ResultsPagesError, TOTALS};
+use super::{MeasuredBundle, NOTE, ResultsPagesError, TOTALS, read_if_there, table_of};
 use crate::geometry::Geometry;
 use crate::phase3_ablations::{AblationResults, QUESTIONS};
 use crate::published::{PaperReading, listed};
@@ -26,11 +24,7 @@ pub(super) fn read(bundle: &Path) -> Result<Vec<AblationResults>, ResultsPagesEr
         files.dedup();
         for file in files {
             let path = folder.join(format!("{file}.json"));
-            let json = match fs::read(&path) {
-                Ok(json) => json,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(ResultsPagesError::Read { path, source }),
-            };
+            let Some(json) = read_if_there(&path)? else { continue };
             found.push(serde_json::from_slice(&json).map_err(|source| ResultsPagesError::Ablation { path, source })?);
         }
     }
@@ -127,17 +121,8 @@ pub(super) fn of_answer(measured: &AblationResults) -> String {
         return String::new();
     }
     let AblationResults { results, command, .. } = measured;
-    let titles: String = OF_ANSWER.iter().map(|metric| format!(" {} |", metric.name())).collect();
-    let mut text = format!(
-        "\nThe default answer (preset `combined`) with each loss of phase 3 left out. Printed by\n\n    {command}\n\n\
-         | phase 3 |{titles}\n|---|{}\n",
-        "---|".repeat(OF_ANSWER.len())
-    );
-    for summary in results.summaries() {
-        let cells: String = OF_ANSWER.iter().map(|metric| format!(" {} |", summary.cell(*metric))).collect();
-        let _ = writeln!(text, "| {} |{cells}", summary.name);
-    }
-    text
+    let opening = "\nThe default answer (preset `combined`) with each loss of phase 3 left out. Printed by";
+    format!("{opening}\n\n    {command}\n\n") + &table_of("phase 3", &OF_ANSWER, results.summaries())
 }
 
 /// Columns of that table.

@@ -1,11 +1,9 @@
 //! The page of things in other places: what `orco-lab scenes` measured with a bundle, for each set of places.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::path::Path;
 
-use super::{MeasuredBundle, NOTE, ResultsPagesError};
+use super::{MeasuredBundle, NOTE, ResultsPagesError, read_if_there};
 use crate::scenes::{SceneInput, SceneReport, SceneResults};
 
 /// Folder of what was measured, in that of a bundle.
@@ -28,11 +26,7 @@ pub(super) fn read(bundle: &Path) -> Result<Vec<MeasuredScenes>, ResultsPagesErr
     let mut found = Vec::new();
     for (file, places) in PLACES {
         let path = bundle.join(FOLDER).join(format!("{file}.json"));
-        let json = match fs::read(&path) {
-            Ok(json) => json,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(source) => return Err(ResultsPagesError::Read { path, source }),
-        };
+        let Some(json) = read_if_there(&path)? else { continue };
         let report = serde_json::from_slice(&json).map_err(|source| ResultsPagesError::Scenes { path, source })?;
         found.push(MeasuredScenes { places, report });
     }

@@ -12,11 +12,7 @@ use orco_trials::{heavy, skipped};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{replace, shorten};
-
-fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
-}
+use crate::support::{copy, models, replace, shorten};
 
 /// The program on a bundle, with a folder for its results.
 struct Eval {
@@ -35,14 +31,10 @@ impl Eval {
 
     /// On a copy of a shipped bundle, to be changed.
     fn on_copy_of(name: &str) -> Self {
-        let mut own = Self::on(models().join(name));
-        let copy = own.folder.path().join("bundle");
-        fs::create_dir(&copy).unwrap();
-        for entry in fs::read_dir(&own.bundle).unwrap().flatten().filter(|entry| entry.path().is_file()) {
-            fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
-        }
-        own.bundle = copy;
-        own
+        let folder = TempDir::new().unwrap();
+        let bundle = folder.path().join("bundle");
+        copy(name, &bundle);
+        Self { folder, bundle }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {

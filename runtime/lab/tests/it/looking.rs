@@ -2,7 +2,6 @@
 //! whether shots are enough, and what moving a shot to another class does.
 
 use core::ops::ControlFlow;
-use std::path::Path;
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::MethodConfig;
@@ -19,9 +18,19 @@ use orco_state::session::{LearnError, NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
+use crate::support::models;
+
 fn edge() -> (Bundle, Benchmark) {
-    let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge")).unwrap();
+    let bundle = Bundle::open(models().join("cifar100-edge")).unwrap();
     let benchmark = Benchmark::of(&bundle).unwrap();
+    (bundle, benchmark)
+}
+
+/// With a tenth of the pictures, which says enough.
+fn edge_with_a_tenth() -> (Bundle, Benchmark) {
+    let (bundle, mut benchmark) = edge();
+    let some: Vec<usize> = (0..benchmark.measured.len()).step_by(10).collect();
+    benchmark.measured = benchmark.measured.only(&some);
     (bundle, benchmark)
 }
 
@@ -33,10 +42,7 @@ fn with<T>(base_model: &BaseModel, step: impl FnOnce(&mut Session<'_>) -> T) -> 
 
 #[test]
 fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
-    let (bundle, mut benchmark) = edge();
-    // A tenth of the pictures says enough.
-    let some: Vec<usize> = (0..benchmark.measured.len()).step_by(10).collect();
-    benchmark.measured = benchmark.measured.only(&some);
+    let (bundle, benchmark) = edge_with_a_tenth();
     let base_model = &bundle.base_model;
     let config = &base_model.config;
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
@@ -57,9 +63,7 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
 
 #[test]
 fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_their_middle() {
-    let (bundle, mut benchmark) = edge();
-    let some: Vec<usize> = (0..benchmark.measured.len()).step_by(10).collect();
-    benchmark.measured = benchmark.measured.only(&some);
+    let (bundle, benchmark) = edge_with_a_tenth();
     let base_model = &bundle.base_model;
     let config = &MethodConfig { epochs: 0, ..base_model.config.clone() };
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };

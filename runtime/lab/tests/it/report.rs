@@ -20,9 +20,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::threads::Threads;
 use serde_json::Value;
 
-fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
-}
+use crate::support::models;
 
 /// Folders of all shipped reports.
 fn shipped() -> Vec<PathBuf> {

@@ -9,20 +9,25 @@ use orco_lab::seeds::check;
 use orco_runtime::bundle::Bundle;
 use serde_json::Value;
 
-use crate::support::shorten;
+use crate::support::{copy, models, shorten};
 
 /// A copy of the smallest bundle that says it was trained with another seed.
 fn with_seed(folder: &Path, seed: u64) -> PathBuf {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-micro");
-    let copy = folder.join(format!("seed {seed}"));
-    fs::create_dir(&copy).unwrap();
-    for entry in fs::read_dir(&shipped).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
-        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
-    }
-    let manifest = fs::read_to_string(copy.join("manifest.toml")).unwrap();
+    let bundle = folder.join(format!("seed {seed}"));
+    copy("cifar100-micro", &bundle);
+    let manifest = fs::read_to_string(bundle.join("manifest.toml")).unwrap();
     assert!(manifest.contains("\nseed = 1\n"));
-    fs::write(copy.join("manifest.toml"), manifest.replace("\nseed = 1\n", &format!("\nseed = {seed}\n"))).unwrap();
-    copy
+    fs::write(bundle.join("manifest.toml"), manifest.replace("\nseed = 1\n", &format!("\nseed = {seed}\n"))).unwrap();
+    bundle
+}
+
+/// Two such copies, opened.
+fn two_seeds(folder: &Path) -> [(Bundle, Benchmark); 2] {
+    [1, 2].map(|seed| {
+        let bundle = Bundle::open(with_seed(folder, seed)).unwrap();
+        let benchmark = Benchmark::of(&bundle).unwrap();
+        (bundle, benchmark)
+    })
 }
 
 fn seeds(bundles: &[&Path], output: &Path) -> Output {
@@ -88,7 +93,7 @@ fn what_differs_in_more_than_the_seed_is_refused() {
     assert_ne!(larger, manifest);
     fs::write(second.join("manifest.toml"), larger).unwrap();
     assert!(refused(&[&first, &second]).contains("differ in their backbones"));
-    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge");
+    let other = models().join("cifar100-edge");
     assert!(refused(&[&first, &other]).contains("differ in their backbones"));
 }
 
@@ -119,12 +124,7 @@ fn colours_may_be_normalised_by_what_each_training_saw() {
 #[test]
 fn other_test_images_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |seed| {
-        let bundle = Bundle::open(with_seed(folder.path(), seed)).unwrap();
-        let benchmark = Benchmark::of(&bundle).unwrap();
-        (bundle, benchmark)
-    };
-    let mut bundles = [1, 2].map(open);
+    let mut bundles = two_seeds(folder.path());
     check(&bundles).unwrap();
     bundles
         .iter_mut()
@@ -139,11 +139,7 @@ fn other_test_images_are_refused() {
 #[test]
 fn other_classes_are_refused_with_what_may_have_drawn_them() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bundles = [1, 2].map(|seed| {
-        let bundle = Bundle::open(with_seed(folder.path(), seed)).unwrap();
-        let benchmark = Benchmark::of(&bundle).unwrap();
-        (bundle, benchmark)
-    });
+    let mut bundles = two_seeds(folder.path());
     bundles[1].1.labels[0] = "striped star 60".into();
     let refused = check(&bundles).unwrap_err().to_string();
     assert!(refused.contains("differ in their classes, which a seed draws of synthetic data"), "{refused}");

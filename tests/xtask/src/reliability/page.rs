@@ -86,15 +86,11 @@ fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::promise;
     use super::*;
 
     #[test]
     fn every_test_has_a_row_whether_it_ran_or_not() {
-        let promise = |number, tests: &[&str]| Promise {
-            number,
-            sentence: format!("Promise {number}."),
-            tests: tests.iter().map(|&test| test.to_owned()).collect(),
-        };
         let promises = Promises {
             since: "2026-11-25".into(),
             promise: vec![promise(1, &["a/b.rs::a_cut", "c.rs::another"]), promise(2, &[])],

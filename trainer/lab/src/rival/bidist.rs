@@ -224,10 +224,10 @@ impl SessionLearner for Bidist<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rival::tests::rows;
 
     #[test]
     fn the_exemplar_of_a_class_is_the_image_most_like_its_mean() {
-        let rows = |values: &[f32]| Tensor::from_slice(values).view([-1, 2]);
         let features = rows(&[1.0, 1.0, 0.0, 3.0, 2.0, 0.1, 0.5, 1.0]);
         let found = nearest_of_each(&features, &Tensor::from_slice(&[0i64, 1, 0, 1]), &rows(&[1.0, 0.0, 0.0, 1.0]));
         assert_eq!(found, [(2, 0), (1, 1)]);

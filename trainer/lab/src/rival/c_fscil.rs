@@ -231,9 +231,7 @@ impl SessionLearner for CFscilSessions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rival::tests::{recipe, values};
-    use orco_trainer::data::dataset::{self, DataOrigin};
-    use orco_trainer::model::Model;
+    use crate::rival::tests::{data, model, protocol, recipe, values};
     use orco_trainer::run::Run;
     use orco_trials::alone::alone;
 
@@ -289,13 +287,12 @@ mod tests {
     fn sessions_train_the_layer_and_another_draw_begins_anew() {
         alone("rival::c_fscil::tests::sessions_train_the_layer_and_another_draw_begins_anew", || {
             let recipe = recipe();
-            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
-            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let data = data(&recipe);
+            let model = model(&recipe);
             let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
-            let (name, file, fingerprint) = ("c-fscil", "c-fscil", "");
-            let protocol = Protocol { recipe: &recipe, data: &data, draws: 1, name, file, run, fingerprint };
+            let protocol = protocol(&recipe, &data, run, "c-fscil");
             let embedding = Embedding::of(&model, &data, protocol.measured(), &[0]).unwrap();
             let weights = || layer.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
             let start = weights();

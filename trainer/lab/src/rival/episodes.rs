@@ -303,11 +303,10 @@ impl<T: EpisodeSource> TrainingPhase for EpisodePhase<'_, T> {
 mod tests {
     use std::cell::Cell;
 
-    use orco_trainer::data::dataset::{self, DataOrigin};
     use orco_trials::alone::alone;
 
     use super::*;
-    use crate::rival::tests::{recipe, values};
+    use crate::rival::tests::{data, model, recipe, values};
 
     /// The same task in every step.
     struct OneTask {
@@ -346,11 +345,11 @@ mod tests {
     /// Trains a model and attention in a folder: steps that were made, and the weights of both after them.
     fn trained(folder: &std::path::Path, revision: u32, rates: [f64; 2]) -> (usize, [Vec<Vec<f32>>; 2]) {
         let recipe = recipe();
-        let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+        let data = data(&recipe);
         let run = &Run::open(folder, &recipe).unwrap();
         let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
         let task = OneTask { revision, rates, drawn: Cell::new(0) };
-        let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+        let model = model(&recipe);
         tch::manual_seed(1);
         let attention = Attention::new(model.backbone.description.features(), Device::Cpu);
         train(&model, &attention, &task, &recipe.pretrain, &base).unwrap();

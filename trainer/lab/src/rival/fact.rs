@@ -14,7 +14,6 @@
 //! other, which stays as it began; the same is done here. What it computes twice of a batch is computed once: there,
 //! batch norm counts a batch as often, so mixtures weigh less in its statistics.
 
-use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
 
 use anyhow::Result;
@@ -22,7 +21,6 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{Description, ForwardMode, unit};
-use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::loss::MASKED_LOGIT;
@@ -149,16 +147,8 @@ impl Criterion for Fact {
         Ok(BatchLosses::new(cross_entropy, reserve * BALANCE, accuracy(&own.detach(), &labels)))
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        store::parameters(self.tensors())
-    }
-
     fn tensors(&self) -> Vec<(String, Tensor)> {
         store::tensors(&self.store)
-    }
-
-    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
-        store::restore(self.tensors(), saved)
     }
 }
 
@@ -227,7 +217,7 @@ impl PrototypeClassifier for Fact {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rival::tests::recipe;
+    use crate::rival::tests::{model, recipe};
 
     fn near(value: &Tensor, expected: f64) {
         let value = value.double_value(&[]);
@@ -270,7 +260,7 @@ mod tests {
     #[test]
     fn images_are_compared_with_virtual_prototypes_that_nothing_trains() {
         let recipe = recipe();
-        let fact = Fact::new(&Model::new(&recipe, [3, 24, 24], Device::Cpu), &recipe);
+        let fact = Fact::new(&model(&recipe), &recipe);
         assert!(fact.first_virtuals.equal(&fact.virtuals));
         let trained: Vec<String> = fact.parameters().into_iter().map(|parameter| parameter.name).collect();
         assert_eq!(trained, ["fact.virtual"]);

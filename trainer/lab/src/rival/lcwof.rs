@@ -208,11 +208,8 @@ impl SessionLearner for Lcwof<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tch::Device;
-
     use super::*;
-    use crate::rival::tests::{recipe, values};
-    use orco_trainer::data::dataset::{self, DataOrigin};
+    use crate::rival::tests::{data, model, protocol, recipe, values};
     use orco_trainer::run::Run;
     use orco_trials::alone::alone;
 
@@ -246,12 +243,11 @@ mod tests {
     fn learning_trains_new_rows_calibration_trains_all() {
         alone("rival::lcwof::tests::learning_trains_new_rows_calibration_trains_all", || {
             let recipe = recipe();
-            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
-            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let data = data(&recipe);
+            let model = model(&recipe);
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
-            let protocol =
-                Protocol { recipe: &recipe, data: &data, draws: 1, name: "lcwof", file: "lcwof", run, fingerprint: "" };
+            let protocol = protocol(&recipe, &data, run, "lcwof");
             let mut lcwof = Lcwof::new(&model, protocol).unwrap();
             let weights = || weights(&model);
             let start = weights();

@@ -148,12 +148,10 @@ impl EpisodeSource for Limit<'_> {
 
 #[cfg(test)]
 mod tests {
-    use orco_trainer::data::dataset::{self, DataOrigin};
-    use orco_trainer::model::Model;
     use orco_trials::alone::alone;
 
     use super::*;
-    use crate::rival::tests::{recipe, values};
+    use crate::rival::tests::{data, model, recipe, values};
 
     #[test]
     fn a_task_knows_sixteen_classes_by_a_shot() {
@@ -174,8 +172,8 @@ mod tests {
     fn classifiers_are_means_first_and_shots_where_there_are_some() {
         alone("rival::limit::tests::classifiers_are_means_first_and_shots_where_there_are_some", || {
             let recipe = recipe();
-            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
-            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let data = data(&recipe);
+            let model = model(&recipe);
             let images = EpisodeImages { model: &model, data: &data, augment: &recipe.pretrain.augment };
             let means = values(&images.means().unwrap());
             let limit = Limit::new(images, 24);

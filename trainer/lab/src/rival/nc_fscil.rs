@@ -25,7 +25,6 @@ use orco_lab::method;
 use orco_state::target::{TargetMethod, generate};
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{ForwardMode, unit};
-use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::platform::interrupt;
@@ -216,16 +215,8 @@ impl Criterion for NcFscil {
         Ok(BatchLosses::new(loss.detach().zeros_like(), loss * WEIGHT, right))
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        store::parameters(self.tensors())
-    }
-
     fn tensors(&self) -> Vec<(String, Tensor)> {
         store::tensors(&self.store)
-    }
-
-    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
-        store::restore(self.tensors(), saved)
     }
 }
 
@@ -361,8 +352,7 @@ impl SessionLearner for NcFscilSessions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rival::tests::{recipe, values};
-    use orco_trainer::data::dataset::{self, DataOrigin};
+    use crate::rival::tests::{data, model, protocol, recipe, values};
     use orco_trainer::run::Run;
     use orco_trials::alone::alone;
 
@@ -421,8 +411,8 @@ mod tests {
     fn sessions_train_the_projection_and_another_draw_begins_anew() {
         alone("rival::nc_fscil::tests::sessions_train_the_projection_and_another_draw_begins_anew", || {
             let recipe = recipe();
-            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
-            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let data = data(&recipe);
+            let model = model(&recipe);
             let own = NcFscil::new(&model, &recipe);
             let cosines = values(&own.vertices.matmul(&own.vertices.tr()));
             let expected = |index| if index % 11 == 0 { 1.0 } else { -1.0 / 9.0 };
@@ -430,15 +420,7 @@ mod tests {
 
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
-            let protocol = Protocol {
-                recipe: &recipe,
-                data: &data,
-                draws: 1,
-                name: "nc-fscil",
-                file: "nc-fscil",
-                run,
-                fingerprint: "",
-            };
+            let protocol = protocol(&recipe, &data, run, "nc-fscil");
             let embedding = Embedding::of(&model, &data, protocol.measured(), &[0]).unwrap();
             let weights = || own.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
             let start = weights();

@@ -12,15 +12,12 @@
 //! not bound to overlap the key's crop. Classifiers of new classes are not trained (the authors' `-incft`, which their
 //! command leaves out).
 
+use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
-use std::collections::HashMap;
-
-use anyhow::Result;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
 use orco_trainer::data::augment::random_view;
 use orco_trainer::model::backbone::{ForwardMode, Network, unit};
-use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::loss::MASKED_LOGIT;
@@ -228,18 +225,10 @@ impl Criterion for Savc {
         Ok(BatchLosses::new(answers.cross_entropy_for_logits(&classes), loss, right))
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
-        store::parameters(store::tensors(&self.trained))
-    }
-
     fn tensors(&self) -> Vec<(String, Tensor)> {
         let mut all = store::tensors(&self.trained);
         all.extend(store::tensors(&self.followed));
         all
-    }
-
-    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
-        store::restore(self.tensors(), saved)
     }
 }
 

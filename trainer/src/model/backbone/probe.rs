@@ -160,8 +160,8 @@ mod tests {
 
     use super::*;
     use crate::model::onnx_proto::{
-        AttributeProto, DimensionProto, FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetProto, ShapeProto,
-        TensorTypeProto, TypeProto, ValueInfoProto, int, ints, node,
+        AttributeProto, DimensionProto, FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetProto, ValueInfoProto,
+        int, ints, node,
     };
 
     fn input(mean: [f32; 3], deviation: [f32; 3]) -> Preprocessing {
@@ -172,8 +172,7 @@ mod tests {
         let fixed = sides.iter().map(|&side| DimensionProto { dim_value: Some(side), dim_param: None });
         let batch = DimensionProto { dim_value: None, dim_param: Some("batch".into()) };
         let dim = std::iter::once(batch).chain(fixed).collect();
-        let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim }) };
-        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+        ValueInfoProto::new(name, FLOAT, dim)
     }
 
     fn of(operator: &str, inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {

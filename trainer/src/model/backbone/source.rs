@@ -442,15 +442,11 @@ mod tests {
     use orco_runtime::image::LookPart;
 
     use super::*;
-    use crate::model::onnx_proto::{
-        DimensionProto, INT8, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto, node,
-    };
+    use crate::model::onnx_proto::{INT8, OperatorSetProto, TensorTypeProto, TypeProto, node};
 
     /// A value whose dimensions are fixed where they are not 0.
     fn value(elem_type: i32, sizes: &[i64]) -> ValueInfoProto {
-        let dim = sizes.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
-        let tensor_type = TensorTypeProto { elem_type, shape: Some(ShapeProto { dim: dim.collect() }) };
-        ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+        ValueInfoProto::of_sides("x", elem_type, sizes)
     }
 
     /// A graph of these inputs.

@@ -11,7 +11,7 @@ use crate::data::augment::random_view;
 use crate::data::dataset::Images;
 use crate::model::Model;
 use crate::model::backbone::ForwardMode;
-use crate::model::store::Parameter;
+use crate::model::store::{self, Parameter};
 use crate::platform::device::send;
 use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::training_loop::BaseSession;
@@ -79,22 +79,22 @@ pub trait Criterion {
         batch: &[usize],
     ) -> Result<BatchLosses, RankError>;
 
-    /// What is trained beside the model.
-    fn parameters(&self) -> Vec<Parameter> {
-        Vec::new()
-    }
-
     /// All tensors that a checkpoint must have beside the model's.
     fn tensors(&self) -> Vec<(String, Tensor)> {
         Vec::new()
     }
 
-    /// Sets them from a checkpoint.
+    /// Those of them that are trained.
+    fn parameters(&self) -> Vec<Parameter> {
+        store::parameters(self.tensors())
+    }
+
+    /// Sets all of [`Self::tensors`] from a checkpoint.
     ///
     /// # Errors
     /// If one is missing or has another shape.
-    fn restore(&mut self, _: &HashMap<String, Tensor>) -> Result<()> {
-        Ok(())
+    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
+        store::restore(self.tensors(), saved)
     }
 }
 

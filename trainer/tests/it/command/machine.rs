@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use orco_runtime::encoder::library;
 
 use super::{arguments, program, recipe, succeeds, words};
-use crate::support::{epochs, error_text};
+use crate::support::{epochs, error_text, failure};
 
 /// A recipe of a very small network on few synthetic objects, which needs no data, and the command line that pretrains
 /// it.
@@ -93,11 +93,9 @@ fn a_full_disk_keeps_the_last_checkpoint() {
         .args(&arguments)
         .output()
         .unwrap();
-    let said = error_text(&limited);
-    assert_eq!(limited.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
-    assert!(last.contains("pretrain.safetensors") && last.contains("File too large"), "{said}");
+    let said = failure(&limited);
+    assert!(said.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
+    assert!(said.contains("pretrain.safetensors") && said.contains("File too large"), "{said}");
     assert!(fs::read(&checkpoint).unwrap() == before, "the checkpoint was harmed");
     let is_partial = |name: std::ffi::OsString| name.to_string_lossy().ends_with("partial");
     let mut names = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name());
@@ -132,11 +130,9 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
         (bytes + bytes / 2).to_string()
     };
     let output = alone(script).arg(size).arg(&run).args(synthetic_arguments(folder.path(), "run")).output().unwrap();
-    let said = error_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
-    assert!(last.contains("No space left on device"), "{said}");
+    let said = failure(&output);
+    assert!(said.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
 }
 
 /// A limit on the address space stands for a machine with too little memory.
@@ -152,43 +148,39 @@ fn too_little_memory_is_one_sentence() {
     table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 800.into());
     table["pretrain"].as_table_mut().unwrap().insert("views".into(), 8.into());
     fs::write(&path, table.to_string()).unwrap();
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")])
-        .args(arguments(folder.path(), "run"))
-        .output()
-        .unwrap();
-    let said = error_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: phase 1: out of memory: libtorch could not get "), "{said}");
-    assert!(last.ends_with(" more; lower pretrain.batch or pretrain.views"), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
+    let output = with_little_memory().args(arguments(folder.path(), "run")).output().unwrap();
+    let said = failure(&output);
+    assert!(said.starts_with("error: phase 1: out of memory: libtorch could not get "), "{said}");
+    assert!(said.ends_with(" more; lower pretrain.batch or pretrain.views"), "{said}");
+    assert!(!error_text(&output).contains("panicked"), "{}", error_text(&output));
 }
 
-/// The program with a recipe of synthetic data, some of its values changed, under a limit on the address space.
+/// The program under a limit on the address space.
+#[cfg(target_os = "linux")]
+fn with_little_memory() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")]);
+    command
+}
+
+/// It with a recipe of synthetic data, some of its values changed.
 #[cfg(target_os = "linux")]
 fn limited(changes: &[(&str, &str, i64)]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     crate::support::synthetic(folder.path(), changes);
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")])
-        .args(["pretrain", "recipe.toml", "--run", "run", "--device", "cpu"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", error_text(&output));
-    output
+    let arguments = ["pretrain", "recipe.toml", "--run", "run", "--device", "cpu"];
+    with_little_memory().args(arguments).current_dir(folder.path()).output().unwrap()
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn too_little_memory_outside_the_phases_is_one_sentence_too() {
-    let said = error_text(&limited(&[("backbone", "width", 1024)]));
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: out of memory: libtorch could not get "), "{said}");
-    assert!(last.contains("; lower backbone.width, head.hidden"), "{said}");
-    let said = error_text(&limited(&[("data", "image_size", 1024), ("data", "train_per_class", 400)]));
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("error: ") && said.contains(" images of 1024 x 1024 pixels take "), "{said}");
+    let said = failure(&limited(&[("backbone", "width", 1024)]));
+    assert!(said.starts_with("error: out of memory: libtorch could not get "), "{said}");
+    assert!(said.contains("; lower backbone.width, head.hidden"), "{said}");
+    let output = limited(&[("data", "image_size", 1024), ("data", "train_per_class", 400)]);
+    let said = failure(&output);
+    assert_eq!(error_text(&output).lines().count(), 1, "{}", error_text(&output));
+    assert!(said.contains(" images of 1024 x 1024 pixels take "), "{said}");
     assert!(said.contains("lower data.image_size"), "{said}");
 }

@@ -8,16 +8,11 @@ use orco_trainer::config::Recipe;
 use orco_trainer::run::Run;
 
 use super::{arguments, data, program, recipe, succeeds, synthetic, words};
-use crate::support::error_text;
+use crate::support::{error_text, failure};
 
 /// The sentence with which the program refuses.
 fn refused(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = error_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap_or_default().to_owned();
-    assert!(last.starts_with("error: "), "{said}");
-    last
+    failure(&command.output().unwrap())
 }
 
 #[test]

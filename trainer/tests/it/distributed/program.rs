@@ -9,7 +9,7 @@ use orco_trainer::config::Recipe;
 use orco_trainer::run::RunRecord;
 
 use super::{LIMIT, RANKS, as_rank, ended, free_port, picture_recipe, pictures, recipe};
-use crate::support::{epochs, error_text, send};
+use crate::support::{epochs, error_text, failure, send};
 
 fn program(folder: &Path, verb: &str, run: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
@@ -52,11 +52,9 @@ fn a_killed_rank_ends_the_other_and_one_process_continues() {
     send("-KILL", &second);
     assert!(!ended(second, LIMIT).status.success());
     let output = ended(first, LIMIT);
-    let said = error_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: phase 1: ") && last.contains("lost the other ranks: "), "{said}");
-    assert!(last.ends_with("the log of the rank that ended first says why, and the same command continues the run"));
+    let said = failure(&output);
+    assert!(said.starts_with("error: phase 1: ") && said.contains("lost the other ranks: "), "{said}");
+    assert!(said.ends_with("the log of the rank that ended first says why, and the same command continues the run"));
     assert_eq!(RunRecord::read(&run).unwrap().ranks, RANKS);
 
     // The first rank alone wrote.
@@ -92,10 +90,8 @@ fn a_silent_rank_ends_the_other() {
     let output = ended(first, 2 * LIMIT);
     second.kill().unwrap();
     second.wait().unwrap();
-    let said = error_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: phase 1: ") && last.contains("lost the other ranks: "), "{said}");
+    let said = failure(&output);
+    assert!(said.starts_with("error: phase 1: ") && said.contains("lost the other ranks: "), "{said}");
 }
 
 #[test]
@@ -168,11 +164,7 @@ fn ranks_with_other_data_or_another_recipe_are_refused() {
             as_rank(command.args(["--data", "pictures", "--skip-broken"]), rank, port);
             command.spawn().unwrap()
         });
-        ranks.map(|rank| {
-            let output = ended(rank, LIMIT);
-            assert_eq!(output.status.code(), Some(1), "{}", error_text(&output));
-            error_text(&output).lines().last().unwrap().to_owned()
-        })
+        ranks.map(|rank| failure(&ended(rank, LIMIT)))
     };
     for folder in &folders {
         pictures(&folder.path().join("pictures"));

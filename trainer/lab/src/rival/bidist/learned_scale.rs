@@ -1,8 +1,5 @@
 //! BiDist's base session: cross entropy over cosines whose scale is learned with the rest.
 
-use std::collections::HashMap;
-
-use anyhow::Result;
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::model::store::{self, Parameter};
 use orco_trainer::platform::distributed::RankError;
@@ -59,10 +56,6 @@ impl Criterion for LearnedScale {
 
     fn tensors(&self) -> Vec<(String, Tensor)> {
         store::tensors(&self.store)
-    }
-
-    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
-        store::restore(self.tensors(), saved)
     }
 }
 

@@ -90,10 +90,7 @@ mod tests {
     use tch::Device;
 
     use super::*;
-
-    fn rows(values: &[f32]) -> Tensor {
-        Tensor::from_slice(values).view([-1, 2])
-    }
+    use crate::rival::tests::rows;
 
     fn near(value: &Tensor, expected: f64) {
         let value = value.double_value(&[]);

@@ -222,7 +222,7 @@ fn rate(epoch: usize) -> f64 {
 mod tests {
     use std::fs;
 
-    use orco_trainer::data::dataset::{self, DataOrigin, DataSet};
+    use orco_trainer::data::dataset::DataSet;
     use orco_trainer::run::PRETRAIN_CHECKPOINT;
     use orco_trainer::train::pretrain;
     use orco_trials::alone::alone;
@@ -230,11 +230,7 @@ mod tests {
 
     use super::*;
     use crate::rival::baseline::CrossEntropy;
-    use crate::rival::tests::{recipe, values};
-
-    fn rows(values: &[f32]) -> Tensor {
-        Tensor::from_slice(values).view([-1, 2])
-    }
+    use crate::rival::tests::{data, model, recipe, rows, values};
 
     fn sigmoid(x: f64) -> f64 {
         1.0 / (1.0 + (-x).exp())
@@ -278,7 +274,7 @@ mod tests {
 
     /// The base session's backbone, trained or taken from its checkpoint, and a layer that is always the same.
     fn start(recipe: &Recipe, base: &BaseSession<'_>) -> (Model, ProjectionLayer) {
-        let mut model = Model::new(recipe, [3, 24, 24], Device::Cpu);
+        let mut model = model(recipe);
         pretrain::train(&mut model, &recipe.pretrain, base, None, &mut CrossEntropy).unwrap();
         tch::manual_seed(1);
         let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
@@ -297,10 +293,10 @@ mod tests {
     fn an_episode_has_shots_and_queries_of_the_same_classes() {
         alone("rival::c_fscil::meta_training::tests::an_episode_has_shots_and_queries_of_the_same_classes", || {
             let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
-            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+            let data = data(&recipe);
             let run = &Run::open(folder.path(), &recipe).unwrap();
             let base = base(&data, run);
-            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let model = model(&recipe);
             let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
             let training = MetaTraining::new(&model, &layer, &recipe, &base);
             assert_eq!((training.schedule, training.rows), (EpisodeSchedule { epochs: EPOCHS, episodes: 1 }, 10));
@@ -325,7 +321,7 @@ mod tests {
             "rival::c_fscil::meta_training::tests::episodes_go_on_where_they_were_and_leave_the_shared_backbone",
             || {
                 let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
-                let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+                let data = data(&recipe);
                 let schedule = EpisodeSchedule { epochs: 2, episodes: 3 };
                 let trained = |name: &str, stops: bool| {
                     let run = &Run::open(&folder.path().join(name), &recipe).unwrap();

@@ -1,13 +1,9 @@
 //! SAVC's parts, each against values computed by hand.
 
-use orco_trainer::config::Recipe;
 use tch::Device;
 
 use super::*;
-
-fn rows(values: &[f32]) -> Tensor {
-    Tensor::from_slice(values).view([-1, 2])
-}
+use crate::rival::tests::{model, recipe, rows};
 
 #[test]
 fn a_query_is_drawn_to_its_key_and_to_its_class_in_the_queue() {
@@ -31,9 +27,8 @@ fn a_class_becomes_as_many_as_there_are_transformations() {
 }
 
 fn savc() -> (Model, Savc) {
-    let mut recipe: Recipe = toml::from_str(include_str!("../../../../recipes/synthetic-tiny.toml")).unwrap();
-    recipe.backbone.width = 2;
-    let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+    let recipe = recipe();
+    let model = model(&recipe);
     let savc = Savc::new(&model, &recipe);
     (model, savc)
 }

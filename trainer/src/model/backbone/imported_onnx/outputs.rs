@@ -4,7 +4,7 @@ use orco_runtime::encoder::audit::bounds::check_declared;
 use prost::{DecodeError, Message};
 
 use super::parts::{GraphParts, ModelParts};
-use crate::model::onnx_proto::{DimensionProto, FLOAT, ShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use crate::model::onnx_proto::{DimensionProto, FLOAT, ValueInfoProto};
 
 impl GraphParts {
     /// Declares outputs that are declared without a type or sides, as where somebody cut a classifier, and maps whose
@@ -54,9 +54,7 @@ pub fn declared(name: String, sides: &[u64]) -> ValueInfoProto {
         dim_value: i64::try_from(side).ok().filter(|_| axis > 0),
         dim_param: None,
     };
-    let shape = ShapeProto { dim: sides.iter().enumerate().map(side).collect() };
-    let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(shape) };
-    ValueInfoProto { name, r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    ValueInfoProto::new(name, FLOAT, sides.iter().enumerate().map(side).collect())
 }
 
 /// The names of values, for people.

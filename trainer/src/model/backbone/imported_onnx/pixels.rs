@@ -88,12 +88,10 @@ fn is_image_of_bytes(value: &ValueInfoProto) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{DimensionProto, ShapeProto, TypeProto, int, node};
+    use crate::model::onnx_proto::{int, node};
 
     fn value(elem_type: i32, name: &str) -> ValueInfoProto {
-        let dim = [None, Some(3), Some(8), Some(8)].map(|dim_value| DimensionProto { dim_value, dim_param: None });
-        let tensor_type = TensorTypeProto { elem_type, shape: Some(ShapeProto { dim: dim.to_vec() }) };
-        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+        ValueInfoProto::of_sides(name, elem_type, &[0, 3, 8, 8])
     }
 
     fn graph(nodes: &[NodeProto]) -> GraphParts {

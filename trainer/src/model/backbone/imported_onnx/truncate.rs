@@ -116,16 +116,10 @@ fn retain_needed<P: AsRef<[u8]>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{
-        AttributeProto, DimensionProto, FLOAT, NodeProto, ShapeProto, TensorProto, TensorTypeProto, TypeProto,
-        attribute_type, node,
-    };
+    use crate::model::onnx_proto::{AttributeProto, FLOAT, NodeProto, TensorProto, attribute_type, node};
 
     fn vector(name: &str, length: i64) -> ValueInfoProto {
-        let side = |size| DimensionProto { dim_value: size, dim_param: None };
-        let shape = ShapeProto { dim: vec![side(None), side(Some(length))] };
-        let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
-        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
+        ValueInfoProto::of_sides(name, FLOAT, &[0, length])
     }
 
     fn of(operator: &str, inputs: &[&str], output: &str) -> NodeProto {

@@ -13,16 +13,13 @@ use super::super::pooling::{AXES_AS_INPUT, PoolingNodes, has_features_last};
 use super::*;
 use crate::model::onnx_proto::attribute_type::GRAPH;
 use crate::model::onnx_proto::{
-    AttributeProto, DimensionProto, FLOAT, FLOAT16, NodeProto, OperatorSetProto, ShapeProto, TensorProto,
-    TensorTypeProto, TypeProto, int, ints, node, text, whole_numbers,
+    AttributeProto, FLOAT, FLOAT16, NodeProto, OperatorSetProto, TensorProto, int, ints, node, text, whole_numbers,
 };
 
 /// A graph of one input of floats with these sides, open where they are 0.
 fn graph(sides: [i64; 4]) -> GraphParts {
-    let dim = sides.map(|size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
-    let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim: dim.to_vec() }) };
-    let value = ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) };
-    GraphParts { input: vec![value.encode_to_vec()], ..GraphParts::default() }
+    let input = vec![ValueInfoProto::of_sides("x", FLOAT, &sides).encode_to_vec()];
+    GraphParts { input, ..GraphParts::default() }
 }
 
 #[test]

@@ -7,14 +7,12 @@ use super::super::lists::ListTensor;
 use super::super::parts::{AttributeParts, GraphParts, ModelParts, NodeParts};
 use super::opened_graph::BATCH;
 use crate::model::onnx_proto::{
-    DimensionProto, FLOAT, INT64, NodeProto, OperatorSetProto, ShapeProto, TensorProto, TensorTypeProto, TypeProto,
-    ValueInfoProto, int, ints, list_of_whole_numbers, node, whole_numbers,
+    FLOAT, INT64, NodeProto, OperatorSetProto, TensorProto, ValueInfoProto, int, ints, list_of_whole_numbers, node,
+    whole_numbers,
 };
 
 fn value(name: &str, sides: &[i64]) -> ValueInfoProto {
-    let dim = sides.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
-    let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim: dim.collect() }) };
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    ValueInfoProto::of_sides(name, FLOAT, sides)
 }
 
 /// A node without settings.
