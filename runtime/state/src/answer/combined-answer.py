@@ -134,8 +134,17 @@ def scores(x, head_weights, kept, weights=WEIGHTS, scattered=None):
     return result
 
 
+def discounted(head_weights):
+    """Half of the aligned head's weight goes to the head of phase 2: phase 3 has trained on the shots."""
+    if len(head_weights) < 2:
+        return head_weights
+    (first, weight), (second, aligned_weight) = head_weights
+    return [(first, weight + aligned_weight / 2), (second, aligned_weight / 2)]
+
+
 def left_out(head_weights):
     """Scores of every shot's clean view, its own class known by the others alone, and they alone scatter."""
+    head_weights = discounted(head_weights)
     every = range(len(classes))
     result = []
     for sample in every:
@@ -148,6 +157,7 @@ def left_out(head_weights):
 
 def left_out_views(sample, head_weights, weights=WEIGHTS):
     """Scores of a shot's views, its own class as if it had all of its shots and yet did not know this one."""
+    head_weights = discounted(head_weights)
     every = range(len(classes))
     label = classes[sample]
     without = [shot for shot in every if shot != sample]
@@ -183,8 +193,9 @@ def evidence(head_weights, weights=WEIGHTS):
     for shot in every:
         if classes[shot] < BASE:
             without = [other for other in every if other != shot]
-            row = scores(shots[shot][0], head_weights, every, weights, without)
-            row[classes[shot]] = scores(shots[shot][0], head_weights, without, weights)[classes[shot]]
+            weighed = discounted(head_weights)
+            row = scores(shots[shot][0], weighed, every, weights, without)
+            row[classes[shot]] = scores(shots[shot][0], weighed, without, weights)[classes[shot]]
             sides[0].append((*lead(row, classes[shot]), classes[shot], 1.0))
         else:
             for row in left_out_views(shot, head_weights, weights):

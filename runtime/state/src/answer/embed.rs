@@ -17,6 +17,9 @@ use crate::state::{BaseModel, Scoring, State};
 /// Exemplars that are embedded at a time.
 pub(crate) const EMBED_BATCH: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
+/// What the aligned head keeps of its weight where it scores a left-out shot.
+const ALIGNED_ON_LEFT_OUT: f32 = 0.5;
+
 /// A head, prepared for projecting, with the weight of its score.
 #[derive(Clone, Debug)]
 pub(super) struct WeightedHead {
@@ -168,6 +171,21 @@ impl Embedder {
                     }
                 }
                 projected
+            }
+        }
+    }
+
+    /// Turns embeddings `[n, length]` of left-out shots into those that score as pictures to come. Phase 3 trained the
+    /// aligned head on these very shots, so their scores under it are too high; those under the head of phase 2 are too
+    /// low, since new pictures gain by phase 3. So half of the aligned head's weight goes to the head of phase 2. Scores
+    /// are products, so its part of the embedding is scaled in place of the weight.
+    pub(super) fn discount_aligned(&self, embedded: &mut [f32]) {
+        let [phase_2, aligned] = &self.heads[..] else { return };
+        let moved = (1.0 - ALIGNED_ON_LEFT_OUT) * aligned.weight;
+        let factors = [1.0 + moved / phase_2.weight, ALIGNED_ON_LEFT_OUT];
+        for row in embedded.chunks_exact_mut(self.length()) {
+            for (projection, factor) in row.chunks_exact_mut(self.dimension).zip(factors) {
+                projection.iter_mut().for_each(|value| *value *= factor);
             }
         }
     }

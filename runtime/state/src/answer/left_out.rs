@@ -45,7 +45,8 @@ pub(super) fn view_scores(
     let mut scored = Vec::with_capacity(viewed.len());
     for some in viewed.chunks(VIEW_BATCH) {
         let exemplars: Vec<usize> = some.iter().map(|viewed| viewed.shot.exemplar).collect();
-        let embedded = model.embedder.embed_views(bank, &exemplars, projections);
+        let mut embedded = model.embedder.embed_views(bank, &exemplars, projections);
+        model.embedder.discount_aligned(&mut embedded);
         let mut scores = model.rows.scores(&embedded);
         let of_shots = scores.chunks_exact_mut(views * count).zip(embedded.chunks_exact(views * length));
         for (viewed, (scores, embedded)) in some.iter().zip(of_shots) {

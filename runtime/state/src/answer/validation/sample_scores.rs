@@ -153,9 +153,12 @@ impl ValidationSamples<'_> {
         purpose: ScoringPurpose,
     ) -> Vec<SampleScores> {
         let ScoringContext { model, source, .. } = context;
-        let embedded = self.embed_samples(context, some);
+        let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
+        let mut embedded = self.embed_samples(context, some);
+        let rows = embedded.chunks_exact_mut(model.embedder.length()).zip(&left_out);
+        rows.filter(|(_, shot)| shot.is_some()).for_each(|(row, _)| model.embedder.discount_aligned(row));
         let mut scores = model.rows.scores(&embedded);
-        let effects = self.effects_of_leaving_out(context, some, &embedded);
+        let effects = self.effects_of_leaving_out(context, left_out, &embedded);
         let each = scores.chunks_exact_mut(model.len().max(1)).zip(embedded.chunks_exact(model.embedder.length()));
         let mut scored = Vec::with_capacity(some.len());
         for ((&number, effect), (scores, embedded)) in some.iter().zip(&effects).zip(each) {
@@ -172,16 +175,15 @@ impl ValidationSamples<'_> {
         scored
     }
 
-    /// What leaving each sample out of its class changes; `None` for one that is no shot in the state. `embedded` is
-    /// `[samples, length]`.
+    /// What leaving each of these samples out of its class changes; `None` for one that is no shot in the state.
+    /// `embedded` is `[samples, length]`.
     fn effects_of_leaving_out(
         &self,
         context: &ScoringContext<'_>,
-        samples: &[usize],
+        left_out: Vec<Option<LeftOutShot>>,
         embedded: &[f32],
     ) -> Vec<Option<LeftOutEffect>> {
         let ScoringContext { model, source, .. } = context;
-        let left_out: Vec<Option<LeftOutShot>> = samples.iter().map(|&sample| self.left_out(context, sample)).collect();
         let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
         let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
         let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, source.projections);
