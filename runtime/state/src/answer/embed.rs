@@ -155,21 +155,15 @@ impl Embedder {
 
     /// Projections by all heads `[n, projections_len]` of features `[n, inputs]`.
     fn project(&self, features: &[f32]) -> Vec<f32> {
-        match &self.heads[..] {
-            [] => Vec::new(),
-            [head] => head.projector.project(features),
-            heads => {
-                let mut projected = vec![0.0; features.len() / self.inputs * self.projections_len];
-                for (number, head) in heads.iter().enumerate() {
-                    let rows = projected.chunks_exact_mut(self.projections_len);
-                    let own = head.projector.project(features);
-                    for (row, own) in rows.zip(own.chunks_exact(self.dimension)) {
-                        row[number * self.dimension..][..self.dimension].copy_from_slice(own);
-                    }
-                }
-                projected
+        let mut projected = vec![0.0; features.len() / self.inputs * self.projections_len];
+        for (number, head) in self.heads.iter().enumerate() {
+            let rows = projected.chunks_exact_mut(self.projections_len);
+            let own = head.projector.project(features);
+            for (row, own) in rows.zip(own.chunks_exact(self.dimension)) {
+                row[number * self.dimension..][..self.dimension].copy_from_slice(own);
             }
         }
+        projected
     }
 
     /// Embeddings `[n, length]` of features `[n, inputs]` without their projections.
