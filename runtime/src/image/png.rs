@@ -200,9 +200,7 @@ fn failed(error: ::png::DecodingError) -> ImageError {
     match error {
         // Rows of all sizes that are accepted fit.
         ::png::DecodingError::LimitsExceeded => ImageError::LargeMetadata,
-        ::png::DecodingError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-            ImageError::Read(error)
-        }
+        ::png::DecodingError::IoError(error) if error.kind() != io::ErrorKind::UnexpectedEof => ImageError::Read(error),
         other => ImageError::Damaged(other.to_string()),
     }
 }
