@@ -155,6 +155,10 @@ impl Embedder {
 
     /// Projections by all heads `[n, projections_len]` of features `[n, inputs]`.
     fn project(&self, features: &[f32]) -> Vec<f32> {
+        // Without a copy, which would take as much memory again.
+        if let [head] = &self.heads[..] {
+            return head.projector.project(features);
+        }
         let mut projected = vec![0.0; features.len() / self.inputs * self.projections_len];
         for (number, head) in self.heads.iter().enumerate() {
             let rows = projected.chunks_exact_mut(self.projections_len);
