@@ -478,7 +478,7 @@ fn a_purge_keeps_the_way_back_from_an_undo_whose_entry_it_drops() {
     assert_eq!((purged.history.entry(2), restored), (None, Some(1)), "entry 1 has the same class set by now");
     let timeline = purged.history.timeline();
     assert_eq!((timeline.present(), timeline.earlier()), (1, &[0][..]), "the purge is no step");
-    assert_eq!(purged.history.timeline().back(1), Some(0));
+    assert_eq!(timeline.back(1), Some(0));
 }
 
 #[test]
