@@ -58,9 +58,14 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As for [`read_own`], except that of a missing file.
 pub fn read_own_if_there(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    match read_own(path, limit) {
+    if_there(read_own(path, limit))
+}
+
+/// What was done with a file, or `None` where there was none.
+pub(crate) fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        read => read.map(Some),
+        done => done.map(Some),
     }
 }
 
@@ -198,10 +203,7 @@ pub fn partial(path: &Path) -> PathBuf {
 /// # Errors
 /// If it cannot be removed.
 pub fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_there(fs::remove_file(path)).map(drop)
 }
 
 /// Removes a file, or a link in its place, if there is one; says whether there was. When this returns, no power cut
@@ -210,10 +212,11 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
 /// # Errors
 /// If it cannot be removed, or its folder cannot be synced.
 pub fn remove_durably(path: &Path) -> io::Result<bool> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        removed => removed.and_then(|()| sync_folder(folder_of(path))).map(|()| true),
+    let was_there = if_there(fs::remove_file(path))?.is_some();
+    if was_there {
+        sync_folder(folder_of(path))?;
     }
+    Ok(was_there)
 }
 
 /// Opens a regular file that is our own: no link is followed in its place, and nobody waits for the other end of a
@@ -222,12 +225,8 @@ pub fn remove_durably(path: &Path) -> io::Result<bool> {
 /// # Errors
 /// If it cannot be opened, or something else lies in its place.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    match fs::symlink_metadata(path) {
-        Ok(facts) => regular(&facts)?,
-        // Whether it is made then is for the options to say.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
+    // Where there is none, the options say whether it is made.
+    if_there(fs::symlink_metadata(path))?.as_ref().map_or(Ok(()), regular)?;
     open(options, path, SymlinkPolicy::Refuse)
 }
 

@@ -250,7 +250,7 @@ fn refusal(bytes: &[u8]) -> ImageError {
     if bytes.is_empty() {
         return ImageError::Empty;
     }
-    if crate::files::is_lfs_pointer(bytes) {
+    if files::is_lfs_pointer(bytes) {
         return ImageError::LfsPointer;
     }
     UnsupportedFormat::of_bytes(bytes).map_or(ImageError::Format, ImageError::Unsupported)

@@ -337,7 +337,7 @@ impl Learner {
     /// # Errors
     /// As for [`Learner::refresh`].
     pub fn refresh_if_changed(&mut self) -> Result<(), OpenLearnerError> {
-        let is_newest = self.newest.as_ref().is_some_and(|newest| newest.revision() == self.store.revision());
+        let is_newest = self.newest.as_ref().is_some_and(|newest| newest.revision == self.store.revision());
         // After warnings, what is in memory may differ from the files.
         if is_newest && self.warnings.is_empty() { Ok(()) } else { self.refresh() }
     }

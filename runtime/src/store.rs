@@ -78,8 +78,8 @@ pub struct Store {
 /// Which state of a store is the newest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NewestState {
-    /// The files that hold it and the one before.
-    revision: Revision,
+    /// The files that hold it and the one before, as they were when it was read or saved.
+    pub(crate) revision: Revision,
     /// Counts saves; 0 if nothing was saved yet.
     pub(crate) generation: u64,
     /// The slot that holds it.
@@ -98,13 +98,6 @@ pub struct StoreSnapshot {
     pub warnings: Vec<String>,
     /// Where it lies.
     pub(crate) newest: NewestState,
-}
-
-impl NewestState {
-    /// The files that held it when it was read.
-    pub(crate) fn revision(&self) -> Revision {
-        self.revision
-    }
 }
 
 impl StoreSnapshot {

@@ -114,11 +114,8 @@ impl Thumbnails {
         for name in names {
             let is_stray = digest_of(&name).is_some_and(|digest| !kept.contains(&digest)) || is_leftover(&name);
             if is_stray {
-                match folder.remove(&name, MAX_BYTES as u64) {
-                    // Another process has done so, or has given its new file the name that it was made for.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    removed => removed.map_err(failed)?,
-                }
+                // Another process may have done so, or have given its new file the name that it was made for.
+                files::if_there(folder.remove(&name, MAX_BYTES as u64)).map_err(failed)?;
                 pruned = true;
             }
         }

@@ -33,20 +33,24 @@ impl FromStr for CameraSource {
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
         let text = text.trim();
-        if text.starts_with("/dev/") && !text.chars().any(char::is_control) {
+        let wrong = || Err(SourceError(mask_address(text)));
+        if text.chars().any(char::is_control) {
+            return wrong();
+        }
+        if text.starts_with("/dev/") {
             return Ok(Self::V4l2(text.into()));
         }
         let (kind, rest) = text.split_once(':').unwrap_or(("", text));
         let rest = rest.trim();
         let host = rest.strip_prefix("//").is_some_and(|host| !host.is_empty());
         match kind.to_ascii_lowercase().as_str() {
-            _ if rest.is_empty() || text.chars().any(char::is_control) => Err(SourceError(mask_address(text))),
+            _ if rest.is_empty() => wrong(),
             "http" | "https" if host => Ok(Self::Http(text.into())),
             "rtsp" | "rtsps" | "rtspt" if host => Ok(Self::Rtsp(text.into())),
             "gst" => Ok(Self::Gstreamer(rest.into())),
             "folder" => Ok(Self::Folder(rest.into())),
             "v4l2" => Ok(Self::V4l2(rest.into())),
-            _ => Err(SourceError(mask_address(text))),
+            _ => wrong(),
         }
     }
 }

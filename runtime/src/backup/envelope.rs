@@ -203,7 +203,7 @@ impl<'a> ArchiveReader<'a> {
         let mut end = Vec::new();
         archive.into_inner().take(signature::MAX_FILE + LENGTH + 1).read_to_end(&mut end)?;
         sum.update(&end);
-        if sum.finalize()[..] == expected { Ok(()) } else { Err(DecodeError::Checksum.into()) }
+        if sum.finalize()[..] == expected { Ok(()) } else { Err(damaged()) }
     }
 }
 

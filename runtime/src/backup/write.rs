@@ -12,7 +12,7 @@ use crate::bundle::Bundle;
 use crate::files;
 use crate::files::destination::{self, ExistingFile};
 use crate::learner::LearnerSettings;
-use crate::release::{self, RELEASES, Releases};
+use crate::release::{RELEASES, Releases};
 #[cfg(feature = "sign")]
 use crate::signature::SecretKey;
 use crate::store::kept_pictures;
@@ -85,13 +85,11 @@ impl LockedState {
 
     /// That of a device whose file system is read-only.
     fn read_only(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<Option<Self>, BackupError> {
-        if settings.compare_releases {
-            release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
-        }
+        settings.check_release(bundle, store)?;
         let found = store.load_newest(bundle)?;
         let slot = store.slot_of(found.newest)?;
         // It may be read-only for this process alone, in a container for one.
-        if store.revision() != found.newest.revision() {
+        if store.revision() != found.newest.revision {
             return Err(StoreError::Busy { folder: store.folder().into() }.into());
         }
         Ok(slot.map(|slot| Self { saved: found.saved, slot, _lock: None }))

@@ -254,8 +254,7 @@ fn node(message: &[u8], allowed: OperatorFilter) -> AuditResult {
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
-    for field in WireFields::of(message) {
-        let Ok((4, WireValue::Bytes(bytes))) = field else { continue };
+    for bytes in all(message, 4) {
         operators += 1;
         let operator = core::str::from_utf8(bytes).unwrap_or("?");
         if !allowed(domain, operator) {
@@ -329,9 +328,8 @@ fn tensor(message: &[u8]) -> AuditResult {
             (6, _) => return Err(refused("holds texts")),
             (8 | 12, WireValue::Bytes(_)) => {}
             (9, WireValue::Bytes(bytes)) if raw.is_none() => raw = Some(bytes.len() as u64),
-            (13, _) => return Err(AuditError::ExternalData { tensor: name(message, 8) }),
             (14, WireValue::Number(0)) => {}
-            (14, _) => return Err(AuditError::ExternalData { tensor: name(message, 8) }),
+            (13 | 14, _) => return Err(AuditError::ExternalData { tensor: name(message, 8) }),
             (16, WireValue::Bytes(entry)) => metadata_entry(entry, METADATA)?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
@@ -344,13 +342,22 @@ fn tensor(message: &[u8]) -> AuditResult {
     if complete { Ok(()) } else { Err(refused("has not as many elements as its shape says")) }
 }
 
-/// The text in a field of a message, as an error shows it.
-fn name(message: &[u8], field: u32) -> String {
-    let found = WireFields::of(message).find_map(|found| match found {
+/// Every message or text of a field.
+fn all(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
+    WireFields::of(message).filter_map(move |entry| match entry {
         Ok((number, WireValue::Bytes(bytes))) if number == field => Some(bytes),
         _ => None,
-    });
-    short(&String::from_utf8_lossy(found.unwrap_or_default().get(..256).unwrap_or(found.unwrap_or_default())))
+    })
+}
+
+/// The text in a field of a message, as an error shows it.
+fn name(message: &[u8], field: u32) -> String {
+    shown(all(message, field).next().unwrap_or_default())
+}
+
+/// A name as an error shows it.
+fn shown(name: &[u8]) -> String {
+    short(&String::from_utf8_lossy(name.get(..256).unwrap_or(name)))
 }
 
 /// At most 80 letters of a text.

@@ -65,8 +65,9 @@ pub enum LibraryError {
 /// `/usr/bin/orco`), else the newest of at least [`OLDEST`] in the cache that `cargo xtask setup` fills (the order of
 /// folders is that of `tests/xtask/src/cache.rs`). Nothing says yet that it can be used.
 pub fn locate() -> Option<PathBuf> {
-    if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
-        return Some(path.into());
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = set("ORT_DYLIB_PATH") {
+        return Some(path);
     }
     let name = match () {
         () if cfg!(target_os = "macos") => "libonnxruntime.dylib",
@@ -78,7 +79,6 @@ pub fn locate() -> Option<PathBuf> {
     if let Some(path) = packaged.filter(|path| path.is_file()) {
         return Some(path);
     }
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let xdg = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
     let user = || xdg().or_else(|| Some(env::home_dir()?.join(".cache"))).map(|cache| cache.join("orco"));
     let cache = set("ORCO_CACHE").or_else(user)?;

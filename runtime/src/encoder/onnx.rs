@@ -101,9 +101,19 @@ fn session_builder(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuil
 
 /// A session on `threads` threads.
 fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: usize) -> Result<Session, EncodeError> {
-    let model = Arc::clone(model);
+    let builder = move || -> ort::Result<SessionBuilder> {
+        Ok(session_builder(runtime, threads)?.with_config_entry(EXACT_INT8, "1")?)
+    };
+    open_within_limit(Arc::clone(model), builder)
+}
+
+/// Opens a model within [`time_limit::LIMIT`].
+fn open_within_limit(
+    model: Arc<[u8]>,
+    builder: impl FnOnce() -> ort::Result<SessionBuilder> + Send + 'static,
+) -> Result<Session, EncodeError> {
     let commit = move |cancel: &time_limit::Cancel| -> ort::Result<Session> {
-        let mut builder = session_builder(runtime, threads)?.with_config_entry(EXACT_INT8, "1")?;
+        let mut builder = builder()?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));
         builder.commit_from_memory(&model)
@@ -125,16 +135,13 @@ pub fn fold_constants(model: &[u8]) -> Result<Vec<u8>, EncodeError> {
     // The library writes to a file only.
     let folder = tempfile::tempdir().map_err(written)?;
     let path = folder.path().join("folded.onnx");
-    let (model, target) = (model.to_vec(), path.clone());
-    let fold = move |cancel: &time_limit::Cancel| -> ort::Result<()> {
+    let target = path.clone();
+    let builder = move || -> ort::Result<SessionBuilder> {
         let builder = session_builder(runtime, 1)?.with_prepacking(false)?;
         let builder = builder.with_optimization_level(GraphOptimizationLevel::Level1)?;
-        let mut builder = builder.with_optimized_model_path(&target)?;
-        let canceler = builder.canceler();
-        cancel.by(move || drop(canceler.cancel()));
-        builder.commit_from_memory(&model).map(drop)
+        Ok(builder.with_optimized_model_path(&target)?)
     };
-    time_limit::within_limit(fold)?.map_err(|error| EncodeError::Model(error.to_string()))?;
+    open_within_limit(model.into(), builder)?;
     std::fs::read(&path).map_err(written)
 }
 

@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use ndarray::{Array2, ArrayView4};
 use rten::{Model, RunOptions, ThreadPool};
-use rten_tensor::AsView;
-use rten_tensor::NdTensorView;
-use rten_tensor::Tensor;
+use rten_tensor::{AsView, NdTensorView, Tensor};
 
 use super::audit::bounds::Bounds;
 use super::{EncodeError, Encoder, rows, time_limit};

@@ -131,6 +131,13 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
 
+    /// Waits until so few abandoned openings are left.
+    fn wait_until_left(left: usize, abandoned: &AtomicUsize) {
+        while abandoned.load(Ordering::Acquire) > left {
+            thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_slow_opening_is_abandoned_and_no_other_starts_while_it_lasts() {
         static ABANDONED: AtomicUsize = AtomicUsize::new(0);
@@ -147,9 +154,7 @@ mod tests {
         assert!(ASKED.load(Ordering::Acquire), "it is asked to give up");
         assert!(matches!(within(LIMIT, &ABANDONED, |_| ()), Err(EncodeError::Busy)), "none is opened beside it");
         MAY_END.wait();
-        while ABANDONED.load(Ordering::Acquire) > 0 {
-            thread::yield_now();
-        }
+        wait_until_left(0, &ABANDONED);
         assert_eq!(within(LIMIT, &ABANDONED, |_| 7).unwrap(), 7);
     }
 
@@ -165,14 +170,10 @@ mod tests {
         }
         assert_eq!(ABANDONED.load(Ordering::Acquire), 2);
         FIRST.wait();
-        while ABANDONED.load(Ordering::Acquire) > 1 {
-            thread::yield_now();
-        }
+        wait_until_left(1, &ABANDONED);
         assert!(matches!(within(LIMIT, &ABANDONED, |_| ()), Err(EncodeError::Busy)), "the second goes on");
         SECOND.wait();
-        while ABANDONED.load(Ordering::Acquire) > 0 {
-            thread::yield_now();
-        }
+        wait_until_left(0, &ABANDONED);
         assert_eq!(within(LIMIT, &ABANDONED, |_| 7).unwrap(), 7);
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 #[cfg(unix)]
 use super::unsyncable;
-use super::{SymlinkPolicy, regular};
+use super::{SymlinkPolicy, if_there, regular};
 
 /// An open folder.
 #[derive(Debug)]
@@ -39,10 +39,7 @@ impl OpenFolder {
     /// If it cannot be opened, is no folder ([`io::ErrorKind::NotADirectory`]), or is a link that is not to be followed
     /// ([`io::ErrorKind::InvalidInput`]).
     pub fn open(path: &Path, links: SymlinkPolicy) -> io::Result<Option<Self>> {
-        match Self::open_existing(path, links) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            opened => opened.map(Some),
-        }
+        if_there(Self::open_existing(path, links))
     }
 
     /// Opens a folder that must be there.
@@ -112,10 +109,7 @@ impl OpenFolder {
     /// # Errors
     /// If the system does not tell.
     pub fn entry(&self, name: &str) -> io::Result<Option<FolderEntry>> {
-        match self.look(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            found => found.map(Some),
-        }
+        if_there(self.look(name))
     }
 
     #[cfg(unix)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{SymlinkPolicy, folder_of, open, private_options, probe_other_owner, regular};
+use super::{SymlinkPolicy, folder_of, if_there, open, private_options, probe_other_owner, regular};
 use crate::threads::Process;
 
 /// Time between two attempts while another process holds the lock.
@@ -117,11 +117,8 @@ impl Lock {
         let mut vanished = 0;
         let lock = keep_trying(wait, || {
             loop {
-                match fs::symlink_metadata(path) {
-                    Ok(facts) => regular(&facts).map_err(LockError::Open)?,
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(LockError::Open(error)),
-                }
+                let facts = if_there(fs::symlink_metadata(path)).map_err(LockError::Open)?;
+                facts.as_ref().map_or(Ok(()), regular).map_err(LockError::Open)?;
                 let file = open().map_err(LockError::Open)?;
                 check_owner(&file, path)?;
                 match file.try_lock() {
@@ -204,7 +201,6 @@ pub(crate) fn keep_trying<T, E>(
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn take(path: &Path) -> Result<Lock, LockError> {

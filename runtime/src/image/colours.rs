@@ -19,7 +19,7 @@ use moxcms::{
 /// to some hundred thousand.
 pub(super) const MAX_PROFILE: usize = 1 << 20;
 /// Most bytes that a conversion takes while it is made and in use, the profile apart.
-pub(super) const BYTES: usize = 12 << 20;
+const BYTES: usize = 12 << 20;
 
 /// Most entries of a profile; few have more than 20.
 const MAX_ENTRIES: usize = 64;
@@ -142,6 +142,11 @@ impl Conversion {
         }
         let is_same = colours.iter().zip(&converted).all(|(from, to)| to.abs_diff(*from) <= SAME);
         (!is_same).then_some(Self::Rgb(transform))
+    }
+
+    /// Most bytes that a conversion takes, if there is one.
+    pub(super) fn bytes(conversion: Option<&Self>) -> usize {
+        conversion.map_or(0, |_| BYTES)
     }
 
     /// Converts a picture's colours to sRGB, row by row.

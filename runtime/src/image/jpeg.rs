@@ -18,7 +18,7 @@ mod whole;
 use ::image::RgbImage;
 use ::image::metadata::Orientation;
 
-use super::colours::{self, Conversion, ProfileKind};
+use super::colours::{Conversion, ProfileKind};
 use super::{DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 use bits::Damage;
 use frame::{Colours, JpegFrame};
@@ -89,7 +89,7 @@ impl<'a> JpegFile<'a> {
 
     /// Most bytes that decoding takes, the file apart.
     fn peak_bytes(&self, plan: DecodingPlan) -> usize {
-        let converting = self.conversion.as_ref().map_or(0, |_| colours::BYTES);
+        let converting = Conversion::bytes(self.conversion.as_ref());
         let decoding = match plan {
             DecodingPlan::Whole => whole::bytes(&self.frame, self.bytes.len()),
             DecodingPlan::Reduced { by, detail } => reduced_bytes(&self.frame, by, detail),
@@ -184,8 +184,7 @@ fn reduce(jpeg: &[u8], frame: &JpegFrame, by: usize, detail: usize) -> Result<Rg
 /// Most bytes that decoding at reduced scale takes, the file apart.
 fn reduced_bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let pixels = frame.size[0].div_ceil(by) * frame.size[1].div_ceil(by);
-    let walk = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { 3 * pixels } else { 0 };
     let planes = reduced::bytes(frame, by, detail);
-    (walk + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
+    (scan::bytes(frame) + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
 }

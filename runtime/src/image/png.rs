@@ -134,7 +134,7 @@ impl<R: BufRead + Seek> PngFile<R> {
     }
 
     fn cost(&self) -> Result<DecodingCost, ImageError> {
-        let (size, converting) = (self.size(), converting(conversion(self.reader.info()).as_ref()));
+        let (size, converting) = (self.size(), Conversion::bytes(conversion(self.reader.info()).as_ref()));
         let by = scale(size, self.orientation, converting)?;
         let bytes = converting + bytes(size, by, self.orientation);
         Ok(DecodingCost::new(size, by, self.orientation, bytes))
@@ -143,7 +143,7 @@ impl<R: BufRead + Seek> PngFile<R> {
     fn decode(mut self) -> Result<DecodedPicture, ImageError> {
         let conversion = conversion(self.reader.info());
         let [width, height] = self.size();
-        let by = scale([width, height], self.orientation, converting(conversion.as_ref()))?;
+        let by = scale([width, height], self.orientation, Conversion::bytes(conversion.as_ref()))?;
         let mut picture = Means::new([width, height], by);
         if self.reader.info().interlaced {
             for [x, y, across, down] in PASSES {
@@ -164,11 +164,6 @@ impl<R: BufRead + Seek> PngFile<R> {
         }
         Ok(DecodedPicture::new(picture, [width, height], self.orientation))
     }
-}
-
-/// Most bytes that converting colours takes.
-fn converting(conversion: Option<&Conversion>) -> usize {
-    conversion.map_or(0, |_| colours::BYTES)
 }
 
 /// What turns the picture's colours into sRGB's, where they are others: by the first of its chunks that says (PNG,
@@ -200,9 +195,7 @@ fn failed(error: ::png::DecodingError) -> ImageError {
     match error {
         // Rows of all sizes that are accepted fit.
         ::png::DecodingError::LimitsExceeded => ImageError::LargeMetadata,
-        ::png::DecodingError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-            ImageError::Read(error)
-        }
+        ::png::DecodingError::IoError(error) if error.kind() != io::ErrorKind::UnexpectedEof => ImageError::Read(error),
         other => ImageError::Damaged(other.to_string()),
     }
 }

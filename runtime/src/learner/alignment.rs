@@ -1,7 +1,5 @@
 //! Aligning the head to what a change brought, after the change is kept.
 
-use std::borrow::Cow;
-
 use orco_core::align::Sampling;
 use orco_core::config::MethodConfig;
 use orco_state::session::ChangeReport;
@@ -36,11 +34,11 @@ impl Learner {
 
     /// How the method runs in the session that makes a change: without alignment where answers follow in closed form;
     /// the head is aligned afterwards then.
-    pub(super) fn config_of_change(&self) -> Cow<'_, MethodConfig> {
+    pub(super) fn config_of_change(&self) -> MethodConfig {
         let base_model = self.base_model();
         match base_model.scoring(&base_model.config) {
-            Some(_) if base_model.config.epochs > 0 => Cow::Owned(base_model.config.without_alignment()),
-            _ => Cow::Borrowed(&base_model.config),
+            Some(_) if base_model.config.epochs > 0 => base_model.config.without_alignment(),
+            _ => base_model.config.clone(),
         }
     }
 

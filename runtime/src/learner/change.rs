@@ -356,8 +356,7 @@ impl Learner {
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>,
     ) -> Result<(State, ChangeReport), ChangeError> {
-        let config = self.config_of_change().into_owned();
-        self.run_session_with(&config, observer, step)
+        self.run_session_with(&self.config_of_change(), observer, step)
     }
 
     /// Runs a session that makes a change, from the present state, on all cores; `config` says how the method runs.

@@ -19,6 +19,7 @@ use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
+use crate::files::if_there;
 use crate::store::{BundleRecord, FormerState, LockedStore, Store, uncertainty};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
@@ -164,10 +165,8 @@ pub fn undo_upgrade(
 /// [`UpgradeError::FormerState`] if it cannot be read.
 pub fn former_state(bundle: &Bundle, store: &Store) -> Result<Option<SavedState>, UpgradeError> {
     let pictures = store.pictures(&bundle.digest);
-    let bytes = match pictures.former_state() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|source| UpgradeError::FormerState { folder: pictures.folder().into(), source })?,
-    };
+    let unreadable = |source| UpgradeError::FormerState { folder: pictures.folder().into(), source };
+    let Some(bytes) = if_there(pictures.former_state()).map_err(unreadable)? else { return Ok(None) };
     let former = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
     Ok(former.filter(|saved| saved.state.bundle_digest == bundle.digest))
 }

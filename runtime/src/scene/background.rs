@@ -88,6 +88,11 @@ impl Background {
         self.frame_size
     }
 
+    /// Width and height of the small frame.
+    fn small_size(&self) -> [usize; 2] {
+        [self.width, self.colours.len() / self.width]
+    }
+
     /// Finds what is in a frame and not in the background, all of it or what lies in a region. Frame and
     /// views may have been decoded at other scales ([`decode_reduced`](crate::image::decode_reduced)).
     ///
@@ -103,7 +108,7 @@ impl Background {
     /// # Errors
     /// [`RegionError::SmallForThings`] if it is too small.
     pub fn check_region(&self, frame: [u32; 2], region: PixelRect) -> Result<(), RegionError> {
-        let small = [self.width, self.colours.len() / self.width].map(|side| side as u32);
+        let small = self.small_size().map(|side| side as u32);
         let searched = region.in_small_frame(frame, small);
         if searched.width.min(searched.height) < MIN_SEARCHED_SIDE {
             let percent = (100 * MIN_SEARCHED_SIDE).div_ceil(small[0].max(small[1]));
@@ -158,7 +163,7 @@ impl Background {
         let (expected, actual) = (self.frame_size, [frame.width(), frame.height()]);
         let reduced = |size: [u32; 2], scale: u32| size.map(|side| side.div_ceil(scale));
         let fits = |scale: &u32| actual == reduced(expected, *scale) || expected == reduced(actual, *scale);
-        let small = [self.width, self.colours.len() / self.width];
+        let small = self.small_size();
         // Fine structure that the frame does not have would differ.
         let is_large = [0, 1].iter().all(|&axis| actual[axis] as usize >= small[axis]);
         if is_large && SCALES.iter().any(fits) {
@@ -170,8 +175,8 @@ impl Background {
 
     /// The background, at the small size: for people to look at.
     pub fn picture(&self) -> RgbImage {
-        let height = self.colours.len() / self.width;
-        RgbImage::from_fn(self.width as u32, height as u32, |x, y| {
+        let [width, height] = self.small_size().map(|side| side as u32);
+        RgbImage::from_fn(width, height, |x, y| {
             ::image::Rgb(self.colours[y as usize * self.width + x as usize].map(|value| value.round() as u8))
         })
     }

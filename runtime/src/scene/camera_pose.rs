@@ -23,7 +23,7 @@ const FINE_REACH: isize = 2;
 /// How far they are looked for around where a movement takes them, in the same pixels.
 const MOVEMENT_REACH: isize = 1;
 /// Correlation from which a block is found, and from which there is no need to look elsewhere.
-const FOUND: f32 = 0.6;
+const MIN_CORRELATION: f32 = 0.6;
 const CERTAIN: f32 = 0.95;
 /// How much higher a block's correlation must be where it is than where it is not.
 const MARGIN: f32 = 0.05;
@@ -73,7 +73,7 @@ impl CameraPose {
         let movement = Movement::of(&search.displaced_blocks());
         if movement.is_some_and(|movement| search.is_explained_by(&movement)) {
             Self::Changed
-        } else if search.in_place_from(FOUND) as f32 >= MIN_SHARE * blocks.len() as f32 {
+        } else if search.in_place_from(MIN_CORRELATION) as f32 >= MIN_SHARE * blocks.len() as f32 {
             Self::Kept
         } else {
             Self::Hidden
@@ -144,7 +144,7 @@ impl BlockSearch {
 
 /// Whether a block is found where it has one correlation, and not where it has the other.
 fn is_there_rather(here: f32, there: f32) -> bool {
-    here >= FOUND && here >= there + MARGIN
+    here >= MIN_CORRELATION && here >= there + MARGIN
 }
 
 /// A movement of the whole picture: a shift, a turn and a zoom.

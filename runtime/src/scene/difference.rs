@@ -2,7 +2,7 @@
 
 use super::background::{Background, NOISE};
 use super::camera_pose::CameraPose;
-use super::exposure::gains;
+use super::exposure::{aligned, gains};
 use super::filter::box_mean;
 use super::place_fit::PlaceFit;
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
@@ -97,8 +97,7 @@ impl Difference {
     /// As [`Difference::of`], whatever colours they have.
     pub fn compare(background: &Background, small: &SmallFrame) -> Self {
         let gains = gains(&small.pixels, &background.colours);
-        let aligned: Vec<[f32; 3]> =
-            small.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect();
+        let aligned = aligned(&small.pixels, &gains);
         let allowed = allowed_variances(background, &aligned);
         let squares = squared_deviations(background, &aligned, &small.pixels, &gains);
         let ratios = ratios(background, &aligned);
@@ -131,15 +130,12 @@ impl Difference {
         self.lost = self.lost_where(|_| true);
     }
 
-    /// How well the place is found in the frame.
-    pub fn fit(&self) -> PlaceFit {
-        PlaceFit { lost: self.lost, pose: self.pose }
-    }
-
-    /// As [`Difference::fit`], with what is lost of the frame or of a region, whichever is less. A thing may fill the
-    /// region, and a person beside it most of the frame: a moved camera has lost both.
-    pub fn fit_in_region(&self, contains: impl Fn(usize) -> bool) -> PlaceFit {
-        PlaceFit { lost: self.lost.min(self.lost_where(contains)), pose: self.pose }
+    /// How well the place is found in the frame. Beside a region, with what is lost of the frame or of the region,
+    /// whichever is less: a thing may fill the region, and a person beside it most of the frame, but a moved camera has
+    /// lost both.
+    pub fn fit(&self, is_in_region: Option<impl Fn(usize) -> bool>) -> PlaceFit {
+        let lost = is_in_region.map_or(self.lost, |is_in_region| self.lost.min(self.lost_where(is_in_region)));
+        PlaceFit { lost, pose: self.pose }
     }
 
     /// As [`Difference::lost`], of some pixels alone; 0 where there are none.

@@ -45,6 +45,11 @@ pub(super) fn gains(frame: &[[f32; 3]], background: &[[f32; 3]]) -> [f32; 3] {
     })
 }
 
+/// Pixels with the exposure of those that they are brighter than by these factors.
+pub(super) fn aligned(pixels: &[[f32; 3]], gains: &[f32; 3]) -> Vec<[f32; 3]> {
+    pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect()
+}
+
 /// Logarithms of ratios of a frame's brightnesses to those of the background.
 struct LogRatios {
     /// Of pixels that are neither dark nor clipped.

@@ -63,8 +63,7 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// That of a frame of that size, whose small frame has `columns` columns. All regions of a frame share
-    /// [`Difference::fit`].
+    /// That of a frame of that size, whose small frame has `columns` columns.
     pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
@@ -80,8 +79,8 @@ impl Foreground {
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
         let (marks, things) = things(&mask, searched, frame_size);
         let pixel = |index: usize| [(index % columns) as u32, (index / columns) as u32];
-        let fit_in_region = |_| difference.fit_in_region(|index| searched.contains(pixel(index)));
-        Self { frame_size, marks, things, fit: region.map_or_else(|| difference.fit(), fit_in_region) }
+        let fit = difference.fit(region.map(|_| |index: usize| searched.contains(pixel(index))));
+        Self { frame_size, marks, things, fit }
     }
 
     /// That of an empty place, for a frame of that size.

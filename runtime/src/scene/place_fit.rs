@@ -4,7 +4,7 @@ use super::camera_pose::CameraPose;
 use crate::quality::Objection;
 
 /// Share of the place lost from which a frame's camera counts as moved. Views of the empty place may lose less.
-const MOVED: f32 = 0.6;
+const MIN_LOST: f32 = 0.6;
 
 /// How well the empty place is found in a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl PlaceFit {
     pub fn objection<S>(&self) -> Option<Objection<S>> {
         match self {
             Self { pose: CameraPose::Changed, .. } => Some(Objection::Shifted),
-            Self { lost, .. } if *lost >= MOVED => Some(Objection::Moved { lost: *lost }),
+            Self { lost, .. } if *lost >= MIN_LOST => Some(Objection::Moved { lost: *lost }),
             Self { .. } => None,
         }
     }

@@ -15,7 +15,7 @@ use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
 /// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
 /// things.
-const FOUND: f32 = 0.4;
+const MAX_LOST: f32 = 0.4;
 /// How long a camera must seem to be moved, or back, before it counts as such: a hand before the lens is gone by then.
 const MOVED_AFTER: Duration = Duration::from_secs(4);
 /// Least frames that must agree.
@@ -93,8 +93,7 @@ impl SceneWatch {
         let difference = self.background.difference(&small);
         let size = [frame.width(), frame.height()];
         let in_region = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
-        let fit_in_region = |in_region: &Vec<bool>| difference.fit_in_region(|index| in_region[index]);
-        let fit = in_region.as_ref().map_or_else(|| difference.fit(), fit_in_region);
+        let fit = difference.fit(in_region.as_ref().map(|in_region| move |index: usize| in_region[index]));
         self.update_moved(fit, at);
         if self.is_moved {
             return Ok(FrameContent::Moved);
@@ -111,7 +110,7 @@ impl SceneWatch {
             }
             return Ok(FrameContent::Empty);
         }
-        if fit.lost < FOUND && !fit.is_moved() {
+        if fit.lost < MAX_LOST && !fit.is_moved() {
             // What looks like a shadow may be a part of a thing here.
             let is_plain = |index: usize| difference.changes[index] == Change::None;
             let is_covered = |index: usize| foregrounds.iter().any(|foreground| foreground.covers(index));
@@ -122,7 +121,7 @@ impl SceneWatch {
 
     /// Notes whether the camera was moved, or is back, once enough frames say so.
     fn update_moved(&mut self, fit: PlaceFit, at: Duration) {
-        let is_back = || fit.lost <= FOUND && matches!(fit.pose, CameraPose::Kept | CameraPose::Plain);
+        let is_back = || fit.lost <= MAX_LOST && matches!(fit.pose, CameraPose::Kept | CameraPose::Plain);
         let agrees = if self.is_moved { !is_back() } else { !fit.is_moved() };
         if agrees {
             self.contradiction = None;

@@ -71,11 +71,7 @@ impl Disk for StateFolder {
     }
 
     fn read(&self, name: &str, room: usize) -> io::Result<Option<Vec<u8>>> {
-        match files::read_own_with_room(&self.path.join(name), MAX_SLOT, room) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        files::if_there(files::read_own_with_room(&self.path.join(name), MAX_SLOT, room))
     }
 
     fn length(&self, name: &str) -> usize {

@@ -118,6 +118,11 @@ impl LockedStore {
         StoreError::Write { path: self.store.folder.clone(), source }
     }
 
+    /// The error of a state that another process has changed meanwhile.
+    pub(super) fn overtaken(&self) -> StoreError {
+        StoreError::Overtaken { folder: self.store.folder.clone() }
+    }
+
     /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.
     fn leave_nothing(&self) -> io::Result<()> {
         let folder = &self.store.folder;
@@ -140,12 +145,11 @@ impl LockedStore {
         self.store.check_slot_owners()?;
         let NewestState { generation: from, slot, .. } = self.newest.get();
         let _save = self.hold_for_save(slot)?;
-        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
         let NewestSlot { generation, slot } = write(&mut self.store.files(), from).map_err(|error| match error {
             SaveError::Unsound => self.unsound(),
             SaveError::Occupied(error) => self.store.not_loaded(error),
-            SaveError::Overtaken { .. } => overtaken(),
-            SaveError::Medium { holds: MediumState::Old, .. } if !self.lock.is_in_place() => overtaken(),
+            SaveError::Overtaken { .. } => self.overtaken(),
+            SaveError::Medium { holds: MediumState::Old, .. } if !self.lock.is_in_place() => self.overtaken(),
             SaveError::Medium { slot, source, holds: MediumState::Old } => {
                 StoreError::Write { path: self.store.path(slot), source }
             }

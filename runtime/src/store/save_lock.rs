@@ -85,8 +85,7 @@ impl LockedStore {
     /// # Errors
     /// [`StoreError::Overtaken`] if the lock file was removed or replaced.
     pub(crate) fn check_in_place(&self) -> Result<(), StoreError> {
-        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        self.lock.is_in_place().then_some(()).ok_or_else(overtaken)
+        if self.lock.is_in_place() { Ok(()) } else { Err(self.overtaken()) }
     }
 
     /// Holds the store for a save. `slot` holds the state that was loaded.
@@ -100,9 +99,7 @@ impl LockedStore {
         let held = slot.filter(|_| folder.is_none());
         let hold = held.map(|slot| Lock::take_existing(&self.store.path(slot), MAX_SAVE_WAIT)).transpose();
         let slot = hold.map_err(|error| match error {
-            LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => {
-                StoreError::Overtaken { folder: self.store.folder.clone() }
-            }
+            LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => self.overtaken(),
             LockError::Held => StoreError::Busy { folder: self.store.folder.clone() },
             source => StoreError::Lock { path: self.store.path(slot.unwrap_or(Slot::A)), source },
         })?;

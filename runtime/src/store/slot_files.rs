@@ -6,7 +6,7 @@ use std::io;
 use std::slice;
 
 use super::disk::{Disk, MAX_SLOT};
-use crate::files::is_random_name;
+use crate::files::{if_there, is_random_name};
 use orco_state::slots::{FrameId, Medium, PatchId, Slot, SlotPatch};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
@@ -163,10 +163,7 @@ fn write_all<D: Disk>(disk: &D, file: &mut D::File, mut bytes: &[u8]) -> io::Res
 
 /// Removes a file if there is one.
 pub(super) fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
-    match disk.remove(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    if_there(disk.remove(name)).map(drop)
 }
 
 impl<D: Disk> SlotFiles<D> {

@@ -83,7 +83,7 @@ impl LockedStore {
         let _folder = self.store.hold_folder(MAX_SAVE_WAIT)?;
         match self.load_any() {
             Err(StoreError::Lost { .. }) => {}
-            Ok(_) => return Err(StoreError::Overtaken { folder: self.store.folder.clone() }),
+            Ok(_) => return Err(self.overtaken()),
             Err(error) => return Err(error),
         }
         let mut files = self.store.files();
@@ -117,8 +117,7 @@ impl LockedStore {
     pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, former: FormerState) -> Result<(), StoreError> {
         let keeps_former = former == FormerState::KeptAside;
         if let Some(from) = from.filter(|_| keeps_former) {
-            let bytes =
-                self.newest_slot()?.ok_or_else(|| StoreError::Overtaken { folder: self.store.folder.clone() })?;
+            let bytes = self.newest_slot()?.ok_or_else(|| self.overtaken())?;
             let pictures = self.store.pictures(&from.state.bundle_digest);
             pictures.keep_former_state(&bytes).map_err(|source| failed(&pictures, source))?;
         }

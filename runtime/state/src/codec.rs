@@ -147,6 +147,16 @@ pub fn open(kind: FileKind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     if rest.is_empty() { Ok((version, content)) } else { Err(DecodeError::Checksum) }
 }
 
+/// Takes content of the present version out of its envelope.
+///
+/// # Errors
+/// As for [`open`], and [`DecodeError::Version`] if it is of another version.
+pub(crate) fn open_present(kind: FileKind, bytes: &[u8]) -> Result<&[u8], DecodeError> {
+    let (actual, content) = open(kind, bytes)?;
+    let expected = kind.version();
+    if actual == expected { Ok(content) } else { Err(DecodeError::Version { expected, actual }) }
+}
+
 /// The first of several envelopes, opened.
 pub(crate) struct Envelope<'a> {
     /// Version of the content.
@@ -204,11 +214,7 @@ pub(crate) fn seal_value<T: Serialize>(kind: FileKind, version: u16, start: &[&[
 /// # Errors
 /// [`DecodeError`] if the bytes are no such file, of another version, or damaged.
 pub fn decode<T: DeserializeOwned>(kind: FileKind, bytes: &[u8]) -> Result<T, DecodeError> {
-    let (actual, content) = open(kind, bytes)?;
-    if actual != kind.version() {
-        return Err(DecodeError::Version { expected: kind.version(), actual });
-    }
-    from_postcard(content).ok_or(DecodeError::Body)
+    from_postcard(open_present(kind, bytes)?).ok_or(DecodeError::Body)
 }
 
 /// Bytes that a value takes as postcard.

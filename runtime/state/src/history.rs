@@ -19,9 +19,9 @@
 //! let saved = fresh.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels(["fox"]), HistoryLimits::default());
 //! assert_eq!(saved.history.entries().len(), 2);
 //!
-//! let before = saved.entry_before(1).unwrap();
+//! let before = saved.history.timeline().back(1).unwrap();
 //! assert_eq!(saved.earlier_state(before).unwrap().state.classes, []);
-//! assert_eq!(saved.entry_before(2), None);
+//! assert_eq!(saved.history.timeline().back(2), None);
 //! ```
 
 mod entry;
@@ -238,11 +238,6 @@ impl SavedState {
     pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
         let all = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();
         [all(&self.state.exemplars), all(&self.history.attic)].into_iter().flatten().collect()
-    }
-
-    /// Number of the entry that led to the class set of `steps` changes ago; `None` if that is not remembered.
-    pub fn entry_before(&self, steps: usize) -> Option<u32> {
-        self.history.timeline().back(steps)
     }
 
     /// Whether all parts fit together and onto the base model; to be asked after decoding.

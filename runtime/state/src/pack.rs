@@ -143,7 +143,7 @@ impl Pack {
 
     /// The bytes that a signature covers.
     pub fn to_be_signed(&self) -> Vec<u8> {
-        [&FileKind::Pack.magic()[..], &FileKind::Pack.version().to_le_bytes(), &to_postcard(self)].concat()
+        [signed_start(), to_postcard(self)].concat()
     }
 
     /// The trusted comment for the pack's signature.
@@ -180,6 +180,11 @@ impl Pack {
     }
 }
 
+/// The first bytes of the signed part, [`SIGNED_START`] of them.
+fn signed_start() -> Vec<u8> {
+    [&FileKind::Pack.magic()[..], &FileKind::Pack.version().to_le_bytes()].concat()
+}
+
 /// The bytes of a pack, made of those [to be signed](Pack::to_be_signed) and the text of their signature, which is
 /// empty where there is no key.
 pub fn seal(signed: &[u8], signature: &str) -> Vec<u8> {
@@ -200,15 +205,11 @@ impl<'a> UnverifiedPack<'a> {
     /// # Errors
     /// [`PackError::Decode`] if the bytes are no pack, of another version, cut off or altered.
     pub fn read(bytes: &'a [u8]) -> Result<Self, PackError> {
-        let (actual, content) = codec::open(FileKind::Pack, bytes)?;
-        if actual != FileKind::Pack.version() {
-            return Err(DecodeError::Version { expected: FileKind::Pack.version(), actual }.into());
-        }
+        let content = codec::open_present(FileKind::Pack, bytes)?;
         let (length, rest) = content.split_at_checked(LENGTH).ok_or(DecodeError::Body)?;
         let length = u32::from_le_bytes(bytes_at(length, 0)) as usize;
         let (signed, signature) = rest.split_at_checked(length).ok_or(DecodeError::Body)?;
-        let start = [&FileKind::Pack.magic()[..], &actual.to_le_bytes()].concat();
-        if !signed.starts_with(&start) {
+        if !signed.starts_with(&signed_start()) {
             return Err(DecodeError::Body.into());
         }
         let signature = core::str::from_utf8(signature).map_err(|_| DecodeError::Body)?;

@@ -283,17 +283,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The rest of learning: drops exemplars that are too many, and aligns the head.
+    /// The rest of learning: drops exemplars until the others fit into [`MethodConfig::exemplar_bytes`], and aligns the
+    /// head.
     fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, ChangeReport), LearnError> {
-        self.limit_exemplar_bytes(&mut next);
-        self.align(state, next, Sampling::seeded(self.seed))
-    }
-
-    /// Drops exemplars until the others fit into [`MethodConfig::exemplar_bytes`].
-    fn limit_exemplar_bytes(&self, state: &mut State) {
         if self.config.exemplar_bytes > 0 {
-            state.exemplars.shrink_to(self.config.exemplar_bytes);
+            next.exemplars.shrink_to(self.config.exemplar_bytes);
         }
+        self.align(state, next, Sampling::seeded(self.seed))
     }
 
     /// Working memory for aligning a state.

@@ -285,8 +285,7 @@ impl State {
 
     /// The known class of an index.
     pub fn class<'a>(&'a self, base_model: &'a BaseModel, index: usize) -> Option<&'a Class> {
-        let base = base_model.classes.len();
-        if index < base { base_model.classes.get(index) } else { self.classes.get(index - base) }
+        self.known_classes(base_model).nth(index)
     }
 
     /// Index of the known class that has a label: the learned one where it replaces a base class.

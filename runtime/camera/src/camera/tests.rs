@@ -43,22 +43,23 @@ fn grey_picture() -> Vec<u8> {
     file
 }
 
+/// Waits until something is true.
+#[track_caller]
+fn until(camera: &Camera, is_true: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_true() {
+        assert!(Instant::now() < end, "{camera:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_camera_whose_reading_panics_is_away_and_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let camera = Camera::open_by(CameraSource::Folder(folder.path().into()), open_at_second_try).unwrap();
-    let until = |what: &str, is: &dyn Fn(&CameraStatus) -> bool| {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !is(&camera.status()) {
-            assert!(Instant::now() < end, "never {what}: {camera:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-    };
     let panicked = "reading it failed because of a fault in the program: a test made it panic";
-    let is_away =
-        |status: &CameraStatus| matches!(&status.phase, CameraPhase::Away { reason, .. } if reason == panicked);
-    until("away", &is_away);
-    until("open again", &|status| status.opened == 1);
+    until(&camera, || matches!(camera.status().phase, CameraPhase::Away { reason, .. } if reason == panicked));
+    until(&camera, || camera.status().opened == 1);
     std::fs::write(folder.path().join("1.jpg"), grey_picture()).unwrap();
     assert!(camera.wait(0, Duration::from_secs(60)).is_some());
 }
@@ -134,11 +135,7 @@ fn a_pipeline_that_starts_without_its_camera_is_not_said_to_be_open_and_its_reas
     let source = CameraSource::Folder("mute".into());
     let shown = source.to_string();
     let camera = Camera::open_by(source, open_mute).unwrap();
-    let end = Instant::now() + Duration::from_secs(60);
-    while !matches!(camera.status().phase, CameraPhase::Away { tries: 2.., .. }) {
-        assert!(Instant::now() < end, "{camera:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(&camera, || matches!(camera.status().phase, CameraPhase::Away { tries: 2.., .. }));
     assert_eq!(camera.status().opened, 0, "it was never there");
     let logged = lock(&LOGGED);
     let said: Vec<&String> = logged.iter().filter(|line| line.contains(&shown)).collect();
@@ -165,19 +162,13 @@ fn open_silent<'a>(_: &CameraSource, stop: &Stop, _: &'a mut KnownFiles) -> Resu
 #[test]
 fn a_camera_that_is_stopped_is_not_said_to_be_away() {
     let camera = Camera::open_by(CameraSource::Folder("silent".into()), open_silent).unwrap();
-    let end = Instant::now() + Duration::from_secs(60);
-    while !IS_READ.load(Ordering::SeqCst) {
-        assert!(Instant::now() < end, "{camera:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    let begun = Instant::now();
+    until(&camera, || IS_READ.load(Ordering::SeqCst));
     camera.stop();
     assert!(camera.wait(0, Duration::from_secs(60)).is_none());
-    assert!(Instant::now() < end - Duration::from_secs(30), "nothing is awaited of it");
+    assert!(begun.elapsed() < Duration::from_secs(30), "nothing is awaited of it");
     // Its thread lets this go at its end.
-    while Arc::strong_count(&camera.shared) > 1 {
-        assert!(Instant::now() < end, "{camera:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(&camera, || Arc::strong_count(&camera.shared) == 1);
     assert_eq!(camera.status().phase, CameraPhase::Opening);
 }
 
@@ -185,11 +176,7 @@ fn a_camera_that_is_stopped_is_not_said_to_be_away() {
 fn of_pictures_that_come_together_in_a_folder_none_is_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let camera = Camera::open(CameraSource::Folder(folder.path().into())).unwrap();
-    let end = Instant::now() + Duration::from_secs(60);
-    while camera.status().opened == 0 {
-        assert!(Instant::now() < end, "{camera:?}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(&camera, || camera.status().opened > 0);
     (0..24_u8).for_each(|number| std::fs::write(folder.path().join(format!("{number}.jpg")), [number; 9]).unwrap());
     let mut pictures = Vec::new();
     let mut last = 0;

@@ -333,7 +333,7 @@ fn the_balance_moves_the_border_and_is_undone() {
         &HistoryChange::new(ChangeKind::Learn, 1).labels((BASE..BASE + 6).map(label)),
         HistoryLimits::default(),
     );
-    let before = saved.entry_before(0).unwrap();
+    let before = saved.history.timeline().back(0).unwrap();
     let saved = saved.successor(favour, &HistoryChange::new(ChangeKind::Balance, 1), HistoryLimits::default());
     assert!(saved.is_sound(&base_model));
     let earlier = saved.earlier_state(before).unwrap();

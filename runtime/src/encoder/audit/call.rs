@@ -1,7 +1,7 @@
 //! What the shape rule of an operator gets, a node with the types of its inputs, and what it returns.
 
 use super::graph::{Attribute, Node};
-use super::tensor::{DataType, SHORT, TensorType, product};
+use super::tensor::{DataType, SHORT, TensorType, axis_of, product};
 
 /// Why the output shape of a node cannot be inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,12 +156,8 @@ impl<'a> NodeCall<'a> {
         match (self.ints(name)?, self.optional(index)) {
             (Some(_), Some(_)) => Err(ATTRIBUTE),
             (Some(values), None) => Ok(Some(values)),
-            (None, Some(_)) => {
-                if self.input(index)?.rank() > 1 {
-                    return Err(MISMATCH);
-                }
-                self.values(index).map(Some)
-            }
+            (None, Some(list)) if list.rank() > 1 => Err(MISMATCH),
+            (None, Some(_)) => self.values(index).map(Some),
             (None, None) => Ok(None),
         }
     }
@@ -170,7 +166,7 @@ impl<'a> NodeCall<'a> {
     pub fn axes(&self, axes: &[i64], rank: usize) -> RuleResult<Vec<bool>> {
         let mut flags = vec![false; rank];
         for &axis in axes {
-            let axis = super::tensor::axis_of(axis, rank).ok_or(ATTRIBUTE)?;
+            let axis = axis_of(axis, rank).ok_or(ATTRIBUTE)?;
             if std::mem::replace(&mut flags[axis], true) {
                 return Err(ATTRIBUTE);
             }

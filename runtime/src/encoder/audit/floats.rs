@@ -15,7 +15,7 @@ pub fn follow(call: &NodeCall<'_>, output: TensorType) -> TensorType {
     let operator = call.node.operator.as_str();
     match (operator, output.data_type) {
         ("Cast", DataType::FLOAT) => {
-            let values = call.inputs.first().copied().flatten().and_then(|input| input.values.as_ref());
+            let values = call.optional(0).and_then(|input| input.values.as_ref());
             let floats = values.map(|values| values.iter().map(|&value| value as f32).collect());
             TensorType { floats: floats.or_else(|| floats_of(call, 0).cloned()), ..output }
         }
@@ -40,7 +40,7 @@ pub fn follow(call: &NodeCall<'_>, output: TensorType) -> TensorType {
 }
 
 fn floats_of<'a>(call: &NodeCall<'a>, at: usize) -> Option<&'a Vec<f32>> {
-    call.inputs.get(at).copied().flatten()?.floats.as_ref()
+    call.optional(at)?.floats.as_ref()
 }
 
 /// A float without its fraction, if that is a number of 64 bits.
@@ -85,7 +85,7 @@ fn power(floats: &[f32]) -> Option<f32> {
 
 /// Floats within bounds, of which either may be left out.
 fn clipped(call: &NodeCall<'_>) -> Option<Vec<f32>> {
-    let bound = |at: usize, default: f32| match call.inputs.get(at).copied().flatten() {
+    let bound = |at: usize, default: f32| match call.optional(at) {
         None => Some(default),
         Some(bound) => bound.floats.as_ref()?.first().copied(),
     };

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::call::ShapeRule;
 use super::tensor::{DataType, SHORT, TensorType};
 use super::wire::{WireFields, WireValue, varint};
-use super::{AuditError, AuditResult, fields, name, operators, short};
+use super::{AuditError, AuditResult, all, fields, name, operators, short, shown};
 
 /// Most values of a graph: inputs, constants and what nodes make.
 pub const MAX_VALUES: usize = 65_536;
@@ -250,30 +250,26 @@ fn tensor(message: &[u8]) -> AuditResult<TensorType> {
     }
     let raw = bytes(message, 9, PART)?;
     if data_type == DataType::FLOAT {
-        let floats = raw.map_or_else(
-            || floats(message, 4),
-            |raw| raw.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect(),
-        );
+        let floats = raw.map_or_else(|| floats(message, 4), |raw| raw_numbers(raw, f32::from_le_bytes));
         return Ok(TensorType { floats: Some(floats), ..constant });
     }
     let values = match (raw, data_type) {
-        (Some(raw), DataType::INT64) => raw.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
-        (Some(raw), DataType::INT32) => {
-            raw.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect()
-        }
-        (Some(raw), DataType::INT16) => {
-            raw.as_chunks().0.iter().map(|&bytes| i16::from_le_bytes(bytes).into()).collect()
-        }
-        (Some(raw), DataType::UINT16) => {
-            raw.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes).into()).collect()
-        }
-        (Some(raw), DataType::INT8) => raw.iter().map(|&byte| byte.cast_signed().into()).collect(),
-        (Some(raw), DataType::UINT8 | DataType::BOOL) => raw.iter().map(|&byte| byte.into()).collect(),
+        (Some(raw), DataType::INT64) => raw_numbers(raw, i64::from_le_bytes),
+        (Some(raw), DataType::INT32) => raw_numbers(raw, i32::from_le_bytes),
+        (Some(raw), DataType::INT16) => raw_numbers(raw, i16::from_le_bytes),
+        (Some(raw), DataType::UINT16) => raw_numbers(raw, u16::from_le_bytes),
+        (Some(raw), DataType::INT8) => raw_numbers(raw, i8::from_le_bytes),
+        (Some(raw), DataType::UINT8 | DataType::BOOL) => raw_numbers(raw, u8::from_le_bytes),
         (None, DataType::INT64) => numbers(message, 7),
         (None, _) => numbers(message, 5),
         _ => return Ok(constant),
     };
     Ok(constant.with_values(Some(values)))
+}
+
+/// The numbers of a constant that are given as their bytes; `from_bytes` reads one.
+fn raw_numbers<const N: usize, T, To: From<T>>(raw: &[u8], from_bytes: fn([u8; N]) -> T) -> Vec<To> {
+    raw.as_chunks::<N>().0.iter().map(|&bytes| from_bytes(bytes).into()).collect()
 }
 
 /// The shape that a value declares; `None` if it declares none.
@@ -312,14 +308,6 @@ fn bytes<'a>(message: &'a [u8], field: u32, part: &'static str) -> AuditResult<O
     }
 }
 
-/// Every message or text of a field.
-fn all(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
-    WireFields::of(message).filter_map(move |entry| match entry {
-        Ok((number, WireValue::Bytes(bytes))) if number == field => Some(bytes),
-        _ => None,
-    })
-}
-
 /// The integers of a field, packed or not.
 fn numbers(message: &[u8], field: u32) -> Vec<i64> {
     let mut numbers = Vec::new();
@@ -344,15 +332,10 @@ fn floats(message: &[u8], field: u32) -> Vec<f32> {
         match entry {
             Ok((number, WireValue::Four(value))) if number == field => floats.push(f32::from_le_bytes(value)),
             Ok((number, WireValue::Bytes(packed))) if number == field => {
-                floats.extend(packed.as_chunks().0.iter().copied().map(f32::from_le_bytes));
+                floats.append(&mut raw_numbers(packed, f32::from_le_bytes));
             }
             _ => {}
         }
     }
     floats
-}
-
-/// A name as a refusal shows it.
-fn shown(name: &[u8]) -> String {
-    short(&String::from_utf8_lossy(name.get(..256).unwrap_or(name)))
 }

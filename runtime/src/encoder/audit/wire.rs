@@ -88,7 +88,6 @@ pub fn varint(rest: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

@@ -125,6 +125,11 @@ impl<'a> Segments<'a> {
     }
 }
 
+/// The colour transform that Adobe's segment names, if this is what one holds.
+pub(super) fn adobe_transform(content: &[u8]) -> Option<u8> {
+    content.strip_prefix(b"Adobe")?.get(6).copied()
+}
+
 impl JpegFrame {
     /// Reads the header of a JPEG file.
     pub(super) fn read(jpeg: &[u8]) -> Result<Self, Damage> {
@@ -146,7 +151,7 @@ impl JpegFrame {
                 }
                 // As libjpeg reads it: a shorter segment is no header of JFIF's.
                 (APP0, content) if content.len() >= 14 && content.starts_with(b"JFIF\0") => is_jfif = true,
-                (APP14, [b'A', b'd', b'o', b'b', b'e', _, _, _, _, _, _, transform, ..]) => adobe = Some(*transform),
+                (APP14, content) => adobe = adobe_transform(content).or(adobe),
                 (EOI, _) => return Err("it holds no picture"),
                 (SOS, content) => {
                     let mut frame = frame.ok_or(HEADER)?;

@@ -140,20 +140,23 @@ impl ReducedPlanes {
         plane.write(position, &kept);
     }
 
+    /// The `index`-th coefficient of a block, if it is kept.
+    fn coefficient(&mut self, block: BlockId, index: usize) -> Option<&mut i16> {
+        let plane = &mut self.planes[block.component];
+        let slot = usize::from(plane.slots[index]?);
+        Some(&mut plane.coefficients[block.number * plane.used[0] * plane.used[1] + slot])
+    }
+
     /// Adds to the `index`-th coefficient of a block.
     pub(super) fn add(&mut self, block: BlockId, index: usize, change: i32) {
-        let plane = &mut self.planes[block.component];
-        if let Some(slot) = plane.slots[index] {
-            let value = &mut plane.coefficients[block.number * plane.used[0] * plane.used[1] + usize::from(slot)];
+        if let Some(value) = self.coefficient(block, index) {
             *value = (i32::from(*value) + change).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
         }
     }
 
     /// Moves the `index`-th coefficient of a block away from zero.
     pub(super) fn grow(&mut self, block: BlockId, index: usize, change: i32) {
-        let plane = &self.planes[block.component];
-        if let Some(slot) = plane.slots[index] {
-            let value = plane.coefficients[block.number * plane.used[0] * plane.used[1] + usize::from(slot)];
+        if let Some(&mut value) = self.coefficient(block, index) {
             self.add(block, index, if value < 0 { -change } else { change });
         }
     }

@@ -21,6 +21,11 @@ pub(super) const ZIGZAG: [u8; 64] = [
     47, 55, 62, 63,
 ];
 
+/// Most bytes that the walk takes.
+pub(super) fn bytes(frame: &JpegFrame) -> usize {
+    if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 }
+}
+
 /// Goes through all scans; with `reduced`, its planes get the picture.
 pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut ReducedPlanes>) -> Result<(), Damage> {
     let components = frame.components.len();

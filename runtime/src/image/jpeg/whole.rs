@@ -10,7 +10,8 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::frame::{APP14, Colours, EOI, JpegFrame, Segments};
+use super::frame::{APP14, Colours, EOI, JpegFrame, Segments, adobe_transform};
+use super::scan;
 use crate::image::{ImageError, swaps_sides};
 
 /// The markers of metadata that the decoder keeps: EXIF and XMP, ICC profiles, IPTC.
@@ -56,7 +57,7 @@ fn without_metadata(jpeg: &[u8], colours: Colours) -> Vec<u8> {
     while let Ok((marker, content)) = segments.next()
         && marker != EOI
     {
-        let names_rgb = matches!(content, [b'A', b'd', b'o', b'b', b'e', _, _, _, _, _, _, 0, ..]);
+        let names_rgb = adobe_transform(content) == Some(0);
         if METADATA.contains(&marker) || marker == APP14 && names_rgb && colours == Colours::YCbCr {
             // Before the content stand the marker and two bytes of its length.
             file[segments.at - content.len() - 3] = UNKNOWN;
@@ -74,6 +75,5 @@ pub(super) fn bytes(frame: &JpegFrame, file: usize) -> usize {
     let coefficients = if frame.progressive { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { decoded } else { 0 };
     let converted = if grey { 3 * pixels } else { 0 };
-    let walk = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
-    walk.max(file + decoded + coefficients.max(turned).max(converted))
+    scan::bytes(frame).max(file + decoded + coefficients.max(turned).max(converted))
 }

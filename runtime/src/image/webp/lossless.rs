@@ -56,7 +56,7 @@ impl CodeGroups {
                 }
             }
         }
-        let cached = ColourCache::new(if bits.read(1)? == 1 { Some(bits.read(4)?) } else { None })?.colours.len();
+        let cached = bits.cache()?.colours.len();
         let symbols = COLOURS + LENGTHS + cached;
         if bits.read(1)? == 0 {
             return Ok((Self(1), symbols));
@@ -90,6 +90,17 @@ impl WebpBits<'_> {
         (0..count).try_fold(0, |number, place| Ok(number | self.bit()? << place))
     }
 
+    /// The cache of an image, in which no colour was met yet; without room if the image has none.
+    fn cache(&mut self) -> Result<ColourCache, BadStream> {
+        if self.read(1)? == 0 {
+            return Ok(ColourCache { bits: 0, colours: Vec::new() });
+        }
+        match self.read(4)? {
+            bits @ 1..=11 => Ok(ColourCache { bits, colours: vec![0; 1 << bits] }),
+            _ => Err(BadStream),
+        }
+    }
+
     /// Pixels of an image with one for each block of a larger one, whose size is read first.
     fn blocks(&mut self, size: [usize; 2]) -> Result<Vec<u32>, BadStream> {
         let shift = self.read(3)? + 2;
@@ -98,7 +109,7 @@ impl WebpBits<'_> {
 
     /// Pixels of an image without groups of codes, as alpha, red, green and blue (section 3.6).
     fn image(&mut self, [width, height]: [usize; 2]) -> Result<Vec<u32>, BadStream> {
-        let mut cache = ColourCache::new(if self.read(1)? == 1 { Some(self.read(4)?) } else { None })?;
+        let mut cache = self.cache()?;
         let green = self.code(COLOURS + LENGTHS + cache.colours.len())?;
         let [red, blue, alpha] = [self.code(COLOURS)?, self.code(COLOURS)?, self.code(COLOURS)?];
         let distances = self.code(DISTANCES)?;
@@ -148,7 +159,7 @@ impl WebpBits<'_> {
             let width = if self.read(1)? == 1 { 8 } else { 1 };
             let first = self.read(width)?;
             let second = if is_two { Some(self.read(8)?) } else { None };
-            return PrefixCode::of_one_or_two(first, second);
+            return Ok(PrefixCode::of_one_or_two(first, second));
         }
         let mut lengths = [0; ORDER.len()];
         let given = 4 + self.read(4)?;
@@ -211,11 +222,11 @@ impl PrefixCode {
         if is_sound { Ok(Self { counts, symbols }) } else { Err(BadStream) }
     }
 
-    fn of_one_or_two(first: usize, second: Option<usize>) -> Result<Self, BadStream> {
+    fn of_one_or_two(first: usize, second: Option<usize>) -> Self {
         let mut counts = [0; LONGEST + 1];
         counts[1] = 1 + usize::from(second.is_some());
         // The second has the longer code where both are the same: the first is always met.
-        Ok(Self { counts, symbols: std::iter::once(first).chain(second).collect() })
+        Self { counts, symbols: std::iter::once(first).chain(second).collect() }
     }
 
     fn decode(&self, bits: &mut WebpBits<'_>) -> Result<usize, BadStream> {
@@ -243,14 +254,6 @@ struct ColourCache {
 }
 
 impl ColourCache {
-    fn new(bits: Option<usize>) -> Result<Self, BadStream> {
-        match bits {
-            None => Ok(Self { bits: 0, colours: Vec::new() }),
-            Some(bits @ 1..=11) => Ok(Self { bits, colours: vec![0; 1 << bits] }),
-            Some(_) => Err(BadStream),
-        }
-    }
-
     fn insert(&mut self, pixel: u32) {
         if self.bits > 0 {
             self.colours[(0x1e35_a7bd_u32.wrapping_mul(pixel) >> (32 - self.bits)) as usize] = pixel;

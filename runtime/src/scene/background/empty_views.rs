@@ -5,7 +5,7 @@ use orco_state::sentence::counted;
 
 use super::{Background, KeptGrey, NOISE, mean_brightness};
 use crate::scene::difference::Difference;
-use crate::scene::exposure::gains;
+use crate::scene::exposure::{aligned, gains};
 use crate::scene::filter::box_mean;
 use crate::scene::foreground::Foreground;
 use crate::scene::small_frame::{CLIPPED, SmallFrame, brightness};
@@ -112,7 +112,7 @@ impl Background {
         let small: Vec<SmallFrame> = views.iter().map(SmallFrame::of).collect();
         small.iter().enumerate().try_for_each(|(index, view)| check_not_blank(index + 1, view))?;
         let frame_size = [views[0].width(), views[0].height()];
-        let aligned = aligned(&small);
+        let aligned = in_one_exposure(&small);
         let plain = Self::of(frame_size, small[0].width, median_colours(&aligned), &aligned);
         // With two views nobody knows which one is wrong: the first stands for the place.
         let reference = if let [first, _] = &aligned[..] {
@@ -180,12 +180,9 @@ fn check_not_blank(view: usize, small: &SmallFrame) -> Result<(), BackgroundErro
 }
 
 /// All views with the exposure of the first.
-fn aligned(views: &[SmallFrame]) -> Vec<Vec<[f32; 3]>> {
+fn in_one_exposure(views: &[SmallFrame]) -> Vec<Vec<[f32; 3]>> {
     let first = &views[0].pixels;
-    let align = |view: &SmallFrame| {
-        let gains = gains(&view.pixels, first);
-        view.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect()
-    };
+    let align = |view: &SmallFrame| aligned(&view.pixels, &gains(&view.pixels, first));
     core::iter::once(first.clone()).chain(views[1..].iter().map(align)).collect()
 }
 

@@ -158,21 +158,19 @@ impl Embedder {
 
     /// Projections by all heads `[n, projections_len]` of features `[n, inputs]`.
     fn project(&self, features: &[f32]) -> Vec<f32> {
-        match &self.heads[..] {
-            [] => Vec::new(),
-            [head] => head.projector.project(features),
-            heads => {
-                let mut projected = vec![0.0; features.len() / self.inputs * self.projections_len];
-                for (number, head) in heads.iter().enumerate() {
-                    let rows = projected.chunks_exact_mut(self.projections_len);
-                    let own = head.projector.project(features);
-                    for (row, own) in rows.zip(own.chunks_exact(self.dimension)) {
-                        row[number * self.dimension..][..self.dimension].copy_from_slice(own);
-                    }
-                }
-                projected
+        // Without a copy, which would take as much memory again.
+        if let [head] = &self.heads[..] {
+            return head.projector.project(features);
+        }
+        let mut projected = vec![0.0; features.len() / self.inputs * self.projections_len];
+        for (number, head) in self.heads.iter().enumerate() {
+            let rows = projected.chunks_exact_mut(self.projections_len);
+            let own = head.projector.project(features);
+            for (row, own) in rows.zip(own.chunks_exact(self.dimension)) {
+                row[number * self.dimension..][..self.dimension].copy_from_slice(own);
             }
         }
+        projected
     }
 
     /// Turns embeddings `[n, length]` of left-out shots into those that score as pictures to come. Phase 3 trained the

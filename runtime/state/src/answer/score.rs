@@ -66,6 +66,11 @@ impl ClassRowBuilder {
         self.projections_len + self.inputs
     }
 
+    /// Length of a row.
+    fn length(&self) -> usize {
+        self.roots_start() + self.roots_len
+    }
+
     /// Whitens the last part of rows `[n, length]`.
     pub(super) fn whiten(&self, rows: &mut [f32]) {
         if self.roots_len == 0 {
@@ -78,12 +83,12 @@ impl ClassRowBuilder {
 
     /// The last part of rows `[n, length]`.
     fn roots_of(&self, rows: &[f32]) -> Vec<f32> {
-        let length = self.roots_start() + self.roots_len;
+        let length = self.length();
         rows.chunks_exact(length).flat_map(|row| &row[self.roots_start()..]).copied().collect()
     }
 
     fn set_roots(&self, rows: &mut [f32], roots: &[f32]) {
-        let length = self.roots_start() + self.roots_len;
+        let length = self.length();
         for (row, roots) in rows.chunks_exact_mut(length).zip(roots.chunks_exact(self.roots_len.max(1))) {
             row[self.roots_start()..].copy_from_slice(roots);
         }
@@ -125,7 +130,7 @@ impl ClassRowBuilder {
     ///
     /// row = (w_head z / |z| .., w_means d / |d|, w_discriminant W M u), offset = -w_discriminant / 2 u . M u
     pub(super) fn finish_rows(&self, sums: &mut [f32], counts: &[f32]) -> Vec<f32> {
-        let length = self.roots_start() + self.roots_len;
+        let length = self.length();
         for (row, count) in sums.chunks_exact_mut(length).zip(counts) {
             row.iter_mut().for_each(|value| *value /= count);
         }

@@ -277,7 +277,7 @@ fn what_was_undone_is_redone_exactly() {
     walk.learn();
     walk.learn();
     let two = walk.saved.state.clone();
-    let one = walk.saved.entry_before(1).unwrap();
+    let one = walk.saved.history.timeline().back(1).unwrap();
     let earlier = walk.saved.earlier_state(one).unwrap();
     let next = walk.restored(&earlier);
     walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(one));
@@ -286,7 +286,7 @@ fn what_was_undone_is_redone_exactly() {
     assert_eq!((timeline.present(), timeline.earlier(), timeline.later()), (1, &[0][..], &[2][..]));
     let again = walk.saved.earlier_state(timeline.later()[0]).unwrap();
     assert_eq!(walk.restored(&again), two);
-    assert_eq!((walk.saved.entry_before(1), walk.saved.entry_before(2)), (Some(0), None));
+    assert_eq!((timeline.back(1), timeline.back(2)), (Some(0), None));
     // The exemplars of the second class are there once, though two entries name them.
     assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
 }
@@ -478,7 +478,7 @@ fn a_purge_keeps_the_way_back_from_an_undo_whose_entry_it_drops() {
     assert_eq!((purged.history.entry(2), restored), (None, Some(1)), "entry 1 has the same class set by now");
     let timeline = purged.history.timeline();
     assert_eq!((timeline.present(), timeline.earlier()), (1, &[0][..]), "the purge is no step");
-    assert_eq!(purged.entry_before(1), Some(0));
+    assert_eq!(timeline.back(1), Some(0));
 }
 
 #[test]

@@ -18,8 +18,7 @@ impl Session<'_> {
     pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, ChangeReport), LearnError> {
         let mut next = state.clone();
         self.push_shots(&mut next, class)?;
-        self.limit_exemplar_bytes(&mut next);
-        self.align(state, next, Sampling::seeded(self.seed))
+        self.learn_admitted(state, next)
     }
 
     /// Stores more shots of a known class; nothing is aligned.

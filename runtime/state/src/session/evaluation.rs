@@ -11,33 +11,11 @@ use core::ops::Range;
 use orco_core::align::LossTerms;
 use orco_core::config::MethodConfig;
 
-use super::report::{AnsweredState, EvaluatedSamples};
+use super::report::EvaluatedSamples;
 use super::{ChangeReport, CumulativeLoss, alignment_data};
-use crate::answer::{LeftOutAccuracy, ScoringWork, Validation, ValidationSamples};
+use crate::answer::{ScoringWork, Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};
-
-/// Samples, with their answers by several states.
-struct Answers {
-    /// Class of every sample.
-    classes: Vec<u32>,
-    /// Samples that the bundle brought; they come first.
-    base_samples: usize,
-    /// Answers of the bundle alone for these, without anything learned.
-    by_bundle: Vec<usize>,
-    /// Answers before the change; `None` for a shot that was the only one of its class then.
-    before: Vec<Option<usize>>,
-    /// Answers after the change.
-    after: Vec<usize>,
-    /// For every class, whether some of its shots are no samples; empty where all are.
-    partly_sampled: Vec<bool>,
-    /// Pairs of classes that have a shot in common.
-    sharing_shots: Vec<[u32; 2]>,
-    /// Classes that store a shot more than once, with the number of surplus copies.
-    repeated: Vec<(u32, usize)>,
-    /// What left-out shots say of learned classes.
-    left_out: Option<LeftOutAccuracy>,
-}
 
 /// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
 /// how new classes are recognised at first.
@@ -49,45 +27,35 @@ pub(super) fn calibrate_and_report(
     losses: Vec<LossTerms>,
     work: &mut ScoringWork<'_>,
 ) -> ChangeReport {
-    let answers = match base_model.scoring(config) {
-        Some(scoring) => calibrate_and_answer(base_model, scoring, before, after, work),
+    let count = base_model.classes.len() + after.classes.len();
+    let index_before: Vec<Option<usize>> = (0..count).map(|class| before.index_of(base_model, after, class)).collect();
+    let samples = match base_model.scoring(config) {
+        Some(scoring) => calibrate_and_answer(base_model, scoring, before, after, &index_before, work),
         None => answer_by_targets(base_model, before, after, config),
     };
-    note_first_recognitions(base_model, before, after, &answers);
-    let count = base_model.classes.len() + after.classes.len();
+    note_first_recognitions(base_model.classes.len(), &index_before, after, &samples);
     let since: Vec<Option<CumulativeLoss>> =
-        (0..count).map(|class| answers.cumulative_loss(base_model, after, class)).collect();
-    let samples = EvaluatedSamples {
-        classes: &answers.classes,
-        sharing_shots: &answers.sharing_shots,
-        repeated: &answers.repeated,
-        left_out: answers.left_out,
-    };
-    let before = AnsweredState { state: before, answers: &answers.before };
-    let after = AnsweredState { state: after, answers: &answers.after };
-    ChangeReport::new(base_model, before, after, &samples, &since, losses)
+        (0..count).map(|class| samples.cumulative_loss(base_model, after, class)).collect();
+    ChangeReport::new(base_model, after, index_before, &samples, &since, losses)
 }
 
 /// Counts the shots of a class, and those recognised at first, where that is not known yet: by the answers after the
 /// change for new classes and for those that had a single shot, by the answers before it for classes that an older
 /// release learned.
-fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
-    let base = base_model.classes.len();
-    let learned = base..base + after.classes.len();
-    let indices: Vec<Option<usize>> = learned.map(|class| before.index_of(base_model, after, class)).collect();
+fn note_first_recognitions(base: usize, index_before: &[Option<usize>], after: &mut State, samples: &EvaluatedSamples) {
     after.first_recognitions.extend_to(after.classes.len());
     for (index, recognition) in after.first_recognitions.unknown_mut() {
         let class = base + index;
-        let shots = answers.base_samples..answers.classes.len();
+        let shots = samples.base_samples..samples.classes.len();
         // The class's index before the change, if all of its shots had an answer then.
-        let index_before = indices[index].filter(|_| {
-            let mut shots = answers.of_class(class, shots.clone());
-            shots.all(|sample| answers.before.get(sample).is_some_and(Option::is_some))
+        let index_before = index_before[class].filter(|_| {
+            let mut shots = samples.of_class(class, shots.clone());
+            shots.all(|sample| samples.before.get(sample).is_some_and(Option::is_some))
         });
-        for sample in answers.of_class(class, shots) {
+        for sample in samples.of_class(class, shots) {
             let right = match index_before {
-                Some(before) => answers.before[sample] == Some(before),
-                None => answers.after[sample] == class,
+                Some(before) => samples.before[sample] == Some(before),
+                None => samples.after[sample] == class,
             };
             recognition.shots += 1;
             recognition.recognised += u32::from(right);
@@ -95,7 +63,7 @@ fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut S
     }
 }
 
-impl Answers {
+impl EvaluatedSamples {
     /// The samples of a class in a range.
     fn of_class(&self, class: usize, samples: Range<usize>) -> impl Iterator<Item = usize> {
         samples.filter(move |&sample| self.classes[sample] as usize == class)
@@ -126,7 +94,7 @@ impl Answers {
 }
 
 /// Answers of both states by targets alone, for the exemplars that `after` was trained on.
-fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, config: &MethodConfig) -> Answers {
+fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, config: &MethodConfig) -> EvaluatedSamples {
     let data = alignment_data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
     let mut base_samples = 0;
@@ -147,7 +115,7 @@ fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, conf
     let answers =
         |state: &State, features: &[f32]| Classifier::with_config(base_model, state, &by_targets).nearest(features);
     let bundle = State::fresh(base_model, after.bundle_digest);
-    Answers {
+    EvaluatedSamples {
         by_bundle: answers(&bundle, &features[..base_samples * base_model.head.inputs]),
         before: answers(before, &features).into_iter().map(Some).collect(),
         after: answers(after, &features),
@@ -167,12 +135,11 @@ fn calibrate_and_answer(
     scoring: Scoring<'_>,
     before: &State,
     after: &mut State,
+    index_before: &[Option<usize>],
     work: &mut ScoringWork<'_>,
-) -> Answers {
+) -> EvaluatedSamples {
     let samples = ValidationSamples::of(base_model, after, scoring);
-    let count = base_model.classes.len() + after.classes.len();
-    let indices: Vec<Option<usize>> = (0..count).map(|class| before.index_of(base_model, after, class)).collect();
-    let evaluated = samples.evaluate(before, &indices, work);
+    let evaluated = samples.evaluate(before, index_before, work);
     let Validation { calibration, left_out, classes, answers, earlier, partly_sampled, excluded } = evaluated;
     let bundle = State::fresh(base_model, after.bundle_digest);
     let set_aside: Vec<usize> = (0..samples.set_aside()).collect();
@@ -182,7 +149,7 @@ fn calibrate_and_answer(
     let sharing_shots = samples.classes_sharing_shots().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
-    Answers {
+    EvaluatedSamples {
         base_samples: by_bundle.len(),
         classes: included(classes, &excluded),
         by_bundle,

@@ -113,23 +113,24 @@ pub struct ChangeReport {
     pub repeated: Vec<RepeatedShots>,
 }
 
-/// A state with its answers for every sample.
-#[derive(Clone, Copy)]
-pub(super) struct AnsweredState<'a, A> {
-    pub(super) state: &'a State,
-    /// The class that it takes each sample for.
-    pub(super) answers: &'a [A],
-}
-
-/// The samples that answers are judged by.
-#[derive(Clone, Copy)]
-pub(super) struct EvaluatedSamples<'a> {
-    /// The class of each sample.
-    pub(super) classes: &'a [u32],
+/// Samples, with their answers by several states.
+pub(super) struct EvaluatedSamples {
+    /// Class of every sample.
+    pub(super) classes: Vec<u32>,
+    /// Samples that the bundle brought; they come first.
+    pub(super) base_samples: usize,
+    /// Answers of the bundle alone for these, without anything learned.
+    pub(super) by_bundle: Vec<usize>,
+    /// Answers before the change; `None` for a shot that was the only one of its class then.
+    pub(super) before: Vec<Option<usize>>,
+    /// Answers after the change.
+    pub(super) after: Vec<usize>,
+    /// For every class, whether some of its shots are no samples; empty where all are.
+    pub(super) partly_sampled: Vec<bool>,
     /// Pairs of classes that have a shot in common.
-    pub(super) sharing_shots: &'a [[u32; 2]],
+    pub(super) sharing_shots: Vec<[u32; 2]>,
     /// Classes that store a shot more than once, with the number of surplus copies.
-    pub(super) repeated: &'a [(u32, usize)],
+    pub(super) repeated: Vec<(u32, usize)>,
     /// What left-out shots say of learned classes.
     pub(super) left_out: Option<LeftOutAccuracy>,
 }
@@ -148,16 +149,10 @@ struct AnswerCounts {
 }
 
 impl AnswerCounts {
-    fn new(
-        base_model: &BaseModel,
-        before: AnsweredState<'_, Option<usize>>,
-        after: AnsweredState<'_, usize>,
-        classes_of_samples: &[u32],
-    ) -> Self {
-        let count = base_model.classes.len() + after.state.classes.len();
-        let index_before = |class| before.state.index_of(base_model, after.state, class);
+    fn new(index_before: Vec<Option<usize>>, samples: &EvaluatedSamples) -> Self {
+        let count = index_before.len();
         let mut counts = Self {
-            index_before: (0..count).map(index_before).collect(),
+            index_before,
             total: vec![0; count],
             answered_before: vec![0; count],
             right_before: vec![0; count],
@@ -165,8 +160,8 @@ impl AnswerCounts {
             mistaken: Vec::new(),
         };
         // There are no answers from before if no class was known.
-        let before = before.answers.iter().copied().chain(core::iter::repeat(None));
-        for ((&class, before), &after) in classes_of_samples.iter().zip(before).zip(after.answers) {
+        let before = samples.before.iter().copied().chain(core::iter::repeat(None));
+        for ((&class, before), &after) in samples.classes.iter().zip(before).zip(&samples.after) {
             counts.count(class as usize, before, after);
         }
         counts.mistaken.sort_unstable();
@@ -239,18 +234,17 @@ fn share(hits: u32, of: u32) -> f32 {
 }
 
 impl ChangeReport {
-    /// From the answers for every sample under the old state and under the new one; `since` says for every class what
-    /// all sessions have cost it.
+    /// From the answers for every sample under the old state and under the new one. `index_before` says which index
+    /// each class had in the old state, `since` what all sessions have cost it.
     pub(super) fn new(
         base_model: &BaseModel,
-        before: AnsweredState<'_, Option<usize>>,
-        after: AnsweredState<'_, usize>,
-        samples: &EvaluatedSamples<'_>,
+        new: &State,
+        index_before: Vec<Option<usize>>,
+        samples: &EvaluatedSamples,
         since: &[Option<CumulativeLoss>],
         losses: Vec<LossTerms>,
     ) -> Self {
-        let counts = AnswerCounts::new(base_model, before, after, samples.classes);
-        let new = after.state;
+        let counts = AnswerCounts::new(index_before, samples);
         let labels: Vec<&str> = new.known_classes(base_model).map(|class| class.label.as_str()).collect();
         let classes = labels.iter().enumerate().map(|(class, label)| counts.accuracy(class, label, since[class]));
         let border = new.calibration.map(|calibration| calibration.border);

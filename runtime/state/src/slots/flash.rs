@@ -126,10 +126,10 @@ impl<F: NorFlash> Flash<F> {
             Ok(())
         });
         match gathered {
-            // Damage that the library would repair by erasing: what is left of the slot will not match its checksum.
-            Ok(()) | Err(Error::Storage { value: FlashRefusal::ReadOnly, .. }) => Ok(bytes),
             Err(Error::Storage { value: FlashRefusal::Driver(error), .. }) => Err(FlashError::Driver(error)),
-            Err(_) => Ok(bytes),
+            // Also after damage, some of which the library would repair by erasing: what is left of the slot will not
+            // match its checksum.
+            _ => Ok(bytes),
         }
     }
 }

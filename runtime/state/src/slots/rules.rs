@@ -118,13 +118,6 @@ pub enum MediumState {
     Either,
 }
 
-/// What a slot's bytes are, before the body is decoded.
-enum SlotCondition<E> {
-    Empty,
-    Sound(SlotContent<'static>),
-    Faulty(SlotFault<E>),
-}
-
 /// The newest state on a medium, decoded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -188,19 +181,6 @@ pub struct SlotRules<'a> {
 }
 
 impl SlotRules<'_> {
-    fn judge<M: Medium>(&self, medium: &mut M, slot: Slot) -> SlotCondition<M::Error> {
-        let bytes = match medium.read(slot) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return SlotCondition::Empty,
-            Err(error) => return SlotCondition::Faulty(SlotFault::Unreadable(error)),
-        };
-        match SlotContent::decode(bytes) {
-            Ok(content) if content.generation <= LAST_GENERATION => SlotCondition::Sound(content),
-            Ok(_) => SlotCondition::Faulty(SlotFault::Damaged(DecodeError::Body)),
-            Err(error) => SlotCondition::Faulty(SlotFault::Damaged(error)),
-        }
-    }
-
     /// Why a sound slot is not ours to read, if so: what belongs to another release or bundle is theirs to judge.
     fn refusal<E>(&self, slot: Slot, content: &SlotContent<'_>) -> Option<LoadError<E>> {
         if content.bundle_digest != self.bundle_digest {
@@ -221,10 +201,10 @@ impl SlotRules<'_> {
         let (mut newest, mut older): (Option<(Slot, SlotContent<'static>)>, _) = (None, None);
         let mut empty = 0;
         for slot in Slot::BOTH {
-            match self.judge(medium, slot) {
-                SlotCondition::Empty => empty += 1,
-                SlotCondition::Faulty(fault) => found.faults.push(FaultySlot { slot, fault }),
-                SlotCondition::Sound(content) => {
+            match read(medium, slot) {
+                Ok(None) => empty += 1,
+                Err(fault) => found.faults.push(FaultySlot { slot, fault }),
+                Ok(Some(content)) => {
                     if self.refusal::<M::Error>(slot, &content).is_some() {
                         found.not_ours = Some(slot);
                     }
@@ -246,13 +226,12 @@ impl SlotRules<'_> {
                 return Ok(MediumSnapshot { saved: Some(saved), generation, slot: Some(slot), ..found });
             }
             found.faults.push(FaultySlot { slot, fault: SlotFault::Damaged(DecodeError::Body) });
-            newest = older.take().and_then(|slot| match self.judge(medium, slot) {
-                SlotCondition::Sound(content) => Some((slot, content)),
-                SlotCondition::Faulty(fault) => {
+            newest = older.take().and_then(|slot| match read(medium, slot) {
+                Ok(content) => content.map(|content| (slot, content)),
+                Err(fault) => {
                     found.faults.push(FaultySlot { slot, fault });
                     None
                 }
-                SlotCondition::Empty => None,
             });
         }
         let found = found.refuse_unreadable()?;
@@ -403,6 +382,14 @@ impl SlotRules<'_> {
     }
 }
 
+/// What a slot's bytes are, before the body is decoded; `None` if it is empty.
+fn read<M: Medium>(medium: &mut M, slot: Slot) -> Result<Option<SlotContent<'static>>, SlotFault<M::Error>> {
+    let Some(bytes) = medium.read(slot).map_err(SlotFault::Unreadable)? else { return Ok(None) };
+    let content = SlotContent::decode(bytes)
+        .and_then(|content| if content.generation <= LAST_GENERATION { Ok(content) } else { Err(DecodeError::Body) });
+    content.map(Some).map_err(SlotFault::Damaged)
+}
+
 fn append<M: Medium>(medium: &mut M, slot: Slot, patch: &SlotPatch) -> Result<NewestSlot, SaveError<M::Error>> {
     let appended = medium.append(slot, patch);
     outcome(medium, slot, patch.id.generation, appended, |there| there.ends_with(&patch.bytes))
@@ -437,9 +424,8 @@ fn set_aside<M: Medium>(medium: &mut M, found: &MediumSnapshot<M::Error>) -> Res
 /// read are passed over.
 pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
     let content = |slot| {
-        let bytes = medium.read(slot).ok()??;
-        let content = SlotContent::decode(bytes).ok()?;
-        (content.generation <= LAST_GENERATION).then_some((content.generation, content.bundle_digest))
+        let content = read(medium, slot).ok()??;
+        Some((content.generation, content.bundle_digest))
     };
     Slot::BOTH.into_iter().filter_map(content).max_by_key(|(generation, _)| *generation).map(|(_, owner)| owner)
 }

@@ -4,7 +4,7 @@ use crate::encoder::audit::call::{
     ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, UNKNOWN, broadcast, broadcast_indices,
     to_shape,
 };
-use crate::encoder::audit::tensor::{DataType, SHORT, TensorType, product};
+use crate::encoder::audit::tensor::{DataType, SHORT, TensorType, axis_of, product};
 
 const COUNT: RuleError = RuleError("it counts without an end");
 
@@ -107,7 +107,7 @@ pub fn one_hot(call: &NodeCall<'_>) -> RuleResult {
     let [depth] = *call.values(1)? else { return Err(MISMATCH) };
     let depth = u64::try_from(depth).map_err(|_| MISMATCH)?;
     let rank = input.rank() + 1;
-    let axis = super::super::tensor::axis_of(call.int_or("axis", -1)?, rank).ok_or(MISMATCH)?;
+    let axis = axis_of(call.int_or("axis", -1)?, rank).ok_or(MISMATCH)?;
     let mut shape = input.shape.clone();
     shape.insert(axis, depth);
     Ok(NodeOutput::of(TensorType::of(shape, kind), ELEMENT_COST))
