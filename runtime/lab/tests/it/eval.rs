@@ -12,7 +12,8 @@ use orco_trials::{heavy, skipped};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{copy, models, replace, shorten};
+use crate::shipped::{copy, models};
+use crate::support::{replace, shorten};
 
 /// The program on a bundle, with a folder for its results.
 struct Eval {

@@ -18,7 +18,7 @@ use orco_state::session::{LearnError, NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
-use crate::support::models;
+use crate::shipped::models;
 
 fn edge() -> (Bundle, Benchmark) {
     let bundle = Bundle::open(models().join("cifar100-edge")).unwrap();

@@ -6,4 +6,5 @@ mod looking;
 mod report;
 mod scenes;
 mod seeds;
+mod shipped;
 mod support;

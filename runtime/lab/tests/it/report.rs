@@ -20,7 +20,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::threads::Threads;
 use serde_json::Value;
 
-use crate::support::models;
+use crate::shipped::models;
 
 /// Folders of all shipped reports.
 fn shipped() -> Vec<PathBuf> {

@@ -9,7 +9,8 @@ use orco_lab::seeds::check;
 use orco_runtime::bundle::Bundle;
 use serde_json::Value;
 
-use crate::support::{copy, models, shorten};
+use crate::shipped::{copy, models};
+use crate::support::shorten;
 
 /// A copy of the smallest bundle that says it was trained with another seed.
 fn with_seed(folder: &Path, seed: u64) -> PathBuf {

@@ -1,27 +1,12 @@
-//! What the tests share: shipped bundles, and copies of them, changed.
+//! Changes of copied bundles, which the tests of `orco` make, too.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BENCHMARK, hexadecimal};
 use orco_state::codec::{self, FileKind};
-
-/// Folder of the shipped bundles.
-pub fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
-}
-
-/// Copies a shipped bundle, without its report.
-pub fn copy(name: &str, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(models().join(name)).unwrap().map(Result::unwrap) {
-        if entry.path().is_file() {
-            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-        }
-    }
-}
 
 /// Puts another file into a copy of a bundle, and its digest into the manifest.
 pub fn replace(bundle: &Path, name: &str, bytes: &[u8]) {
