@@ -121,7 +121,7 @@ impl Default for Metrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let ready = gauge("ready", "1 while the service can do all that it is for");
+        let ready = gauge("ready", "1 while it answers and can learn; camera and broker have metrics of their own");
         let problems = gauge("problems", "What is wrong with the service, counted");
         let queued = gauge("changes_queued", "Changes that wait or are being made");
         let classes = gauge("classes", "Known classes");
