@@ -32,6 +32,16 @@ pub enum HubError {
         "the hub's database is empty, but there are objects or its key: it was lost; restore the folder from a backup"
     )]
     NoDatabase,
+    /// The database is not where it was opened.
+    #[error(
+        "the hub's database {} was moved, removed or replaced while the hub ran: put it back, or restore the hub's \
+         folder from a backup and start the hub again",
+        path.display()
+    )]
+    Moved {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// There is no room for a file.
     #[error(
         "the disk has no room for {}: make room there, then try again; `orco hub purge --bundles` deletes withdrawn \

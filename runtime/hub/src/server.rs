@@ -12,6 +12,7 @@
 
 mod admin;
 mod device;
+mod failure_log;
 mod health;
 mod metrics;
 mod request_limit;
@@ -20,7 +21,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -39,6 +40,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::error::HubError;
 use crate::store::HubStore;
+use failure_log::FailureLog;
 use health::ReadyCheck;
 use metrics::RequestCounter;
 use request_limit::RequestLimit;
@@ -91,6 +93,7 @@ struct HubService {
     /// Counts requests that were answered.
     requests: RequestCounter,
     ready_check: ReadyCheck,
+    failure_log: FailureLog,
 }
 
 /// A hub that listens.
@@ -126,6 +129,7 @@ impl HubServer {
             repeat_limit: RequestLimit::default(),
             requests: RequestCounter::default(),
             ready_check: ReadyCheck::default(),
+            failure_log: FailureLog::default(),
         });
         Ok(Self { listener, address, router: router(service), connections, tls })
     }
@@ -197,8 +201,11 @@ fn not_found() -> Response {
 }
 
 /// The hub failed; the caller may try again.
-fn failed(error: &HubError) -> Response {
-    log::error!("{}", orco_runtime::state::sentence::with_causes(error));
+fn failed(service: &HubService, error: &HubError) -> Response {
+    let said = orco_runtime::state::sentence::with_causes(error);
+    if let Some(entry) = service.failure_log.entry(said, Instant::now()) {
+        log::error!("{entry}");
+    }
     StatusCode::SERVICE_UNAVAILABLE.into_response()
 }
 
@@ -207,9 +214,9 @@ async fn blocking<T: Send + 'static>(
     service: &Arc<HubService>,
     run: impl FnOnce(&HubStore) -> Result<T, HubError> + Send + 'static,
 ) -> Result<T, Response> {
-    let service = Arc::clone(service);
-    match tokio::task::spawn_blocking(move || run(&service.store)).await {
-        Ok(result) => result.map_err(|error| failed(&error)),
+    let runner = Arc::clone(service);
+    match tokio::task::spawn_blocking(move || run(&runner.store)).await {
+        Ok(result) => result.map_err(|error| failed(service, &error)),
         Err(error) => {
             log::error!("a request failed because of a fault in the program: {error}");
             Err(StatusCode::SERVICE_UNAVAILABLE.into_response())

@@ -51,6 +51,9 @@ const KEY: &str = "key";
 /// Largest file of a key that is read, in bytes.
 const MAX_KEY: u64 = 1 << 10;
 
+/// Device and number of a file.
+type FileIdentity = (u64, u64);
+
 /// Seconds since 1970.
 pub type UnixSeconds = i64;
 
@@ -66,6 +69,8 @@ pub struct HubStore {
     key: SigningKey,
     objects: ObjectFolder,
     connection: Mutex<Connection>,
+    /// Which file the connection has open.
+    database: FileIdentity,
 }
 
 impl HubStore {
@@ -94,13 +99,14 @@ impl HubStore {
         let made = files::open_own(options.read(true).write(true).create(true).truncate(false), &path);
         drop(made.map_err(HubError::file(&path))?);
         let mut connection = Connection::open(&path)?;
+        let database = identity(&path).map_err(HubError::file(&path))?;
         schema::prepare(&mut connection, was_in_use)?;
         // Devices know the hub by its key: another in its place would make it a stranger to them.
         if !schema::knows_devices(&connection)? {
             make_key_if_absent(&key)?;
         }
         let key = read_key(&key)?;
-        Ok(Self { folder: folder.into(), key, objects, connection: Mutex::new(connection) })
+        Ok(Self { folder: folder.into(), key, objects, connection: Mutex::new(connection), database })
     }
 
     /// Its folder.
@@ -123,23 +129,46 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if they cannot.
     pub fn check(&self) -> Result<(), HubError> {
-        schema::knows_devices(&self.connection())?;
+        schema::knows_devices(&self.connection()?)?;
         unwritable(&self.folder).map_or(Ok(()), |reason| Err(HubError::Unwritable { reason }))
     }
 
     /// A transaction that panicked was rolled back, so the connection can be used again.
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        lock(&self.connection)
+    ///
+    /// # Errors
+    /// [`HubError::Moved`] if another file took the database's place, or none is there: the next start would not find
+    /// what is written into the open one.
+    fn connection(&self) -> Result<MutexGuard<'_, Connection>, HubError> {
+        let connection = lock(&self.connection);
+        let path = self.folder.join(DATABASE);
+        match identity(&path) {
+            Ok(there) if there == self.database => Ok(connection),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(HubError::file(path)(error)),
+            _ => Err(HubError::Moved { path }),
+        }
     }
 
     /// Runs `change` in one transaction and commits it; where `change` fails, nothing is changed.
     fn in_transaction<T>(&self, change: impl FnOnce(&Transaction<'_>) -> Result<T, HubError>) -> Result<T, HubError> {
-        let mut connection = self.connection();
+        let mut connection = self.connection()?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let changed = change(&transaction)?;
         transaction.commit()?;
         Ok(changed)
     }
+}
+
+/// The identity of the file at a path.
+#[cfg(unix)]
+fn identity(path: &Path) -> io::Result<FileIdentity> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).map(|facts| (facts.dev(), facts.ino()))
+}
+
+/// Other systems than Unix do not tell: they let nobody move a file that SQLite has open.
+#[cfg(not(unix))]
+fn identity(path: &Path) -> io::Result<FileIdentity> {
+    fs::metadata(path).map(|_| (0, 0))
 }
 
 /// Makes the key of a new hub.

@@ -185,6 +185,12 @@ impl SharedJobs {
         let outcome = if is_done { "done" } else { "failed" };
         self.telemetry.metrics.changes.get_or_create(&ChangeMetric { change, outcome }).inc();
         self.telemetry.metrics.queued.dec();
+        // Whoever asked for it may be gone, and a disk with a little room left counts as no problem.
+        if let JobProgress::Failed(refusal) | JobProgress::Lost(refusal) = &progress
+            && refusal.status() == 500
+        {
+            log::warn!("the change \"{change}\" failed: {}", refusal.sentence);
+        }
         self.set(id, progress);
         if is_done {
             self.telemetry.events.send(Event::Changed { job: Some(id) });
@@ -487,13 +493,29 @@ fn unanswered(label: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::telemetry;
+    use crate::tests::{telemetry, warnings};
+
+    /// Changes that nobody makes, and where they wait.
+    fn waiting_changes() -> (Changes, Receiver<(Id, ChangeRequest)>) {
+        let shared = SharedJobs { jobs: Arc::default(), telemetry: telemetry(".".as_ref()), stopping: Arc::default() };
+        let (queue, receiver) = mpsc::sync_channel(MAX_WAITING);
+        (Changes { queue, shared }, receiver)
+    }
+
+    #[test]
+    fn the_log_has_a_change_that_the_machine_let_fail_and_no_other() {
+        let (changes, _receiver) = waiting_changes();
+        let id = changes.request(ChangeRequest::Forget { label: "duck".into() }).unwrap().id;
+        warnings();
+        for code in [ErrorCode::Storage, ErrorCode::UnknownClass, ErrorCode::ShuttingDown] {
+            changes.shared.end(id, "forget", JobProgress::Failed(Refusal::new(code, "no room")));
+        }
+        assert_eq!(warnings(), ["the change \"forget\" failed: no room"]);
+    }
 
     #[test]
     fn what_is_asked_after_the_end_is_refused_though_the_queue_is_still_there() {
-        let shared = SharedJobs { jobs: Arc::default(), telemetry: telemetry(".".as_ref()), stopping: Arc::default() };
-        let (queue, _receiver) = mpsc::sync_channel(MAX_WAITING);
-        let changes = Changes { queue, shared };
+        let (changes, _receiver) = waiting_changes();
         let forget = |label: &str| changes.request(ChangeRequest::Forget { label: label.into() });
         let waiting = forget("duck").unwrap().id;
         assert_eq!(changes.check_idle("duck").unwrap_err().status(), 409);

@@ -30,6 +30,8 @@ struct SharedHealth {
     /// Why the service ends by itself.
     ending: watch::Sender<Option<Ending>>,
     disk: DiskCheck,
+    /// Why nothing can be written, as the log has it.
+    logged: Mutex<Option<String>>,
     /// How often threads are to panic at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
@@ -130,6 +132,7 @@ impl Health {
             down: Mutex::default(),
             ending: watch::Sender::new(None),
             disk: DiskCheck::new(DISK_TIMEOUT),
+            logged: Mutex::default(),
             #[cfg(test)]
             faults: Mutex::default(),
         }))
@@ -189,13 +192,23 @@ impl Health {
         problems
     }
 
-    /// Why nothing can be written, by a check of the disk that is not old.
+    /// Why nothing can be written, by a check of the disk that is not old. Logs a problem once, and its end: whoever
+    /// asks for the health may not be told the reason.
     fn disk_problem(&self) -> Option<String> {
-        let SharedHealth { folder, disk, .. } = &*self.0;
+        let SharedHealth { folder, disk, logged, .. } = &*self.0;
         if disk.begin() {
             disk.run(|| unwritable(folder).map(|why| format!("nothing can be learned: {why}")));
         }
-        disk.problem(folder)
+        let mut logged = lock(logged);
+        let problem = disk.problem(folder);
+        if *logged != problem {
+            match &problem {
+                Some(problem) => log::error!("{problem}"),
+                None => log::warn!("{} can be written again", folder.display()),
+            }
+            (*logged).clone_from(&problem);
+        }
+        problem
     }
 
     /// Refuses while something is wrong; the status says what, to those who may know.
@@ -291,6 +304,19 @@ mod tests {
             disk.problem(Path::new("state")).as_deref(),
             Some("the check of the disk failed: a fault in the program")
         );
+    }
+
+    #[test]
+    fn the_log_has_each_change_of_the_disk_once() {
+        let health = Health::new(Path::new("state"), Events::default());
+        let problem = "nothing can be learned: the disk of state is full";
+        assert!(crate::tests::warnings().is_empty());
+        for found in [Some(problem), Some(problem), None, None] {
+            // A result that is reused: the disk of the test is not asked.
+            health.0.disk.end(found.map(str::to_owned));
+            assert_eq!(health.problems(), Vec::from_iter(found));
+        }
+        assert_eq!(crate::tests::warnings(), [problem, "state can be written again"]);
     }
 
     #[test]

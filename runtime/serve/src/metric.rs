@@ -31,6 +31,13 @@ pub struct ChangeMetric {
     pub outcome: &'static str,
 }
 
+/// What came of an action of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RuleActionMetric {
+    /// `done`, `failed`, or `dropped` where too many waited.
+    pub outcome: &'static str,
+}
+
 /// A program that answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildMetric {
@@ -85,6 +92,10 @@ pub struct Metrics {
     pub free_targets: Gauge,
     /// Shots that were taken and not learned yet.
     pub shots: Gauge,
+    /// 1 while sightings cannot be written.
+    pub sightings_failing: Gauge,
+    /// Actions of rules.
+    pub rule_actions: Family<RuleActionMetric, Counter>,
     /// The service's own camera.
     pub camera: CameraMetrics,
     /// The connection to an MQTT broker.
@@ -103,17 +114,20 @@ impl Default for Metrics {
         registry.register_with_unit("classify", help, Unit::Seconds, classify_seconds.clone());
         let changes = Family::default();
         registry.register("changes", "Changes that ended", changes.clone());
+        let rule_actions = Family::default();
+        registry.register("rule_actions", "Actions of rules, by what came of them", rule_actions.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let ready = gauge("ready", "1 while the service can do all that it is for");
+        let ready = gauge("ready", "1 while it answers and can learn; camera and broker have metrics of their own");
         let problems = gauge("problems", "What is wrong with the service, counted");
         let queued = gauge("changes_queued", "Changes that wait or are being made");
         let classes = gauge("classes", "Known classes");
         let free_targets = gauge("free_targets", "Pseudo-targets that no class has");
         let shots = gauge("shots_waiting", "Shots that were taken and not learned yet");
+        let sightings_failing = gauge("sightings_failing", "1 while what the camera saw cannot be written");
         let running = gauge("camera_running", "1 while the service's own camera gives pictures");
         let connected = gauge("mqtt_connected", "1 while the MQTT broker is there");
         let mut counter = |name: &str, help: &str| {
@@ -141,6 +155,8 @@ impl Default for Metrics {
             classes,
             free_targets,
             shots,
+            sightings_failing,
+            rule_actions,
             camera,
             mqtt,
         }
@@ -192,6 +208,7 @@ mod tests {
         // A family without members is not written.
         metrics.requests.get_or_create(&RequestMetric { route: "/metrics".into(), status: 200 }).inc();
         metrics.changes.get_or_create(&ChangeMetric { change: "learn", outcome: "done" }).inc();
+        metrics.rule_actions.get_or_create(&RuleActionMetric { outcome: "done" }).inc();
         let text = metrics.text(MetricFormat::Classic);
         let known = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let listed = page.lines().filter_map(|line| {

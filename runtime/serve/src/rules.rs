@@ -20,6 +20,8 @@ use axum::body::Bytes;
 use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 
 pub use self::action::{Action, Gpio, Webhook};
 pub use self::clock::RuleClock;
@@ -30,6 +32,7 @@ use crate::in_view::{InView, in_view};
 use crate::knowledge::Knowledge;
 use crate::live::LiveCameraReader;
 use crate::live_snapshot::LiveSnapshot;
+use crate::metric::RuleActionMetric;
 use crate::service::Service;
 use crate::worker::{self, Worker};
 
@@ -81,8 +84,10 @@ impl Rules {
             return Ok(Self { rules, stop, threads: Vec::new() });
         };
         let (sender, queue) = mpsc::sync_channel(MAX_WAITING_OCCURRENCES);
-        let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
-        let actions = ActionQueue { queue: sender, last_logged: None };
+        let outcomes = ActionOutcomes(service.metrics.rule_actions.clone());
+        let actor =
+            ActionWorker { rules: Arc::clone(&rules), queue, outcomes: outcomes.clone(), stop: Arc::clone(&stop) };
+        let actions = ActionQueue { queue: sender, last_logged: None, outcomes };
         let watcher = RuleWorker {
             rules: Arc::clone(&rules),
             answers: service.answers.clone(),
@@ -135,6 +140,16 @@ fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
         .then(|| format!("no class is called {}: rules about that act once one is", quoted.join(" or ")))
 }
 
+/// Counts what came of actions, for Prometheus.
+#[derive(Clone, Default)]
+struct ActionOutcomes(Family<RuleActionMetric, Counter>);
+
+impl ActionOutcomes {
+    fn count(&self, outcome: &'static str) {
+        self.0.get_or_create(&RuleActionMetric { outcome }).inc();
+    }
+}
+
 /// Number of the rule that is to act, and why.
 type DueAction = (usize, Occurrence);
 
@@ -143,6 +158,7 @@ struct ActionQueue {
     queue: SyncSender<DueAction>,
     /// When a dropped occurrence was last logged.
     last_logged: Option<Instant>,
+    outcomes: ActionOutcomes,
 }
 
 impl ActionQueue {
@@ -150,6 +166,9 @@ impl ActionQueue {
     /// be due twenty times a second, and one entry a minute is enough.
     fn push(&mut self, due: DueAction, now: Instant) -> bool {
         let is_dropped = matches!(self.queue.try_send(due), Err(TrySendError::Full(_)));
+        if is_dropped {
+            self.outcomes.count("dropped");
+        }
         let is_to_be_logged =
             is_dropped && self.last_logged.is_none_or(|logged| now.duration_since(logged) >= DROP_LOG_INTERVAL);
         if is_to_be_logged {
@@ -233,6 +252,7 @@ fn shown_labels(live: &LiveSnapshot) -> Vec<(String, Option<f64>)> {
 struct ActionWorker {
     rules: Arc<Vec<Rule>>,
     queue: Receiver<DueAction>,
+    outcomes: ActionOutcomes,
     stop: Arc<AtomicBool>,
 }
 
@@ -245,8 +265,12 @@ impl Worker for ActionWorker {
             match self.queue.recv_timeout(LOOK_INTERVAL) {
                 Ok((number, occurrence)) => {
                     for action in &self.rules[number].actions {
-                        if let Err(reason) = action.perform(&occurrence, &|| self.is_stopping()) {
-                            log::warn!("rule {}: {action} failed: {reason}", number + 1);
+                        match action.perform(&occurrence, &|| self.is_stopping()) {
+                            Ok(()) => self.outcomes.count("done"),
+                            Err(reason) => {
+                                self.outcomes.count("failed");
+                                log::warn!("rule {}: {action} failed: {reason}", number + 1);
+                            }
                         }
                     }
                 }

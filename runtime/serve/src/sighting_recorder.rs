@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
+
 use crate::error::ServeError;
 use crate::event::{Event, Events};
 use crate::in_view::known_in_view;
@@ -45,6 +47,7 @@ impl SightingRecorder {
             sightings: sightings.clone(),
             live: live.reader(),
             events: service.events.clone(),
+            failing: service.metrics.sightings_failing.clone(),
             stop: Arc::clone(&stop),
         };
         let thread = Some(worker::start(worker, &service.health)?);
@@ -65,6 +68,8 @@ struct SightingWorker {
     sightings: Sightings,
     live: LiveCameraReader,
     events: Events,
+    /// 1 while sightings cannot be written, for Prometheus.
+    failing: Gauge,
     stop: Arc<AtomicBool>,
 }
 
@@ -78,6 +83,8 @@ impl Worker for SightingWorker {
             if self.sightings.see(shown, || self.live.reduced(MAX_PICTURE_SIDE)) {
                 self.events.send(Event::Sightings);
             }
+            // Here, so that nobody who asks for metrics waits for a disk that hangs.
+            self.failing.set(i64::from(self.sightings.are_failing()));
         }
         Ok(())
     }

@@ -132,6 +132,11 @@ impl Sightings {
         json!({ "kept": true, "most": MAX_SIGHTINGS, "problem": store.folder.problem(), "sightings": sightings })
     }
 
+    /// Whether they could not be written at the last attempt.
+    pub fn are_failing(&self) -> bool {
+        self.0.get().is_some_and(|store| lock(store).folder.problem().is_some())
+    }
+
     /// The file of those whose thing has left.
     pub fn csv(&self) -> Vec<u8> {
         self.0.get().map(|store| lock(store).folder.csv()).unwrap_or_default()

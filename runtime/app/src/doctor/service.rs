@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use orco_runtime::state::sentence::counted;
+use orco_serve::health::unwritable;
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::BrokerAddress;
 use orco_serve::rules::{Action, Rules};
@@ -193,7 +194,13 @@ pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
     }
     match Sightings::check(folder) {
         Ok(()) => match writable::try_write(folder) {
-            Ok(()) => findings.good(SUBJECT, format!("are kept in {shown}")),
+            // A full disk still takes an empty file.
+            Ok(()) => match unwritable(folder) {
+                None => findings.good(SUBJECT, format!("are kept in {shown}")),
+                Some(why) => {
+                    findings.wrong(SUBJECT, format!("{why}; make room, or name another with --sightings FOLDER"))
+                }
+            },
             Err(error) => findings.wrong(SUBJECT, writable::cannot_be_written(folder, &error)),
         },
         Err(error) => findings.failed(SUBJECT, error),

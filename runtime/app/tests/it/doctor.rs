@@ -327,6 +327,18 @@ fn a_disk_without_files_to_come_or_that_is_read_only_is_not_blamed_on_rights() {
 }
 
 #[test]
+fn sightings_on_a_full_disk_are_found() {
+    let Some(mounted) = TmpfsMount::new("size=1m") else {
+        return skipped("sightings on a full disk (mounting needs root)");
+    };
+    let sightings = mounted.path().join("sightings");
+    fs::create_dir(&sightings).unwrap();
+    mounted.fill();
+    let found = examined(&Device::new(), &["--sightings", sightings.to_str().unwrap()]);
+    assert_finds(&found, "sightings", "wrong", "is full; make room");
+}
+
+#[test]
 fn a_service_for_ipv6_alone_is_found() {
     let Ok(listener) = TcpListener::bind("[::1]:0") else {
         return skipped("a service for IPv6 alone (this machine has none)");

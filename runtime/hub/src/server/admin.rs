@@ -194,6 +194,7 @@ fn status_of(error: &HubError) -> StatusCode {
         | HubError::Full { .. }
         | HubError::Lost { .. }
         | HubError::LostPack { .. }
+        | HubError::Moved { .. }
         | HubError::Unwritable { .. }
         | HubError::Damaged { .. }
         | HubError::Random => StatusCode::INTERNAL_SERVER_ERROR,

@@ -50,12 +50,12 @@ impl HubStore {
     /// [`HubError::Database`] if it cannot be read.
     pub fn device(&self, id: &DeviceId) -> Result<Option<DeviceRecord>, HubError> {
         let query = format!("{SELECT_DEVICE} WHERE id = ?1");
-        Ok(self.connection().prepare_cached(&query)?.query_row([id], record).optional()?)
+        Ok(self.connection()?.prepare_cached(&query)?.query_row([id], record).optional()?)
     }
 
     /// The key of a device, without the rest: it is looked up before anything is known of who asks.
     pub(crate) fn device_key(&self, id: &DeviceId) -> Result<Option<VerifyingKey>, HubError> {
-        let connection = self.connection();
+        let connection = self.connection()?;
         let mut query = connection.prepare_cached("SELECT key FROM device WHERE id = ?1")?;
         Ok(query.query_row([id], |row| row.get(0)).optional()?)
     }
@@ -65,7 +65,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError::Database`] if they cannot be read.
     pub fn devices(&self) -> Result<Vec<DeviceRecord>, HubError> {
-        let connection = self.connection();
+        let connection = self.connection()?;
         let mut query = connection.prepare_cached(&format!("{SELECT_DEVICE} ORDER BY name, id"))?;
         let devices = query.query_map([], record)?.collect::<Result<_, _>>()?;
         Ok(devices)
@@ -80,7 +80,7 @@ impl HubStore {
             return Err(HubError::Channel { name: channel.into() });
         }
         let changed =
-            self.connection().execute("UPDATE device SET channel = ?2 WHERE id = ?1", params![device, channel])?;
+            self.connection()?.execute("UPDATE device SET channel = ?2 WHERE id = ?1", params![device, channel])?;
         if changed == 0 { Err(HubError::NoDevice { device: *device }) } else { Ok(()) }
     }
 
@@ -89,7 +89,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if there is no such device, or the database cannot be written.
     pub fn remove_device(&self, device: &DeviceId) -> Result<(), HubError> {
-        let changed = self.connection().execute("DELETE FROM device WHERE id = ?1", [device])?;
+        let changed = self.connection()?.execute("DELETE FROM device WHERE id = ?1", [device])?;
         if changed == 0 { Err(HubError::NoDevice { device: *device }) } else { Ok(()) }
     }
 

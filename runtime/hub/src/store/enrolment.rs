@@ -34,7 +34,7 @@ impl HubStore {
         }
         let code = EnrolmentCode::generate(self.key().verifying_key().fingerprint()).ok_or(HubError::Random)?;
         let expires = now.saturating_add(valid.as_secs().try_into().unwrap_or(UnixSeconds::MAX));
-        let connection = self.connection();
+        let connection = self.connection()?;
         // Codes that nobody used in time are of no use.
         connection.execute("DELETE FROM code WHERE expires < ?1 AND device IS NULL", [now])?;
         connection.execute(

@@ -71,7 +71,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError::Database`] if they cannot be read.
     pub fn packs(&self) -> Result<Vec<PackRecord>, HubError> {
-        let connection = self.connection();
+        let connection = self.connection()?;
         let mut query = connection.prepare_cached(&format!("{SELECT_PACK} ORDER BY label, received, digest"))?;
         let packs = query.query_map([], record)?.collect::<Result<_, _>>()?;
         Ok(packs)
@@ -83,7 +83,7 @@ impl HubStore {
     /// [`HubError`] if there is none, or it cannot be read.
     pub fn pack(&self, digest: &ObjectDigest) -> Result<PackRecord, HubError> {
         let query = format!("{SELECT_PACK} WHERE digest = ?1");
-        let found = self.connection().query_row(&query, [digest], record).optional()?;
+        let found = self.connection()?.query_row(&query, [digest], record).optional()?;
         found.ok_or(HubError::NoPack { digest: *digest })
     }
 

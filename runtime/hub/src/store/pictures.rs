@@ -40,7 +40,7 @@ impl HubStore {
             let classes = report.into_iter().flat_map(|report| report.classes);
             reported.extend(classes.map(|class| (id, label::normal(&class.label))));
         }
-        let connection = self.connection();
+        let connection = self.connection()?;
         let mut query = connection.prepare_cached(
             "SELECT picture.digest, pack.device, pack.label FROM picture JOIN pack ON pack.digest = picture.pack
              ORDER BY pack.rowid",

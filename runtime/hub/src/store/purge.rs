@@ -64,7 +64,8 @@ impl HubStore {
             Ok(purged)
         })?;
         // What fails from here on is no failure of the purge: repeated, it would find nothing to delete.
-        if let Some(reason) = fault_of_emptying_log(&self.connection()) {
+        let fault = self.connection().map(|connection| fault_of_emptying_log(&connection));
+        if let Ok(Some(reason)) = fault {
             log::warn!("the database's log holds what was purged until the next purge or restart: {reason}");
         }
         Ok(purged)

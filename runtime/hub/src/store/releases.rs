@@ -139,7 +139,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError::Database`] if they cannot be read.
     pub fn releases(&self) -> Result<Vec<ReleaseRecord>, HubError> {
-        let connection = self.connection();
+        let connection = self.connection()?;
         let mut query = connection.prepare_cached(&format!("{SELECT_RELEASE} ORDER BY id DESC"))?;
         let releases = query.query_map([], record)?.collect::<Result<_, _>>()?;
         Ok(releases)
@@ -151,7 +151,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError::Database`] if it cannot be read what they were made of.
     pub fn replaced(&self, releases: &[ReleaseRecord]) -> Result<BTreeSet<ReleaseId>, HubError> {
-        let connection = self.connection();
+        let connection = self.connection()?;
         let (mut replaced, mut channels) = (BTreeSet::new(), BTreeMap::<&str, ChannelForAll>::new());
         for release in releases.iter().filter(|release| !release.withdrawn) {
             let made_of = sources(&connection, release.id)?;
@@ -171,7 +171,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError::Database`] if they cannot be read.
     pub fn origins(&self, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {
-        origins(&self.connection(), release)
+        origins(&self.connection()?, release)
     }
 
     /// Gives a release to more devices.
@@ -200,7 +200,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if there is no such release, or it cannot be kept.
     pub fn withdraw(&self, release: ReleaseId) -> Result<(), HubError> {
-        let changed = self.connection().execute("UPDATE release SET withdrawn = 1 WHERE id = ?1", [release.0])?;
+        let changed = self.connection()?.execute("UPDATE release SET withdrawn = 1 WHERE id = ?1", [release.0])?;
         if changed == 0 { Err(HubError::NoRelease { release }) } else { Ok(()) }
     }
 }

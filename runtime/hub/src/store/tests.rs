@@ -106,7 +106,7 @@ fn release(hub: &HubStore, packs: &[ObjectDigest], same_label: SameLabel) -> Res
 fn target(hub: &HubStore, device: &DeviceId) -> ChannelTarget {
     let bundle = ReportedBundle { name: "b".into(), release: 0, bundle_digest: ObjectDigest::new([7; 32]) };
     let report = DeviceReport { bundle: Some(bundle), ..DeviceReport::default() };
-    HubStore::target(&hub.connection(), device, &report).unwrap()
+    HubStore::target(&hub.connection().unwrap(), device, &report).unwrap()
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_device_whose_name_can_be_no_part_of_a_label_is_enrolled_once_more() {
         assert_eq!(Caller::new().enrol(&hub, &code, name, NOW), None);
     }
     let mut device = Caller::enrolled(&hub, "cam 1");
-    hub.connection().execute("UPDATE device SET name = 'cam=1'", []).unwrap();
+    hub.connection().unwrap().execute("UPDATE device SET name = 'cam=1'", []).unwrap();
     let pushed = device.push(&hub, "mug", 1.0);
     let refused = release(&hub, &[pushed], SameLabel::Apart).unwrap_err();
     assert!(matches!(refused, HubError::Merge(MergeError::DeviceName { .. })), "{refused}");
@@ -265,7 +265,7 @@ fn what_is_refused_takes_no_room() {
     assert_eq!(send(&pushed, 3), (422, false), "the pack has one shot");
     assert_eq!(send(&pushed, 2), (200, true), "once more");
     // The device has pushed four gigabytes.
-    hub.connection().execute("UPDATE pack SET size = ?1", [4_i64 << 30]).unwrap();
+    hub.connection().unwrap().execute("UPDATE pack SET size = ?1", [4_i64 << 30]).unwrap();
     assert_eq!(send(&pushed, 2), (200, true), "what is there takes no room");
     std::fs::remove_file(hub.objects().path(&pushed)).unwrap();
     assert_eq!(device.push(&hub, "mug", 1.0), pushed, "what was lost takes the room that it had");
@@ -285,7 +285,7 @@ fn a_device_that_pushes_a_pack_of_a_removed_one_goes_on_with_the_class() {
     let packs = [old.push(&hub, "mug", 3.0), old.push(&hub, "mug", 3.5)];
     let cup = old.push(&hub, "cup", 4.0);
     release(&hub, &packs[..1], SameLabel::Refuse).unwrap();
-    let lost = || hub.lost_packs(&hub.connection(), &packs).unwrap();
+    let lost = || hub.lost_packs(&hub.connection().unwrap(), &packs).unwrap();
     let share = |device: &mut Caller| {
         let bytes = picture(3);
         let head = device.head(PACKS_PATH, &bytes);
@@ -365,7 +365,7 @@ fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
 #[test]
 fn a_log_that_cannot_be_emptied_is_a_warning() {
     let (_folder, hub) = hub();
-    let connection = hub.connection();
+    let connection = hub.connection().unwrap();
     assert_eq!(purge::fault_of_emptying_log(&connection), None);
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     let fault = purge::fault_of_emptying_log(&connection);
@@ -437,6 +437,28 @@ fn a_hub_without_objects_that_lost_its_database_or_key_is_no_new_hub() {
         assert!(matches!(open(), HubError::NoDatabase));
         assert!(matches!(open(), HubError::NoDatabase), "the first attempt made none");
     }
+}
+
+/// As when the folder is restored from a backup under a hub that runs: what it then acknowledged would be gone at its
+/// next start.
+#[test]
+#[cfg(unix)]
+fn a_hub_whose_database_was_moved_or_replaced_takes_nothing_until_it_is_back() {
+    let (folder, hub) = hub();
+    let [home, away] = ["hub", "away"].map(|name| folder.path().join(name));
+    let is_refused = || {
+        let code = hub.new_code(DEFAULT_CHANNEL, DAY, NOW).map(drop);
+        let outcomes = [hub.check(), code, hub.withdraw(ReleaseId(1)), hub.devices().map(drop)];
+        outcomes.iter().all(|outcome| matches!(outcome, Err(HubError::Moved { .. })))
+    };
+    std::fs::rename(&home, &away).unwrap();
+    assert!(is_refused(), "nothing is there");
+    HubStore::open(&home).unwrap();
+    assert!(is_refused(), "another hub is there");
+    std::fs::remove_dir_all(&home).unwrap();
+    std::fs::rename(&away, &home).unwrap();
+    hub.check().unwrap();
+    Caller::enrolled(&hub, "door 3");
 }
 
 /// As after a copy that kept no permissions.

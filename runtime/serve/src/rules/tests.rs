@@ -19,13 +19,14 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels, Occurrence, Rule,
-    RuleClock, Rules, Webhook, shown_labels, unknown_labels,
+    Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels,
+    Occurrence, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels,
 };
 use crate::Service;
 use crate::knowledge::Knowledge;
 use crate::live::LiveSettings;
 use crate::live_snapshot::ShownRegion;
+use crate::metric::RuleActionMetric;
 use crate::tests::{answer, showing};
 use crate::thing_tracks::AnsweredThing;
 
@@ -59,7 +60,8 @@ fn a_rule_acts_after_its_time_and_not_again_before_its_pause_is_over() {
 #[test]
 fn what_is_dropped_is_said_once_a_minute() {
     let (sender, queue) = mpsc::sync_channel(MAX_WAITING_OCCURRENCES);
-    let mut actions = ActionQueue { queue: sender, last_logged: None };
+    let outcomes = ActionOutcomes::default();
+    let mut actions = ActionQueue { queue: sender, last_logged: None, outcomes: outcomes.clone() };
     let start = Instant::now();
     let mut push = |seconds| {
         let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
@@ -70,6 +72,7 @@ fn what_is_dropped_is_said_once_a_minute() {
     queue.recv().unwrap();
     assert!(!push(3) && !push(3), "one was taken, and the next one is dropped");
     assert!(push(1 + DROP_LOG_INTERVAL.as_secs()) && !push(2 + DROP_LOG_INTERVAL.as_secs()));
+    assert_eq!(outcomes.0.get_or_create(&RuleActionMetric { outcome: "dropped" }).get(), 6, "each is counted");
 }
 
 #[test]

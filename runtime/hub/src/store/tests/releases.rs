@@ -202,7 +202,7 @@ fn devices_read_what_their_channel_holds_and_nothing_else() {
     let (_folder, hub) = hub();
     let (mut giver, other) = (Caller::enrolled(&hub, "door 3"), Caller::enrolled(&hub, "door 7"));
     let pushed = giver.push(&hub, "mug", 1.0);
-    let may = |object: &ObjectDigest| HubStore::may_read(&hub.connection(), &other.id(), object).unwrap();
+    let may = |object: &ObjectDigest| HubStore::may_read(&hub.connection().unwrap(), &other.id(), object).unwrap();
     assert!(!may(&pushed), "nobody has released it");
     let id = release(&hub, &[pushed], SameLabel::Refuse).unwrap()[0];
     let object = target(&hub, &other.id()).packs[0].digest;
