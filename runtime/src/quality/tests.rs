@@ -231,7 +231,7 @@ fn what_speaks_against_a_shot_is_told_in_one_list() {
     assert_eq!(fine.fingerprint.mismatched_cells(&alike.fingerprint), 4);
     assert_eq!(of(&alike, None).1, [Objection::Repeated { shot: 8, label: "cup".to_owned() }], "one of its own class");
     let said = [repeated.to_string(), alone[0].to_string()];
-    assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);
+    assert_eq!(said, ["is nearly the same picture as 7", "looks like mug (80 %)"]);
 }
 
 /// A camera that stands still shows one background behind all things: another thing there is another picture.
