@@ -89,7 +89,10 @@ pub enum ImageError {
     #[error("holds more metadata than can be read, such as EXIF data: save it without")]
     LargeMetadata,
     /// The rows in memory are not a picture of that size.
-    #[error("is not {width} x {height} pixels: rows of {stride} bytes, {bytes} bytes in all")]
+    #[error(
+        "is not {width} x {height} pixels of red, green and blue, three bytes each: rows of {stride} bytes, {bytes} \
+         bytes in all"
+    )]
     Rows {
         /// Width in pixels.
         width: u32,
@@ -359,6 +362,9 @@ mod tests {
             assert!(matches!(refused, Err(ImageError::Rows { .. })), "{width} {height} {stride}");
         }
         assert!(matches!(from_rows(MAX_SIDE, MAX_SIDE, 10, &rows), Err(ImageError::TooLarge)));
+        // One byte a pixel, as from a mono camera.
+        let grey = from_rows(3, 2, 3, &[0; 6]).unwrap_err().to_string();
+        assert!(grey.contains("of red, green and blue, three bytes each: rows of 3 bytes"), "{grey}");
     }
 
     #[test]

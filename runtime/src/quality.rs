@@ -39,6 +39,12 @@ const MIN_SIDE: u32 = 32;
 const DARK: f32 = 40.0;
 /// Brightness from which a pixel is clipped.
 const CLIPPED: f32 = 250.0;
+/// Brightness from which a pixel is bright.
+const BRIGHT: f32 = 128.0;
+/// Share of bright pixels from which a dark picture shows something lit in the dark, as in a dark field, and share of
+/// dark ones from which a clipped picture shows something before a light. Of photographs lit too little or too much, no
+/// more than a few pixels are so.
+const THING: f32 = 0.01;
 /// Pixels around a filled part of a picture that belong to its edge.
 const EDGE: u32 = 2;
 /// Factor on [`Thresholds::noise`] for a picture that is judged in its own pixels: its default limit is 12. There, fine
@@ -56,6 +62,8 @@ pub struct Quality {
     pub dark: f32,
     /// Share of clipped pixels, 0..1.
     pub clipped: f32,
+    /// Share of bright pixels, 0..1.
+    pub bright: f32,
     /// Variance of the brightness's Laplacian (Pech-Pacheco et al., ICPR 2000) over the variance of the brightness, so
     /// that neither light nor contrast matters. 0 for a blank picture.
     pub sharpness: f32,
@@ -81,6 +89,7 @@ impl Quality {
         Self {
             dark: light.share(|light| light < DARK),
             clipped: light.share(|light| light >= CLIPPED),
+            bright: light.share(|light| light >= BRIGHT),
             sharpness: light.sharpness(),
             coarse_sharpness: [2, 4].map(|part| at(side / part).sharpness()),
             fingerprint: PictureFingerprint::of(&whole),
@@ -166,9 +175,9 @@ fn variance(values: &[f32]) -> f32 {
 /// Limits beyond which a picture is refused as a shot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Most dark pixels, 0..1.
+    /// Most dark pixels, 0..1, where hardly anything is bright.
     pub dark: f32,
-    /// Most clipped pixels, 0..1.
+    /// Most clipped pixels, 0..1, where hardly anything is dark.
     pub clipped: f32,
     /// Least sharpness.
     pub sharpness: f32,
@@ -196,9 +205,9 @@ impl Default for Thresholds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// Nearly everything is dark.
+    /// Nearly everything is dark, and nothing bright.
     TooDark,
-    /// Nearly everything is clipped to white.
+    /// Nearly everything is clipped to white, and nothing dark.
     TooBright,
     /// No fine detail: out of focus, moved, or blank.
     Blurred,
@@ -232,7 +241,9 @@ impl fmt::Display for Flaw {
 impl Thresholds {
     /// Everything that is wrong with a picture. Sharpness says nothing where exposure is wrong.
     pub fn flaws(&self, quality: &Quality) -> Vec<Flaw> {
-        let exposure = [(quality.dark > self.dark, Flaw::TooDark), (quality.clipped > self.clipped, Flaw::TooBright)];
+        let is_dark = quality.dark > self.dark && quality.bright < THING;
+        let is_bright = quality.clipped > self.clipped && quality.dark < THING;
+        let exposure = [(is_dark, Flaw::TooDark), (is_bright, Flaw::TooBright)];
         let mut flaws: Vec<Flaw> = exposure.into_iter().filter(|(is, _)| *is).map(|(_, flaw)| flaw).collect();
         if flaws.is_empty() {
             let noise = if quality.is_unscaled { UNSCALED * self.noise } else { self.noise };

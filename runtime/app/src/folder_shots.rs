@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use orco_runtime::learner::{PictureFolder, Shots};
 use orco_runtime::scene::Viewfinder;
 use orco_runtime::state::sentence::counted;
+use orco_runtime::{files, image};
 
 use crate::change_options::ClassFolder;
 use crate::output::Output;
@@ -62,4 +63,27 @@ pub fn folder_shots<'a>(
     let files = folder_pictures(folder, output)?;
     let shots = if viewfinder.is_plain() { Shots::Files(files) } else { Shots::Viewed { files, viewfinder } };
     Ok((label, shots))
+}
+
+/// Warns of one class whose first picture is so long that the backbone sees less than half of it.
+pub fn warn_of_long_pictures(classes: &[(&str, Shots<'_>)], output: &Output) {
+    let first_pictures = classes.iter().filter_map(|(_, shots)| match shots {
+        Shots::Files(files) => files.first(),
+        _ => None,
+    });
+    let mut shares = first_pictures.filter_map(|picture| Some((picture, seen_share(picture)?)));
+    if let Some((picture, seen)) = shares.find(|(_, seen)| *seen < 0.5) {
+        output.warn(format!(
+            "the backbone sees only the square in the middle of a picture, {:.0} % of {}: choose what it sees with \
+             --region, for answers, too; --region 0,0,1,1 shows it all of a picture, with less detail",
+            100.0 * seen,
+            picture.display()
+        ));
+    }
+}
+
+/// Which share of a picture the largest square in its middle is; none if its file does not tell.
+fn seen_share(picture: &Path) -> Option<f64> {
+    let (width, height) = image::size(&files::read(picture, image::MAX_FILE).ok()?).ok()?;
+    Some(f64::from(width.min(height)) / f64::from(width.max(height)))
 }

@@ -7,7 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use orco_runtime::{files, image};
+use orco_runtime::files;
+use orco_runtime::image::{self, UnsupportedFile, UnsupportedFormat};
 
 use crate::error::CameraError;
 use crate::frame::{CameraPicture, MAX_PICTURE_BYTES};
@@ -105,6 +106,8 @@ pub(crate) struct KnownFiles {
     waiting: Vec<WaitingFile>,
     /// Whether the folder was ever open: what lay there then is old.
     was_open: bool,
+    /// Whether the log said that pictures in a format that is not read are passed over.
+    was_told_of_format: bool,
 }
 
 /// Gives new pictures, oldest first. A picture is given once two scans found the same length and time of change, so
@@ -141,6 +144,7 @@ impl<'a> FolderSource<'a> {
             let entry = entry?;
             let name = entry.file_name();
             if !is_picture(&name) {
+                self.tell_of_format(&name);
                 continue;
             }
             // A file may go between listing and looking; a link counts as what it leads to.
@@ -170,6 +174,18 @@ impl<'a> FolderSource<'a> {
         // Looking takes a tenth of the time at most.
         self.every = MIN_SCAN_INTERVAL.max(10 * started.elapsed());
         Ok(())
+    }
+
+    /// Says once that a picture in a format that is not read is passed over: a camera may save nothing else.
+    fn tell_of_format(&mut self, name: &OsString) {
+        if self.known.was_told_of_format || name.as_encoded_bytes().starts_with(b".") {
+            return;
+        }
+        let path = self.path.join(name);
+        if let Some(format) = UnsupportedFormat::of_name(&path) {
+            self.known.was_told_of_format = true;
+            log::warn!("camera: {}; of further files the log says nothing", UnsupportedFile { path, format });
+        }
     }
 
     /// Has complete files, the oldest first, wait to be given after those that wait since the folder went away.
@@ -278,6 +294,7 @@ mod tests {
         write("new.JPG", b"ne");
         write(".hidden.jpg", b"hidden");
         write("notes.txt", b"notes");
+        write(".part.bmp", b"hidden");
         write("empty.png", b"");
         fs::create_dir(place.path().join("folder.jpg")).unwrap();
         assert_eq!(next(&mut folder), None, "it may still be written");
@@ -287,6 +304,10 @@ mod tests {
         assert_eq!(next(&mut folder), None);
         fs::rename(place.path().join(".hidden.jpg"), place.path().join("shown.jpeg")).unwrap();
         assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"hidden".to_vec())));
+        assert!(!folder.known.was_told_of_format);
+        write("scan.BMP", b"BM");
+        assert_eq!((next(&mut folder), next(&mut folder)), (None, None));
+        assert!(folder.known.was_told_of_format, "it is never given");
         write("old.jpg", b"written again");
         assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"written again".to_vec())));
         for name in ["b.png", "a.webp", "c.png"] {

@@ -124,7 +124,9 @@ impl UnsupportedFormat {
             (b"qoif", QOI),
             (b"<svg", SVG),
         ];
-        known.into_iter().find(|(bytes, _)| start.starts_with(bytes)).map(|(_, format)| format)
+        let is_pnm = matches!(start, [b'P', b'1'..=b'7', b' ' | b'\t' | b'\n' | b'\r', ..]);
+        let known = known.into_iter().find(|(bytes, _)| start.starts_with(bytes)).map(|(_, format)| format);
+        known.or(is_pnm.then_some(PNM))
     }
 
     /// That of a file of this name, if its ending tells.
@@ -173,6 +175,10 @@ mod tests {
         assert_eq!(of(b"\0\0\0\x24ftypavif"), Some("AVIF"));
         assert_eq!(of(b"\0\0\0\x14ftypqt  "), Some("film"));
         assert_eq!((of(b"GIF89a"), of(b"MM\0*\0"), of(b"text"), of(b"")), (Some("GIF"), Some("TIFF"), None, None));
+        assert_eq!(
+            (of(b"P5\n4 4\n255\n"), of(b"P6 4 4 255 "), of(b"P5"), of(b"P8\n")),
+            (Some("PNM"), Some("PNM"), None, None)
+        );
         assert_eq!((of(b"RIFF\0\0\0\0AVI LIST"), of(b"qoif\0\0")), (Some("film"), Some("QOI")));
         assert_eq!(
             (of(b"II+\0\x08"), of(b"%PDF-1.7"), of(b"\0\0\x01\0\x01")),

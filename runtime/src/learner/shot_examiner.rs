@@ -97,6 +97,6 @@ mod tests {
         let said =
             |earlier: &str| DoubtfulShot { shot: "1.jpg".into(), objections: vec![repeated(earlier)] }.to_string();
         assert_eq!(said("1.jpg"), "1.jpg is the same picture as the one for mug");
-        assert_eq!(said("2.jpg"), "1.jpg is the same picture as 2.jpg");
+        assert_eq!(said("2.jpg"), "1.jpg is nearly the same picture as 2.jpg");
     }
 }

@@ -16,7 +16,7 @@ pub const LOOKS_LIKE_PROBABILITY: f32 = 0.5;
 pub enum Objection<S> {
     /// Something is wrong with the picture.
     Flaw(Flaw),
-    /// It is the same picture as an earlier shot.
+    /// It is nearly the same picture as an earlier shot.
     Repeated {
         /// That shot.
         shot: S,
@@ -51,7 +51,7 @@ impl<S: fmt::Display> fmt::Display for Objection<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flaw(flaw) => write!(f, "is {flaw}"),
-            Self::Repeated { shot, .. } => write!(f, "is the same picture as {shot}"),
+            Self::Repeated { shot, .. } => write!(f, "is nearly the same picture as {shot}"),
             Self::Shifted => f.write_str(
                 "shows the empty place shifted, turned or nearer: the camera seems to have been moved; show the empty place again",
             ),

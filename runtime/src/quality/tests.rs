@@ -163,6 +163,26 @@ fn a_blank_picture_is_blurred_and_its_size_does_not_matter() {
     }
 }
 
+#[test]
+fn a_thing_before_a_light_or_lit_in_the_dark_is_neither_too_bright_nor_too_dark() {
+    // A bolt across a square of 640 pixels: 7 % of it.
+    let bolt = |x: u32, y: u32| match x {
+        100..150 => y.abs_diff(320) < 60,
+        150..540 => 2 * y.abs_diff(320) < 50 + x % 20,
+        _ => false,
+    };
+    let speck = |x: u32, y: u32| x.abs_diff(320) < 14 && y.abs_diff(320) < 14;
+    let flaws = |of_thing: u8, around: u8, shows: &dyn Fn(u32, u32) -> bool| {
+        let picture = RgbImage::from_fn(640, 640, |x, y| Rgb([if shows(x, y) { of_thing } else { around }; 3]));
+        Thresholds::default().flaws(&Quality::of(&picture))
+    };
+    for (of_thing, around) in [(12, 255), (200, 8)] {
+        assert_eq!(flaws(of_thing, around, &bolt), [], "{of_thing} before {around}");
+    }
+    assert_eq!([flaws(12, 255, &speck), flaws(200, 8, &speck)], [[Flaw::TooBright], [Flaw::TooDark]]);
+    assert_eq!([flaws(230, 255, &bolt), flaws(35, 8, &bolt)], [[Flaw::TooBright], [Flaw::TooDark]]);
+}
+
 /// White noise of three independent colours.
 fn noise(width: u32, height: u32) -> RgbImage {
     let mut random = orco_core::random::Random::new(1, "noise");
@@ -211,7 +231,7 @@ fn what_speaks_against_a_shot_is_told_in_one_list() {
     assert_eq!(fine.fingerprint.mismatched_cells(&alike.fingerprint), 4);
     assert_eq!(of(&alike, None).1, [Objection::Repeated { shot: 8, label: "cup".to_owned() }], "one of its own class");
     let said = [repeated.to_string(), alone[0].to_string()];
-    assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);
+    assert_eq!(said, ["is nearly the same picture as 7", "looks like mug (80 %)"]);
 }
 
 /// A camera that stands still shows one background behind all things: another thing there is another picture.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
-use crate::folder_shots::folder_shots;
+use crate::folder_shots::{folder_shots, warn_of_long_pictures};
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
@@ -34,6 +34,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     arguments.options.apply(&mut learner);
     let viewfinder = arguments.scene.viewfinder(&learner, output)?;
     let classes = [folder_shots(&viewfinder, &arguments.class, output)?];
+    warn_of_long_pictures(&classes, output);
     let [(label, shots)] = &classes;
     let outcome = learner.add(label, shots.clone(), &mut ProgressBars::default())?;
     let report = session_report::unwrap_outcome(output, outcome);

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
-use crate::folder_shots::{folder_shots, folders_or_files};
+use crate::folder_shots::{folder_shots, folders_or_files, warn_of_long_pictures};
 use crate::options::Options;
 use crate::output::{Output, say};
 use crate::progress::ProgressBars;
@@ -63,6 +63,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let folders = folders_or_files(&arguments.classes, output);
     let classes = folders.into_iter().map(|class| folder_shots(&viewfinder, class, output));
     let classes = classes.collect::<Result<Vec<_>>>()?;
+    warn_of_long_pictures(&classes, output);
     let answered_before = learner.answered_classes();
     let (outcome, past) = arguments.learn(&mut learner, &classes)?;
     let report = session_report::unwrap_outcome(output, outcome);

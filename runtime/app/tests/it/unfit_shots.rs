@@ -42,7 +42,7 @@ fn pictures_that_the_page_refuses_are_refused_unless_they_are_to_be_taken_anyway
             "2.png is too dark; ",
             "3.png is too bright",
             "4.png is nothing but noise; ",
-            "5.png is the same picture as ",
+            "5.png is nearly the same picture as ",
             "6.png is blurred",
             "1.png; ",
             "; nothing was changed: take other pictures, or these all the same with --take-anyway",
@@ -61,7 +61,7 @@ fn pictures_that_the_page_refuses_are_refused_unless_they_are_to_be_taken_anyway
                 .iter()
                 .all(|one| about(one) == 1)
         );
-        assert_eq!(about("5.png is the same picture as"), 1, "{warnings:?}");
+        assert_eq!(about("5.png is nearly the same picture as"), 1, "{warnings:?}");
     }
 }
 
@@ -83,4 +83,24 @@ fn a_picture_that_was_given_to_two_classes_is_refused_with_the_other_class() {
     let said = support::text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("1.jpg is the same picture as the one for mug"), "{said}");
+}
+
+#[test]
+fn long_pictures_are_warned_of_where_no_region_says_what_is_seen() {
+    let device = Device::new();
+    let folder = device.folder.path().join("long");
+    fs::create_dir(&folder).unwrap();
+    for number in 1..=3 {
+        let mug = image::open(shots("learn", "mug").join(format!("{number}.jpg"))).unwrap();
+        let long = mug.resize_exact(800, 200, image::imageops::FilterType::Triangle);
+        long.save(folder.join(format!("{number}.png"))).unwrap();
+    }
+    let mug = argument("mug", &folder);
+    let warning = "the backbone sees only the square in the middle of a picture, 25 % of ";
+    let is_warned = |arguments: &[&str]| device.json(arguments)["warnings"].to_string().contains(warning);
+    assert!(is_warned(&["learn", "--take-anyway", &mug]));
+    assert!(is_warned(&["add", "--take-anyway", &mug]));
+    device.json(&["forget", "mug"]);
+    assert!(!is_warned(&["learn", "--take-anyway", "--region", "0,0,1,1", &mug]));
+    assert!(!is_warned(&["learn", &argument("duck", &shots("learn", "rubber-duck"))]));
 }

@@ -349,7 +349,7 @@ fn wrong_arguments_are_named_and_change_nothing() {
         let again = shots("mug", "mug");
         let first = c(&path("learn", "mug", 1));
         assert_eq!(orco_shots_add_file(again, label.as_ptr(), first.as_ptr()), OrcoStatus::Ok);
-        let repeated = "picture 6 of mug is the same picture as picture 1 of mug";
+        let repeated = "picture 6 of mug is nearly the same picture as picture 1 of mug";
         refused(orco_learn(device.learner, again, null_mut()), OrcoStatus::BadPicture, repeated);
         orco_shots_free(again);
         orco_shots_free(empty);

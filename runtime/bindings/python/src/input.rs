@@ -105,8 +105,14 @@ impl PyPicture {
             return Ok(Self::Pixels(picture.map_err(refused)?));
         }
         given.extract::<PathBuf>().map(Self::File).map_err(|error| {
-            let of_pillow = if is_of_pillow(given) { ", such as np.asarray(image.convert(\"RGB\")) gives" } else { "" };
-            let wanted = format!("{name}: a picture is a path or an array of uint8 [height, width, 3]{of_pillow}");
+            let such_as = if is_of_pillow(given) {
+                ", such as np.asarray(image.convert(\"RGB\")) gives"
+            } else if given.cast::<PyUntypedArray>().is_ok_and(|array| array.ndim() == 2) {
+                ", such as np.stack([grey] * 3, axis=-1) gives"
+            } else {
+                ""
+            };
+            let wanted = format!("{name}: a picture is a path or an array of uint8 [height, width, 3]{such_as}");
             reworded(error, &wanted, given)
         })
     }

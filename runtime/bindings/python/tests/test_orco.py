@@ -277,6 +277,7 @@ class Device(unittest.TestCase):
         wrong = [
             (TypeError, "float64", lambda: learner.classify([frame.astype(float)])),
             (TypeError, "[32, 32]", lambda: learner.classify([frame[:, :, 0]])),
+            (TypeError, "np.stack([grey] * 3, axis=-1)", lambda: learner.classify([frame[:, :, 0]])),
             (TypeError, "such as a list of them, not an array of uint8 with shape [32, 32, 3]",
              lambda: learner.classify(frame)),
             (TypeError, "such as a list of them", lambda: learner.learn({"mug": frame})),

@@ -16,7 +16,7 @@ fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
     };
     let (refused, doubtful, classes) = with(ShotChecks::Refuse);
     let Err(ChangeError::Shots(ShotsError::Unfit(unfit))) = refused else { panic!("{refused:?}") };
-    let said = ["picture 2 of mug is too dark", "picture 3 of mug is the same picture as picture 1 of mug"];
+    let said = ["picture 2 of mug is too dark", "picture 3 of mug is nearly the same picture as picture 1 of mug"];
     assert_eq!(unfit.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
     assert_eq!((doubtful.len(), classes), (0, 0));
     let (made, doubtful, classes) = with(ShotChecks::Warn);
