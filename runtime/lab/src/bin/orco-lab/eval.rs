@@ -1,14 +1,15 @@
 //! `orco-lab eval`: the systems on one bundle, session by session.
 
 use std::env;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
-use orco_benchmark::{EvaluateError, Metric, Summary, answer_rule, csv, from_cifar100};
+use orco_benchmark::{EvaluateError, FolderSessions, Metric, Summary, answer_rule, csv, from_cifar100, from_folders};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
 use orco_lab::format::{print, say_of_draws, session_table, shell_quoted};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
@@ -32,21 +33,33 @@ const STANDARD_OUTPUT: &str = "-";
 
 /// Arguments of `orco-lab eval`.
 #[derive(Args)]
+#[command(group(ArgGroup::new("images").args(["data", "pictures"])))]
 pub struct EvalArguments {
     /// The bundle's folder.
     bundle: PathBuf,
     /// Folder with CIFAR-100's binary layout; without it, the bundle's benchmark file is measured on.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Computes features of --data with the bundle's int8 backbone.
-    #[arg(long, requires = "data")]
+    /// Folder of your own with a folder of pictures for each new class: base classes are measured on the bundle's
+    /// benchmark file, new ones on these. Shots are drawn from the first half of a class's pictures by name, and the
+    /// others are measured on.
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
+    /// Classes of --pictures that arrive in one session.
+    #[arg(long, value_name = "N", default_value = "5", requires = "pictures")]
+    ways: NonZeroUsize,
+    /// Shots of each class of --pictures.
+    #[arg(long, value_name = "N", default_value = "5", requires = "pictures")]
+    shots: NonZeroUsize,
+    /// Computes features of --data or --pictures with the bundle's int8 backbone.
+    #[arg(long, requires = "images")]
     int8: bool,
-    /// Which engine computes features of --data: `onnxruntime`, `rten`, or `auto`.
+    /// Which engine computes features of --data or --pictures: `onnxruntime`, `rten`, or `auto`.
     #[arg(
         long,
         value_name = "ENGINE",
         default_value = "auto",
-        requires = "data",
+        requires = "images",
         value_parser = ENGINES.map(|(name, _)| name)
     )]
     engine: String,
@@ -126,10 +139,7 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
     check_outputs(arguments)?;
     let bundle = open(arguments)?;
     let config = settings(arguments, &bundle)?;
-    let benchmark = match &arguments.data {
-        None => Benchmark::of(&bundle)?,
-        Some(folder) => from_images(&bundle, folder, engine(&arguments.engine)?)?,
-    };
+    let benchmark = benchmark(arguments, &bundle)?;
     say_what_is_measured(arguments, &bundle, &benchmark, &config)?;
     let measurement = Measurement {
         base_model: &bundle.base_model,
@@ -378,18 +388,31 @@ fn engine(name: &str) -> Result<EngineChoice> {
     found.map(|(_, choice)| choice).with_context(|| format!("no engine is called \"{name}\""))
 }
 
-/// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
-/// names, where it has one.
-fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<Benchmark> {
-    let template = Benchmark::if_carried(bundle)?;
-    let mut encoder = bundle.encoder(engine, Workload::Stream)?.encoder;
+/// The bundle's benchmark file, or features computed from images: the very images that the file names, where it has
+/// some, or those of new classes.
+fn benchmark(arguments: &EvalArguments, bundle: &Bundle) -> Result<Benchmark> {
+    if arguments.data.is_none() && arguments.pictures.is_none() {
+        return Ok(Benchmark::of(bundle)?);
+    }
+    let mut encoder = bundle.encoder(engine(&arguments.engine)?, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
         progress.get_or_insert_with(|| progress_bar(total, "features")).set_position(done as u64);
     };
-    let benchmark = from_cifar100(bundle, template.as_ref(), encoder.as_mut(), folder, &mut on_progress);
+    let benchmark = match (&arguments.data, &arguments.pictures) {
+        (Some(data), _) => {
+            let own = Benchmark::if_carried(bundle)?;
+            from_cifar100(bundle, own.as_ref(), encoder.as_mut(), data, &mut on_progress)?
+        }
+        (None, Some(pictures)) => {
+            let own = Benchmark::of(bundle)?;
+            let sessions = FolderSessions { ways: arguments.ways.get(), shots: arguments.shots.get() };
+            from_folders(bundle, &own, encoder.as_mut(), pictures, sessions, &mut on_progress)?
+        }
+        (None, None) => Benchmark::of(bundle)?,
+    };
     if let Some(bar) = progress {
         bar.finish_and_clear();
     }
-    Ok(benchmark?)
+    Ok(benchmark)
 }

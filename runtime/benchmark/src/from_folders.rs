@@ -1,0 +1,171 @@
+//! A benchmark whose new classes are pictures of one's own, a folder for each.
+
+use std::path::{Path, PathBuf};
+
+use crate::benchmark::Benchmark;
+use orco_core::config::MethodConfig;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
+use orco_runtime::encoder::{EncodeError, Encoder};
+use orco_runtime::image::{self, PictureFileError};
+use orco_runtime::learner::{PictureFolder, ShotsError, pictures_in};
+use orco_state::bank::Bank;
+
+/// How classes of one's own are learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolderSessions {
+    /// Classes of a session; the last one has the rest.
+    pub ways: usize,
+    /// Shots of a class.
+    pub shots: usize,
+}
+
+/// Why a benchmark could not be computed from folders of pictures.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FoldersError {
+    /// A folder cannot be read, or holds no pictures.
+    #[error(transparent)]
+    Folder(#[from] ShotsError),
+    /// A picture cannot be read.
+    #[error(transparent)]
+    Picture(#[from] PictureFileError),
+    /// The backbone failed.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// There is no folder of a class.
+    #[error("{} has no folders: put the pictures of each new class into one of its own", folder.display())]
+    NoClasses {
+        /// The folder of all.
+        folder: PathBuf,
+    },
+    /// Nothing would be left to measure on.
+    #[error(
+        "{} has {pictures} pictures: with {shots} shots it needs {} at least, since a shot is not measured on", 
+        folder.display(),
+        shots + 1
+    )]
+    TooFewPictures {
+        /// The class's folder.
+        folder: PathBuf,
+        /// Its pictures.
+        pictures: usize,
+        /// Shots of a class.
+        shots: usize,
+    },
+    /// The bundle knows a class of this label.
+    #[error("the bundle has a class \"{label}\" already; give {} another name", folder.display())]
+    KnownClass {
+        /// The class.
+        label: String,
+        /// The class's folder.
+        folder: PathBuf,
+    },
+    /// The bundle has too few targets.
+    #[error("{} has {classes} folders, but the bundle has room for {room} more classes", folder.display())]
+    TooManyClasses {
+        /// The folder of all.
+        folder: PathBuf,
+        /// Folders in it.
+        classes: usize,
+        /// Classes that the bundle could still learn.
+        room: usize,
+    },
+}
+
+/// Computes a benchmark with a bundle's backbone: new classes are the folders in `folder`, base classes those of the
+/// bundle's own benchmark. The first half of a class's pictures, in the order of their names, are candidate shots, and
+/// as many as there are shots at least; the rest is measured on. So pictures taken one after the other seldom fall on
+/// both sides.
+///
+/// `on_progress` is told how many pictures of how many are done.
+///
+/// # Errors
+/// [`FoldersError`] if a folder or a picture cannot be read, a class has too few pictures, the bundle cannot learn the
+/// classes, or the backbone fails.
+pub fn from_folders(
+    bundle: &Bundle,
+    own: &Benchmark,
+    encoder: &mut dyn Encoder,
+    folder: &Path,
+    sessions: FolderSessions,
+    on_progress: &mut dyn FnMut(usize, usize),
+) -> Result<Benchmark, FoldersError> {
+    let classes = classes_in(bundle, folder, sessions.shots)?;
+    let base = bundle.base_model.classes.len();
+    let MethodConfig { views, precision, .. } = bundle.base_model.config;
+    let total = classes.iter().map(|class| class.candidates.len() + class.measured.len()).sum();
+    let mut done = 0;
+    let mut encode = |bank: &mut Bank, part: fn(&FolderClass) -> &[PathBuf]| -> Result<(), FoldersError> {
+        let files = classes.iter().enumerate().flat_map(|(class, of)| part(of).iter().map(move |file| (class, file)));
+        let mut numbers = files.clone().map(|(class, _)| (base + class) as u32);
+        let mut unreadable = None;
+        let pictures = files.map_while(|(_, file)| image::open(file).map_err(|error| unreadable = Some(error)).ok());
+        let count = bank.views();
+        let draw = |picture: &_| bundle.views(picture, count);
+        let shape = BackboneShape { input: &bundle.manifest.preprocessing, features: bank.inputs() };
+        encode_stream(encoder, shape, pictures, ViewSource { count, draw }, |features| {
+            bank.push(numbers.next().expect("a picture's class"), features.as_slice().expect("rows as they were made"));
+            done += 1;
+            on_progress(done, total);
+            Ok::<(), EncodeError>(())
+        })?;
+        unreadable.map_or(Ok(()), |error| Err(error.into()))
+    };
+    let of_base: Vec<usize> =
+        (0..own.measured.len()).filter(|&picture| (own.measured.classes()[picture] as usize) < base).collect();
+    let mut measured = own.measured.only(&of_base);
+    encode(&mut measured, |class| &class.measured)?;
+    let mut candidates = Bank::new(bundle.base_model.head.inputs, views, precision);
+    encode(&mut candidates, |class| &class.candidates)?;
+    let new = measured.len() - of_base.len();
+    let of_new = candidates.len() as u32..(candidates.len() + new) as u32;
+    Ok(Benchmark {
+        source: format!("pictures of {}", folder.display()),
+        ways: classes.chunks(sessions.ways).map(|session| session.len() as u32).collect(),
+        labels: classes.into_iter().map(|class| class.label).collect(),
+        shots: sessions.shots as u32,
+        base_means: own.base_means.clone(),
+        measured_sources: of_base.iter().map(|&picture| own.measured_sources[picture]).chain(of_new).collect(),
+        measured,
+        measured_on_test: own.measured_on_test,
+        candidate_sources: (0..candidates.len() as u32).collect(),
+        candidates,
+        fixed_draw: false,
+    })
+}
+
+/// A new class.
+struct FolderClass {
+    label: String,
+    /// Pictures of which shots are drawn.
+    candidates: Vec<PathBuf>,
+    /// Pictures to measure on.
+    measured: Vec<PathBuf>,
+}
+
+/// The new classes, by the names of their folders.
+fn classes_in(bundle: &Bundle, folder: &Path, shots: usize) -> Result<Vec<FolderClass>, FoldersError> {
+    let base_model = &bundle.base_model;
+    let folders = PictureFolder::read(folder)?.folders;
+    let room = base_model.target_count() - base_model.classes.len();
+    if folders.is_empty() {
+        return Err(FoldersError::NoClasses { folder: folder.into() });
+    }
+    if folders.len() > room {
+        return Err(FoldersError::TooManyClasses { folder: folder.into(), classes: folders.len(), room });
+    }
+    let class = |folder: PathBuf| {
+        let mut candidates = pictures_in(&folder)?;
+        let label = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if base_model.classes.iter().any(|class| class.label == label) {
+            return Err(FoldersError::KnownClass { label, folder });
+        }
+        if candidates.len() <= shots {
+            return Err(FoldersError::TooFewPictures { folder, pictures: candidates.len(), shots });
+        }
+        let measured = candidates.split_off(shots.max(candidates.len() / 2));
+        Ok(FolderClass { label, candidates, measured })
+    };
+    folders.into_iter().map(class).collect()
+}
