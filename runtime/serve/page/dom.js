@@ -50,10 +50,13 @@ export function saveFile(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), SAVING_MS);
 }
 
-// Screen readers do not read out again what has not changed.
-export function setText(id, text) {
-  if ($(id).textContent !== text) $(id).textContent = text;
+// Screen readers do not read out again what has not changed. Safari drops a click whose text is replaced between press
+// and release, even by the same text.
+export function setTextOf(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
+
+export const setText = (id, text) => setTextOf($(id), text);
 
 export const shownError = () => $("error").textContent;
 
