@@ -16,7 +16,7 @@ export function startScene() {
   }
   window.addEventListener("resize", () => showPlaces(store.state));
   store.subscribe(["deviceCamera", "deviceChosen", "language"], show);
-  store.subscribe(["deviceCamera", "deviceChosen", "regions", "stream", "files", "chosenThing", "language"], showPlaces);
+  store.subscribe(["deviceCamera", "deviceChosen", "devicePicture", "regions", "stream", "files", "chosenThing", "language"], showPlaces);
   show(store.state);
 }
 

@@ -124,6 +124,14 @@ test("a region is drawn over frame after frame, which have no size while they lo
   store.update({ devicePicture: null });
 });
 
+test("nothing is drawn over a picture that has gone", () => {
+  store.update({ devicePicture: "blob:1" });
+  assert.equal($("square").hidden, false);
+  $("live").naturalWidth = $("live").naturalHeight = 0;
+  store.update({ devicePicture: null });
+  assert.deepEqual([$("square").hidden, $("dim").hidden], [true, true]);
+});
+
 test("a drag ends the drawing by keys", async () => {
   begin(BY_KEY);
   listeners.pointerdown({ clientX: 0, clientY: 0, preventDefault: () => {} });
