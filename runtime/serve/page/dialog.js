@@ -1,5 +1,5 @@
 // Questions to whoever uses the page, one at a time.
-import { $, DOUBLE_CLICK_MS } from "./dom.js";
+import { $, DOUBLE_CLICK_MS, isComposing } from "./dom.js";
 import { message } from "./language.js";
 
 let last = Promise.resolve();
@@ -33,7 +33,7 @@ function open(question, value, { list, yes, remove, picture }, answer) {
   $("dialog-remove").textContent = remove ?? "";
   $("dialog-remove").onclick = () => { given = REMOVE; dialog.close(); };
   field.onkeydown = (event) => {
-    if (event.key !== "Enter" || event.repeat || event.isComposing) return;
+    if (event.key !== "Enter" || event.repeat || isComposing(event)) return;
     // The focus goes back at once to what was pressed before, which the key would press again.
     event.preventDefault();
     $("dialog-yes").click();

@@ -50,10 +50,13 @@ export function saveFile(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), SAVING_MS);
 }
 
-// Screen readers do not read out again what has not changed.
-export function setText(id, text) {
-  if ($(id).textContent !== text) $(id).textContent = text;
+// Screen readers do not read out again what has not changed. Safari drops a click whose text is replaced between press
+// and release, even by the same text.
+export function setTextOf(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
+
+export const setText = (id, text) => setTextOf($(id), text);
 
 export const shownError = () => $("error").textContent;
 
@@ -82,6 +85,8 @@ export const DOUBLE_CLICK_MS = 500;
 export const isByKey = (click) => click.detail === 0;
 // Whether nothing has the focus, as once its button is disabled. Whoever has gone elsewhere meanwhile keeps it.
 export const isFocusLost = () => document.activeElement === document.body;
+// Whether a key belongs to the composition of a character. Safari says so by 229 alone of the key that ends it.
+export const isComposing = ({ isComposing: is, keyCode }) => is || keyCode === 229;
 export const isPressKey = ({ key }) => key === " " || key === "Enter";
 
 // Calls `listener` when whatever was pressed is released, here or elsewhere.

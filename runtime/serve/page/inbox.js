@@ -1,7 +1,7 @@
 // The inbox: pictures that were not recognised, similar ones together, labelled many at once. A few groups are shown at
 // a time, and pictures that may not belong to their group stand apart.
 import { ask } from "./dialog.js";
-import { $, DOUBLE_CLICK_MS, element, isFocusLost, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { $, DOUBLE_CLICK_MS, element, isComposing, isFocusLost, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
 import { knownLabelFor, labelOf } from "./labels.js";
 import { message } from "./language.js";
 import { picture } from "./pictures.js";
@@ -21,7 +21,7 @@ let isSending = false;
 // Each enables or disables a control; replaced when the groups are drawn.
 let enablers = [];
 // The groups are not drawn while somebody is at them.
-let isPressed = false, isComposing = false, isHeld = false;
+let isPressed = false, isInComposition = false, isHeld = false;
 
 const idsOf = ({ frames }) => frames.map(({ id }) => id);
 const allGroups = () => store.state.inbox?.groups ?? [];
@@ -41,8 +41,8 @@ export function startInbox() {
   onRelease(() => setTimeout(() => { isPressed = false; drawHeld(); }));
   box.addEventListener("pointerdown", press);
   box.addEventListener("keydown", (event) => { if (isPressKey(event)) press(); });
-  box.addEventListener("compositionstart", () => { isComposing = true; });
-  box.addEventListener("compositionend", () => { isComposing = false; });
+  box.addEventListener("compositionstart", () => { isInComposition = true; });
+  box.addEventListener("compositionend", () => { isInComposition = false; });
   // The focus is elsewhere only after it has left.
   box.addEventListener("focusout", () => setTimeout(drawHeld));
 }
@@ -76,7 +76,7 @@ function isTyping() {
 
 function draw() {
   enablers.forEach((enable) => enable());
-  isHeld = isPressed || isComposing || isTyping();
+  isHeld = isPressed || isInComposition || isTyping();
   if (isHeld) return;
   const focus = findFocus();
   // What was typed for a group that has to wait is kept until it comes up.
@@ -150,7 +150,7 @@ function groupItem(group, label) {
     enable();
   });
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.isComposing && !teach.disabled) teach.click();
+    if (event.key === "Enter" && !isComposing(event) && !teach.disabled) teach.click();
   });
   const size = group.frames.length;
   return element("li", {},

@@ -1,6 +1,6 @@
 // Regions of the service's own camera: drawn on its picture, named, removed.
 import { ask } from "./dialog.js";
-import { $, element, isByKey, removeOthers, setPlace, setText, showError } from "./dom.js";
+import { $, element, isByKey, removeOthers, setPlace, setText, setTextOf, showError } from "./dom.js";
 import { MIDDLE, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "./geometry.js";
 import { labelOf } from "./labels.js";
 import { isolate, message, readable } from "./language.js";
@@ -105,7 +105,7 @@ function showTools({ deviceCamera, deviceChosen, regions }) {
   const isThere = deviceChosen && deviceCamera;
   $("region-tools").hidden = !isThere;
   if (!isThere && isDrawing) return stop();
-  $("region-draw").textContent = message(isDrawing ? "cancel" : "regionDraw");
+  setText("region-draw", message(isDrawing ? "cancel" : "regionDraw"));
   setText("region-state", message(byKeys ? "regionKeys" : isDrawing ? "regionDrag" : regions.length ? "regionSome" : "regionNone"));
 }
 
@@ -119,7 +119,7 @@ export function showRegions(regions, { deviceCamera }, size, view) {
   for (const { name, box } of regions) {
     const node = frameOf(name), shown = deviceCamera?.regions?.find((region) => region.name === name);
     const answer = shown && answerOf(shown);
-    node.firstChild.textContent = answer ? `${isolate(name)}: ${readable(answer)}` : name;
+    setTextOf(node.firstChild, answer ? `${isolate(name)}: ${readable(answer)}` : name);
     node.firstChild.title = message("regionRemove", { label: name });
     const place = placeInView(box, size, view);
     setPlace(node, place);

@@ -1,5 +1,5 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
-import { $, element, removeOthers, setPlace, setText, showError } from "./dom.js";
+import { $, element, removeOthers, setPlace, setText, setTextOf, showError } from "./dom.js";
 import { disjoint, middleOf, placeInView } from "./geometry.js";
 import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
@@ -16,7 +16,7 @@ export function startScene() {
   }
   window.addEventListener("resize", () => showPlaces(store.state));
   store.subscribe(["deviceCamera", "deviceChosen", "language"], show);
-  store.subscribe(["deviceCamera", "deviceChosen", "regions", "stream", "files", "chosenThing", "language"], showPlaces);
+  store.subscribe(["deviceCamera", "deviceChosen", "devicePicture", "regions", "stream", "files", "chosenThing", "language"], showPlaces);
   show(store.state);
 }
 
@@ -52,7 +52,7 @@ function showPlaces(state) {
   removeOthers(boxes, things.map(({ id }) => id));
   for (const thing of things) {
     const name = thingName(thing) ?? message("unknown"), node = boxOf(thing.id);
-    node.textContent = readable(name);
+    setTextOf(node, readable(name));
     node.title = message("boxChoose", { label: name });
     node.setAttribute("aria-pressed", String(thing.id === state.chosenThing));
     setPlace(node, placeInView(thing.box, size, view));

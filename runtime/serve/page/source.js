@@ -29,10 +29,20 @@ export function frame(side) {
 }
 
 // The size of the picture that is shown, in its own pixels; null while there is none.
-export function pictureSize({ stream, files, deviceChosen }) {
+export function pictureSize({ stream, files, deviceChosen, devicePicture }) {
   if (stream) return [$("video").videoWidth, $("video").videoHeight];
-  const image = deviceChosen ? $("live") : files.length ? $("still") : null;
-  return image && [image.naturalWidth, image.naturalHeight];
+  if (deviceChosen) return liveSize(devicePicture);
+  return files.length ? sizeOf($("still")) : null;
+}
+
+const sizeOf = ({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight];
+
+// The size of the device camera's last frame. In Safari, an image has none while the next frame loads.
+let lastSize = [0, 0];
+function liveSize(devicePicture) {
+  const size = sizeOf($("live"));
+  if (size[0] || !devicePicture) lastSize = size;
+  return lastSize;
 }
 
 // The size of the view around it.

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { redraw } from "../dom.js";
+import { redraw, setTextOf } from "../dom.js";
 
 // A box of controls, and a document in which one of them can have the focus.
 function fakeBox() {
@@ -46,4 +46,13 @@ test("the focus is left alone where it is elsewhere", () => {
   globalThis.document = { body: {}, activeElement: elsewhere };
   redraw(fakeBox(), [control("1", "Back to here")]);
   assert.equal(focused(), elsewhere);
+});
+
+test("what is pressed keeps its text while that stays the same", () => {
+  let text = "mug", count = 0;
+  const node = { get textContent() { return text; }, set textContent(value) { text = value; count += 1; } };
+  setTextOf(node, "mug");
+  assert.deepEqual([text, count], ["mug", 0]);
+  setTextOf(node, "cup");
+  assert.deepEqual([text, count], ["cup", 1]);
 });

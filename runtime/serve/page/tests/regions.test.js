@@ -111,6 +111,27 @@ test("keys that draw nothing are left to the browser", () => {
   assert.deepEqual([press("ArrowLeft"), place(), said()], [false, null, message("regionDrag")], "there is no picture yet");
 });
 
+test("a region is drawn over frame after frame, which have no size while they load", async () => {
+  store.update({ devicePicture: "blob:1" });
+  begin(BY_POINTER);
+  $("live").naturalWidth = $("live").naturalHeight = 0;
+  listeners.pointerdown({ clientX: 0, clientY: 0, preventDefault: () => {} });
+  listeners.pointermove({ clientX: 100, clientY: 150 });
+  assert.deepEqual(place(), [0, 0, 100, 150]);
+  listeners.pointerup({ clientX: 200, clientY: 150 });
+  await name("shelf");
+  assert.deepEqual(store.state.regions, [{ name: "shelf", box: [0, 0, 0.5, 0.5] }]);
+  store.update({ devicePicture: null });
+});
+
+test("nothing is drawn over a picture that has gone", () => {
+  store.update({ devicePicture: "blob:1" });
+  assert.equal($("square").hidden, false);
+  $("live").naturalWidth = $("live").naturalHeight = 0;
+  store.update({ devicePicture: null });
+  assert.deepEqual([$("square").hidden, $("dim").hidden], [true, true]);
+});
+
 test("a drag ends the drawing by keys", async () => {
   begin(BY_KEY);
   listeners.pointerdown({ clientX: 0, clientY: 0, preventDefault: () => {} });
