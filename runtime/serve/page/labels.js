@@ -5,12 +5,15 @@ import { learnedClasses } from "./selectors.js";
 // the service refuses them.
 const UNSEEN = /[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe00-\ufe0f\ufeff]/g;
 
-// Joiners, but for those between letters of scripts that join, or emoji: spelling needs these.
-const JOINED = "\\u0600-\\u0dff\\u2190-\\u2bff\\ufb50-\\ufdff\\ufe70-\\ufefc\\u{1f000}-\\u{1faff}";
-const LOOSE_JOINER = new RegExp(`(?<![${JOINED}])[\\u200c\\u200d]|[\\u200c\\u200d](?![${JOINED}])`, "gu");
+// Joiners are kept between letters of scripts that join, and between emoji: spelling needs these. Older phones know no
+// lookbehind.
+const JOINER = /[\u200c\u200d]/;
+const JOINED = /[\u0600-\u0dff\u2190-\u2bff\ufb50-\ufdff\ufe70-\ufefc\u{1f000}-\u{1faff}]/u;
+const withoutLooseJoiners = (typed) => [...typed].filter((letter, at, all) =>
+  !JOINER.test(letter) || [all[at - 1], all[at + 1]].every((beside) => JOINED.test(beside ?? ""))).join("");
 
 // Browsers resolve "." and ".." in a URL, and the service refuses them.
-export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(LOOSE_JOINER, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
+export const labelOf = (typed) => withoutLooseJoiners(typed.replace(UNSEEN, "")).replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
 
 // Names that differ in capitals, or in underscores for spaces, are alike.
 const plain = (name) => name.normalize().toLowerCase().replaceAll("_", " ");
