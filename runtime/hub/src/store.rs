@@ -129,7 +129,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if they cannot.
     pub fn check(&self) -> Result<(), HubError> {
-        schema::knows_devices(&self.connection()?)?;
+        schema::knows_devices(&*self.connection()?)?;
         unwritable(&self.folder).map_or(Ok(()), |reason| Err(HubError::Unwritable { reason }))
     }
 

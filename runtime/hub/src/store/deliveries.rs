@@ -102,7 +102,7 @@ impl HubStore {
     /// The answer to a request that came before; none to one that is yet to be answered, or of a device that is not
     /// known.
     pub(crate) fn earlier_answer(&self, head: &RequestHead) -> Result<Option<StoredAnswer>, HubError> {
-        Ok(delivery(&self.connection()?, head)?.and_then(Delivery::earlier_answer))
+        Ok(delivery(&*self.connection()?, head)?.and_then(Delivery::earlier_answer))
     }
 
     /// Answers a request whose signature was checked. `act` runs only if the request arrives for the first time; what

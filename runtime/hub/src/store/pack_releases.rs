@@ -96,7 +96,7 @@ impl HubStore {
 
     /// Releases of a channel that were not taken back, newest first.
     fn active_ids(&self, channel: &str) -> Result<Vec<ReleaseId>, HubError> {
-        Ok(active(&self.connection()?, channel)?.iter().map(|release| release.id).collect())
+        Ok(active(&*self.connection()?, channel)?.iter().map(|release| release.id).collect())
     }
 
     /// Reads a pushed pack's bytes and opens them.
@@ -117,7 +117,7 @@ impl HubStore {
         label: &str,
         bundle_digest: &ObjectDigest,
     ) -> Result<Option<ReleaseRecord>, HubError> {
-        Ok(newest_pack(&active(&self.connection()?, channel)?, label, bundle_digest).cloned())
+        Ok(newest_pack(&active(&*self.connection()?, channel)?, label, bundle_digest).cloned())
     }
 
     /// The bytes of a channel's newest release of a label, if they hold this very pack: released once more without the

@@ -171,7 +171,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError::Database`] if they cannot be read.
     pub fn origins(&self, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {
-        origins(&self.connection()?, release)
+        origins(&*self.connection()?, release)
     }
 
     /// Gives a release to more devices.
