@@ -62,8 +62,9 @@ const SPREAD: &str = "\
 
 /// Stands below what devices estimate.
 const ESTIMATES: &str = "\
-    \nLeft-out shots, by which learned classes are estimated, took part in phase 3, so estimates of bundles that align a \
-    head are [too high](../journal/2026-11-30-estimates-after-phase-3.md).\n";
+    \nLeft-out shots, by which learned classes are estimated, took part in phase 3, so half of what the aligned head says \
+    of them is [left to the head of phase 2](../journal/2026-11-30-left-out-heads.md). Base classes are estimated by \
+    samples set aside, which are easier than new pictures where the training has seen them.\n";
 
 /// Systems of the overview that stand beside ours, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
