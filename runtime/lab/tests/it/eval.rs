@@ -198,11 +198,58 @@ fn wrong_data_is_refused() {
     eval.refused(&on_images, "has 3074 bytes, but CIFAR-100's binary version has 153700000");
 }
 
+/// Each class of the example has eight pictures: five are candidate shots, and the other three are measured on.
+#[test]
+fn new_classes_may_be_folders_of_pictures() {
+    let eval = Eval::new();
+    let pictures = models().join("../examples/shots/try");
+    let on_pictures = ["--pictures", pictures.to_str().unwrap(), "--systems", "device,ncm", "--draws", "3"];
+    let result = eval.json(&[&on_pictures[..], &["--ways", "4"]].concat());
+    assert_eq!(result["draws"], 1, "a draw takes all five candidates");
+    let sessions = |system: usize| result["systems"][system]["sessions"].as_array().unwrap().clone();
+    let own = sessions(0);
+    assert_eq!(own.len(), 3, "base classes, four new ones, and the last two");
+    let right = own[1]["inc"].as_f64().unwrap() * 12.0 / 100.0;
+    assert!((right - right.round()).abs() < 1e-6, "three pictures of four classes were measured on");
+    let base = |sessions: &[Value]| sessions[0]["base"].as_f64().unwrap();
+    let of_file = eval.json(&["--systems", "device", "--draws", "1"]);
+    let expected = of_file["systems"][0]["sessions"][0]["base"].as_f64().unwrap();
+    assert!((base(&own) - expected).abs() < 1e-9, "base classes are measured on the bundle's own benchmark");
+}
+
+#[test]
+fn pictures_that_cannot_be_measured_on_are_refused() {
+    let eval = Eval::new();
+    let root = eval.folder.path().join("pictures");
+    let on_pictures = ["--pictures", root.to_str().unwrap()];
+    fs::create_dir(&root).unwrap();
+    eval.refused(&on_pictures, "has no folders: put the pictures of each new class into one of its own");
+    let cups = root.join("cups");
+    fs::create_dir(&cups).unwrap();
+    eval.refused(&on_pictures, "cups");
+    for number in 0..6 {
+        eval.refused(&on_pictures, if number == 0 { "cups" } else { "with 5 shots it needs 6 at least" });
+        fs::write(cups.join(format!("{number}.png")), b"no picture").unwrap();
+    }
+    eval.refused(&on_pictures, "5.png");
+    let known = Bundle::open(&eval.bundle).unwrap().base_model.classes[0].label.clone();
+    fs::rename(&cups, root.join(&known)).unwrap();
+    eval.refused(&on_pictures, &format!("the bundle has a class \"{known}\" already"));
+    for class in 0..100 {
+        fs::create_dir(root.join(class.to_string())).unwrap();
+    }
+    eval.refused(&on_pictures, "has 101 folders, but the bundle has room for 40 more classes");
+}
+
 /// Else a number would be taken for what it was not measured by.
 #[test]
 fn an_option_that_would_change_nothing_is_refused() {
     let eval = Eval::new();
-    for (arguments, missing) in [(["--engine", "rten"], "--data <DIR>"), (["--false-alarms", "0.2"], "--unknown")] {
+    for (arguments, missing) in [
+        (["--engine", "rten"], "--data <DIR>"),
+        (["--ways", "3"], "--pictures <DIR>"),
+        (["--false-alarms", "0.2"], "--unknown"),
+    ] {
         let output = eval.command(&arguments).output().unwrap();
         assert!(output.status.code() == Some(2) && said(&output).contains(missing), "{}", said(&output));
     }
