@@ -13,6 +13,7 @@
 //! # Ok::<(), orco_runtime::bundle::OpenError>(())
 //! ```
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,7 @@ const MAX_FILE: u64 = 1 << 30;
 const MAX_MANIFEST: u64 = 1 << 20;
 
 /// An opened bundle.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Bundle {
     /// Its folder.
     pub folder: PathBuf,
@@ -51,6 +52,15 @@ pub struct Bundle {
     pub digest: [u8; 32],
     /// The backbone's bytes, the very ones that were checked.
     pub backbone: Vec<u8>,
+}
+
+/// Without the megabytes of its backbone and exemplars.
+impl fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bundle = f.debug_struct("Bundle");
+        bundle.field("folder", &self.folder).field("name", &self.manifest.name);
+        bundle.field("classes", &self.base_model.classes.len()).finish_non_exhaustive()
+    }
 }
 
 /// Why a bundle could not be opened.

@@ -1,5 +1,6 @@
 //! One picture of a camera, as it came.
 
+use std::fmt;
 use std::time::Instant;
 
 use orco_runtime::image::{self, DecodingCost, ImageError};
@@ -11,13 +12,23 @@ use crate::yuyv::Yuyv;
 pub const MAX_PICTURE_BYTES: usize = 32 << 20;
 
 /// What a camera gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CameraPicture {
     /// The bytes of a JPEG, PNG or WebP file, or of whatever else it sent.
     File(Vec<u8>),
     /// Raw pixels.
     Yuyv(Yuyv),
+}
+
+/// Its size in place of its bytes.
+impl fmt::Debug for CameraPicture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(bytes) => write!(f, "File({} bytes)", bytes.len()),
+            Self::Yuyv(raw) => f.debug_tuple("Yuyv").field(raw).finish(),
+        }
+    }
 }
 
 /// A picture of a camera, with its number and its time.
@@ -69,5 +80,18 @@ impl CameraFrame {
                 Ok(DecodingCost::of_pixels(width, height))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_printed_without_its_bytes() {
+        assert_eq!(format!("{:?}", CameraPicture::File(vec![7; 300])), "File(300 bytes)");
+        let raw = Yuyv::new(4, 2, 8, &[7; 16]).unwrap();
+        let printed = format!("{:?}", CameraPicture::Yuyv(raw));
+        assert_eq!(printed, "Yuyv(Yuyv { width: 4, height: 2, .. })");
     }
 }

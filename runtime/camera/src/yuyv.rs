@@ -1,13 +1,22 @@
 //! Raw pictures of webcams: YUYV, four bytes for two pixels (V4L2_PIX_FMT_YUYV).
 
+use std::fmt;
+
 use orco_runtime::image_rs::RgbImage;
 
 /// A raw picture.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Yuyv {
     width: u32,
     height: u32,
     bytes: Vec<u8>,
+}
+
+/// Without the pixels.
+impl fmt::Debug for Yuyv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Yuyv").field("width", &self.width).field("height", &self.height).finish_non_exhaustive()
+    }
 }
 
 impl Yuyv {

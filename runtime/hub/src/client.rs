@@ -19,6 +19,7 @@ mod report;
 mod shots_digest;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::{Bundle, OpenError};
@@ -70,7 +71,19 @@ pub struct FleetSettings<'a> {
     pub retry: RetryPolicy,
 }
 
+/// Without its functions.
+impl fmt::Debug for FleetSettings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, bundle, learner, open: _, check: _, key, shared, share_pictures, retry } = self;
+        let mut settings = f.debug_struct("FleetSettings");
+        settings.field("version", version).field("bundle", bundle).field("learner", learner).field("key", key);
+        settings.field("shared", shared).field("share_pictures", share_pictures).field("retry", retry);
+        settings.finish_non_exhaustive()
+    }
+}
+
 /// A device of a fleet.
+#[derive(Debug)]
 pub struct FleetDevice<'a> {
     folder: DeviceFolder,
     state: PathBuf,

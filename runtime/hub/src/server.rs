@@ -17,6 +17,7 @@ mod health;
 mod metrics;
 mod request_limit;
 
+use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -103,6 +104,12 @@ pub struct HubServer {
     router: Router,
     connections: usize,
     tls: Option<TlsAcceptor>,
+}
+
+impl fmt::Debug for HubServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubServer").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl HubServer {

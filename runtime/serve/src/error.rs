@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::learner::OpenLearnerError;
 
@@ -113,6 +114,13 @@ pub enum ServeError {
     /// Certificate and key cannot be used together.
     #[error("the certificate and its key cannot be used: {0}")]
     Tls(rustls::Error),
+}
+
+/// What [`Bundle::open`](orco_runtime::bundle::Bundle::open) refuses, before there is a service.
+impl From<OpenError> for ServeError {
+    fn from(error: OpenError) -> Self {
+        Self::Learner(error.into())
+    }
 }
 
 /// What the system said, and what to do where it has no more threads.

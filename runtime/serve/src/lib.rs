@@ -39,6 +39,9 @@
 //!   above [`secret_file`], [`metric`] and [`health::DiskCheck`];
 //! - [`server`]: options, TLS, threads, time limits.
 //!
+//! The backbone's engine is one of `orco-runtime`, so a program depends on that crate, too, with its default features or
+//! with `rten` alone. [`Server::run_until`] shows a program that is asynchronous itself.
+//!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::{AlignmentTime, LearnerSettings}, store::Store};
 //! use orco_serve::{Server, ServerOptions, Service};

@@ -149,6 +149,15 @@ impl Refusal {
     }
 }
 
+/// The sentence.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl Error for Refusal {}
+
 impl From<EncodeError> for Refusal {
     fn from(error: EncodeError) -> Self {
         Self::from(&error)
@@ -194,5 +203,11 @@ mod tests {
         assert_eq!(json!(Refusal::unknown_class("mug")), said);
         let said = json!({ "error": "the service is stopping", "code": "shutting_down" });
         assert_eq!(json!(Refusal::stopping()), said, "there are no values to name");
+    }
+
+    #[test]
+    fn a_program_passes_a_refusal_on_as_an_error() {
+        let error: Box<dyn Error + Send + Sync> = Refusal::unknown_class("mug").into();
+        assert_eq!(error.to_string(), "no class has the label \"mug\"");
     }
 }

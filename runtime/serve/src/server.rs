@@ -1,5 +1,6 @@
 //! A service that listens: its address, TLS, threads, and what every answer says of itself.
 
+use std::fmt;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -80,13 +81,39 @@ orco_runtime::setters! {
     body_timeout: Duration,
 }
 
-/// A service that listens. It holds a tokio runtime, so do not drop it within another one's task.
+/// A service that listens.
 pub struct Server {
     /// The threads that serve. Signals are received on them, too, also before [`Server::run`].
-    runtime: Runtime,
+    runtime: ServingRuntime,
     /// Set by [`Server::listen_for_signals`]; otherwise [`Server::run`] begins to listen.
     signals: Option<ShutdownSignal>,
     listening: ListeningServer,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("url", &self.url()).finish_non_exhaustive()
+    }
+}
+
+/// A runtime that may be dropped in asynchronous code, where one of tokio's panics: a server that was bound there is
+/// dropped if what follows fails.
+struct ServingRuntime(Option<Runtime>);
+
+impl ServingRuntime {
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+
+    fn shutdown_timeout(mut self, timeout: Duration) {
+        self.0.take().into_iter().for_each(|runtime| runtime.shutdown_timeout(timeout));
+    }
+}
+
+impl Drop for ServingRuntime {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 /// What answers, and how.
@@ -147,7 +174,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
         let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
-        let runtime = start_runtime()?;
+        let runtime = ServingRuntime(Some(start_runtime()?));
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
         let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };
@@ -207,7 +234,7 @@ impl Server {
     /// programs that must not outlive the process.
     #[must_use]
     pub fn listen_for_signals(mut self) -> Self {
-        let _context = self.runtime.enter();
+        let _context = self.runtime.get().enter();
         self.signals = Some(ShutdownSignal::listen());
         self
     }
@@ -225,7 +252,27 @@ impl Server {
         }
     }
 
-    /// Serves until `stop` ends.
+    /// Serves until `stop` ends. A program that is asynchronous itself serves on a thread of its own:
+    ///
+    /// ```no_run
+    /// # use orco_runtime::prelude::*;
+    /// # use orco_serve::{Server, ServerOptions, Service};
+    /// # async fn embedded() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// // Opening reads files and starts the backbone, which takes a while.
+    /// let server = tokio::task::spawn_blocking(|| {
+    ///     let bundle = Bundle::open("models/everyday")?;
+    ///     let service = Service::open(bundle, Store::new("state"), LearnerSettings::default())?;
+    ///     Server::bind(service, ServerOptions::default())
+    /// });
+    /// let server = server.await??;
+    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// let serving = tokio::task::spawn_blocking(|| server.run_until(async { drop(stopped.await) }));
+    /// // ... what else the program does, until it wants to end:
+    /// drop(stop);
+    /// serving.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Server::run`].
@@ -233,7 +280,7 @@ impl Server {
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self { runtime, listening, signals: _ } = self;
-        let served = runtime.block_on(listening.serve(stop));
+        let served = runtime.get().block_on(listening.serve(stop));
         // A picture that is being decoded is not waited for.
         runtime.shutdown_timeout(GRACE);
         served

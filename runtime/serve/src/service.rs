@@ -1,6 +1,7 @@
 //! The service without HTTP: its learners, pending shots, inbox and camera.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
@@ -67,7 +68,8 @@ type LazyCurve = LazyLock<Option<LearningCurve>, Box<dyn FnOnce() -> Option<Lear
 
 /// A device that is taught and asked by many at a time.
 ///
-/// When the last one who holds it lets it go, a change that is being made is cancelled: nothing is changed then.
+/// When the last one who holds it lets it go, a change that is being made is cancelled: nothing is changed then. That is
+/// waited for, so let it go on a thread that may wait.
 pub struct Service {
     /// What the bundle says of itself.
     pub manifest: Manifest,
@@ -115,6 +117,13 @@ pub struct Service {
     live: OnceLock<LiveCamera>,
     changes: Option<Changes>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut service = f.debug_struct("Service");
+        service.field("bundle", &self.manifest.name).field("camera", &self.live.get().is_some()).finish_non_exhaustive()
+    }
 }
 
 impl Service {

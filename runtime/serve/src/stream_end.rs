@@ -5,7 +5,7 @@ use std::future::Future;
 use tokio::sync::watch;
 
 /// Ends the streams of a server. The router hands it to their handlers.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StreamEnd(watch::Sender<bool>);
 
 impl StreamEnd {

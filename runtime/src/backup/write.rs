@@ -20,10 +20,11 @@ use crate::store::{BundleRecord, LockedStore, Store, StoreError};
 
 /// Without the feature `sign` there is no secret key.
 #[cfg(not(feature = "sign"))]
+#[derive(Debug)]
 enum SecretKey {}
 
 /// How a backup is written into a file of its own: by default unsigned, and into a new file alone.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct BackupOptions<'a> {
     existing: ExistingFile,
     key: Option<&'a SecretKey>,

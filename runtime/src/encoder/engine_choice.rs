@@ -130,6 +130,13 @@ pub struct OpenedEncoder {
     pub reason: ChoiceReason,
 }
 
+impl fmt::Debug for OpenedEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut opened = f.debug_struct("OpenedEncoder");
+        opened.field("engine", &self.encoder.engine()).field("reason", &self.reason).finish()
+    }
+}
+
 impl OpenedEncoder {
     fn new(encoder: Box<dyn Encoder>, reason: ChoiceReason) -> Self {
         Self { encoder, reason }
@@ -285,9 +292,10 @@ fn open_in(
     work: Workload,
 ) -> Result<Box<dyn Encoder>, EncodeError> {
     #[cfg(not(all(feature = "onnx", feature = "rten")))]
-    let missing = |name: &str| {
+    let missing = |name: &str, feature: &str| {
         let _ = (model, input, work);
-        Err(EncodeError::Start(format!("this program was built without {name}")))
+        let why = format!("this program was built without {name}, the feature \"{feature}\" of orco-runtime");
+        Err(EncodeError::Start(why))
     };
     match engine {
         #[cfg(feature = "onnx")]
@@ -295,11 +303,11 @@ fn open_in(
         #[cfg(feature = "onnx")]
         Engine::OnnxRuntime => Ok(Box::new(super::onnx::Onnx::open(model, input)?)),
         #[cfg(not(feature = "onnx"))]
-        Engine::OnnxRuntime => missing("ONNX Runtime"),
+        Engine::OnnxRuntime => missing("ONNX Runtime", "onnx"),
         #[cfg(feature = "rten")]
         Engine::Rten => Ok(Box::new(super::rten::Rten::open(model, input)?)),
         #[cfg(not(feature = "rten"))]
-        Engine::Rten => missing("rten"),
+        Engine::Rten => missing("rten", "rten"),
     }
 }
 

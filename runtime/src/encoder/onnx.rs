@@ -1,7 +1,7 @@
 //! The backbone in ONNX Runtime, whose shared library ([`super::library`]) is found when the program runs, and loaded
 //! with its telemetry off ([`super::telemetry`]). Only this file names `ort`.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -36,6 +36,12 @@ pub struct Onnx {
     runtime: &'static Runtime,
     /// The process that has the session's threads.
     process: Process,
+}
+
+impl fmt::Debug for Onnx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Onnx").field("engine", &self.engine()).finish_non_exhaustive()
+    }
 }
 
 impl Onnx {

@@ -1,6 +1,7 @@
 //! The backbone in rten, an ONNX engine in pure Rust. It is a part of the program and starts at once. It panics on some
 //! attributes that make no sense to it; such a panic becomes an error of the model and does not end the program.
 
+use std::fmt;
 use std::mem;
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +18,12 @@ use crate::threads::{Process, catch_panic, usable_threads};
 pub struct Rten {
     model: Model,
     bounds: Bounds,
+}
+
+impl fmt::Debug for Rten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rten").finish_non_exhaustive()
+    }
 }
 
 impl Rten {

@@ -2,6 +2,7 @@
 //! there are, a bounded number is in memory; results come in the order of the pictures.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
@@ -20,6 +21,12 @@ use crate::threads::lock;
 /// Small batches on one core each take less time together than one batch after the other on all of them.
 pub struct EncoderPool {
     members: Vec<Box<dyn Encoder>>,
+}
+
+impl fmt::Debug for EncoderPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EncoderPool").field("members", &self.members.len()).finish_non_exhaustive()
+    }
 }
 
 impl EncoderPool {

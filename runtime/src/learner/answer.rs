@@ -126,7 +126,7 @@ impl Learner {
     /// Says what pictures show whose features are known already.
     ///
     /// # Shapes
-    /// `features` `[pictures, features]`, of the clean view of each.
+    /// `features` `[pictures, features]`, finite, of the clean view of each.
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {

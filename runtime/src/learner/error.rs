@@ -86,6 +86,21 @@ pub enum ShotsError {
         /// Shots that have features.
         features: usize,
     },
+    /// Features have another length than the bundle's, or no view.
+    #[error(
+        "the features of {} have {} of {actual} numbers, but this bundle's have one or more of {expected}",
+        EscapedText(label), counted(*views, "view")
+    )]
+    OtherFeatures {
+        /// Label of the class.
+        label: String,
+        /// Views of each shot.
+        views: usize,
+        /// Numbers of a view of this bundle.
+        expected: usize,
+        /// Numbers of a view.
+        actual: usize,
+    },
     /// The backbone cannot be started or fails.
     #[error("the backbone fails on the shots")]
     Encode(#[source] EncodeError),

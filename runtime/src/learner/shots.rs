@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 use ndarray::{ArrayView3, Axis};
 use orco_state::escape::EscapedText;
-use orco_state::session::LearnError;
 
-use super::error::{BrokenPicture, ChangeError, ShotsError};
+use super::error::{BrokenPicture, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
 use crate::image::{self, UnsupportedFile, UnsupportedFormat};
@@ -69,13 +68,15 @@ impl Shots<'_> {
     /// Refuses what cannot be learned under a label by a head with so many inputs, as far as that shows before anything
     /// is read: rows of another length, which could pass for several, pictures without pixels, and another number of
     /// pictures than of features.
-    pub(super) fn check(&self, label: &str, inputs: usize) -> Result<(), ChangeError> {
+    pub(super) fn check(&self, label: &str, inputs: usize) -> Result<(), ShotsError> {
         let check_rows = |features: &ArrayView3<f32>| match features.dim() {
             (_, 1.., length) if length == inputs => Ok(()),
-            _ => Err(ChangeError::from(LearnError::BadFeatures { label: label.into(), shot: 0 })),
+            (_, views, actual) => {
+                Err(ShotsError::OtherFeatures { label: label.into(), views, expected: inputs, actual })
+            }
         };
         let check_pixels = |pictures: &[RgbImage]| match pictures.iter().position(|picture| picture.is_empty()) {
-            Some(shot) => Err(ChangeError::from(ShotsError::NoPixels { shot: self.name(shot, label) })),
+            Some(shot) => Err(ShotsError::NoPixels { shot: self.name(shot, label) }),
             None => Ok(()),
         };
         match self {
@@ -87,7 +88,7 @@ impl Shots<'_> {
                 let (pictured, described) = (pictures.len(), features.dim().0);
                 if pictured != described {
                     let label = label.into();
-                    return Err(ShotsError::Unequal { label, pictures: pictured, features: described }.into());
+                    return Err(ShotsError::Unequal { label, pictures: pictured, features: described });
                 }
                 check_pixels(pictures)
             }

@@ -1,5 +1,7 @@
 //! Backbones that a learner has started, with the inputs of the choice of their engine.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::LearnerSettings;
 use crate::bundle::Bundle;
 use crate::encoder::engine_choice::{ChoiceReason, EngineChoice, OpenedEncoder, Workload};
@@ -14,8 +16,20 @@ struct EngineSettings {
 
 /// A backbone that was started.
 struct StartedEncoder {
-    encoder: Box<dyn Encoder>,
+    /// Never locked: an engine may not be shared by threads, but a learner may, which reaches the engine only by
+    /// `&mut`.
+    encoder: Mutex<Box<dyn Encoder>>,
     settings: EngineSettings,
+}
+
+impl StartedEncoder {
+    fn new(encoder: Box<dyn Encoder>, settings: EngineSettings) -> Self {
+        Self { encoder: Mutex::new(encoder), settings }
+    }
+
+    fn encoder(&mut self) -> &mut dyn Encoder {
+        self.encoder.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut()
+    }
 }
 
 /// A backbone for each kind of work, once it was started.
@@ -34,8 +48,8 @@ impl StartedEncoders {
         work: Workload,
     ) -> Result<(&mut dyn Encoder, ChoiceReason), EncodeError> {
         let OpenedEncoder { encoder, reason } = bundle.encoder(settings.engine, work)?;
-        let started = StartedEncoder { encoder, settings: EngineSettings { engine: settings.engine, work } };
-        Ok((self.slot(work).insert(started).encoder.as_mut(), reason))
+        let started = StartedEncoder::new(encoder, EngineSettings { engine: settings.engine, work });
+        Ok((self.slot(work).insert(started).encoder(), reason))
     }
 
     /// The backbone for some work. It is started unless it runs, and started again where it runs for other work, or the
@@ -50,9 +64,9 @@ impl StartedEncoders {
         let slot = self.slot(work);
         let started = match slot.take().filter(|started| started.settings == wanted) {
             Some(started) => started,
-            None => StartedEncoder { encoder: bundle.encoder(settings.engine, work)?.encoder, settings: wanted },
+            None => StartedEncoder::new(bundle.encoder(settings.engine, work)?.encoder, wanted),
         };
-        Ok(slot.insert(started).encoder.as_mut())
+        Ok(slot.insert(started).encoder())
     }
 
     fn slot(&mut self, work: Workload) -> &mut Option<StartedEncoder> {

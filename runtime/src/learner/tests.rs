@@ -35,6 +35,18 @@ fn features(learner: &Learner, class: u64, shots: usize) -> Array3<f32> {
     Array3::from_shape_fn((shots, views, inputs), |(_, _, feature)| (center[feature] + 0.3 * random.normal()).max(0.0))
 }
 
+#[test]
+fn a_bundle_is_printed_without_its_backbone() {
+    let printed = format!("{:?}", Bundle::open(EDGE).unwrap());
+    assert!(printed.len() < 500 && printed.contains("cifar100-edge"), "{printed}");
+}
+
+#[test]
+fn a_learner_may_be_sent_to_another_thread_and_be_read_by_several() {
+    const fn is_shared<T: Send + Sync + 'static>() {}
+    const { is_shared::<Learner>() }
+}
+
 /// Three pictures, of one shade each.
 fn plain_pictures() -> [RgbImage; 3] {
     [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])))

@@ -88,6 +88,7 @@ pub use summary::{ForgettingByGroup, SessionSummary};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::ControlFlow;
 
 use self::check::check_classes;
@@ -209,6 +210,12 @@ pub struct Session<'a> {
     pub workers: &'a dyn Workers,
     /// Called after every epoch; may stop the session.
     pub on_progress: OnProgress<'a>,
+}
+
+impl fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("config", &self.config).field("seed", &self.seed).finish_non_exhaustive()
+    }
 }
 
 impl Session<'_> {

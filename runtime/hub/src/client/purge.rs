@@ -13,6 +13,7 @@ use super::error::SyncError;
 use super::folder::DeviceFolder;
 
 /// Holds the lock of a device's fleet folder: no round with the hub runs until this is dropped.
+#[derive(Debug)]
 pub struct LockedDeviceFolder {
     folder: DeviceFolder,
     _lock: Lock,

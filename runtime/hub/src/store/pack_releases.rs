@@ -22,7 +22,7 @@ use crate::rollout::RolloutStage;
 const PACK_FILE: &str = "pack";
 
 /// Packs that a person releases.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct PackRelease<'a> {
     /// The packs, which devices pushed.
     pub packs: &'a [ObjectDigest],

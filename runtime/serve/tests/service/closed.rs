@@ -433,19 +433,32 @@ fn off_the_machine_a_token_of_its_owner_alone_is_demanded() {
     let folder = TempDir::new().unwrap();
     let service = service(&folder.path().join("state"));
     let outside = ServerOptions::default().listen((Ipv4Addr::UNSPECIFIED, 0).into());
-    let refused = Server::bind(Arc::clone(&service), outside.clone()).err().unwrap();
+    let refused = Server::bind(Arc::clone(&service), outside.clone()).unwrap_err();
     assert!(matches!(refused, ServeError::NoToken { .. }), "{refused}");
     let path = folder.path().join("token");
     let with = outside.token_file(Some(path.clone()));
     Server::bind(Arc::clone(&service), with.clone()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let refused = Server::bind(Arc::clone(&service), with).err().unwrap();
+    let refused = Server::bind(Arc::clone(&service), with).unwrap_err();
     assert!(matches!(refused, ServeError::TokenExposed { .. }), "{refused}");
     let taken = Server::bind(Arc::clone(&service), ServerOptions::default().listen(([127, 0, 0, 1], 0).into()));
     let listen = taken.as_ref().unwrap().address();
-    let refused = Server::bind(service, ServerOptions::default().listen(listen)).err().unwrap();
+    let refused = Server::bind(service, ServerOptions::default().listen(listen)).unwrap_err();
     assert!(matches!(refused, ServeError::Listen { .. }), "{refused}");
+}
+
+#[test]
+fn a_server_that_was_bound_in_asynchronous_code_may_be_dropped_there() {
+    let state = TempDir::new().unwrap();
+    let service = service(state.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let server = Server::bind(service, ServerOptions::default().listen(([127, 0, 0, 1], 0).into())).unwrap();
+        let printed = format!("{server:?}");
+        assert!(printed.contains(&server.url()), "{printed}");
+        drop(server);
+    });
 }
 
 #[test]

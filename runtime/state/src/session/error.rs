@@ -108,7 +108,11 @@ pub enum LearnError {
         free: usize,
     },
     /// A shot's features are not whole rows of the right length, or not finite, or beyond 1e15.
-    #[error("shot {} of \"{label}\" has unusable features", shot + 1)]
+    #[error(
+        "shot {} of \"{label}\" has unusable features: they are not whole rows of the bundle's length, or some are not \
+         finite or beyond 1e15",
+        shot + 1
+    )]
     BadFeatures {
         /// Label of the class.
         label: String,
