@@ -10,6 +10,8 @@ use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::{self, PictureFileError};
 use orco_runtime::learner::{PictureFolder, ShotsError, pictures_in};
 use orco_state::bank::Bank;
+use orco_state::label;
+use orco_state::sentence::counted;
 
 /// How classes of one's own are learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +43,10 @@ pub enum FoldersError {
     },
     /// Nothing would be left to measure on.
     #[error(
-        "{} has {pictures} pictures: with {shots} shots it needs {} at least, since a shot is not measured on", 
+        "{} has {}: with {} it needs {} at least, since shots are not measured on",
         folder.display(),
+        counted(*pictures, "picture"),
+        counted(*shots, "shot"),
         shots + 1
     )]
     TooFewPictures {
@@ -61,8 +65,16 @@ pub enum FoldersError {
         /// The class's folder.
         folder: PathBuf,
     },
+    /// A folder's name is no label, or another folder has the same one.
+    #[error("the folder {} cannot name a class{}; give it another name", folder.display(), if *is_repeated { ": another folder has the same name" } else { "" })]
+    Label {
+        /// The class's folder.
+        folder: PathBuf,
+        /// Whether another folder has the same name.
+        is_repeated: bool,
+    },
     /// The bundle has too few targets.
-    #[error("{} has {classes} folders, but the bundle has room for {room} more classes", folder.display())]
+    #[error("{} has {}, but the bundle has room for {room} more", folder.display(), counted(*classes, "class"))]
     TooManyClasses {
         /// The folder of all.
         folder: PathBuf,
@@ -100,7 +112,9 @@ pub fn from_folders(
         let files = classes.iter().enumerate().flat_map(|(class, of)| part(of).iter().map(move |file| (class, file)));
         let mut numbers = files.clone().map(|(class, _)| (base + class) as u32);
         let mut unreadable = None;
-        let pictures = files.map_while(|(_, file)| image::open(file).map_err(|error| unreadable = Some(error)).ok());
+        // Once one is unreadable there are no more: what comes after it would be taken for another class.
+        let pictures =
+            files.map_while(|(_, file)| image::open(file).map_err(|error| unreadable = Some(error)).ok()).fuse();
         let count = bank.views();
         let draw = |picture: &_| bundle.views(picture, count);
         let shape = BackboneShape { input: &bundle.manifest.preprocessing, features: bank.inputs() };
@@ -155,17 +169,24 @@ fn classes_in(bundle: &Bundle, folder: &Path, shots: usize) -> Result<Vec<Folder
     if folders.len() > room {
         return Err(FoldersError::TooManyClasses { folder: folder.into(), classes: folders.len(), room });
     }
-    let class = |folder: PathBuf| {
-        let mut candidates = pictures_in(&folder)?;
-        let label = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if base_model.classes.iter().any(|class| class.label == label) {
+    let label_of = |folder: &PathBuf| label::normal(&folder.file_name().unwrap_or_default().to_string_lossy());
+    let labels: Vec<String> = folders.iter().map(label_of).collect();
+    if let Some(repeated) = label::first_repeated(&labels.iter().map(String::as_str).collect::<Vec<_>>()) {
+        return Err(FoldersError::Label { folder: folders[repeated].clone(), is_repeated: true });
+    }
+    let class = |(folder, label): (PathBuf, String)| {
+        if base_model.classes.iter().any(|class| label::same(&class.label, &label)) {
             return Err(FoldersError::KnownClass { label, folder });
         }
+        if !label::is_usable(&label) {
+            return Err(FoldersError::Label { folder, is_repeated: false });
+        }
+        let mut candidates = pictures_in(&folder)?;
         if candidates.len() <= shots {
             return Err(FoldersError::TooFewPictures { folder, pictures: candidates.len(), shots });
         }
         let measured = candidates.split_off(shots.max(candidates.len() / 2));
         Ok(FolderClass { label, candidates, measured })
     };
-    folders.into_iter().map(class).collect()
+    folders.into_iter().zip(labels).map(class).collect()
 }

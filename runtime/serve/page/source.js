@@ -37,7 +37,8 @@ export function pictureSize({ stream, files, deviceChosen, devicePicture }) {
 
 const sizeOf = ({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight];
 
-// The size of the device camera's last frame. In Safari, an image has none while the next frame loads.
+// The size of the device camera's last frame. In Safari, an image has none while the next frame loads. Whoever draws on the
+// picture subscribes after `startSource`: the picture is gone before its size is asked for.
 let lastSize = [0, 0];
 function liveSize(devicePicture) {
   const size = sizeOf($("live"));

@@ -199,14 +199,18 @@ impl Health {
         if disk.begin() {
             disk.run(|| unwritable(folder).map(|why| format!("nothing can be learned: {why}")));
         }
-        let mut logged = lock(logged);
-        let problem = disk.problem(folder);
-        if *logged != problem {
-            match &problem {
-                Some(problem) => log::error!("{problem}"),
-                None => log::warn!("{} can be written again", folder.display()),
-            }
+        let (problem, is_new) = {
+            let mut logged = lock(logged);
+            let problem = disk.problem(folder);
+            let is_new = *logged != problem;
             (*logged).clone_from(&problem);
+            (problem, is_new)
+        };
+        // Without the lock: the log may lie on the disk that hangs.
+        match &problem {
+            _ if !is_new => {}
+            Some(problem) => log::error!("{problem}"),
+            None => log::warn!("{} can be written again", folder.display()),
         }
         problem
     }

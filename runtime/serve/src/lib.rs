@@ -40,7 +40,7 @@
 //! - [`server`]: options, TLS, threads, time limits.
 //!
 //! The backbone's engine is one of `orco-runtime`, so a program depends on that crate, too, with its default features or
-//! with `rten` alone. [`Server::run_until`] shows a program that is asynchronous itself.
+//! with `rten` alone. For a program that is asynchronous itself, see the example of [`Server::run_until`].
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::{AlignmentTime, LearnerSettings}, store::Store};

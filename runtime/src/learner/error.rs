@@ -88,7 +88,7 @@ pub enum ShotsError {
     },
     /// Features have another length than the bundle's, or no view.
     #[error(
-        "the features of {} have {} of {actual} numbers, but this bundle's have one or more of {expected}",
+        "the features of {} have {} of {actual} numbers, but this bundle wants one or more views of {expected}",
         EscapedText(label), counted(*views, "view")
     )]
     OtherFeatures {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use numpy::ndarray::{Array3, ArrayView2, Axis, Ix3};
 use numpy::{
-    IntoPyArray, PyArray3, PyArrayDescrMethods, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray,
+    IntoPyArray, PyArray3, PyArrayDescrMethods, PyReadonlyArray, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArray,
     PyUntypedArrayMethods, ndarray,
 };
 use orco_runtime::image::{self, ImageError};
@@ -107,7 +107,7 @@ impl PyPicture {
         given.extract::<PathBuf>().map(Self::File).map_err(|error| {
             let such_as = if is_of_pillow(given) {
                 ", such as np.asarray(image.convert(\"RGB\")) gives"
-            } else if given.cast::<PyUntypedArray>().is_ok_and(|array| array.ndim() == 2) {
+            } else if given.extract::<PyReadonlyArray2<'_, u8>>().is_ok() {
                 ", such as np.stack([grey] * 3, axis=-1) gives"
             } else {
                 ""

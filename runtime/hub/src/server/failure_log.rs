@@ -19,11 +19,13 @@ struct FailureWindow {
     begun: Option<Instant>,
     logged: usize,
     left_out: u64,
+    /// The sentence that was logged last. Another one says something new, however many were logged.
+    last: String,
 }
 
 impl FailureLog {
-    /// What to log of a failure that is told as `said`; none where enough was logged in this minute. The next entry says
-    /// how many were left out.
+    /// What to log of a failure that is told as `said`; none where enough was logged in this minute, and the last of it
+    /// said the same. The entry that begins the next minute says how many were left out.
     pub fn entry(&self, said: String, now: Instant) -> Option<String> {
         let mut window = lock(&self.0);
         let is_over = window.begun.is_none_or(|begun| now.duration_since(begun) >= WINDOW);
@@ -31,11 +33,12 @@ impl FailureLog {
         if is_over {
             *window = FailureWindow { begun: Some(now), ..FailureWindow::default() };
         }
-        if window.logged == MAX_LOGGED {
+        if window.logged >= MAX_LOGGED && window.last == said {
             window.left_out += 1;
             return None;
         }
         window.logged += 1;
+        window.last.clone_from(&said);
         Some(if left_out == 0 { said } else { format!("{said}; {left_out} failures before it are not in the log") })
     }
 }
@@ -50,6 +53,8 @@ mod tests {
         let entry = |seconds| failures.entry("full".to_owned(), start + Duration::from_secs(seconds));
         assert!((0..MAX_LOGGED).all(|_| entry(0).as_deref() == Some("full")));
         assert!(entry(1).is_none() && entry(59).is_none());
+        let other = failures.entry("moved".to_owned(), start + Duration::from_secs(59));
+        assert_eq!(other.as_deref(), Some("moved"), "something else");
         assert_eq!(entry(60).as_deref(), Some("full; 2 failures before it are not in the log"));
         assert_eq!(entry(61).as_deref(), Some("full"), "told once");
     }

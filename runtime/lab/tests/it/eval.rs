@@ -227,18 +227,27 @@ fn pictures_that_cannot_be_measured_on_are_refused() {
     let cups = root.join("cups");
     fs::create_dir(&cups).unwrap();
     eval.refused(&on_pictures, "cups");
-    for number in 0..6 {
-        eval.refused(&on_pictures, if number == 0 { "cups" } else { "with 5 shots it needs 6 at least" });
-        fs::write(cups.join(format!("{number}.png")), b"no picture").unwrap();
+    let picture = models().join("../examples/shots/try/mug/1.jpg");
+    for number in 1..=8 {
+        fs::copy(&picture, cups.join(format!("{number}.jpg"))).unwrap();
     }
-    eval.refused(&on_pictures, "5.png");
+    let with_eight = [&on_pictures[..], &["--shots", "8"]].concat();
+    eval.refused(&with_eight, "has 8 pictures: with 8 shots it needs 9 at least");
+    // Three are measured on. The first that is broken is named, not the last.
+    for broken in ["7.jpg", "8.jpg"] {
+        fs::write(cups.join(broken), b"no picture").unwrap();
+    }
+    eval.refused(&on_pictures, "7.jpg");
+    fs::create_dir(root.join("a=b")).unwrap();
+    eval.refused(&on_pictures, "a=b cannot name a class; give it another name");
+    fs::remove_dir(root.join("a=b")).unwrap();
     let known = Bundle::open(&eval.bundle).unwrap().base_model.classes[0].label.clone();
     fs::rename(&cups, root.join(&known)).unwrap();
     eval.refused(&on_pictures, &format!("the bundle has a class \"{known}\" already"));
     for class in 0..100 {
         fs::create_dir(root.join(class.to_string())).unwrap();
     }
-    eval.refused(&on_pictures, "has 101 folders, but the bundle has room for 40 more classes");
+    eval.refused(&on_pictures, "has 101 classes, but the bundle has room for 40 more");
 }
 
 /// Else a number would be taken for what it was not measured by.

@@ -30,6 +30,9 @@ impl From<&ChangeError> for Refusal {
             ChangeError::Store(error) => error.into(),
             ChangeError::Release(error) => error.into(),
             ChangeError::Shots(ShotsError::Encode(cause)) => Self { sentence: with_causes(error), ..cause.into() },
+            ChangeError::Shots(ShotsError::OtherFeatures { .. }) => {
+                refused(ErrorCode::BackboneFailed, error).with("reason", error.to_string())
+            }
             ChangeError::Cancelled => refused(ErrorCode::Cancelled, error),
             ChangeError::Forgetting { budget, excess } => {
                 let classes: Vec<&str> = excess.classes.iter().map(|class| class.label.as_str()).collect();

@@ -7,6 +7,7 @@ use orco_core::border::{self, Border, BorderObjective, BorderSample};
 use orco_core::loss::exponentiate;
 use orco_core::math::{exp, highest};
 
+use super::embed::share_of_view;
 use crate::state::{Balance, Calibration};
 use crate::target::argmax;
 
@@ -158,14 +159,14 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Takes the scores of the views of the sample that `add` or `add_excluded` took last, a shot of a
-    /// learned class, `[views, count]`, without a border. Where shots have views, the border is chosen by those alone.
+    /// learned class, `[views, count]`, the clean one first, without a border. Where shots have views, the border is chosen by those alone.
     pub fn add_views(&mut self, rows: &[f32]) {
         let Some(sample) = self.best.len().checked_sub(1) else { return };
         let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));
         let best = rows.chunks_exact(self.count).map(|row| BestPerSide::of(row, self.base));
-        self.views.extend(best.filter_map(|best| {
+        self.views.extend(best.enumerate().filter_map(|(view, best)| {
             let (margin, right) = best.margin_of_learned(class)?;
-            Some(ViewMargin { sample, margin, right, fraction: 1.0 / views as f32 })
+            Some(ViewMargin { sample, margin, right, fraction: share_of_view(view, views) })
         }));
     }
 

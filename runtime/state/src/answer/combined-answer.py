@@ -198,8 +198,10 @@ def evidence(head_weights, weights=WEIGHTS):
             row[classes[shot]] = scores(shots[shot][0], weighed, without, weights)[classes[shot]]
             sides[0].append((*lead(row, classes[shot]), classes[shot], 1.0))
         else:
-            for row in left_out_views(shot, head_weights, weights):
-                sides[1].append((*lead(row, classes[shot]), classes[shot], 1.0))
+            # The clean view counts as much as the others together.
+            for view, row in enumerate(left_out_views(shot, head_weights, weights)):
+                factor = VIEWS / 2 if view == 0 else VIEWS / 2 / (VIEWS - 1)
+                sides[1].append((*lead(row, classes[shot]), classes[shot], factor))
     result = []
     for side in sides:
         labels = [label for _, _, label, _ in side]

@@ -175,8 +175,8 @@ impl Embedder {
 
     /// Turns embeddings `[n, length]` of left-out shots into those that score as pictures to come. Phase 3 trained the
     /// aligned head on these very shots, so their scores under it are too high; those under the head of phase 2 are too
-    /// low, since new pictures gain by phase 3. So half of the aligned head's weight goes to the head of phase 2. Scores
-    /// are products, so its part of the embedding is scaled in place of the weight.
+    /// low, since new pictures gain by phase 3. So half of the aligned head's weight goes to the head of phase 2, if
+    /// that has a weight. Scores are products, so the parts of the embedding are scaled in place of the weights.
     pub(super) fn discount_aligned(&self, embedded: &mut [f32]) {
         let [phase_2, aligned] = &self.heads[..] else { return };
         let moved = (1.0 - ALIGNED_ON_LEFT_OUT) * aligned.weight;
@@ -321,8 +321,18 @@ impl Projections {
     }
 }
 
-/// One row for each shot, `[shots, length]`, from those of its views, `[shots, views, length]`: the clean view, which
-/// is the first, counts one half, the others together as much.
+/// What one of a shot's views counts of the whole: the clean view, which is the first, one half, the others together as
+/// much.
+pub(super) fn share_of_view(view: usize, views: usize) -> f32 {
+    match (view, views) {
+        (_, 1) => 1.0,
+        (0, _) => 0.5,
+        _ => 0.5 / (views - 1) as f32,
+    }
+}
+
+/// One row for each shot, `[shots, length]`, from those of its views, `[shots, views, length]`, by their
+/// [shares](share_of_view).
 fn means_of_views(mut rows: Vec<f32>, views: usize, length: usize) -> Vec<f32> {
     if views == 1 {
         return rows;
@@ -330,8 +340,8 @@ fn means_of_views(mut rows: Vec<f32>, views: usize, length: usize) -> Vec<f32> {
     let mut means = Vec::with_capacity(rows.len() / views);
     for shot in rows.chunks_exact_mut(views * length) {
         let (clean, augmented) = shot.split_at_mut(length);
-        clean.iter_mut().for_each(|value| *value *= 0.5);
-        let share = 0.5 / (views - 1) as f32;
+        clean.iter_mut().for_each(|value| *value *= share_of_view(0, views));
+        let share = share_of_view(1, views);
         augmented.chunks_exact(length).for_each(|row| add_scaled(clean, share, row));
         means.extend_from_slice(clean);
     }

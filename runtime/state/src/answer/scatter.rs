@@ -316,8 +316,13 @@ mod tests {
 
     #[test]
     fn damping_inverts_the_identity_and_the_scatter() {
-        let bank = bank();
-        let scatter = scatter(&bank);
+        assert_inverts(&bank());
+        // More than are damped together.
+        assert_inverts(&bank_of([14; 5]));
+    }
+
+    fn assert_inverts(bank: &Bank) {
+        let scatter = scatter(bank);
         let vector: Vec<f32> = (0..INPUTS).map(|input| 1.0 - 0.3 * input as f32).collect();
         let mut damped = vector.clone();
         scatter.damp(&mut damped);
@@ -326,7 +331,7 @@ mod tests {
         let mut back = damped.clone();
         for shot in 0..bank.len() {
             let Some(class) = scatter.classes.get(&bank.classes()[shot]) else { continue };
-            let mut residual = roots(&bank, shot);
+            let mut residual = roots(bank, shot);
             add_scaled(&mut residual, -1.0, &class.mean);
             whitener().apply(&mut residual);
             add_scaled(&mut back, dot(&residual, &damped) / scatter.prior(), &residual);
@@ -372,14 +377,19 @@ mod tests {
         assert!(without(2, 8).is_none(), "a class of one shot does not scatter");
     }
 
-    /// A scatter of classes with so many different shots each.
-    fn of_classes(shots: impl IntoIterator<Item = usize>) -> ShotScatter {
+    /// Classes with so many different shots each.
+    fn bank_of(shots: impl IntoIterator<Item = usize>) -> Bank {
         let mut random = Random::new(6, "scatter");
         let mut bank = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
         for (class, count) in shots.into_iter().enumerate() {
             (0..count).for_each(|_| bank.push(class as u32, &[(); INPUTS].map(|()| random.uniform(0.0, 2.0))));
         }
-        scatter(&bank)
+        bank
+    }
+
+    /// The scatter of classes with so many different shots each.
+    fn of_classes(shots: impl IntoIterator<Item = usize>) -> ShotScatter {
+        scatter(&bank_of(shots))
     }
 
     #[test]

@@ -252,17 +252,17 @@ impl EvaluationCost {
         let whitened = (known - base) + known + 2 * shot_samples;
         let scored = self.samples() * known + shot_samples;
         (heads * (projected * views + set_aside)) as u64 * shape.forward_cost()
-            + (whitened * 2 * axes * shape.inputs) as u64
-            + (scored * self.length(heads)) as u64
+            + whitened as u64 * (2 * axes * shape.inputs) as u64
+            + scored as u64 * self.length(heads) as u64
             + self.scatter_cost(known)
     }
 
     /// Multiply-adds of the scatter of shots: its axes, the rows of `known` classes, and shots taken out of it.
     fn scatter_cost(&self, known: usize) -> u64 {
         let scattered = self.scattered();
-        let rows = scattered + known + 2 * self.shot_samples + self.viewed() * MAX_OTHERS;
-        let removed = scattered * (2 * 2 * self.axes + 2 * scattered + known);
-        ((rows * 2 * scattered + removed) * self.shape.inputs) as u64
+        let rows = (scattered + known + 2 * self.shot_samples + self.viewed() * MAX_OTHERS) as u64;
+        let removed = scattered as u64 * (2 * 2 * self.axes + 2 * scattered + known) as u64;
+        (rows * 2 * scattered as u64 + removed) * self.shape.inputs as u64
     }
 
     /// Upper bound of the shots in the scatter, before the session or after it.
@@ -276,7 +276,7 @@ impl EvaluationCost {
     fn view_cost(&self, heads: usize) -> u64 {
         // What the shot and others add, and the rows of the class without them.
         let whitened = self.viewed() * (1 + 2 * MAX_OTHERS);
-        (whitened * 2 * self.axes * self.shape.inputs) as u64 + self.scored_views() * self.length(heads) as u64
+        whitened as u64 * (2 * self.axes * self.shape.inputs) as u64 + self.scored_views() * self.length(heads) as u64
     }
 
     /// Upper bound of the shots whose views are scored.

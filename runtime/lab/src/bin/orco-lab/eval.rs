@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::{ArgGroup, Args};
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
@@ -40,7 +40,7 @@ pub struct EvalArguments {
     /// Folder with CIFAR-100's binary layout; without it, the bundle's benchmark file is measured on.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder of your own with a folder of pictures for each new class: base classes are measured on the bundle's
+    /// A folder that holds one folder of pictures for each new class: base classes are measured on the bundle's
     /// benchmark file, new ones on these. Shots are drawn from the first half of a class's pictures by name, and the
     /// others are measured on.
     #[arg(long, value_name = "DIR")]
@@ -391,28 +391,28 @@ fn engine(name: &str) -> Result<EngineChoice> {
 /// The bundle's benchmark file, or features computed from images: the very images that the file names, where it has
 /// some, or those of new classes.
 fn benchmark(arguments: &EvalArguments, bundle: &Bundle) -> Result<Benchmark> {
-    if arguments.data.is_none() && arguments.pictures.is_none() {
+    let EvalArguments { data, pictures, ways, shots, .. } = arguments;
+    if data.is_none() && pictures.is_none() {
         return Ok(Benchmark::of(bundle)?);
     }
+    let own = if pictures.is_some() { Some(Benchmark::of(bundle)?) } else { Benchmark::if_carried(bundle)? };
     let mut encoder = bundle.encoder(engine(&arguments.engine)?, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
         progress.get_or_insert_with(|| progress_bar(total, "features")).set_position(done as u64);
     };
-    let benchmark = match (&arguments.data, &arguments.pictures) {
-        (Some(data), _) => {
-            let own = Benchmark::if_carried(bundle)?;
-            from_cifar100(bundle, own.as_ref(), encoder.as_mut(), data, &mut on_progress)?
+    let computed = match (data, pictures, &own) {
+        (None, Some(pictures), Some(own)) => {
+            let sessions = FolderSessions { ways: ways.get(), shots: shots.get() };
+            from_folders(bundle, own, encoder.as_mut(), pictures, sessions, &mut on_progress).map_err(Error::from)
         }
-        (None, Some(pictures)) => {
-            let own = Benchmark::of(bundle)?;
-            let sessions = FolderSessions { ways: arguments.ways.get(), shots: arguments.shots.get() };
-            from_folders(bundle, &own, encoder.as_mut(), pictures, sessions, &mut on_progress)?
+        (Some(data), ..) => {
+            from_cifar100(bundle, own.as_ref(), encoder.as_mut(), data, &mut on_progress).map_err(Error::from)
         }
-        (None, None) => Benchmark::of(bundle)?,
+        _ => unreachable!("one of them is given, and pictures are measured beside the bundle's own benchmark"),
     };
     if let Some(bar) = progress {
         bar.finish_and_clear();
     }
-    Ok(benchmark)
+    computed
 }
