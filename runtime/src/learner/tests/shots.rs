@@ -41,7 +41,7 @@ fn features_of_another_bundle_are_refused_though_they_fill_whole_rows() {
             let refused = learner.learn("mug", shots).unwrap_err();
             let (_, views, length) = shape;
             let sentence = format!(
-                "the features of mug have {views} views of {length} numbers, but this bundle's have one or more of {inputs}"
+                "the features of mug have {views} views of {length} numbers, but this bundle wants one or more views of {inputs}"
             );
             assert_eq!(refused.to_string(), sentence);
         }

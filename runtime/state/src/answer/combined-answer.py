@@ -144,7 +144,6 @@ def discounted(head_weights):
 
 def left_out(head_weights):
     """Scores of every shot's clean view, its own class known by the others alone, and they alone scatter."""
-    head_weights = discounted(head_weights)
     every = range(len(classes))
     result = []
     for sample in every:

@@ -128,7 +128,7 @@ impl<'a> ValidationSamples<'a> {
     fn needed_exemplars(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
         let mut exemplars: BTreeSet<usize> =
             samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
-        if purpose == ScoringPurpose::Border {
+        if purpose.has_views() {
             let different = self.different_by_class();
             let viewed: Vec<usize> = self.viewed.iter().copied().filter(|shot| exemplars.contains(shot)).collect();
             exemplars.extend(viewed.into_iter().flat_map(|shot| self.others(&different, shot)));
@@ -290,8 +290,8 @@ impl<'a> ValidationSamples<'a> {
     /// The exemplars that [`scored_samples`](Self::scored_samples) needs for some samples, and
     /// [`scored_views`](Self::scored_views) for others, rising.
     pub(crate) fn exemplars_of(&self, samples: &[usize], viewed: &[usize]) -> Vec<usize> {
-        let mut exemplars = self.needed_exemplars(samples, ScoringPurpose::Answers);
-        exemplars.extend(self.needed_exemplars(viewed, ScoringPurpose::Border));
+        let mut exemplars = self.needed_exemplars(samples, ScoringPurpose::Thresholds);
+        exemplars.extend(self.needed_exemplars(viewed, ScoringPurpose::ViewThresholds));
         exemplars.sort_unstable();
         exemplars.dedup();
         exemplars
@@ -311,7 +311,7 @@ impl<'a> ValidationSamples<'a> {
         work: &mut ScoringWork<'_>,
     ) -> BTreeMap<usize, ScoredSample> {
         let mut scored = BTreeMap::new();
-        self.own_scores(model, samples, ScoringPurpose::Answers, work, &mut |sample| {
+        self.own_scores(model, samples, ScoringPurpose::Thresholds, work, &mut |sample| {
             if !sample.is_excluded {
                 let is_set_aside = sample.number < self.set_aside();
                 let class = self.class_of(sample.number);
@@ -321,8 +321,7 @@ impl<'a> ValidationSamples<'a> {
         scored
     }
 
-    /// Scores of all views of shots that are samples, as they count for the border, but without it; excluded shots are
-    /// left out.
+    /// Scores of all views of shots that are samples, without the border; excluded shots are left out.
     pub(crate) fn scored_views(
         &self,
         model: &ScoringModel<'_>,
@@ -330,7 +329,7 @@ impl<'a> ValidationSamples<'a> {
         work: &mut ScoringWork<'_>,
     ) -> Vec<ScoredSample> {
         let mut views = Vec::new();
-        self.own_scores(model, samples, ScoringPurpose::Border, work, &mut |sample| {
+        self.own_scores(model, samples, ScoringPurpose::ViewThresholds, work, &mut |sample| {
             let class = self.class_of(sample.number);
             let rows = sample.views.chunks_exact(model.len());
             views.extend(rows.map(|scores| ScoredSample { class, is_set_aside: false, scores: scores.to_vec() }));

@@ -86,10 +86,28 @@ impl LeftOutEffect {
 /// What samples are scored for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScoringPurpose {
-    /// Answers: the clean views alone.
+    /// Answers that are compared with those of another state: the clean views alone.
     Answers,
     /// A border: all views of shots, too.
     Border,
+    /// Thresholds that known pictures pass: the clean views alone.
+    Thresholds,
+    /// Thresholds that views of known pictures pass: all views of shots, too.
+    ViewThresholds,
+}
+
+impl ScoringPurpose {
+    /// Whether all views of shots are scored.
+    pub(super) fn has_views(self) -> bool {
+        matches!(self, Self::Border | Self::ViewThresholds)
+    }
+
+    /// Whether the aligned head counts less for the shots that it was trained on. Not for thresholds: with its whole
+    /// weight they refuse no more known pictures than they should (journal of the book, 2026-11-30, left-out shots), and a lower one
+    /// would let more unknown ones pass.
+    fn discounts_aligned(self) -> bool {
+        matches!(self, Self::Answers | Self::Border)
+    }
 }
 
 impl ValidationSamples<'_> {
@@ -116,7 +134,7 @@ impl ValidationSamples<'_> {
         work: &mut ScoringWork<'_>,
         note: &mut dyn FnMut(SampleScores),
     ) {
-        let different = if purpose == ScoringPurpose::Border { self.different_by_class() } else { BTreeMap::new() };
+        let different = if purpose.has_views() { self.different_by_class() } else { BTreeMap::new() };
         let (first, _) = source.samples.split_at(self.first_exemplar_of(source.samples));
         let set_aside = &self.scoring.statistics.set_aside;
         let of_set_aside = work.cache.is_some().then(|| model.embedder.projections(set_aside, first, work));
@@ -155,8 +173,10 @@ impl ValidationSamples<'_> {
         let ScoringContext { model, source, .. } = context;
         let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
         let mut embedded = self.embed_samples(context, some);
-        let rows = embedded.chunks_exact_mut(model.embedder.length()).zip(&left_out);
-        rows.filter(|(_, shot)| shot.is_some()).for_each(|(row, _)| model.embedder.discount_aligned(row));
+        if purpose.discounts_aligned() {
+            let rows = embedded.chunks_exact_mut(model.embedder.length()).zip(&left_out);
+            rows.filter(|(_, shot)| shot.is_some()).for_each(|(row, _)| model.embedder.discount_aligned(row));
+        }
         let mut scores = model.rows.scores(&embedded);
         let effects = self.effects_of_leaving_out(context, left_out, &embedded);
         let each = scores.chunks_exact_mut(model.len().max(1)).zip(embedded.chunks_exact(model.embedder.length()));
@@ -169,8 +189,8 @@ impl ValidationSamples<'_> {
             }
             scored.push(SampleScores { number, scores: scores.to_vec(), has_class, is_excluded, views: Vec::new() });
         }
-        if purpose == ScoringPurpose::Border {
-            self.add_views(context, effects, &mut scored);
+        if purpose.has_views() {
+            self.add_views(context, effects, purpose, &mut scored);
         }
         scored
     }
@@ -208,6 +228,7 @@ impl ValidationSamples<'_> {
         &self,
         context: &ScoringContext<'_>,
         effects: Vec<Option<LeftOutEffect>>,
+        purpose: ScoringPurpose,
         scored: &mut [SampleScores],
     ) {
         let (mut samples, mut viewed) = (Vec::new(), Vec::new());
@@ -219,7 +240,15 @@ impl ValidationSamples<'_> {
                 samples.push(sample);
             }
         }
-        let views = view_scores(context.model, &self.state.exemplars, context.source.projections, &viewed);
+        let embed = |exemplars: &[usize]| {
+            let embedder = &context.model.embedder;
+            let mut embedded = embedder.embed_views(&self.state.exemplars, exemplars, context.source.projections);
+            if purpose.discounts_aligned() {
+                embedder.discount_aligned(&mut embedded);
+            }
+            embedded
+        };
+        let views = view_scores(context.model, &self.state.exemplars, context.source.projections, &viewed, &embed);
         samples.into_iter().zip(views).for_each(|(sample, views)| sample.views = views);
     }
 
