@@ -43,6 +43,8 @@ function open(question, value, { list, yes, remove, picture }, answer) {
     answer(given);
   };
   dialog.showModal();
+  // Safari begins before what is there: what is typed would not take its place.
+  if (value) field.select();
   holdBack($("dialog-yes"));
 }
 

@@ -60,7 +60,9 @@ export const refusals = {
   nothing_to_undo: { de: "Es gibt nichts zurückzunehmen." },
   nothing_to_redo: { de: "Seit der letzten Änderung wurde nichts zurückgenommen." },
   unknown_entry: { de: "Diesen Eintrag gibt es im Verlauf nicht mehr." },
-  history_changed: { de: "Inzwischen gab es eine andere Änderung (Eintrag {last}); nichts wurde zurückgenommen." },
+  history_changed: {
+    en: "There was another change meanwhile (entry {last}): look at the history, and try again.",
+    de: "Inzwischen gab es eine andere Änderung (Eintrag {last}): Bitte den Verlauf ansehen und noch einmal versuchen." },
 
   unknown_job: { de: "Diese Änderung ist nicht mehr bekannt." },
   state_busy: { de: "Gerade wird etwas geändert. Bitte danach noch einmal versuchen." },

@@ -1,6 +1,6 @@
 // Regions of the service's own camera: drawn on its picture, named, removed.
 import { ask } from "./dialog.js";
-import { $, element, isByKey, removeOthers, setPlace, setText, setTextOf, showError } from "./dom.js";
+import { $, element, isByKey, isFocusLost, removeOthers, setPlace, setText, setTextOf, showError } from "./dom.js";
 import { MIDDLE, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "./geometry.js";
 import { labelOf } from "./labels.js";
 import { isolate, message, readable } from "./language.js";
@@ -92,6 +92,8 @@ async function add(box) {
 async function remove(name) {
   if (await ask(message("regionRemove", { label: name }))) {
     await set(store.state.regions.filter((region) => region.name !== name));
+    // The button that asked is gone, and the focus with it.
+    if (isFocusLost()) $("region-draw").focus({ preventScroll: true });
   }
 }
 

@@ -342,7 +342,11 @@ fn views_that_show_no_empty_place_are_refused() {
     assert_eq!(refused(&[plain(255)]), BackgroundError::Bright { view: 1 });
     assert_eq!(refused(&[plain(90)]), BackgroundError::Flat { view: 1 });
     let elsewhere = Painting::place(WIDE).map(|x, y, _| [100.0 + 50.0 * libm::sinf(0.2 * y), 0.3 * x, 90.0]).taken(4);
-    assert_eq!(refused(&[place(1), place(2), elsewhere]), BackgroundError::Moved { view: 3 });
+    assert_eq!(refused(&[place(1), place(2), elsewhere.clone()]), BackgroundError::Moved { view: 3 });
+    // Nearly all pixels differ, which is no noise.
+    assert_eq!(refused(&[place(1), elsewhere.clone()]), BackgroundError::Moved { view: 2 });
+    let third = Painting::place(WIDE).map(|x, y, pixel| [pixel[2], 0.4 * y, 200.0 - 0.3 * x]).taken(6);
+    assert!(matches!(refused(&[third, elsewhere, place(1)]), BackgroundError::Moved { .. }));
     let small = Painting::place([320, 180]).taken(5);
     let expected = BackgroundError::Size { view: 2, expected: WIDE, actual: [320, 180] };
     assert_eq!(refused(&[place(1), small.clone()]), expected);

@@ -8,7 +8,7 @@ import { DOUBLE_CLICK_MS, sleep } from "../dom.js";
 // The parts of the dialog; closing it gives the focus back, as browsers do.
 function fakeDialog() {
   const elements = {};
-  const element = () => ({ replaceChildren: () => {}, setAttribute: () => {}, removeAttribute: () => {} });
+  const element = () => ({ select: () => {}, replaceChildren: () => {}, setAttribute: () => {}, removeAttribute: () => {} });
   globalThis.document = { getElementById: (id) => (elements[id] ??= element()) };
   const { getElementById: $ } = globalThis.document;
   Object.assign($("dialog"), { showModal: () => {}, close: () => $("dialog").onclose() });
@@ -26,6 +26,20 @@ test("the key that answers a question does not press what asked it once more", a
   $("dialog-value").onkeydown({ key: "Enter", preventDefault: () => { isPrevented = true; } });
   assert.equal(await answer, "cup");
   assert.equal(isPrevented, true);
+});
+
+test("what is typed takes the place of the name that is there", async () => {
+  const $ = fakeDialog();
+  for (const [value, selected] of [["mug", "mug"], ["", null], [undefined, null]]) {
+    let found = null;
+    const isShown = new Promise((done) => { $("dialog").showModal = done; });
+    $("dialog-value").select = () => { found = $("dialog-value").value; };
+    const answer = ask("New name?", value);
+    await isShown;
+    assert.equal(found, selected, "a hidden field, or an empty one, is left alone");
+    $("dialog").close();
+    await answer;
+  }
 });
 
 test("the key that ends the composition of a character answers nothing", async () => {

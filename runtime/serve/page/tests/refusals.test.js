@@ -55,7 +55,7 @@ const said = [
   { error: 'this is the last shot of "mug"; forget the class instead', code: "last_shot", values: { label: "mug" }, de: /letzte Aufnahme von „mug“/ },
   { error: 'the class "mug" would have 1001 shots, but a class may have at most 1000', code: "too_many_shots", values: { label: "mug", shots: 1001, limit: 1000 }, de: /1001 Aufnahmen, höchstens 1000/ },
   { error: "there is nothing to undo", code: "nothing_to_undo", en: /^There is nothing to undo\.$/, de: /nichts zurückzunehmen/ },
-  { error: "the last change is entry 4, not entry 3; nothing was changed", code: "history_changed", values: { entry: 3, last: 4 }, de: /Eintrag 4/ },
+  { error: "the last change is entry 4, not entry 3; nothing was changed", code: "history_changed", values: { entry: 3, last: 4 }, en: /entry 4\).* try again/, de: /Eintrag 4/ },
   { error: "too many requests wait for an answer; try again", code: "too_many_requests", de: /zu viel zu tun/ },
   { error: "the camera is not there, trying again: No such file", code: "camera_unavailable", values: { reason: "No such file" }, de: /Kamera ist nicht da/ },
   { error: "view 2 of the empty place does not look like the others: ...", code: "scene_not_empty", values: { view: 2 }, de: /Hand im Bild.*wackelt.*flackernden Lampe/ },

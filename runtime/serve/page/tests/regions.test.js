@@ -14,6 +14,7 @@ const addEventListener = (name, listener) => { listeners[name] = listener; };
 const element = () => ({
   textContent: "", style: {}, classList: { toggle: nothing }, removeAttribute: nothing, remove: nothing, addEventListener,
   setAttribute(name, value) { this[name] = value; },
+  focus() { document.activeElement = this; },
   append(...nodes) { [this.firstChild] = nodes; },
   replaceChildren: nothing, setPointerCapture: nothing, showModal() { this.open = true; },
   close() { this.onclose(); }, getBoundingClientRect: () => ({ left: 0, top: 0 }),
@@ -153,6 +154,16 @@ test("a rectangle drawn by keys stays on its part of the picture when the view c
   assert.deepEqual(place(), [200, 150, 400, 300]);
   listeners.keydown({ key: "Escape" });
   assert.deepEqual([place(), isDrawing()], [null, false]);
+});
+
+test("whoever removes a region by keys goes on where regions are drawn", async () => {
+  store.update({ deviceCamera: { regions: [] }, regions: [{ name: "shelf", box: [0, 0, 0.5, 0.5] }] });
+  document.body = document.activeElement = {};
+  listeners.click();
+  await done();
+  $("dialog-yes").onclick();
+  await done();
+  assert.deepEqual([store.state.regions, document.activeElement === $("region-draw")], [[], true]);
 });
 
 test("once the tools are hidden, nothing is drawn any more", () => {

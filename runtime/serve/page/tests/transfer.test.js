@@ -9,7 +9,7 @@ import { attachedName, importFile, reasonOf } from "../transfer.js";
 
 let elements = {}, answers = [], sent = [];
 const element = () => ({
-  textContent: "", hidden: true, value: "", onclick: null, replaceChildren() {}, removeAttribute() {},
+  textContent: "", hidden: true, value: "", onclick: null, replaceChildren() {}, removeAttribute() {}, select() {},
   showModal() { elements.dialog.onopen(); }, close() { this.onclose(); },
 });
 beforeEach(() => {

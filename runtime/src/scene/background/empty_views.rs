@@ -22,6 +22,9 @@ const NOTHING: f32 = 0.95;
 const FLAT: f32 = 1.0;
 /// Noise, as a deviation in steps of 0..255 at the small size, where one view alone cannot tell it.
 const USUAL_NOISE: f32 = 2.5;
+/// Most noise of a camera, as a deviation in steps at the small size. Where most pixels differ by more, the views show
+/// different places; taken for noise, that would hide every thing.
+const MAX_NOISE: f32 = 14.0;
 /// Most of the place that a view may have lost: one that has lost more is of another place, one that has lost less is
 /// searched for things. A frame may have lost more, since things may cover much of the place:
 /// [`PlaceFit::is_moved`](crate::scene::PlaceFit::is_moved).
@@ -120,6 +123,9 @@ impl Background {
         } else {
             plain.clone()
         };
+        if plain.noise > MAX_NOISE {
+            return Err(BackgroundError::Moved { view: most_different(&reference.colours, &aligned) });
+        }
         small.iter().enumerate().try_for_each(|(index, view)| reference.check_view(index + 1, view))?;
         Ok(Self { variances: variances(&plain, &aligned), ..plain })
     }
@@ -195,6 +201,16 @@ fn median_colours(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
         if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
     };
     (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
+}
+
+/// The number, from 1, of the view that differs most from these colours.
+fn most_different(colours: &[[f32; 3]], views: &[Vec<[f32; 3]>]) -> usize {
+    let off = |view: &Vec<[f32; 3]>| -> f32 {
+        let pixels = view.iter().zip(colours);
+        pixels.map(|(one, other)| (0..3).map(|channel| (one[channel] - other[channel]).abs()).sum::<f32>()).sum()
+    };
+    let off = views.iter().map(off).enumerate();
+    off.max_by(|(_, one), (_, other)| one.total_cmp(other)).map_or(1, |(index, _)| index + 1)
 }
 
 /// Factor by which deviations from a mean of this many views are too small.

@@ -83,7 +83,7 @@ fn long_names_and_large_letters_leave_a_phone_all_its_tabs() {
         for id in ["answer", "shot-note", "transfer-state"] {
             browser.value(&format!("(document.getElementById('{id}').textContent = 'W'.repeat(64))")).await?;
         }
-        for size in ["16px", "24px"] {
+        for size in ["16px", "24px", "32px"] {
             browser.value(&format!("(document.documentElement.style.fontSize = '{size}')")).await?;
             for tab in ["teach", "settings"] {
                 browser.show_tab(tab).await?;
@@ -92,6 +92,9 @@ fn long_names_and_large_letters_leave_a_phone_all_its_tabs() {
             }
             let shown = "document.querySelector('.look').offsetHeight / innerHeight";
             assert!(browser.value(shown).await?.as_f64().unwrap() < 0.71, "letters of {size}");
+            // One letter below the other would fill it.
+            let header = "document.querySelector('header').offsetHeight / innerHeight";
+            assert!(browser.value(header).await?.as_f64().unwrap() < 0.25, "letters of {size}");
             let wide = "[...document.querySelectorAll('#tabs button')]\
                 .filter(tab => tab.scrollWidth > tab.clientWidth + 1).length";
             assert_eq!(browser.value(wide).await?, 0, "letters of {size}");
