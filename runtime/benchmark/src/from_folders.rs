@@ -41,6 +41,18 @@ pub enum FoldersError {
         /// The folder of all.
         folder: PathBuf,
     },
+    /// A folder holds folders in place of pictures, as `train` and `test` do.
+    #[error(
+        "{} holds no pictures, but {}: name the folder that has one folder of pictures for each new class",
+        folder.display(),
+        counted(*folders, "folder")
+    )]
+    Nested {
+        /// The folder that was taken for a class's.
+        folder: PathBuf,
+        /// Folders in it.
+        folders: usize,
+    },
     /// Nothing would be left to measure on.
     #[error(
         "{} has {}: with {} it needs {} at least, since shots are not measured on",
@@ -66,7 +78,15 @@ pub enum FoldersError {
         folder: PathBuf,
     },
     /// A folder's name is no label, or another folder has the same one.
-    #[error("the folder {} cannot name a class{}; give it another name", folder.display(), if *is_repeated { ": another folder has the same name" } else { "" })]
+    #[error(
+        "the folder {} cannot name a class{}",
+        folder.display(),
+        if *is_repeated {
+            ": another folder has the same name; give it another name"
+        } else {
+            "; give it another name, not unknown or empty, without \"=\""
+        }
+    )]
     Label {
         /// The class's folder.
         folder: PathBuf,
@@ -181,7 +201,12 @@ fn classes_in(bundle: &Bundle, folder: &Path, shots: usize) -> Result<Vec<Folder
         if !label::is_usable(&label) {
             return Err(FoldersError::Label { folder, is_repeated: false });
         }
-        let mut candidates = pictures_in(&folder)?;
+        let mut candidates = match pictures_in(&folder) {
+            Err(ShotsError::Empty { folders: folders @ 1.., .. }) => {
+                return Err(FoldersError::Nested { folder, folders });
+            }
+            pictures => pictures?,
+        };
         if candidates.len() <= shots {
             return Err(FoldersError::TooFewPictures { folder, pictures: candidates.len(), shots });
         }

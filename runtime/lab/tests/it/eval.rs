@@ -218,6 +218,27 @@ fn new_classes_may_be_folders_of_pictures() {
 }
 
 #[test]
+fn who_measures_own_pictures_reads_how_many_there_are_and_what_is_passed_over() {
+    let eval = Eval::new();
+    let root = eval.folder.path().join("pictures");
+    let cups = root.join("cups");
+    fs::create_dir_all(cups.join("more")).unwrap();
+    let picture = models().join("../examples/shots/try/mug/1.jpg");
+    for number in 1..=8 {
+        fs::copy(&picture, cups.join(format!("{number}.jpg"))).unwrap();
+    }
+    fs::copy(&picture, root.join("loose.jpg")).unwrap();
+    fs::write(cups.join("9.heic"), b"\0\0\0\x24ftypheic\0\0\0\0mif1").unwrap();
+    let output = eval.command(&["--pictures", root.to_str().unwrap(), "--systems", "ncm"]).output().unwrap();
+    let (text, warned) = (String::from_utf8_lossy(&output.stdout), said(&output));
+    assert!(text.contains("new classes: 1 folder, measured on 3 pictures that are no shots"), "{text}{warned}");
+    assert!(text.contains("an estimate error is what a device expects less what is measured"), "{text}");
+    let passed_over =
+        ["holds 1 picture beside its folders", "9.heic is passed over", "cups holds 1 folder, passed over"];
+    passed_over.iter().for_each(|warning| assert!(warned.contains(warning), "{warning}: {warned}"));
+}
+
+#[test]
 fn pictures_that_cannot_be_measured_on_are_refused() {
     let eval = Eval::new();
     let root = eval.folder.path().join("pictures");
@@ -227,6 +248,9 @@ fn pictures_that_cannot_be_measured_on_are_refused() {
     let cups = root.join("cups");
     fs::create_dir(&cups).unwrap();
     eval.refused(&on_pictures, "cups");
+    fs::create_dir(cups.join("inner")).unwrap();
+    eval.refused(&on_pictures, "cups holds no pictures, but 1 folder: name the folder that has one folder of pictures");
+    fs::remove_dir(cups.join("inner")).unwrap();
     let picture = models().join("../examples/shots/try/mug/1.jpg");
     for number in 1..=8 {
         fs::copy(&picture, cups.join(format!("{number}.jpg"))).unwrap();

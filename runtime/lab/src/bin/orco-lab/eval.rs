@@ -18,6 +18,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::files::destination::canonical;
+use orco_runtime::learner::PictureFolder;
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::method::config::MethodConfig;
 use orco_runtime::signature::PublicKey;
@@ -217,10 +218,34 @@ fn say_what_is_measured(
         counted(benchmark.shots as usize, "shot")
     );
     say(arguments, line)?;
+    if arguments.pictures.is_some() {
+        say(arguments, new_classes(benchmark, bundle.base_model.classes.len()))?;
+        if !arguments.presets && !arguments.unknown {
+            say(arguments, COLUMNS.into())?;
+        }
+    }
     if is_for_people(arguments) {
         say_of_draws(draws, asked)?;
     }
     if arguments.presets { Ok(()) } else { say(arguments, format!("orco answers {}", answer_rule(config))) }
+}
+
+/// What the columns of a system's table say, to somebody who measures pictures of his own.
+const COLUMNS: &str = "base, inc: share of pictures of base classes and of new ones that are recognised among all classes, \
+                       in percent; hm: their harmonic mean; top-1: share of all pictures. aHM and aACC are means of hm and \
+                       top-1 over sessions; an estimate error is what a device expects less what is measured. All \
+                       metrics: docs/src/how/method.md#metrics";
+
+/// How many new classes there are, and how many pictures are measured on.
+fn new_classes(benchmark: &Benchmark, base: usize) -> String {
+    let of_new = benchmark.measured.classes().iter().filter(|class| **class as usize >= base).count();
+    let classes: usize = benchmark.ways.iter().map(|ways| *ways as usize).sum();
+    format!(
+        "new classes: {}, measured on {} that are no shots; base classes: measured on {} of the bundle's benchmark",
+        counted(classes, "folder"),
+        counted(of_new, "picture"),
+        counted(benchmark.measured.len() - of_new, "picture")
+    )
 }
 
 /// Measures what is asked for, and prints its tables.
@@ -378,6 +403,25 @@ fn preset_table(measured: &[Summary]) -> String {
     format!("preset      aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
 }
 
+/// Warns of what is passed over in a folder of new classes: files that are not read, pictures beside the classes'
+/// folders, and folders in these.
+fn warn_of_passed_over(root: &Path) -> Result<()> {
+    let PictureFolder { pictures, folders, .. } = PictureFolder::read(root)?;
+    if !pictures.is_empty() && !folders.is_empty() {
+        let (path, pictures) = (root.display(), counted(pictures.len(), "picture"));
+        eprintln!("warning: {path} holds {pictures} beside its folders, passed over: put each into its class's folder");
+    }
+    for class in &folders {
+        let PictureFolder { pictures, unsupported, folders } = PictureFolder::read(class)?;
+        unsupported.iter().for_each(|file| eprintln!("warning: {file}"));
+        if !pictures.is_empty() && !folders.is_empty() {
+            let (path, folders) = (class.display(), counted(folders.len(), "folder"));
+            eprintln!("warning: {path} holds {folders}, passed over: put all its pictures into one folder");
+        }
+    }
+    Ok(())
+}
+
 /// The choices of an engine, as `--engine` takes them.
 const ENGINES: [(&str, EngineChoice); 3] =
     [("auto", EngineChoice::Auto), ("onnxruntime", EngineChoice::OnnxRuntime), ("rten", EngineChoice::Rten)];
@@ -396,6 +440,9 @@ fn benchmark(arguments: &EvalArguments, bundle: &Bundle) -> Result<Benchmark> {
         return Ok(Benchmark::of(bundle)?);
     }
     let own = if pictures.is_some() { Some(Benchmark::of(bundle)?) } else { Benchmark::if_carried(bundle)? };
+    if let Some(pictures) = pictures {
+        warn_of_passed_over(pictures)?;
+    }
     let mut encoder = bundle.encoder(engine(&arguments.engine)?, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
