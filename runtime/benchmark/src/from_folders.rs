@@ -202,7 +202,7 @@ fn classes_in(bundle: &Bundle, folder: &Path, shots: usize) -> Result<Vec<Folder
             return Err(FoldersError::Label { folder, is_repeated: false });
         }
         let mut candidates = match pictures_in(&folder) {
-            Err(ShotsError::Empty { folders: folders @ 1.., .. }) => {
+            Err(ShotsError::Empty { folders: folders @ 1.., unsupported, .. }) if unsupported.is_empty() => {
                 return Err(FoldersError::Nested { folder, folders });
             }
             pictures => pictures?,

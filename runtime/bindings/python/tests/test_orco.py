@@ -226,6 +226,7 @@ class Device(unittest.TestCase):
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 
     def test_an_alignment_that_costs_too_much_is_told(self) -> None:
+        # The closed form loses 3.0 points of the base classes, the aligned head 3.3.
         strict = self.opened(forgetting_budget=0.032)
         with self.assertWarnsRegex(RuntimeWarning, "the head was not aligned"):
             strict.learn({name: pictures("learn", name) for name in CLASSES})

@@ -156,7 +156,6 @@ def left_out(head_weights):
 
 def left_out_views(sample, head_weights, weights=WEIGHTS):
     """Scores of a shot's views, its own class as if it had all of its shots and yet did not know this one."""
-    head_weights = discounted(head_weights)
     every = range(len(classes))
     label = classes[sample]
     without = [shot for shot in every if shot != sample]
@@ -198,7 +197,7 @@ def evidence(head_weights, weights=WEIGHTS):
             sides[0].append((*lead(row, classes[shot]), classes[shot], 1.0))
         else:
             # The clean view counts as much as the others together.
-            for view, row in enumerate(left_out_views(shot, head_weights, weights)):
+            for view, row in enumerate(left_out_views(shot, discounted(head_weights), weights)):
                 factor = VIEWS / 2 if view == 0 else VIEWS / 2 / (VIEWS - 1)
                 sides[1].append((*lead(row, classes[shot]), classes[shot], factor))
     result = []
@@ -337,7 +336,8 @@ golden["border"] = {
             "shots": shots,
             "set_aside": aside,
             "set_aside_classes": aside_classes,
-            "left_out_views": [left_out_views(shot, both) for shot in every if classes[shot] >= BASE],
+            "left_out_views": [left_out_views(shot, discounted(both)) for shot in every if classes[shot] >= BASE],
+            "threshold_views": [left_out_views(shot, both) for shot in every if classes[shot] >= BASE],
             **{name: border(balance, both) for name, balance in BALANCES.items()},
         }.items()
     },

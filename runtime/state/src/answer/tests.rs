@@ -263,6 +263,18 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
     assert_near(&scores, &Reader(&value["border"]).numbers(&["left_out_views"]));
 }
 
+#[test]
+fn thresholds_have_the_scores_of_views_under_the_whole_aligned_head() {
+    let Golden { value, base_model, state } = Golden::read().border_scene();
+    let scoring = base_model.scoring(&base_model.config).unwrap();
+    let samples = ValidationSamples::of(&base_model, &state, scoring);
+    let (viewed, work) = (samples.viewed_samples(MAX_FIRST_VIEWED), &mut ScoringWork::alone());
+    let model = ScoringModel::new(&base_model, &state, scoring, &samples.exemplars_of(&[], &viewed), work);
+    let views = samples.scored_views(&model, &viewed, work);
+    let scores: Vec<f32> = views.into_iter().flat_map(|view| view.scores).collect();
+    assert_near(&scores, &Reader(&value["border"]).numbers(&["threshold_views"]));
+}
+
 /// Of one shot, which does not scatter: further ones change the scores of all classes once they are stored.
 #[test]
 fn a_class_known_provisionally_scores_as_it_will_when_it_is_stored() {

@@ -231,10 +231,11 @@ fn say_what_is_measured(
 }
 
 /// What the columns of a system's table say, to somebody who measures pictures of his own.
-const COLUMNS: &str = "base, inc: share of pictures of base classes and of new ones that are recognised among all classes, \
-                       in percent; hm: their harmonic mean; top-1: share of all pictures. aHM and aACC are means of hm and \
-                       top-1 over sessions; an estimate error is what a device expects less what is measured. All \
-                       metrics: docs/src/how/method.md#metrics";
+const COLUMNS: &str = "\
+    base, inc: mean over base classes, and over new ones, of the share of a class's pictures that are recognised among \
+    all classes, in percent; hm: harmonic mean of both; top-1: share of all pictures. aHM and aACC are means of hm and \
+    top-1 over sessions; an estimate error is what a device expects less what is measured. All metrics: \
+    docs/src/how/method.md#metrics";
 
 /// How many new classes there are, and how many pictures are measured on.
 fn new_classes(benchmark: &Benchmark, base: usize) -> String {
@@ -406,7 +407,8 @@ fn preset_table(measured: &[Summary]) -> String {
 /// Warns of what is passed over in a folder of new classes: files that are not read, pictures beside the classes'
 /// folders, and folders in these.
 fn warn_of_passed_over(root: &Path) -> Result<()> {
-    let PictureFolder { pictures, folders, .. } = PictureFolder::read(root)?;
+    let PictureFolder { pictures, unsupported, folders } = PictureFolder::read(root)?;
+    unsupported.iter().for_each(|file| eprintln!("warning: {file}"));
     if !pictures.is_empty() && !folders.is_empty() {
         let (path, pictures) = (root.display(), counted(pictures.len(), "picture"));
         eprintln!("warning: {path} holds {pictures} beside its folders, passed over: put each into its class's folder");
