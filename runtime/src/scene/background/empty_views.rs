@@ -22,9 +22,12 @@ const NOTHING: f32 = 0.95;
 const FLAT: f32 = 1.0;
 /// Noise, as a deviation in steps of 0..255 at the small size, where one view alone cannot tell it.
 const USUAL_NOISE: f32 = 2.5;
-/// Most noise of a camera, as a deviation in steps at the small size. Where most pixels differ by more, the views show
-/// different places; taken for noise, that would hide every thing.
-const MAX_NOISE: f32 = 14.0;
+/// Side of the blocks by whose mean colours places are told apart, in pixels of the small size. Neither a noisy camera
+/// nor leaves in the wind change these.
+const BLOCK: usize = 16;
+/// Most deviation of a block's mean colour in views of one place, in steps of 0..255. Where most blocks differ by more,
+/// the views show different places; taken for noise, that would hide every thing.
+const MAX_BLOCK_NOISE: f32 = 12.0;
 /// Most of the place that a view may have lost: one that has lost more is of another place, one that has lost less is
 /// searched for things. A frame may have lost more, since things may cover much of the place:
 /// [`PlaceFit::is_moved`](crate::scene::PlaceFit::is_moved).
@@ -123,7 +126,8 @@ impl Background {
         } else {
             plain.clone()
         };
-        if plain.noise > MAX_NOISE {
+        let blocks: Vec<Vec<[f32; 3]>> = aligned.iter().map(|view| block_means(view, small[0].width)).collect();
+        if common_noise(&median_colours(&blocks), &blocks) > MAX_BLOCK_NOISE {
             return Err(BackgroundError::Moved { view: most_different(&reference.colours, &aligned) });
         }
         small.iter().enumerate().try_for_each(|(index, view)| reference.check_view(index + 1, view))?;
@@ -201,6 +205,19 @@ fn median_colours(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
         if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 }
     };
     (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
+}
+
+/// The mean colour of each block of [`BLOCK`] x [`BLOCK`] pixels, or of what is left of one at the edges.
+fn block_means(pixels: &[[f32; 3]], width: usize) -> Vec<[f32; 3]> {
+    let mut means = Vec::new();
+    for rows in pixels.chunks(BLOCK * width) {
+        for left in (0..width).step_by(BLOCK) {
+            let own = || rows.chunks_exact(width).flat_map(|row| &row[left..(left + BLOCK).min(width)]);
+            let count = own().count() as f32;
+            means.push([0, 1, 2].map(|channel| own().map(|pixel| pixel[channel]).sum::<f32>() / count));
+        }
+    }
+    means
 }
 
 /// The number, from 1, of the view that differs most from these colours.

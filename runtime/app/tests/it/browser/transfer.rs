@@ -106,7 +106,7 @@ fn classes_are_renamed_and_forgotten_with_the_keyboard_alone() {
         browser.until("document.querySelectorAll('#learned > li').length === 2").await?;
         browser.press("#learned [aria-label='Rename rubber-duck']", ENTER).await?;
         browser.until(is_open).await?;
-        browser.send_keys("#dialog-value", &format!("s{ENTER}")).await?;
+        browser.send_keys("#dialog-value", &format!("rubber-ducks{ENTER}")).await?;
         browser.until(&focused("Rename rubber-ducks")).await?;
         browser.press("#learned [aria-label='Forget rubber-ducks']", ENTER).await?;
         browser.until(is_open).await?;
