@@ -38,7 +38,7 @@ pub enum FoldersError {
     /// There is no folder of a class.
     #[error("{} has no folders: put the pictures of each new class into one of its own", folder.display())]
     NoClasses {
-        /// The folder of all.
+        /// The folder that holds the classes' folders.
         folder: PathBuf,
     },
     /// A folder holds folders in place of pictures, as `train` and `test` do.
@@ -96,7 +96,7 @@ pub enum FoldersError {
     /// The bundle has too few targets.
     #[error("{} has {}, but the bundle has room for {room} more", folder.display(), counted(*classes, "class"))]
     TooManyClasses {
-        /// The folder of all.
+        /// The folder that holds the classes' folders.
         folder: PathBuf,
         /// Folders in it.
         classes: usize,
@@ -106,9 +106,8 @@ pub enum FoldersError {
 }
 
 /// Computes a benchmark with a bundle's backbone: new classes are the folders in `folder`, base classes those of the
-/// bundle's own benchmark. The first half of a class's pictures, in the order of their names, are candidate shots, and
-/// as many as there are shots at least; the rest is measured on. So pictures taken one after the other seldom fall on
-/// both sides.
+/// benchmark `bundled` with it. Candidate shots are the first half of a class's pictures by name, or the first `shots` of
+/// them if that is more; the rest is measured on. So pictures taken one after the other seldom fall on both sides.
 ///
 /// `on_progress` is told how many pictures of how many are done.
 ///
@@ -117,7 +116,7 @@ pub enum FoldersError {
 /// classes, or the backbone fails.
 pub fn from_folders(
     bundle: &Bundle,
-    own: &Benchmark,
+    bundled: &Benchmark,
     encoder: &mut dyn Encoder,
     folder: &Path,
     sessions: FolderSessions,
@@ -132,7 +131,7 @@ pub fn from_folders(
         let files = classes.iter().enumerate().flat_map(|(class, of)| part(of).iter().map(move |file| (class, file)));
         let mut numbers = files.clone().map(|(class, _)| (base + class) as u32);
         let mut unreadable = None;
-        // Once one is unreadable there are no more: what comes after it would be taken for another class.
+        // Ends at the first unreadable one: what comes after it would be taken for another class.
         let pictures =
             files.map_while(|(_, file)| image::open(file).map_err(|error| unreadable = Some(error)).ok()).fuse();
         let count = bank.views();
@@ -147,8 +146,8 @@ pub fn from_folders(
         unreadable.map_or(Ok(()), |error| Err(error.into()))
     };
     let of_base: Vec<usize> =
-        (0..own.measured.len()).filter(|&picture| (own.measured.classes()[picture] as usize) < base).collect();
-    let mut measured = own.measured.only(&of_base);
+        (0..bundled.measured.len()).filter(|&picture| (bundled.measured.classes()[picture] as usize) < base).collect();
+    let mut measured = bundled.measured.only(&of_base);
     encode(&mut measured, |class| &class.measured)?;
     let mut candidates = Bank::new(bundle.base_model.head.inputs, views, precision);
     encode(&mut candidates, |class| &class.candidates)?;
@@ -159,10 +158,10 @@ pub fn from_folders(
         ways: classes.chunks(sessions.ways).map(|session| session.len() as u32).collect(),
         labels: classes.into_iter().map(|class| class.label).collect(),
         shots: sessions.shots as u32,
-        base_means: own.base_means.clone(),
-        measured_sources: of_base.iter().map(|&picture| own.measured_sources[picture]).chain(of_new).collect(),
+        base_means: bundled.base_means.clone(),
+        measured_sources: of_base.iter().map(|&picture| bundled.measured_sources[picture]).chain(of_new).collect(),
         measured,
-        measured_on_test: own.measured_on_test,
+        measured_on_test: bundled.measured_on_test,
         candidate_sources: (0..candidates.len() as u32).collect(),
         candidates,
         fixed_draw: false,

@@ -63,7 +63,7 @@ const SPREAD: &str = "\
 /// Stands below what devices estimate.
 const ESTIMATES: &str = "\
     \nLeft-out shots, by which learned classes are estimated, took part in phase 3, so half of what the aligned head says \
-    of them is [left to the head of phase 2](../journal/2026-11-30-left-out-heads.md). Base classes are estimated by \
+    of them is [left to the head of phase 2](../journal/2026-11-30-left-out-shots.md). Base classes are estimated by \
     samples set aside, which are easier than new pictures where the training has seen them.\n";
 
 /// Systems of the overview that stand beside ours, the simplest rival first.

@@ -86,7 +86,7 @@ export const isByKey = (click) => click.detail === 0;
 // Whether nothing has the focus, as once its button is disabled. Whoever has gone elsewhere meanwhile keeps it.
 export const isFocusLost = () => document.activeElement === document.body;
 // Whether a key belongs to the composition of a character. Safari says so by 229 alone of the key that ends it.
-export const isComposing = ({ isComposing: is, keyCode }) => is || keyCode === 229;
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 export const isPressKey = ({ key }) => key === " " || key === "Enter";
 
 // Calls `listener` when whatever was pressed is released, here or elsewhere.

@@ -31,16 +31,16 @@ export function frame(side) {
 // The size of the picture that is shown, in its own pixels; null while there is none.
 export function pictureSize({ stream, files, deviceChosen, devicePicture }) {
   if (stream) return [$("video").videoWidth, $("video").videoHeight];
-  if (deviceChosen) return liveSize(devicePicture);
+  if (deviceChosen) return keptLiveSize(devicePicture);
   return files.length ? sizeOf($("still")) : null;
 }
 
 const sizeOf = ({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight];
 
-// The size of the device camera's last frame. In Safari, an image has none while the next frame loads. Whoever draws on the
-// picture subscribes after `startSource`: the picture is gone before its size is asked for.
+// In Safari an image has no size while the next frame loads, so the last one is kept. It is dropped when the picture goes:
+// `startSource` must subscribe before whoever draws on the picture.
 let lastSize = [0, 0];
-function liveSize(devicePicture) {
+function keptLiveSize(devicePicture) {
   const size = sizeOf($("live"));
   if (size[0] || !devicePicture) lastSize = size;
   return lastSize;

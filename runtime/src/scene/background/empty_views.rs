@@ -28,7 +28,7 @@ const BLOCK: usize = 16;
 /// Most deviation of a block's mean colour in views of one place, in steps of 0..255. Where most blocks differ by more,
 /// the views show different places; taken for noise, that would hide every thing. Of 400 pairs of photographs the least
 /// had 17, and 1 % less than 24; leaves in the wind that fill the frame have 15.
-const MAX_BLOCK_NOISE: f32 = 18.0;
+const MAX_BLOCK_DIFFERENCE: f32 = 18.0;
 /// Most of the place that a view may have lost: one that has lost more is of another place, one that has lost less is
 /// searched for things. A frame may have lost more, since things may cover much of the place:
 /// [`PlaceFit::is_moved`](crate::scene::PlaceFit::is_moved).
@@ -128,7 +128,7 @@ impl Background {
             plain.clone()
         };
         let blocks: Vec<Vec<[f32; 3]>> = aligned.iter().map(|view| block_means(view, small[0].width)).collect();
-        if common_noise(&median_colours(&blocks), &blocks) > MAX_BLOCK_NOISE {
+        if common_noise(&median_colours(&blocks), &blocks) > MAX_BLOCK_DIFFERENCE {
             return Err(BackgroundError::Moved { view: most_different(&reference.colours, &aligned) });
         }
         small.iter().enumerate().try_for_each(|(index, view)| reference.check_view(index + 1, view))?;

@@ -17,8 +17,9 @@ use crate::state::{BaseModel, Scoring, State};
 /// Exemplars that are embedded at a time.
 pub(crate) const EMBED_BATCH: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
-/// What the aligned head keeps of its weight where it scores a left-out shot.
-const ALIGNED_ON_LEFT_OUT: f32 = 0.5;
+/// The part of the aligned head's weight that goes to the head of phase 2 where a left-out shot is scored for the border
+/// or an estimate.
+const MOVED_FROM_ALIGNED: f32 = 0.5;
 
 /// A head, prepared for projecting, with the weight of its score.
 #[derive(Clone, Debug)]
@@ -175,12 +176,11 @@ impl Embedder {
 
     /// Turns embeddings `[n, length]` of left-out shots into those that score as pictures to come. Phase 3 trained the
     /// aligned head on these very shots, so their scores under it are too high; those under the head of phase 2 are too
-    /// low, since new pictures gain by phase 3. So half of the aligned head's weight goes to the head of phase 2, if
-    /// that has a weight. Scores are products, so the parts of the embedding are scaled in place of the weights.
+    /// low, since new pictures gain by phase 3. So a part of the aligned head's weight goes to the head of phase 2,
+    /// if that has a weight. Scores are products, so the parts of the embedding are scaled in place of the weights.
     pub(super) fn discount_aligned(&self, embedded: &mut [f32]) {
         let [phase_2, aligned] = &self.heads[..] else { return };
-        let moved = (1.0 - ALIGNED_ON_LEFT_OUT) * aligned.weight;
-        let factors = [1.0 + moved / phase_2.weight, ALIGNED_ON_LEFT_OUT];
+        let factors = [1.0 + MOVED_FROM_ALIGNED * aligned.weight / phase_2.weight, 1.0 - MOVED_FROM_ALIGNED];
         for row in embedded.chunks_exact_mut(self.length()) {
             for (projection, factor) in row.chunks_exact_mut(self.dimension).zip(factors) {
                 projection.iter_mut().for_each(|value| *value *= factor);
@@ -321,8 +321,7 @@ impl Projections {
     }
 }
 
-/// What one of a shot's views counts of the whole: the clean view, which is the first, one half, the others together as
-/// much.
+/// The share of one of a shot's views: one half for the clean view, which is the first; the others share the rest.
 pub(super) fn share_of_view(view: usize, views: usize) -> f32 {
     match (view, views) {
         (_, 1) => 1.0,

@@ -257,7 +257,7 @@ fn classes_that_fit(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> BTreeMa
 
 /// Rows y with I - sum of y y^T the inverse of I + sum of s s^T / prior, from the rows s.
 fn damping_axes(mut rows: Vec<f32>, inputs: usize, prior: f32) -> Vec<f32> {
-    /// Rows that the axes before them damp together: as one product, which takes less time than row by row.
+    /// Rows of a block. The axes before it damp it as one product, which takes less time than row by row.
     const BLOCK: usize = 32;
     let scale = 1.0 / sqrt(prior);
     rows.iter_mut().for_each(|value| *value *= scale);

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
@@ -16,6 +16,7 @@ use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::files::destination::canonical;
 use orco_runtime::learner::PictureFolder;
@@ -42,8 +43,8 @@ pub struct EvalArguments {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// A folder that holds one folder of pictures for each new class: base classes are measured on the bundle's
-    /// benchmark file, new ones on these. Shots are drawn from the first half of a class's pictures by name, and the
-    /// others are measured on.
+    /// benchmark file, new ones on these. Shots are drawn from the first half of a class's pictures by name (--shots
+    /// of them at least), and the others are measured on.
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
     /// Classes of --pictures that arrive in one session.
@@ -434,32 +435,36 @@ fn engine(name: &str) -> Result<EngineChoice> {
     found.map(|(_, choice)| choice).with_context(|| format!("no engine is called \"{name}\""))
 }
 
-/// The bundle's benchmark file, or features computed from images: the very images that the file names, where it has
-/// some, or those of new classes.
+/// The bundle's benchmark file, or features computed from the images of `--data` or `--pictures`.
 fn benchmark(arguments: &EvalArguments, bundle: &Bundle) -> Result<Benchmark> {
-    let EvalArguments { data, pictures, ways, shots, .. } = arguments;
-    if data.is_none() && pictures.is_none() {
-        return Ok(Benchmark::of(bundle)?);
+    let engine = engine(&arguments.engine)?;
+    if let Some(data) = &arguments.data {
+        let bundled = Benchmark::if_carried(bundle)?;
+        return with_features(bundle, engine, |encoder, on_progress| {
+            Ok(from_cifar100(bundle, bundled.as_ref(), encoder, data, on_progress)?)
+        });
     }
-    let own = if pictures.is_some() { Some(Benchmark::of(bundle)?) } else { Benchmark::if_carried(bundle)? };
-    if let Some(pictures) = pictures {
-        warn_of_passed_over(pictures)?;
-    }
-    let mut encoder = bundle.encoder(engine(&arguments.engine)?, Workload::Stream)?.encoder;
+    let bundled = Benchmark::of(bundle)?;
+    let Some(pictures) = &arguments.pictures else { return Ok(bundled) };
+    warn_of_passed_over(pictures)?;
+    let sessions = FolderSessions { ways: arguments.ways.get(), shots: arguments.shots.get() };
+    with_features(bundle, engine, |encoder, on_progress| {
+        Ok(from_folders(bundle, &bundled, encoder, pictures, sessions, on_progress)?)
+    })
+}
+
+/// Computes a benchmark with the bundle's backbone, with a bar of the images.
+fn with_features(
+    bundle: &Bundle,
+    engine: EngineChoice,
+    compute: impl FnOnce(&mut dyn Encoder, &mut dyn FnMut(usize, usize)) -> Result<Benchmark>,
+) -> Result<Benchmark> {
+    let mut encoder = bundle.encoder(engine, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
         progress.get_or_insert_with(|| progress_bar(total, "features")).set_position(done as u64);
     };
-    let computed = match (data, pictures, &own) {
-        (None, Some(pictures), Some(own)) => {
-            let sessions = FolderSessions { ways: ways.get(), shots: shots.get() };
-            from_folders(bundle, own, encoder.as_mut(), pictures, sessions, &mut on_progress).map_err(Error::from)
-        }
-        (Some(data), ..) => {
-            from_cifar100(bundle, own.as_ref(), encoder.as_mut(), data, &mut on_progress).map_err(Error::from)
-        }
-        _ => unreachable!("one of them is given, and pictures are measured beside the bundle's own benchmark"),
-    };
+    let computed = compute(encoder.as_mut(), &mut on_progress);
     if let Some(bar) = progress {
         bar.finish_and_clear();
     }

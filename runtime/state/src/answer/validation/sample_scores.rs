@@ -86,18 +86,18 @@ impl LeftOutEffect {
 /// What samples are scored for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScoringPurpose {
-    /// Answers that are compared with those of another state: the clean views alone.
+    /// Answers that are compared with those of another state.
     Answers,
-    /// A border: all views of shots, too.
+    /// A border.
     Border,
-    /// Thresholds that known pictures pass: the clean views alone.
+    /// Thresholds that known pictures pass.
     Thresholds,
-    /// Thresholds that views of known pictures pass: all views of shots, too.
+    /// Thresholds that views of known pictures pass.
     ViewThresholds,
 }
 
 impl ScoringPurpose {
-    /// Whether all views of shots are scored.
+    /// Whether all views of shots are scored, not the clean ones alone.
     pub(super) fn has_views(self) -> bool {
         matches!(self, Self::Border | Self::ViewThresholds)
     }
@@ -195,7 +195,7 @@ impl ValidationSamples<'_> {
         scored
     }
 
-    /// What leaving each of these samples out of its class changes; `None` for one that is no shot in the state.
+    /// What leaving samples out of their classes changes; `None` for one that is no shot in the state.
     /// `embedded` is `[samples, length]`.
     fn effects_of_leaving_out(
         &self,
