@@ -3,7 +3,7 @@
 //!
 //! - [`benchmark`]: features to measure on, as a bundle carries them, and the draws of the shots;
 //! - [`cifar100`], [`from_cifar100`]: CIFAR-100's images, and a benchmark computed anew from them;
-//! - [`from_folders`]: a benchmark whose new classes are folders of pictures;
+//! - [`from_folders()`]: a benchmark whose new classes are folders of pictures;
 //! - [`machine`]: what Linux says of the machine that something is measured on;
 //! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's
 //!   own;
