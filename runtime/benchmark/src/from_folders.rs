@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::benchmark::Benchmark;
+use crate::encode::encode_into;
 use orco_core::config::MethodConfig;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::{self, PictureFileError};
 use orco_runtime::learner::{PictureFolder, ShotsError, pictures_in};
@@ -129,19 +129,18 @@ pub fn from_folders(
     let mut done = 0;
     let mut encode = |bank: &mut Bank, part: fn(&FolderClass) -> &[PathBuf]| -> Result<(), FoldersError> {
         let files = classes.iter().enumerate().flat_map(|(class, of)| part(of).iter().map(move |file| (class, file)));
-        let mut numbers = files.clone().map(|(class, _)| (base + class) as u32);
         let mut unreadable = None;
-        // Ends at the first unreadable one: what comes after it would be taken for another class.
-        let pictures =
-            files.map_while(|(_, file)| image::open(file).map_err(|error| unreadable = Some(error)).ok()).fuse();
-        let count = bank.views();
-        let draw = |picture: &_| bundle.views(picture, count);
-        let shape = BackboneShape { input: &bundle.manifest.preprocessing, features: bank.inputs() };
-        encode_stream(encoder, shape, pictures, ViewSource { count, draw }, |features| {
-            bank.push(numbers.next().expect("a picture's class"), features.as_slice().expect("rows as they were made"));
+        // Ends at the first unreadable one, so that this is the one that is named.
+        let pictures = files.map_while(|(class, file)| match image::open(file) {
+            Ok(picture) => Some(((base + class) as u32, picture)),
+            Err(error) => {
+                unreadable = Some(error);
+                None
+            }
+        });
+        encode_into(bank, bundle, encoder, pictures.fuse(), || {
             done += 1;
             on_progress(done, total);
-            Ok::<(), EncodeError>(())
         })?;
         unreadable.map_or(Ok(()), |error| Err(error.into()))
     };

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::benchmark::Benchmark;
 use crate::cifar100::{self, Cifar100Error, Cifar100Part, Cifar100Records, SIDE};
+use crate::encode::encode_into;
 use orco_core::config::MethodConfig;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::from_planes;
 use orco_state::bank::Bank;
@@ -64,17 +64,13 @@ pub fn from_cifar100(
     let mut done = 0;
     let mut bank = |records: &Cifar100Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {
         let mut bank = Bank::new(bundle.base_model.head.inputs, views, precision);
-        let records = indices.iter().map(|&index| records.get(index as usize));
-        let mut classes = records.clone().map(|record| plan.class_of[usize::from(record.label)]);
-        let pictures = records.map(|record| from_planes(SIDE as u32, SIDE as u32, record.planes));
-        let draw = |picture: &_| bundle.views(picture, views);
-        let shape = BackboneShape { input: &bundle.manifest.preprocessing, features: bundle.base_model.head.inputs };
-        encode_stream(encoder, shape, pictures, ViewSource { count: views, draw }, |features| {
-            let class = classes.next().expect("a picture's class");
-            bank.push(class, features.as_slice().expect("rows as they were made"));
+        let pictures = indices.iter().map(|&index| {
+            let record = records.get(index as usize);
+            (plan.class_of[usize::from(record.label)], from_planes(SIDE as u32, SIDE as u32, record.planes))
+        });
+        encode_into(&mut bank, bundle, encoder, pictures, || {
             done += 1;
             on_progress(done, total);
-            Ok::<(), EncodeError>(())
         })?;
         Ok(bank)
     };

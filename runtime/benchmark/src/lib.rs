@@ -18,6 +18,7 @@ pub mod benchmark;
 pub mod cifar100;
 pub mod csv;
 mod device;
+mod encode;
 mod from_folders;
 mod from_images;
 pub mod machine;

@@ -26,8 +26,8 @@ const USUAL_NOISE: f32 = 2.5;
 /// changes these, leaves in the wind little.
 const BLOCK: usize = 16;
 /// Most deviation of a block's mean colour in views of one place, in steps of 0..255. Where most blocks differ by more,
-/// the views show different places; taken for noise, that would hide every thing. Of 400 pairs of photographs the least
-/// had 17, and 1 % less than 24; leaves in the wind that fill the frame have 15.
+/// the views show different places; taken for noise, that would hide every thing. Leaves in
+/// the wind that fill the frame stay below it (journal of the book, 2026-11-30, views of different places).
 const MAX_BLOCK_DIFFERENCE: f32 = 18.0;
 /// Most of the place that a view may have lost: one that has lost more is of another place, one that has lost less is
 /// searched for things. A frame may have lost more, since things may cover much of the place:
