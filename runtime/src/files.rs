@@ -62,11 +62,26 @@ pub fn read_own_if_there(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>>
 }
 
 /// What was done with a file, or `None` where there was none.
-pub(crate) fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+///
+/// # Errors
+/// All but that of a missing file.
+pub fn if_there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         done => done.map(Some),
     }
+}
+
+/// Device and number of a file: the same for all its names.
+#[cfg(unix)]
+pub fn identity(facts: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (facts.dev(), facts.ino())
+}
+
+/// Refuses what is neither a regular file nor absent, such as a link.
+fn check_regular_or_absent(path: &Path) -> io::Result<()> {
+    if_there(fs::symlink_metadata(path))?.as_ref().map_or(Ok(()), regular)
 }
 
 /// Reads a file as [`read_own`] does, into memory with room for `room` more bytes.
@@ -226,7 +241,7 @@ pub fn remove_durably(path: &Path) -> io::Result<bool> {
 /// If it cannot be opened, or something else lies in its place.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // Where there is none, the options say whether it is made.
-    if_there(fs::symlink_metadata(path))?.as_ref().map_or(Ok(()), regular)?;
+    check_regular_or_absent(path)?;
     open(options, path, SymlinkPolicy::Refuse)
 }
 

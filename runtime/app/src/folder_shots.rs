@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use orco_runtime::learner::{PictureFolder, Shots};
-use orco_runtime::scene::Viewfinder;
+use orco_runtime::scene::{Region, Viewfinder};
 use orco_runtime::state::sentence::counted;
 use orco_runtime::{files, image};
 
@@ -85,5 +85,6 @@ pub fn warn_of_long_pictures(classes: &[(&str, Shots<'_>)], output: &Output) {
 /// Which share of a picture the largest square in its middle is; none if its file does not tell.
 fn seen_share(picture: &Path) -> Option<f64> {
     let (width, height) = image::size(&files::read(picture, image::MAX_FILE).ok()?).ok()?;
-    Some(f64::from(width.min(height)) / f64::from(width.max(height)))
+    let [_, _, width, height] = Region::CentreSquare.shares(width, height);
+    Some(width * height)
 }

@@ -178,12 +178,12 @@ impl<'a> FolderSource<'a> {
 
     /// Says once that a picture in a format that is not read is passed over: a camera may save nothing else.
     fn tell_of_format(&mut self, name: &OsString) {
-        if self.known.was_told_of_format || name.as_encoded_bytes().starts_with(b".") {
+        if self.known.was_told_of_format || is_hidden(name) {
             return;
         }
-        let path = self.path.join(name);
-        if let Some(format) = UnsupportedFormat::of_name(&path) {
+        if let Some(format) = UnsupportedFormat::of_name(Path::new(name)) {
             self.known.was_told_of_format = true;
+            let path = self.path.join(name);
             log::warn!("camera: {}; of further files the log says nothing", UnsupportedFile { path, format });
         }
     }
@@ -215,8 +215,12 @@ impl<'a> FolderSource<'a> {
     }
 }
 
+fn is_hidden(name: &OsString) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
 fn is_picture(name: &OsString) -> bool {
-    !name.as_encoded_bytes().starts_with(b".") && image::has_extension(Path::new(name))
+    !is_hidden(name) && image::has_extension(Path::new(name))
 }
 
 /// When anything of the file changed, its name and place included.

@@ -33,6 +33,7 @@ use axum::routing::{any, get, post};
 use orco_runtime::files;
 use orco_serve::Tls;
 use orco_serve::connection_server::ConnectionServer;
+use orco_serve::health::DiskCheck;
 use orco_serve::process_limits;
 use orco_serve::token::Token;
 use tokio::net::TcpListener;
@@ -42,7 +43,6 @@ use tokio_rustls::TlsAcceptor;
 use crate::error::HubError;
 use crate::store::HubStore;
 use failure_log::FailureLog;
-use health::ReadyCheck;
 use metrics::RequestCounter;
 use request_limit::RequestLimit;
 
@@ -93,7 +93,8 @@ struct HubService {
     repeat_limit: RequestLimit,
     /// Counts requests that were answered.
     requests: RequestCounter,
-    ready_check: ReadyCheck,
+    /// Of the database and the folder. Anybody may ask, so a recent result serves them all.
+    ready_check: DiskCheck,
     failure_log: FailureLog,
 }
 
@@ -135,7 +136,7 @@ impl HubServer {
             request_limit: RequestLimit::default(),
             repeat_limit: RequestLimit::default(),
             requests: RequestCounter::default(),
-            ready_check: ReadyCheck::default(),
+            ready_check: DiskCheck::new(health::DISK_TIMEOUT),
             failure_log: FailureLog::default(),
         });
         Ok(Self { listener, address, router: router(service), connections, tls })

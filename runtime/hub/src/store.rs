@@ -161,8 +161,7 @@ impl HubStore {
 /// The identity of the file at a path.
 #[cfg(unix)]
 fn identity(path: &Path) -> io::Result<FileIdentity> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).map(|facts| (facts.dev(), facts.ino()))
+    fs::metadata(path).map(|facts| files::identity(&facts))
 }
 
 /// Other systems than Unix do not tell: they let nobody move a file that SQLite has open.

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use orco_benchmark::{Metric, SessionAccuracy, Summary, percent_or_dash};
+use orco_runtime::files::if_there;
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
 use self::rivals::MeasuredRivals;
@@ -132,11 +133,7 @@ pub enum ResultsPagesError {
 
 /// A file's content; none where there is no such file.
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, ResultsPagesError> {
-    match fs::read(path) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ResultsPagesError::Read { path: path.into(), source }),
-    }
+    if_there(fs::read(path)).map_err(|source| ResultsPagesError::Read { path: path.into(), source })
 }
 
 /// Names of the pages that are about several bundles.

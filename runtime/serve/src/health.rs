@@ -30,8 +30,6 @@ struct SharedHealth {
     /// Why the service ends by itself.
     ending: watch::Sender<Option<Ending>>,
     disk: DiskCheck,
-    /// Why nothing can be written, as the log has it.
-    logged: Mutex<Option<String>>,
     /// How often threads are to panic at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
@@ -52,6 +50,8 @@ enum Ending {
 pub struct DiskCheck {
     timeout: Duration,
     last: Mutex<LastDiskCheck>,
+    /// The problem that the log names last.
+    logged: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ struct LastDiskCheck {
 impl DiskCheck {
     /// Nothing was checked yet. If a check takes longer than `timeout`, the disk hangs.
     pub fn new(timeout: Duration) -> Self {
-        Self { timeout, last: Mutex::default() }
+        Self { timeout, last: Mutex::default(), logged: Mutex::default() }
     }
 
     /// Begins a check if the last one is old and none is under way. If this is true, the caller must
@@ -121,6 +121,25 @@ impl DiskCheck {
         }
         lock(&self.last).problem.clone()
     }
+
+    /// As [`Self::problem`]. Logs a problem once, and its end in the words of `is_over`: whoever asks may not be told the
+    /// reason.
+    pub fn logged_problem(&self, folder: &Path, is_over: &str) -> Option<String> {
+        let (problem, is_new) = {
+            let mut logged = lock(&self.logged);
+            let problem = self.problem(folder);
+            let is_new = *logged != problem;
+            (*logged).clone_from(&problem);
+            (problem, is_new)
+        };
+        // Without the lock: the log may lie on the disk that hangs.
+        match &problem {
+            _ if !is_new => {}
+            Some(problem) => log::error!("{problem}"),
+            None => log::warn!("{is_over}"),
+        }
+        problem
+    }
 }
 
 impl Health {
@@ -132,7 +151,6 @@ impl Health {
             down: Mutex::default(),
             ending: watch::Sender::new(None),
             disk: DiskCheck::new(DISK_TIMEOUT),
-            logged: Mutex::default(),
             #[cfg(test)]
             faults: Mutex::default(),
         }))
@@ -192,27 +210,13 @@ impl Health {
         problems
     }
 
-    /// Why nothing can be written, by a check of the disk that is not old. Logs a problem once, and its end: whoever
-    /// asks for the health may not be told the reason.
+    /// Why nothing can be written, by a check of the disk that is not old.
     fn disk_problem(&self) -> Option<String> {
-        let SharedHealth { folder, disk, logged, .. } = &*self.0;
+        let SharedHealth { folder, disk, .. } = &*self.0;
         if disk.begin() {
             disk.run(|| unwritable(folder).map(|why| format!("nothing can be learned: {why}")));
         }
-        let (problem, is_new) = {
-            let mut logged = lock(logged);
-            let problem = disk.problem(folder);
-            let is_new = *logged != problem;
-            (*logged).clone_from(&problem);
-            (problem, is_new)
-        };
-        // Without the lock: the log may lie on the disk that hangs.
-        match &problem {
-            _ if !is_new => {}
-            Some(problem) => log::error!("{problem}"),
-            None => log::warn!("{} can be written again", folder.display()),
-        }
-        problem
+        disk.logged_problem(folder, &format!("{} can be written again", folder.display()))
     }
 
     /// Refuses while something is wrong; the status says what, to those who may know.

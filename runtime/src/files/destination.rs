@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+#[cfg(unix)]
+use super::identity;
 use super::{create_with, replace_with};
 
 /// Most links that are followed, one after the other.
@@ -87,13 +89,6 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
 fn is_one_file(one: &Path, other: &Path) -> bool {
     let identity_of = |path: &Path| fs::metadata(path).ok().map(|facts| identity(&facts));
     identity_of(one).is_some_and(|one| identity_of(other) == Some(one))
-}
-
-/// Device and number of a file: the same for all its names.
-#[cfg(unix)]
-fn identity(facts: &fs::Metadata) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    (facts.dev(), facts.ino())
 }
 
 /// Other systems than Unix do not tell.

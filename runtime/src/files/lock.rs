@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{SymlinkPolicy, folder_of, if_there, open, private_options, probe_other_owner, regular};
+#[cfg(unix)]
+use super::identity;
+use super::{SymlinkPolicy, check_regular_or_absent, folder_of, open, private_options, probe_other_owner};
 use crate::threads::Process;
 
 /// Time between two attempts while another process holds the lock.
@@ -117,8 +119,7 @@ impl Lock {
         let mut vanished = 0;
         let lock = keep_trying(wait, || {
             loop {
-                let facts = if_there(fs::symlink_metadata(path)).map_err(LockError::Open)?;
-                facts.as_ref().map_or(Ok(()), regular).map_err(LockError::Open)?;
+                check_regular_or_absent(path).map_err(LockError::Open)?;
                 let file = open().map_err(LockError::Open)?;
                 check_owner(&file, path)?;
                 match file.try_lock() {
@@ -145,10 +146,8 @@ impl Lock {
     pub fn is_in_place(&self) -> bool {
         #[cfg(unix)]
         {
-            use std::os::unix::fs::MetadataExt;
-            let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
-            let there = fs::symlink_metadata(&self.path).map(identity);
-            matches!((there, self.held.file.metadata().map(identity)), (Ok(there), Ok(held)) if there == held)
+            let [there, held] = [fs::symlink_metadata(&self.path), self.held.file.metadata()];
+            matches!((there, held), (Ok(there), Ok(held)) if identity(&there) == identity(&held))
         }
         #[cfg(not(unix))]
         self.path.exists()

@@ -1,8 +1,7 @@
 //! Whether the hub answers, for probes. No token is needed: the answers tell nothing about the fleet. Paths and answers
 //! are those of a device's service.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,8 +9,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use orco_runtime::state::sentence::with_causes;
-use orco_runtime::threads::lock;
-use orco_serve::health::DiskCheck;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -22,41 +19,6 @@ use crate::store::HubStore;
 
 /// Beyond this time the disk counts as hanging. Prometheus gives up after ten seconds.
 pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(8);
-
-/// What checks of the hub's database and folder found. Anybody may ask, so a recent result serves them all.
-#[derive(Debug)]
-pub(super) struct ReadyCheck {
-    disk: DiskCheck,
-    /// The problem that the log names last.
-    logged: Mutex<Option<String>>,
-}
-
-impl Default for ReadyCheck {
-    fn default() -> Self {
-        Self { disk: DiskCheck::new(DISK_TIMEOUT), logged: Mutex::default() }
-    }
-}
-
-impl ReadyCheck {
-    /// Whether the disk hangs.
-    pub fn hangs(&self) -> bool {
-        self.disk.hangs()
-    }
-
-    /// Whether the last check found no problem. Logs a problem once, and its end.
-    fn is_passed(&self, folder: &Path) -> bool {
-        let mut logged = lock(&self.logged);
-        let problem = self.disk.problem(folder);
-        if *logged != problem {
-            match &problem {
-                Some(problem) => log::error!("{problem}"),
-                None => log::warn!("the hub is ready again"),
-            }
-            (*logged).clone_from(&problem);
-        }
-        problem.is_none()
-    }
-}
 
 /// `GET /v2/health/live`: the hub answers.
 pub(super) async fn live() -> Response {
@@ -75,15 +37,15 @@ pub(super) async fn ready(State(hub): State<Arc<HubService>>) -> Response {
 
 /// Whether the hub can read its database and write its folder.
 pub(super) async fn is_ready(hub: &Arc<HubService>) -> bool {
-    if hub.ready_check.disk.begin() {
+    if hub.ready_check.begin() {
         let service = Arc::clone(hub);
         let check = spawn_blocking(move || {
-            service.ready_check.disk.run(|| service.store.check().err().map(|error| with_causes(&error)));
+            service.ready_check.run(|| service.store.check().err().map(|error| with_causes(&error)));
         });
         // The check goes on and ends even if nobody waits for it any more.
         let _ = timeout(DISK_TIMEOUT, check).await;
     }
-    hub.ready_check.is_passed(hub.store.folder())
+    hub.ready_check.logged_problem(hub.store.folder(), "the hub is ready again").is_none()
 }
 
 /// What reading the store gives; `None` if it fails or takes longer than `limit`, which is logged.

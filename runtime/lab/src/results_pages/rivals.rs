@@ -7,6 +7,7 @@ use std::iter::once;
 use std::path::{Path, PathBuf};
 
 use orco_benchmark::{SessionAccuracy, percent_or_dash};
+use orco_runtime::files::if_there;
 
 use super::{ResultsPagesError, TOTALS};
 use crate::published::{ORCO_BASE, ORCO_INC, PaperRow, PaperTable, ROWS};
@@ -40,10 +41,7 @@ pub(super) struct MeasuredRivals {
 /// Reads every JSON file of a folder, in the order of their names; there may be no such folder.
 pub(super) fn read(folder: &Path) -> Result<Vec<MeasuredRivals>, ResultsPagesError> {
     let unreadable = |source| ResultsPagesError::Read { path: folder.into(), source };
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(unreadable)?,
-    };
+    let Some(entries) = if_there(fs::read_dir(folder)).map_err(unreadable)? else { return Ok(Vec::new()) };
     let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
     let mut paths = paths.map_err(unreadable)?;
     paths.retain(|path| path.extension().is_some_and(|kind| kind == "json"));

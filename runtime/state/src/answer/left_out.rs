@@ -34,20 +34,23 @@ pub(super) struct ViewedShot {
 }
 
 /// Scores `[views, classes]` of each shot's views, without the border. That of its own class is extrapolated from the
-/// class without the shot to the class with it. The exemplars are the bank's, whose `projections` are given; `embed`
-/// gives the embeddings of all views of some of them, `[exemplars, views, length]`.
+/// class without the shot to the class with it. The exemplars are the bank's, whose `projections` are given.
+/// Whether the aligned head is discounted, since it was trained on these shots, `discounts_aligned` says.
 pub(super) fn view_scores(
     model: &ScoringModel<'_>,
     bank: &Bank,
     projections: &Projections,
     viewed: &[ViewedShot],
-    embed: &dyn Fn(&[usize]) -> Vec<f32>,
+    discounts_aligned: bool,
 ) -> Vec<Vec<f32>> {
     let (count, length, views) = (model.len(), model.embedder.length(), bank.views());
     let mut scored = Vec::with_capacity(viewed.len());
     for some in viewed.chunks(VIEW_BATCH) {
         let exemplars: Vec<usize> = some.iter().map(|viewed| viewed.shot.exemplar).collect();
-        let embedded = embed(&exemplars);
+        let mut embedded = model.embedder.embed_views(bank, &exemplars, projections);
+        if discounts_aligned {
+            model.embedder.discount_aligned(&mut embedded);
+        }
         let mut scores = model.rows.scores(&embedded);
         let of_shots = scores.chunks_exact_mut(views * count).zip(embedded.chunks_exact(views * length));
         for (viewed, (scores, embedded)) in some.iter().zip(of_shots) {

@@ -239,11 +239,6 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let class = bank.classes()[exemplar] as usize;
         model::LeftOutShot { exemplar, class, copies: 1 }
     };
-    let discounted = |exemplars: &[usize]| {
-        let mut embedded = model.embedder.embed_views(bank, exemplars, &model.projections);
-        model.embedder.discount_aligned(&mut embedded);
-        embedded
-    };
     let of_shot = |exemplar: usize| {
         let shot = left_out(exemplar);
         let own = |other: &usize| *other != exemplar && bank.classes()[*other] as usize == shot.class;
@@ -256,7 +251,7 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let scattered = scatter::ScatteredShot { class: shot.class as u32, digest: &digest, roots };
         let change = model.scatter_changes([scattered].into_iter()).remove(0).unwrap();
         let viewed = left_out::ViewedShot { shot, row: row.changed(Some(&change)), others, change: Some(change) };
-        left_out::view_scores(&model, bank, &model.projections, &[viewed], &discounted).remove(0)
+        left_out::view_scores(&model, bank, &model.projections, &[viewed], true).remove(0)
     };
     let shots = (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] as usize >= base);
     let scores: Vec<f32> = shots.flat_map(of_shot).collect();

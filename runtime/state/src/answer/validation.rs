@@ -118,9 +118,7 @@ impl<'a> ValidationSamples<'a> {
         let base = self.base_model.classes.len();
         let mut viewable = self.different_by_class();
         viewable.retain(|class, different| *class as usize >= base && different.len() > 1);
-        viewable.values_mut().for_each(|shots| shots.retain(|shot| self.chosen.binary_search(shot).is_ok()));
-        viewable.retain(|_, shots| !shots.is_empty());
-        viewable
+        only_of(viewable, &self.chosen)
     }
 
     /// The exemplars whose projections scoring these samples needs, rising: those among the samples and, for a border,
@@ -279,11 +277,7 @@ impl<'a> ValidationSamples<'a> {
 
     /// Samples whose views are scored, `most` at most, of every class alike.
     pub(crate) fn viewed_samples(&self, most: usize) -> Vec<usize> {
-        let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
-        for &exemplar in &self.viewed {
-            by_class.entry(self.state.exemplars.classes()[exemplar]).or_default().push(exemplar);
-        }
-        let chosen = sampled(by_class, most, &self.digests).into_iter();
+        let chosen = sampled(only_of(self.viewable(), &self.viewed), most, &self.digests).into_iter();
         chosen.map(|exemplar| self.set_aside() + exemplar).collect()
     }
 
@@ -450,6 +444,13 @@ impl<'a> ValidationSamples<'a> {
         });
         answers
     }
+}
+
+/// Of the exemplars of every class those that are among `some`, which rise; classes without any are left out.
+fn only_of(mut by_class: BTreeMap<u32, Vec<usize>>, some: &[usize]) -> BTreeMap<u32, Vec<usize>> {
+    by_class.values_mut().for_each(|exemplars| exemplars.retain(|exemplar| some.binary_search(exemplar).is_ok()));
+    by_class.retain(|_, exemplars| !exemplars.is_empty());
+    by_class
 }
 
 /// How many samples of every class can be judged where answers have a border; `None` without statistics.

@@ -241,10 +241,9 @@ const COLUMNS: &str = "\
 /// How many new classes there are, and how many pictures are measured on.
 fn new_classes(benchmark: &Benchmark, base: usize) -> String {
     let of_new = benchmark.measured.classes().iter().filter(|class| **class as usize >= base).count();
-    let classes: usize = benchmark.ways.iter().map(|ways| *ways as usize).sum();
     format!(
         "new classes: {}, measured on {} that are no shots; base classes: measured on {} of the bundle's benchmark",
-        counted(classes, "folder"),
+        counted(benchmark.labels.len(), "folder"),
         counted(of_new, "picture"),
         counted(benchmark.measured.len() - of_new, "picture")
     )

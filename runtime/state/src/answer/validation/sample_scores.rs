@@ -240,15 +240,8 @@ impl ValidationSamples<'_> {
                 samples.push(sample);
             }
         }
-        let embed = |exemplars: &[usize]| {
-            let embedder = &context.model.embedder;
-            let mut embedded = embedder.embed_views(&self.state.exemplars, exemplars, context.source.projections);
-            if purpose.discounts_aligned() {
-                embedder.discount_aligned(&mut embedded);
-            }
-            embedded
-        };
-        let views = view_scores(context.model, &self.state.exemplars, context.source.projections, &viewed, &embed);
+        let (bank, projections) = (&self.state.exemplars, context.source.projections);
+        let views = view_scores(context.model, bank, projections, &viewed, purpose.discounts_aligned());
         samples.into_iter().zip(views).for_each(|(sample, views)| sample.views = views);
     }
 
