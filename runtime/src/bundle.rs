@@ -28,6 +28,7 @@ use crate::manifest::{
     hexadecimal,
 };
 use crate::signature::{self, PublicKey, SignatureError};
+use crate::threads;
 use orco_core::config::MethodConfig;
 use orco_state::codec::{self, DecodeError, FileKind};
 use orco_state::escape::EscapedText;
@@ -164,13 +165,11 @@ impl Bundle {
     pub fn open_trusted(folder: impl AsRef<Path>, key: Option<&PublicKey>) -> Result<Self, OpenError> {
         let folder = folder.as_ref();
         let manifest = read_manifest(folder, key)?;
-        let backbone = read_checked(folder, &manifest, BACKBONE)?;
-        let learner = read_checked(folder, &manifest, LEARNER)?;
-        let labels = read_checked(folder, &manifest, LABELS)?;
-        let base_model = decode_base_model(folder, &manifest, &learner)?;
-        check_preparation(folder, &manifest, &base_model)?;
-        check_labels(folder, &base_model, &labels)?;
-        Ok(Self { folder: folder.into(), manifest, base_model, digest: codec::digest(&learner), backbone })
+        // Most of the time goes into the digests, of which the backbone's takes as long as all others.
+        let read_backbone = || read_checked(folder, &manifest, BACKBONE);
+        let (backbone, learner) = threads::join(read_backbone, || read_learner(folder, &manifest));
+        let (backbone, (base_model, digest)) = (backbone?.bytes, learner?);
+        Ok(Self { folder: folder.into(), manifest, base_model, digest, backbone })
     }
 
     /// This bundle with its int8 backbone in the place of the float one.
@@ -185,7 +184,7 @@ impl Bundle {
         if !self.manifest.files.contains_key(BACKBONE_INT8) {
             return Err(OpenError::NoInt8 { folder: self.folder });
         }
-        self.backbone = read_checked(&self.folder, &self.manifest, BACKBONE_INT8)?;
+        self.backbone = read_checked(&self.folder, &self.manifest, BACKBONE_INT8)?.bytes;
         Ok(self)
     }
 
@@ -233,7 +232,7 @@ impl Bundle {
     /// # Errors
     /// [`OpenError::Unlisted`] if the manifest does not list it, or another if it is missing or damaged.
     pub fn read(&self, name: &'static str) -> Result<Vec<u8>, OpenError> {
-        read_checked(&self.folder, &self.manifest, name)
+        Ok(read_checked(&self.folder, &self.manifest, name)?.bytes)
     }
 }
 
@@ -255,11 +254,22 @@ fn read_manifest(folder: &Path, key: Option<&PublicKey>) -> Result<Manifest, Ope
     }
 }
 
-/// The base model that a learner file holds, with the manifest's settings and the bundle's statistics.
+/// The bundle's base model, checked against all other files but the backbone, and the SHA-256 of the learner file.
+fn read_learner(folder: &Path, manifest: &Manifest) -> Result<(BaseModel, [u8; 32]), OpenError> {
+    let learner = read_checked(folder, manifest, LEARNER)?;
+    let labels = read_checked(folder, manifest, LABELS)?;
+    let base_model = decode_base_model(folder, manifest, &learner.bytes)?;
+    check_preparation(folder, manifest, &base_model)?;
+    check_labels(folder, &base_model, &labels.bytes)?;
+    Ok((base_model, learner.digest))
+}
+
+/// The base model that a learner file holds, whose digest is that of the manifest, with the manifest's settings and the
+/// bundle's statistics.
 fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Result<BaseModel, OpenError> {
     let path = folder.join(LEARNER);
-    let mut base_model: BaseModel =
-        codec::decode(FileKind::Learner, learner).map_err(|source| OpenError::Decode { path: path.clone(), source })?;
+    let mut base_model: BaseModel = codec::decode_verified(FileKind::Learner, learner)
+        .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
     if let Some(problem) = manifest.learn.problem() {
         return unfit(folder, MANIFEST, format!("in its [learn], {problem}"));
     }
@@ -270,7 +280,7 @@ fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Resu
     check_storage(folder, &base_model)?;
     base_model.shrink_to_fit();
     if manifest.files.contains_key(STATISTICS) {
-        let bytes = read_checked(folder, manifest, STATISTICS)?;
+        let bytes = read_checked(folder, manifest, STATISTICS)?.bytes;
         let decode = |source| OpenError::Decode { path: folder.join(STATISTICS), source };
         let mut statistics = base_model.decode_statistics(&bytes).map_err(decode)?;
         // Every change asks for them.
@@ -361,10 +371,18 @@ fn signed_comment(folder: &Path, manifest: &str, key: &PublicKey) -> Result<Stri
     key.check(manifest.as_bytes(), &signature).map_err(refused)
 }
 
+/// A file of the bundle, as the manifest lists it.
+struct CheckedFile {
+    bytes: Vec<u8>,
+    /// SHA-256 of the bytes.
+    digest: [u8; 32],
+}
+
 /// Reads a file of the bundle and compares it with its digest in the manifest.
-fn read_checked(folder: &Path, manifest: &Manifest, name: &'static str) -> Result<Vec<u8>, OpenError> {
+fn read_checked(folder: &Path, manifest: &Manifest, name: &'static str) -> Result<CheckedFile, OpenError> {
     let expected = manifest.files.get(name).ok_or(OpenError::Unlisted { name, folder: folder.into() })?;
     let path = folder.join(name);
     let bytes = files::read(&path, MAX_FILE).map_err(|source| OpenError::Read { path: path.clone(), source })?;
-    if hexadecimal(&codec::digest(&bytes)) == *expected { Ok(bytes) } else { Err(OpenError::Digest { path }) }
+    let digest = codec::digest(&bytes);
+    if hexadecimal(&digest) == *expected { Ok(CheckedFile { bytes, digest }) } else { Err(OpenError::Digest { path }) }
 }

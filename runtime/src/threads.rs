@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -66,6 +66,23 @@ pub(crate) fn is_single_threaded() -> bool {
     }
     // Linux lists the threads of a process there; without /proc nothing is known.
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
+}
+
+/// The results of two functions, computed at the same time where this process [may](usable_threads) compute on two
+/// threads and can start one.
+pub(crate) fn join<A: Send, B>(beside: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+    if usable_threads() < 2 {
+        return (beside(), here());
+    }
+    thread::scope(|scope| {
+        let started = thread::Builder::new().spawn_scoped(scope, &beside);
+        let here = here();
+        let beside = match started {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => beside(),
+        };
+        (beside, here)
+    })
 }
 
 /// What a function returns, or the message of the panic that it ended by. Use it only where what the function

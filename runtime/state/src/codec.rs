@@ -143,8 +143,7 @@ fn finish_envelope(mut bytes: Vec<u8>) -> Vec<u8> {
 /// [`DecodeError::WrongKind`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off,
 /// too long, or altered in any bit.
 pub fn open(kind: FileKind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
-    let Envelope { version, content, rest, .. } = open_first(kind, bytes)?;
-    if rest.is_empty() { Ok((version, content)) } else { Err(DecodeError::Checksum) }
+    open_first(kind, bytes)?.alone()
 }
 
 /// Takes content of the present version out of its envelope.
@@ -152,21 +151,33 @@ pub fn open(kind: FileKind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
 /// # Errors
 /// As for [`open`], and [`DecodeError::Version`] if it is of another version.
 pub(crate) fn open_present(kind: FileKind, bytes: &[u8]) -> Result<&[u8], DecodeError> {
-    let (actual, content) = open(kind, bytes)?;
-    let expected = kind.version();
-    if actual == expected { Ok(content) } else { Err(DecodeError::Version { expected, actual }) }
+    open_first(kind, bytes)?.present(kind)
 }
 
 /// The first of several envelopes, opened.
 pub(crate) struct Envelope<'a> {
     /// Version of the content.
     pub(crate) version: u16,
-    /// The SHA-256 in its header, checked.
+    /// The SHA-256 in its header.
     pub(crate) checksum: [u8; DIGEST],
     /// The content.
     pub(crate) content: &'a [u8],
     /// What follows the envelope.
     pub(crate) rest: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// Its version and content, if nothing follows it.
+    fn alone(self) -> Result<(u16, &'a [u8]), DecodeError> {
+        if self.rest.is_empty() { Ok((self.version, self.content)) } else { Err(DecodeError::Checksum) }
+    }
+
+    /// Its content, if nothing follows it and it is of the present version.
+    fn present(self, kind: FileKind) -> Result<&'a [u8], DecodeError> {
+        let (actual, content) = self.alone()?;
+        let expected = kind.version();
+        if actual == expected { Ok(content) } else { Err(DecodeError::Version { expected, actual }) }
+    }
 }
 
 /// Opens an envelope that others may follow.
@@ -175,6 +186,13 @@ pub(crate) struct Envelope<'a> {
 /// [`DecodeError::WrongKind`] if the bytes do not start with an envelope of this kind, [`DecodeError::Checksum`] if it is
 /// cut off or altered in any bit.
 pub(crate) fn open_first(kind: FileKind, bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
+    let envelope = split_first(kind, bytes)?;
+    let is_whole = envelope.checksum == checksum(&bytes[..CHECKED], &[envelope.content]);
+    if is_whole { Ok(envelope) } else { Err(DecodeError::Checksum) }
+}
+
+/// Takes an envelope that others may follow apart, without computing its checksum.
+fn split_first(kind: FileKind, bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     if !bytes.starts_with(kind.magic()) {
         return Err(DecodeError::WrongKind);
     }
@@ -183,9 +201,6 @@ pub(crate) fn open_first(kind: FileKind, bytes: &[u8]) -> Result<Envelope<'_>, D
     // The length first: it costs nothing, and a file that is cut off is the commonest damage.
     let length = usize::try_from(u64::from_le_bytes(bytes_at(checked, 10))).ok();
     let (content, rest) = length.and_then(|length| content.split_at_checked(length)).ok_or(DecodeError::Checksum)?;
-    if sum != checksum(checked, &[content]) {
-        return Err(DecodeError::Checksum);
-    }
     let version = u16::from_le_bytes(bytes_at(checked, 8));
     Ok(Envelope { version, checksum: bytes_at(sum, 0), content, rest })
 }
@@ -215,6 +230,15 @@ pub(crate) fn seal_value<T: Serialize>(kind: FileKind, version: u16, start: &[&[
 /// [`DecodeError`] if the bytes are no such file, of another version, or damaged.
 pub fn decode<T: DeserializeOwned>(kind: FileKind, bytes: &[u8]) -> Result<T, DecodeError> {
     from_postcard(open_present(kind, bytes)?).ok_or(DecodeError::Body)
+}
+
+/// Decodes a value of the present version from a whole file whose SHA-256 is known to be right, as a bundle's manifest
+/// names it: the envelope's own is not computed. The caller checks that its parts fit together.
+///
+/// # Errors
+/// As for [`decode`]; bytes whose length is not that of the envelope are damaged.
+pub fn decode_verified<T: DeserializeOwned>(kind: FileKind, bytes: &[u8]) -> Result<T, DecodeError> {
+    from_postcard(split_first(kind, bytes)?.present(kind)?).ok_or(DecodeError::Body)
 }
 
 /// Bytes that a value takes as postcard.
