@@ -92,7 +92,7 @@ impl<'a> ScoringModel<'a> {
         sums.resize(count * length, 0.0);
         let mut counts = vec![BASE_WEIGHT; base];
         counts.resize(count, 0.0);
-        let rows = ScoreRows::new(&[], Vec::new(), length);
+        let rows = ScoreRows::empty(length);
         let class_offsets = vec![0.0; count];
         let mut model =
             Self { state, base_model, embedder, row_builder, projections, sums, counts, class_offsets, rows };
@@ -233,14 +233,12 @@ impl<'a> ScoringModel<'a> {
 
     fn rows_of_sums(&self, workers: &dyn Workers) -> ScoreRows {
         let length = self.embedder.length();
-        let mut rows = self.sums.clone();
-        let mut offsets: Vec<f32> = self.counts.iter().map(|count| count.max(1.0)).collect();
-        let buffers = [(&mut rows[..], EMBED_BATCH * length), (&mut offsets[..], EMBED_BATCH)];
-        for_each_chunk(workers, buffers, |_, [rows, counts]| {
-            let offsets = self.row_builder.finish_rows(rows, counts);
-            counts.copy_from_slice(&offsets);
-        });
-        ScoreRows::new(&rows, offsets, length)
+        ScoreRows::compute(self.len(), length, workers, |classes| {
+            let mut rows = self.sums[classes.start * length..classes.end * length].to_vec();
+            let counts: Vec<f32> = self.counts[classes].iter().map(|count| count.max(1.0)).collect();
+            let offsets = self.row_builder.finish_rows(&mut rows, &counts);
+            (rows, offsets)
+        })
     }
 
     /// For each shot that is left out, how scores change because the scatter lacks it, too; `None` for one that is

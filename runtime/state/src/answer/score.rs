@@ -2,11 +2,13 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use orco_core::linalg::{LANES, LeftFactor, RightFactor, pack_transposed, padded, product};
 use orco_core::math::{dot, normalise};
+use orco_core::workers::{Workers, for_each_chunk};
 
-use super::embed::Embedder;
+use super::embed::{EMBED_BATCH, Embedder};
 use super::low_rank::LowRankMap;
 use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter};
 use crate::bank::Bank;
@@ -196,10 +198,28 @@ pub(super) struct ScoreRows {
 }
 
 impl ScoreRows {
-    /// Of rows `[classes, length]`.
-    pub(super) fn new(rows: &[f32], offsets: Vec<f32>, length: usize) -> Self {
-        let mut columns = vec![0.0; length * padded(offsets.len())];
-        pack_transposed(offsets.len(), length, rows, &mut columns);
+    /// Of no class.
+    pub(super) fn empty(length: usize) -> Self {
+        Self { columns: Vec::new(), offsets: Vec::new(), length }
+    }
+
+    /// Of `classes` classes: `rows_of` returns the rows `[n, length]` of a range of them, and their offsets, `[n]`.
+    pub(super) fn compute(
+        classes: usize,
+        length: usize,
+        workers: &dyn Workers,
+        rows_of: impl Fn(Range<usize>) -> (Vec<f32>, Vec<f32>) + Sync,
+    ) -> Self {
+        // Whole groups of columns, so that each is written by one worker.
+        const AT_ONCE: usize = EMBED_BATCH.next_multiple_of(LANES);
+        let (mut columns, mut offsets) = (vec![0.0; length * padded(classes)], vec![0.0; classes]);
+        let buffers = [(&mut columns[..], AT_ONCE * length), (&mut offsets[..], AT_ONCE)];
+        for_each_chunk(workers, buffers, |number, [columns, offsets]| {
+            let first = number * AT_ONCE;
+            let (rows, of_rows) = rows_of(first..first + offsets.len());
+            pack_transposed(offsets.len(), length, &rows, columns);
+            offsets.copy_from_slice(&of_rows);
+        });
         Self { columns, offsets, length }
     }
 
