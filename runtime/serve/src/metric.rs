@@ -1,6 +1,8 @@
 //! Metrics for Prometheus.
 
 mod format;
+#[cfg(target_os = "linux")]
+mod process;
 
 pub use format::MetricFormat;
 
@@ -104,10 +106,9 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("orco");
-        let requests = Family::default();
+        let (mut all, requests) = (process_registry(), Family::default());
+        let registry = orco_metrics(&mut all);
         registry.register("requests", "Requests that were answered", requests.clone());
-        register_build_info(&mut registry);
         // From a millisecond to sixteen seconds.
         let classify_seconds = Histogram::new(exponential_buckets(0.001, 2.0, 15));
         let help = "Time to classify a picture, decoding and waiting apart";
@@ -143,9 +144,8 @@ impl Default for Metrics {
         let messages = counter("mqtt_messages", "Messages that the MQTT broker confirmed");
         let dropped = counter("mqtt_dropped", "Results of changes that the MQTT broker never got");
         let mqtt = MqttMetrics { connected, connections, messages, dropped };
-        let registry = Arc::new(registry);
         Self {
-            registry,
+            registry: Arc::new(all),
             requests,
             classify_seconds,
             ready,
@@ -176,11 +176,22 @@ impl Metrics {
     }
 }
 
-/// Registers `build_info`: 1, with the program's version as a label.
-pub fn register_build_info(registry: &mut Registry) {
+/// A registry with the metrics of the process, where the system tells them: `process_...`.
+pub fn process_registry() -> Registry {
+    #[cfg(target_os = "linux")]
+    return process::registry();
+    #[cfg(not(target_os = "linux"))]
+    Registry::default()
+}
+
+/// The part of a registry for a program's own metrics, `orco_...`. It begins with `orco_build_info`: 1, with the program's
+/// version as a label.
+pub fn orco_metrics(all: &mut Registry) -> &mut Registry {
+    let registry = all.sub_registry_with_prefix("orco");
     let build: Family<BuildMetric, Gauge> = Family::default();
     build.get_or_create(&BuildMetric { version: env!("CARGO_PKG_VERSION") }).set(1);
     registry.register("build_info", "1, with the program's version as a label", build);
+    registry
 }
 
 #[cfg(test)]
@@ -214,7 +225,8 @@ mod tests {
         let listed = page.lines().filter_map(|line| {
             let mut cells = line.strip_prefix("| `")?.split('|');
             let name = cells.next()?.trim().strip_suffix('`')?;
-            Some((name, cells.next()?.trim())).filter(|_| name.starts_with("orco_"))
+            let is_told = name.starts_with("orco_") || cfg!(target_os = "linux") && name.starts_with("process_");
+            Some((name, cells.next()?.trim())).filter(|_| is_told)
         });
         assert_eq!(listed.collect::<BTreeSet<_>>(), known.collect::<BTreeSet<_>>());
     }
