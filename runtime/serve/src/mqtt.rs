@@ -62,8 +62,8 @@ const STABLE_CONNECTION: Duration = Duration::from_secs(30);
 const MIN_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
 /// Most descriptions of an earlier run that are taken away.
 const MAX_DESCRIBED: usize = 4096;
-/// Longest time that saying goodbye to the broker may take.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time that publishing `offline` and disconnecting may take.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reports to a broker until it is dropped, and then says that the device is off.
 #[derive(Debug)]
@@ -272,7 +272,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// Publishes until it is told to stop, then says that the device is off.
+    /// Publishes until it is told to stop, then publishes that the device is offline.
     async fn publish(&self, client: &AsyncClient, connection: &Connection, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = connection.made.notified() => {}
@@ -282,13 +282,13 @@ impl Reporter<'_> {
             () = self.publish_updates(client, connection) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
-        let last_word = async {
+        let disconnect = async {
             self.deliver(client, &Topics::of(&self.worker.device).availability, OFFLINE, Retention::Retained).await;
-            // Polled by the other half until the broker has it; without that word it would publish the will.
+            // `poll` sends it. A client that goes without this packet has the broker publish the will.
             let _ = client.disconnect().await;
             std::future::pending::<()>().await;
         };
-        let _ = tokio::time::timeout(FAREWELL_TIMEOUT, last_word).await;
+        let _ = tokio::time::timeout(DISCONNECT_TIMEOUT, disconnect).await;
     }
 
     /// Publishes all there is, then whatever is new, as soon as it is due; never ends.
@@ -335,8 +335,8 @@ impl Reporter<'_> {
         }
     }
 
-    /// Publishes what the camera shows: at once where it is something else, now and then where it has moved. Returns
-    /// when the next one is due.
+    /// Publishes what the camera shows: at once where that is something else, and at most once in
+    /// [`MIN_UPDATE_INTERVAL`] where only a probability has changed. Returns when the next message is due.
     async fn publish_state(
         &self,
         client: &AsyncClient,
@@ -362,7 +362,7 @@ impl Reporter<'_> {
         None
     }
 
-    /// Publishes a picture where one is wanted, now and then at the most. Returns when the next one is due.
+    /// Publishes a picture where one is wanted, at most one in [`MIN_UPDATE_INTERVAL`]. Returns when the next is due.
     async fn publish_picture(
         &self,
         client: &AsyncClient,
@@ -384,8 +384,8 @@ impl Reporter<'_> {
         next
     }
 
-    /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other
-    /// half says so.
+    /// Sends a message and waits until the broker has it. Where that fails, the connection has ended: this never ends
+    /// then, and `poll` returns the error.
     async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retention: Retention) {
         let sent = client.publish_tracked(topic, message.into(), delivered(retention)).await;
         let confirmed = match sent {
