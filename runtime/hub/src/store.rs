@@ -26,7 +26,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use orco_runtime::threads::lock;
 use orco_runtime::{clock, files};
-use orco_serve::health::unwritable;
+use orco_serve::disk_check::unwritable;
 use orco_serve::secret_file;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
