@@ -84,13 +84,11 @@ pub async fn server_ready(State(service): State<Arc<Service>>) -> Result<Json<Va
 
 async fn check_ready(service: &Service) -> Result<(), Refusal> {
     service.health.check().await?;
-    match service.answers.knowledge().problem {
-        None => Ok(()),
-        Some(_) => {
-            let sentence = "the state cannot be used any more: GET /api/v1/status says why";
-            Err(Refusal::new(ErrorCode::Degraded, sentence))
-        }
+    if service.answers.knowledge().problem.is_some() {
+        let sentence = "the state cannot be used any more: GET /api/v1/status says why";
+        return Err(Refusal::new(ErrorCode::Degraded, sentence));
     }
+    Ok(())
 }
 
 /// `GET /v2`
