@@ -26,7 +26,7 @@ use crate::admission::{Admitted, BodyPermit, UNCOUNTED_BYTES};
 use crate::inference_statistics::InferenceTimes;
 use crate::prediction::Prediction;
 use crate::refusal::{ErrorCode, Refusal};
-use crate::route::{self, Body};
+use crate::route::{self, BodyKind};
 use crate::service::Service;
 
 /// Header that says where the JSON of a request with binary tensors ends.
@@ -79,7 +79,7 @@ fn json_length(headers: &HeaderMap, body_length: usize) -> Result<usize, Refusal
         return Err(Refusal::bad_request("Inference-Header-Content-Length is not the length of the JSON in the body"));
     }
     // Whatever the body calls itself.
-    let most = Body::Tensors.limit("application/json");
+    let most = BodyKind::Tensors.limit("application/json");
     if length > most {
         let sentence = format!("at most {most} bytes of JSON are taken: send a binary tensor");
         return Err(Refusal::body_limit(most, sentence));
