@@ -8,8 +8,8 @@ use axum::{Extension, Router};
 
 use crate::api::inference::{self, model};
 use crate::api::{
-    camera, changes, classes, classify, events, inbox, metrics, regions, scene, shots, sightings, status, stored_shots,
-    transfer,
+    camera, changes, classes, classify, events, inbox, jobs, metrics, regions, scene, shots, sightings, status,
+    stored_shots, transfer,
 };
 use crate::guard::{self, Guard};
 use crate::page::{self, PageFile};
@@ -62,8 +62,8 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/sightings/{file}", sightings::file),
         Route::delete("/api/v1/sightings", sightings::clear),
         Route::post("/api/v1/learn", BodyKind::Json, changes::learn),
-        Route::get("/api/v1/jobs", changes::unfinished),
-        Route::get("/api/v1/jobs/{id}", changes::job),
+        Route::get("/api/v1/jobs", jobs::unfinished),
+        Route::get("/api/v1/jobs/{id}", jobs::job),
         Route::post("/api/v1/undo", BodyKind::Json, changes::undo),
         Route::post("/api/v1/redo", BodyKind::Json, changes::redo),
         Route::get("/api/v1/backup", transfer::backup),
