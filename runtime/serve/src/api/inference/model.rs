@@ -184,6 +184,7 @@ pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<J
     }
     let state = if problem.is_none() { "READY" } else { "UNAVAILABLE" };
     Ok(Json(json!([{
-        "name": service.manifest.name, "version": version(&service), "state": state, "reason": problem.unwrap_or_default(),
+        "name": service.manifest.name, "version": version(&service), "state": state,
+        "reason": problem.unwrap_or_default(),
     }])))
 }
