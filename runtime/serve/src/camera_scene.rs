@@ -127,7 +127,7 @@ impl SeenRegion {
 }
 
 impl CameraScene {
-    /// The one that is kept beside a state. One that cannot be read is told, and does without.
+    /// Reads the background that is kept beside a state. If it cannot be read, there is none; log and status say why.
     pub fn of(store: &Store) -> Self {
         let kept = KeptBackground::of(store.folder());
         let (watched, status) = read_background(&kept);
