@@ -58,7 +58,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "nothing to do: the balance is {} already", balance.name())?;
         return Ok(json!({ "balance": balance.name() }));
     }
-    let report = session_report::unwrap_outcome(output, set);
+    let report = session_report::note_outcome(output, set);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("set the balance to {}", balance.name());
     session_report::print(output, &report, &what, seconds, learner.answered_classes())?;
