@@ -388,7 +388,7 @@ pub struct FileStamp {
 
 impl FileStamp {
     /// That of a file of which the system says this.
-    pub(crate) fn of(facts: &Metadata) -> Self {
+    pub fn of(facts: &Metadata) -> Self {
         #[cfg(unix)]
         let (number, changed) = {
             use std::os::unix::fs::MetadataExt as _;

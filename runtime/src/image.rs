@@ -190,16 +190,16 @@ pub fn has_extension(path: &Path) -> bool {
     path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
-/// The memory that [`decode`] takes for the same bytes. Ask before you decode several pictures at a time in bounded
-/// memory: only the header is read.
+/// The size of the picture that [`decode`] gives for the same bytes, and the memory that it takes. Ask before you
+/// decode several pictures at a time in bounded memory: only the header is read.
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, their header makes no sense, or the picture is too large.
-pub fn decoding_memory(bytes: &[u8]) -> Result<DecodingCost, ImageError> {
+pub fn decoding_cost(bytes: &[u8]) -> Result<DecodingCost, ImageError> {
     match Format::of(bytes) {
-        Some(Format::Png) => png::decoding_memory(Cursor::new(bytes)),
-        Some(Format::Jpeg) => jpeg::decoding_memory(bytes),
-        Some(Format::Webp) => webp::decoding_memory(bytes),
+        Some(Format::Png) => png::decoding_cost(Cursor::new(bytes)),
+        Some(Format::Jpeg) => jpeg::decoding_cost(bytes),
+        Some(Format::Webp) => webp::decoding_cost(bytes),
         None => Err(refusal(bytes)),
     }
 }
@@ -213,15 +213,15 @@ pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     if Format::of(bytes) == Some(Format::Jpeg) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
 }
 
-/// The memory that [`decode_reduced`] takes for the same bytes, as [`decoding_memory`].
+/// As [`decoding_cost()`], for [`decode_reduced`].
 ///
 /// # Errors
-/// As for [`decoding_memory`].
-pub fn decoding_memory_reduced(bytes: &[u8], side: u32) -> Result<DecodingCost, ImageError> {
+/// As for [`decoding_cost()`].
+pub fn decoding_cost_reduced(bytes: &[u8], side: u32) -> Result<DecodingCost, ImageError> {
     if Format::of(bytes) == Some(Format::Jpeg) {
-        jpeg::decoding_memory_reduced(bytes, side)
+        jpeg::decoding_cost_reduced(bytes, side)
     } else {
-        decoding_memory(bytes)
+        decoding_cost(bytes)
     }
 }
 

@@ -340,7 +340,7 @@ fn webp_pictures_take_no_more_than_is_announced() {
     let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/image/samples");
     for name in ["lossy.webp", "transparent.webp", "regions.webp"] {
         let file = std::fs::read(samples.join(name)).unwrap();
-        let announced = orco_runtime::image::decoding_memory(&file).unwrap();
+        let announced = orco_runtime::image::decoding_cost(&file).unwrap();
         let (picture, peak) = peak_of(|| decode(&file));
         assert_eq!(picture.unwrap().dimensions(), (announced.width, announced.height), "{name}");
         assert!(peak as u64 <= announced.peak, "{name} took {peak} bytes of {announced:?}");

@@ -14,6 +14,12 @@ use crate::output::Output;
 /// Shots that a class is mostly learned from.
 const USUAL_SHOTS: usize = 5;
 
+/// Opens the bundle and the state that the options name, as [`open_for`], for what does not depend on the number of
+/// pictures.
+pub fn open(options: &Options, output: &Output) -> Result<Learner> {
+    open_for(options, output, 1)
+}
+
 /// Opens the bundle and the state that the options name, to classify this many pictures. Where a copy of the state
 /// cannot be used, it warns and takes the other one.
 pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<Learner> {
@@ -74,9 +80,4 @@ fn chosen_scope(store: &Store) -> AnswerScope {
         None
     });
     chosen.unwrap_or(AnswerScope::Auto)
-}
-
-/// As [`open_for`], for what does not depend on the number of pictures.
-pub fn open(options: &Options, output: &Output) -> Result<Learner> {
-    open_for(options, output, 1)
 }

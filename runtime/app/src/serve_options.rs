@@ -56,10 +56,10 @@ pub struct ServeOptions {
     pub regions: Vec<NamedRegion>,
     /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker; each picture of a
     /// folder decides alone.
-    #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = from_1_to(100))]
     pub camera_frames: u16,
     /// Most of the camera's frames that are classified in a second.
-    #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = from_1_to(1000))]
     pub camera_rate: u16,
     #[command(flatten)]
     pub alignment: AlignmentOptions,
@@ -160,8 +160,8 @@ fn host_name(argument: &str) -> Result<String, String> {
         .into())
 }
 
-/// A whole number from 1.
-fn to(most: i64) -> RangedI64ValueParser<u16> {
+/// Reads a whole number from 1 to `most`.
+fn from_1_to(most: i64) -> RangedI64ValueParser<u16> {
     value_parser!(u16).range(1..=most)
 }
 

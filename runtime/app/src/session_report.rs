@@ -24,8 +24,8 @@ const MAX_DOUBTS: usize = 5;
 /// Most classes that a change is said to be about.
 pub const MAX_CLASSES: usize = 10;
 
-/// Tells the output that a change is made, and what is doubtful about it. Returns what the change did.
-pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
+/// Notes in the output that a change is made, and what is doubtful about it. Returns what the change did.
+pub fn note_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
     output.mark_changed();
     if let Some(uncertain) = outcome.uncertain {
         output.mark_changed_with_error(advice::sentence(&uncertain.into()));

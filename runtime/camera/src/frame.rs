@@ -73,8 +73,8 @@ impl CameraFrame {
     /// [`ImageError`] if it is no picture, or too large.
     pub fn decoding_cost(&self, side: Option<u32>) -> Result<DecodingCost, ImageError> {
         match (&self.picture, side) {
-            (CameraPicture::File(bytes), None) => image::decoding_memory(bytes),
-            (CameraPicture::File(bytes), Some(side)) => image::decoding_memory_reduced(bytes, side),
+            (CameraPicture::File(bytes), None) => image::decoding_cost(bytes),
+            (CameraPicture::File(bytes), Some(side)) => image::decoding_cost_reduced(bytes, side),
             (CameraPicture::Yuyv(raw), _) => {
                 let (width, height) = raw.size();
                 Ok(DecodingCost::of_pixels(width, height))

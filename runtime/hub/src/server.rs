@@ -33,7 +33,7 @@ use axum::routing::{any, get, post};
 use orco_runtime::files;
 use orco_serve::Tls;
 use orco_serve::connection_server::ConnectionServer;
-use orco_serve::health::DiskCheck;
+use orco_serve::disk_check::DiskCheck;
 use orco_serve::process_limits;
 use orco_serve::token::Token;
 use tokio::net::TcpListener;

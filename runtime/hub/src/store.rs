@@ -26,7 +26,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use orco_runtime::threads::lock;
 use orco_runtime::{clock, files};
-use orco_serve::health::unwritable;
+use orco_serve::disk_check::unwritable;
 use orco_serve::secret_file;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -43,6 +43,7 @@ pub use releases::{ReleaseKind, ReleaseRecord};
 
 use crate::error::HubError;
 use crate::protocol::SigningKey;
+use crate::rollout;
 
 /// Name of the database in the hub's folder.
 const DATABASE: &str = "hub.sqlite";
@@ -156,6 +157,11 @@ impl HubStore {
         transaction.commit()?;
         Ok(changed)
     }
+}
+
+/// Refuses a text that names no channel.
+fn check_channel(name: &str) -> Result<(), HubError> {
+    if rollout::is_channel(name) { Ok(()) } else { Err(HubError::Channel { name: name.into() }) }
 }
 
 /// The identity of the file at a path.

@@ -4,7 +4,7 @@
 //! and for large answers; a request that finds too little there is refused at once. *Small* and *large* pictures are
 //! decoded in pools of their own: a request waits for memory of its pool, in the order of arrival, so a small picture
 //! never waits for a large one. A request that waits holds no memory of either, so there is no deadlock. How much
-//! memory a picture takes is known from its header ([`orco_runtime::image::decoding_memory`]).
+//! memory a picture takes is known from its header ([`orco_runtime::image::decoding_cost()`]).
 //!
 //! Memory is given back when the permit that holds it is dropped: a picture that is still being decoded counts even if
 //! its sender is gone.

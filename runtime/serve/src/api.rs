@@ -7,6 +7,7 @@ pub mod classify;
 pub mod events;
 pub mod inbox;
 pub mod inference;
+pub mod jobs;
 pub mod metrics;
 mod picture;
 pub mod regions;

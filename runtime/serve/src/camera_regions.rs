@@ -29,7 +29,8 @@ struct SharedRegions {
 }
 
 impl CameraRegions {
-    /// Those that are kept beside a state. Ones that cannot be read or used are told, and there are none.
+    /// Reads the regions that are kept beside a state. If they cannot be read or used, there are none, and the log says
+    /// why.
     pub fn of(store: &Store) -> Self {
         let kept = KeptRegions::of(store.folder());
         let regions = kept.read().map_err(|error| with_causes(&error)).and_then(|regions| match problem(&regions) {

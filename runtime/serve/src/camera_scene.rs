@@ -28,10 +28,10 @@ const MIN_SIDE: u32 = 256;
 pub const VIEWS: usize = 3;
 /// Most bytes that comparing a frame takes, beside the frame.
 pub const WORKING_MEMORY: u64 = 12 << 20;
-/// How often, at the most, the background is saved again as it follows the light: flash is spared.
-const KEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// How often, at the most, the file is checked: another program may have kept or forgotten the background.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Least time between two saves of the background as it follows the light, to spare flash.
+const SAVE_INTERVAL: Duration = Duration::from_hours(6);
+/// Least time between two checks of the file: another program may have kept or forgotten the background.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// What people are told while the background does not fit.
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 
@@ -56,7 +56,7 @@ struct WatchedBackground {
     /// The file that it was read from or kept in.
     version: Option<FileStamp>,
     /// When that file was last checked, as the time since the start: another program may have changed it.
-    looked: Duration,
+    checked: Duration,
 }
 
 /// How the background is doing, for people and programs.
@@ -127,7 +127,7 @@ impl SeenRegion {
 }
 
 impl CameraScene {
-    /// The one that is kept beside a state. One that cannot be read is told, and does without.
+    /// Reads the background that is kept beside a state. If it cannot be read, there is none; log and status say why.
     pub fn of(store: &Store) -> Self {
         let kept = KeptBackground::of(store.folder());
         let (watched, status) = read_background(&kept);
@@ -166,14 +166,14 @@ impl CameraScene {
     /// As [`CameraScene::take_up_changes`]; `now` is the time since the start.
     fn take_up_changes_at(&self, now: Duration) {
         let mut watched = self.watched();
-        if now.saturating_sub(watched.looked) < LOOK_EVERY {
+        if now.saturating_sub(watched.checked) < CHECK_INTERVAL {
             return;
         }
-        watched.looked = now;
+        watched.checked = now;
         // What is in a folder that is away may come back.
         if self.0.kept.version().is_ok_and(|version| version != watched.version) {
             let (read, status) = read_background(&self.0.kept);
-            *watched = WatchedBackground { saved: now, looked: now, ..read };
+            *watched = WatchedBackground { saved: now, checked: now, ..read };
             *self.lock_status() = status;
         }
     }
@@ -189,7 +189,7 @@ impl CameraScene {
         self.0.kept.keep(&background).map_err(|error| Refusal::storage(&error))?;
         *self.lock_status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
         let (now, version) = (self.0.started.elapsed(), self.0.kept.version().ok().flatten());
-        *watched = WatchedBackground { watch: Some(SceneWatch::new(background)), saved: now, version, looked: now };
+        *watched = WatchedBackground { watch: Some(SceneWatch::new(background)), saved: now, version, checked: now };
         Ok(())
     }
 
@@ -351,10 +351,10 @@ fn read_background(kept: &KeptBackground) -> (WatchedBackground, SceneStatus) {
 }
 
 impl WatchedBackground {
-    /// Whether it is time to save the background; if so, the next time is [`KEEP_EVERY`] later, whether or not it is
+    /// Whether it is time to save the background; if so, the next time is [`SAVE_INTERVAL`] later, whether or not it is
     /// saved.
     fn take_due_save(&mut self, now: Duration) -> bool {
-        let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;
+        let is_due = now.saturating_sub(self.saved) >= SAVE_INTERVAL;
         if is_due {
             self.saved = now;
         }

@@ -20,8 +20,8 @@ pub fn of_entry(entry: &HistoryEntry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
-        "entry": entry.number, "id": entry.id().to_string(), "change": entry.kind.name(), "labels": labels, "to": entry.restored_entry,
-        "balance": entry.balance.name(), "seconds_since_1970": entry.when,
+        "entry": entry.number, "id": entry.id().to_string(), "change": entry.kind.name(), "labels": labels,
+        "to": entry.restored_entry, "balance": entry.balance.name(), "seconds_since_1970": entry.when,
         "classes": known, "exemplars": entry.exemplars(),
     })
 }

@@ -4,6 +4,7 @@
 mod background_alignment;
 mod purge;
 mod recovery;
+mod reported_change;
 mod request;
 
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots, UndoOutcome};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::state::session::ChangeReport;
 use orco_runtime::threads::lock;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
 use self::recovery::RunningChange;
+use self::reported_change::{ReportedChange, joined_warnings};
 pub use self::request::{BaseClassChoice, ChangeRequest, LabelledShots};
 use crate::answers::Answers;
 use crate::change_json;
@@ -450,39 +452,6 @@ impl ChangeWorker {
             }
         }
     }
-}
-
-/// What a change did, as its job says it.
-struct ReportedChange {
-    report: Value,
-    /// Why the change may not survive a power cut, the head was not aligned to it, no answer names the class, or
-    /// something of a purged class is left.
-    warning: Option<String>,
-}
-
-impl ReportedChange {
-    /// A change of the class set.
-    fn of(made: ChangeOutcome) -> Self {
-        Self::with(made, |report| change_json::of_report(&report))
-    }
-
-    /// Going back to an earlier class set, or forth to a later one.
-    fn of_undo(made: ChangeOutcome<UndoOutcome>) -> Self {
-        Self::with(made, |outcome| change_json::of_report(&outcome.report))
-    }
-
-    /// A change whose report `json` says.
-    fn with<T>(made: ChangeOutcome<T>, json: impl FnOnce(T) -> Value) -> Self {
-        let uncertain = made.uncertain.map(|error| with_causes(&error));
-        let unaligned = made.unaligned.map(|error| format!("the head was not aligned: {}", with_causes(&error)));
-        Self { report: json(made.report), warning: joined_warnings(uncertain, unaligned) }
-    }
-}
-
-/// One warning that says both, where there are two.
-fn joined_warnings(first: Option<String>, second: Option<String>) -> Option<String> {
-    let all: Vec<String> = first.into_iter().chain(second).collect();
-    if all.is_empty() { None } else { Some(all.join("; ")) }
 }
 
 fn unanswered(label: &str) -> String {

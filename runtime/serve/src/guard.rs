@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body as Stream, BodyDataStream, Bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
@@ -25,7 +25,7 @@ use crate::compression::Compression;
 use crate::metric::RequestMetric;
 use crate::page::PAGE;
 use crate::refusal::{ErrorCode, Refusal};
-use crate::route::{Body, Route};
+use crate::route::{BodyKind, Route};
 use crate::service::Service;
 use crate::token::{self, Token};
 
@@ -117,7 +117,7 @@ struct IncomingBody {
 }
 
 impl IncomingBody {
-    fn of(headers: &HeaderMap, body: Stream) -> Self {
+    fn of(headers: &HeaderMap, body: Body) -> Self {
         Self { stream: body.into_data_stream(), is_held_back: headers.contains_key(header::EXPECT) }
     }
 
@@ -172,17 +172,17 @@ impl GuardRules {
             return Err(Refusal::bad_request("this path takes no query: leave out the \"?\" and what follows"));
         }
         let body = self.read_body(route.body, headers, body).await?;
-        Ok(Request::from_parts(parts, Stream::from(body)))
+        Ok(Request::from_parts(parts, Body::from(body)))
     }
 
     /// The body of a request, decompressed; empty where the route takes none.
-    async fn read_body(&self, kind: Body, headers: &HeaderMap, body: &mut IncomingBody) -> Result<Bytes, Refusal> {
+    async fn read_body(&self, kind: BodyKind, headers: &HeaderMap, body: &mut IncomingBody) -> Result<Bytes, Refusal> {
         let limit = kind.limit(check_content_type(kind, headers)?);
         let compression = compression(kind, headers)?;
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let most = announced.unwrap_or(limit);
         let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body did not arrive in time");
-        if kind == Body::None {
+        if kind == BodyKind::None {
             if most > limit {
                 return Err(no_body(limit));
             }
@@ -296,9 +296,9 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Ref
 }
 
 /// The content type, if the route takes it; clients of the Open Inference Protocol may leave it out.
-fn check_content_type(body: Body, headers: &HeaderMap) -> Result<&str, Refusal> {
-    let types = body.content_types();
-    if body.is_of_inference_protocol() && !headers.contains_key(header::CONTENT_TYPE) {
+fn check_content_type(kind: BodyKind, headers: &HeaderMap) -> Result<&str, Refusal> {
+    let types = kind.content_types();
+    if kind.is_of_inference_protocol() && !headers.contains_key(header::CONTENT_TYPE) {
         return Ok("");
     }
     let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
@@ -311,7 +311,7 @@ fn check_content_type(body: Body, headers: &HeaderMap) -> Result<&str, Refusal> 
 }
 
 /// How the body is compressed, if it is, and the route takes that.
-fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, Refusal> {
+fn compression(kind: BodyKind, headers: &HeaderMap) -> Result<Option<Compression>, Refusal> {
     let Some(given) = headers.get(header::CONTENT_ENCODING) else { return Ok(None) };
     let name = given.to_str().unwrap_or_default().trim();
     if name.is_empty() || name.eq_ignore_ascii_case("identity") {
@@ -321,7 +321,7 @@ fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, R
         Err(Refusal::new(ErrorCode::UnsupportedEncoding, sentence).with("expected", expected))
     };
     match Compression::of(name) {
-        _ if !body.is_of_inference_protocol() => refused("this path takes no compressed body", &[]),
+        _ if !kind.is_of_inference_protocol() => refused("this path takes no compressed body", &[]),
         None => refused("a body may be compressed with gzip or deflate, once", &["gzip", "deflate"]),
         known => Ok(known),
     }

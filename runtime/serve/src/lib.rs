@@ -13,6 +13,7 @@
 //!   [`live_snapshot`]: what it shows at a moment; `in_view`: that, as rules, brokers and sightings have it;
 //! - [`event`]: what page and programs are told as it happens; [`metric`]: metrics for Prometheus;
 //!   [`inference_statistics`]: of requests by the Open Inference Protocol;
+//! - [`disk_check`]: whether a folder can be written, and its disk answers;
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
 //! - [`knowledge`]: what is known at a moment; [`change_json`]: what a change did, as JSON;
@@ -36,7 +37,7 @@
 //! - `service_watchdog`: what systemd is told; `connection_table`: how many connections one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS. The hub has these, too: [`process_limits`]:
 //!   threads and files; [`connection_server`]: accepts and answers; `shutdown_signal`: Ctrl-C and SIGTERM; and of those
-//!   above [`secret_file`], [`metric`] and [`health::DiskCheck`];
+//!   above [`secret_file`], [`metric`] and [`disk_check`];
 //! - [`server`]: options, TLS, threads, time limits.
 //!
 //! The backbone's engine is one of `orco-runtime`, so a program depends on that crate, too, with its default features or
@@ -71,6 +72,7 @@ pub mod changes;
 pub mod compression;
 pub mod connection_server;
 mod connection_table;
+pub mod disk_check;
 pub mod error;
 pub mod event;
 pub mod guard;

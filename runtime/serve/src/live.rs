@@ -112,7 +112,7 @@ pub struct LiveCamera {
 pub(crate) struct LiveCameraReader(Arc<SharedCamera>);
 
 impl LiveCameraReader {
-    /// What the camera shows, and how it is.
+    /// What the camera shows, and its status.
     pub fn snapshot(&self) -> LiveSnapshot {
         self.0.snapshot()
     }
@@ -131,7 +131,8 @@ impl LiveCameraReader {
 impl Drop for LiveCamera {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // The thread holds the camera until its next look. The process may end sooner, and would leave its pipeline.
+        // The thread releases the camera only when it next checks `stop`. The process may end before that and leave the
+        // camera's pipeline running.
         self.shared.camera.stop();
         // A frame must not be computed while the process ends: ONNX Runtime's tables are gone then.
         self.thread.take().into_iter().for_each(crate::worker::join);
@@ -158,7 +159,7 @@ impl LiveCamera {
         Ok(Self { shared, thread })
     }
 
-    /// What it shows, and how it is.
+    /// What it shows, and its status.
     pub fn snapshot(&self) -> LiveSnapshot {
         self.shared.snapshot()
     }

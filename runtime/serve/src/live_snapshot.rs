@@ -11,7 +11,7 @@ use crate::agreement::AgreedAnswer;
 use crate::camera_scene::SceneStatus;
 use crate::thing_tracks::AnsweredThing;
 
-/// What the camera shows at a moment, and how it is.
+/// What the camera shows at a moment, and its status.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LiveSnapshot {

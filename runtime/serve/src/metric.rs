@@ -82,7 +82,7 @@ pub struct Metrics {
     pub classify_seconds: Histogram,
     /// 1 while nothing is wrong.
     pub ready: Gauge,
-    /// How much is wrong.
+    /// Number of problems.
     pub problems: Gauge,
     /// Changes that ended.
     pub changes: Family<ChangeMetric, Counter>,
@@ -169,7 +169,7 @@ impl Metrics {
         format.text(&self.registry)
     }
 
-    /// Sets how much is wrong.
+    /// Sets the number of problems, and whether the service is ready.
     pub fn set_problems(&self, count: usize) {
         self.problems.set(count as i64);
         self.ready.set(i64::from(count == 0));

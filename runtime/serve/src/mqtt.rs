@@ -62,8 +62,8 @@ const STABLE_CONNECTION: Duration = Duration::from_secs(30);
 const MIN_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
 /// Most descriptions of an earlier run that are taken away.
 const MAX_DESCRIBED: usize = 4096;
-/// Longest time that saying goodbye to the broker may take.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time that publishing `offline` and disconnecting may take.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reports to a broker until it is dropped, and then says that the device is off.
 #[derive(Debug)]
@@ -132,14 +132,8 @@ impl Worker for MqttWorker {
         let events = self.events.listen();
         let updates = MqttUpdates::new(self.live.as_ref().map(LiveCameraReader::snapshot).as_ref());
         let reporter = Reporter {
-            device: self.device.clone(),
-            about: self.about.clone(),
-            regions: self.regions.clone(),
-            live: self.live.as_ref(),
-            answers: self.answers.clone(),
-            health: self.health.clone(),
+            worker: self,
             updates,
-            metrics: self.metrics.clone(),
             announced: RefCell::default(),
             subscribes: Cell::new(true),
             picture_bytes: Cell::default(),
@@ -191,15 +185,10 @@ struct PictureTime {
     is_wanted: bool,
 }
 
+/// Reports from its start to a panic or to the end of the service.
 struct Reporter<'a> {
-    device: MqttDevice,
-    about: DeviceDescription,
-    regions: CameraRegions,
-    live: Option<&'a LiveCameraReader>,
-    answers: Answers,
-    health: Health,
+    worker: &'a MqttWorker,
     updates: MqttUpdates,
-    metrics: MqttMetrics,
     /// What the broker was told of last that has entities of its own.
     announced: RefCell<EntityNames>,
     /// Whether to subscribe to the descriptions that the broker keeps. It is cleared while that is tried: a broker may
@@ -215,26 +204,26 @@ impl Reporter<'_> {
             // Polled in this order: the thread says that it works once both others have begun, whether or not the
             // broker is there.
             biased;
-            () = self.updates.gather(events, &self.metrics) => {}
+            () = self.updates.gather(events, &self.worker.metrics) => {}
             () = self.stay_connected(stop) => {}
             () = self.say_up(up) => {}
         }
-        self.metrics.connected.set(0);
+        self.worker.metrics.connected.set(0);
     }
 
     /// Says that the thread works; never ends.
     async fn say_up(&self, up: &mut dyn FnMut()) {
         up();
-        self.health.fault_point("mqtt: reporting");
+        self.worker.health.fault_point("mqtt: reporting");
         std::future::pending().await
     }
 
     /// Connects again and again until it is told to stop.
     async fn stay_connected(&self, mut stop: watch::Receiver<bool>) {
-        self.health.fault_point("mqtt: connecting");
+        self.worker.health.fault_point("mqtt: connecting");
         let (mut pause, mut said) = (MIN_RETRY_PAUSE, String::new());
         while !*stop.borrow() {
-            let (client, events) = connection::open(&self.device);
+            let (client, events) = connection::open(&self.worker.device);
             let connection = Connection::default();
             // At the level of the warning that the broker was away, so that whoever read that also reads this.
             let level = if said.is_empty() { Level::Info } else { Level::Warn };
@@ -242,7 +231,7 @@ impl Reporter<'_> {
                 error = self.poll(events, &connection, level) => error,
                 () = self.publish(&client, &connection, stop.clone()) => return,
             };
-            self.metrics.connected.set(0);
+            self.worker.metrics.connected.set(0);
             if *stop.borrow() {
                 return;
             }
@@ -253,7 +242,7 @@ impl Reporter<'_> {
             let reason = connection::reason(&error, held, self.picture_bytes.take());
             // Once is enough, as long as nothing else is to be said.
             if held.is_some() || reason != said {
-                let broker = &self.device.broker;
+                let broker = &self.worker.device.broker;
                 log::warn!("MQTT: {broker} is not there, trying again in {} s: {reason}", pause.as_secs());
                 said = reason;
             }
@@ -270,9 +259,9 @@ impl Reporter<'_> {
         loop {
             match events.poll().await {
                 Ok(Event::Incoming(Packet::ConnAck(_))) => {
-                    log::log!(level, "MQTT: connected to {}", self.device.broker);
-                    self.metrics.connected.set(1);
-                    self.metrics.connections.inc();
+                    log::log!(level, "MQTT: connected to {}", self.worker.device.broker);
+                    self.worker.metrics.connected.set(1);
+                    self.worker.metrics.connections.inc();
                     connection.since.set(Some(Instant::now()));
                     connection.made.notify_one();
                 }
@@ -283,7 +272,7 @@ impl Reporter<'_> {
         }
     }
 
-    /// Publishes until it is told to stop, then says that the device is off.
+    /// Publishes until it is told to stop, then publishes that the device is offline.
     async fn publish(&self, client: &AsyncClient, connection: &Connection, mut stop: watch::Receiver<bool>) {
         tokio::select! {
             () = connection.made.notified() => {}
@@ -293,24 +282,24 @@ impl Reporter<'_> {
             () = self.publish_updates(client, connection) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
-        let last_word = async {
-            self.deliver(client, &Topics::of(&self.device).availability, OFFLINE, Retention::Retained).await;
-            // Polled by the other half until the broker has it; without that word it would publish the will.
+        let disconnect = async {
+            self.deliver(client, &Topics::of(&self.worker.device).availability, OFFLINE, Retention::Retained).await;
+            // `poll` sends it. A client that goes without this packet has the broker publish the will.
             let _ = client.disconnect().await;
             std::future::pending::<()>().await;
         };
-        let _ = tokio::time::timeout(FAREWELL_TIMEOUT, last_word).await;
+        let _ = tokio::time::timeout(DISCONNECT_TIMEOUT, disconnect).await;
     }
 
     /// Publishes all there is, then whatever is new, as soon as it is due; never ends.
     async fn publish_updates(&self, client: &AsyncClient, connection: &Connection) {
-        let topics = Topics::of(&self.device);
+        let topics = Topics::of(&self.worker.device);
         self.announce_all(client, connection).await;
-        if !self.about.camera {
+        if !self.worker.about.camera {
             // Clears the state of a time when there was a camera.
             self.deliver(client, &topics.state, "", Retention::Retained).await;
         }
-        if !self.about.pictures {
+        if !self.worker.about.pictures {
             // And the picture of a time when these were asked for.
             self.deliver(client, &topics.picture, "", Retention::Retained).await;
         }
@@ -321,7 +310,7 @@ impl Reporter<'_> {
         self.publish_state(client, &topics, &mut published, &mut picture).await;
         self.deliver(client, &topics.availability, ONLINE, Retention::Retained).await;
         loop {
-            let classes = classes_message(&self.answers.knowledge());
+            let classes = classes_message(&self.worker.answers.knowledge());
             if classes != published_classes {
                 self.deliver(client, &topics.classes, classes.clone(), Retention::Retained).await;
                 published_classes = classes;
@@ -346,8 +335,8 @@ impl Reporter<'_> {
         }
     }
 
-    /// Publishes what the camera shows: at once where it is something else, now and then where it has moved. Returns
-    /// when the next one is due.
+    /// Publishes what the camera shows: at once where that is something else, and at most once in
+    /// [`MIN_UPDATE_INTERVAL`] where only a probability has changed. Returns when the next message is due.
     async fn publish_state(
         &self,
         client: &AsyncClient,
@@ -357,7 +346,7 @@ impl Reporter<'_> {
     ) -> Option<Instant> {
         let shown = self.updates.shown()?;
         if published.as_ref().is_none_or(|before| shown.differs_from(&before.state)) {
-            picture.is_wanted = self.about.pictures;
+            picture.is_wanted = self.worker.about.pictures;
         } else if let Some(before) = published.as_ref() {
             if !shown.has_moved(&before.state) {
                 return None;
@@ -373,7 +362,7 @@ impl Reporter<'_> {
         None
     }
 
-    /// Publishes a picture where one is wanted, now and then at the most. Returns when the next one is due.
+    /// Publishes a picture where one is wanted, at most one in [`MIN_UPDATE_INTERVAL`]. Returns when the next is due.
     async fn publish_picture(
         &self,
         client: &AsyncClient,
@@ -385,7 +374,7 @@ impl Reporter<'_> {
         }
         let next = picture.at.map(|at| at + MIN_UPDATE_INTERVAL).filter(|next| *next > Instant::now());
         if next.is_none() {
-            if let Some(jpeg) = self.live.and_then(LiveCameraReader::view) {
+            if let Some(jpeg) = self.worker.live.as_ref().and_then(LiveCameraReader::view) {
                 self.picture_bytes.set(Some(jpeg.len()));
                 self.deliver(client, &topics.picture, jpeg, Retention::Retained).await;
                 self.picture_bytes.set(None);
@@ -395,8 +384,8 @@ impl Reporter<'_> {
         next
     }
 
-    /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other
-    /// half says so.
+    /// Sends a message and waits until the broker has it. Where that fails, the connection has ended: this never ends
+    /// then, and `poll` returns the error.
     async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retention: Retention) {
         let sent = client.publish_tracked(topic, message.into(), delivered(retention)).await;
         let confirmed = match sent {
@@ -404,7 +393,7 @@ impl Reporter<'_> {
             Err(error) => Err(error.to_string()),
         };
         match confirmed {
-            Ok(()) => drop(self.metrics.messages.inc()),
+            Ok(()) => drop(self.worker.metrics.messages.inc()),
             Err(error) => {
                 log::debug!("MQTT: {topic} was not delivered: {error}");
                 std::future::pending().await

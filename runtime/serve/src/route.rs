@@ -17,7 +17,7 @@ pub(crate) const MAX_JSON_BYTES: usize = 64 << 10;
 
 /// What body a request may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum BodyKind {
     /// None. One that comes is dropped: some clients send one with every request.
     None,
     /// JSON.
@@ -32,7 +32,7 @@ pub enum Body {
     Tensors,
 }
 
-impl Body {
+impl BodyKind {
     /// Most bytes of a body of that content type.
     pub fn limit(self, content_type: &str) -> usize {
         let is_json = content_type.eq_ignore_ascii_case("application/json");
@@ -74,7 +74,7 @@ pub struct Route {
     /// Its path, as axum and OpenAPI write it.
     pub path: &'static str,
     /// What body it takes.
-    pub body: Body,
+    pub body: BodyKind,
     /// Whether it is served without the token, where there is one: what shows nothing of what is known.
     pub open: bool,
     /// Whether it takes a query.
@@ -86,29 +86,29 @@ pub struct Route {
 impl Route {
     /// A route that reads.
     pub(crate) fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Service>>) -> Self {
-        Self::new(Method::GET, MethodFilter::GET, path, Body::None, handler)
+        Self::new(Method::GET, MethodFilter::GET, path, BodyKind::None, handler)
     }
 
     /// A route that takes a body.
-    pub(crate) fn post<T: 'static>(path: &'static str, body: Body, handler: impl Handler<T, Arc<Service>>) -> Self {
+    pub(crate) fn post<T: 'static>(path: &'static str, body: BodyKind, handler: impl Handler<T, Arc<Service>>) -> Self {
         Self::new(Method::POST, MethodFilter::POST, path, body, handler)
     }
 
     /// A route that changes a part of something, as JSON says.
     pub(crate) fn patch<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Service>>) -> Self {
-        Self::new(Method::PATCH, MethodFilter::PATCH, path, Body::Json, handler)
+        Self::new(Method::PATCH, MethodFilter::PATCH, path, BodyKind::Json, handler)
     }
 
     /// A route that removes something.
     pub(crate) fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Service>>) -> Self {
-        Self::new(Method::DELETE, MethodFilter::DELETE, path, Body::None, handler)
+        Self::new(Method::DELETE, MethodFilter::DELETE, path, BodyKind::None, handler)
     }
 
     fn new<T: 'static>(
         method: Method,
         filter: MethodFilter,
         path: &'static str,
-        body: Body,
+        body: BodyKind,
         handler: impl Handler<T, Arc<Service>>,
     ) -> Self {
         Self { method, path, body, open: false, query: false, handler: on(filter, handler) }

@@ -8,12 +8,12 @@ use axum::{Extension, Router};
 
 use crate::api::inference::{self, model};
 use crate::api::{
-    camera, changes, classes, classify, events, inbox, metrics, regions, scene, shots, sightings, status, stored_shots,
-    transfer,
+    camera, changes, classes, classify, events, inbox, jobs, metrics, regions, scene, shots, sightings, status,
+    stored_shots, transfer,
 };
 use crate::guard::{self, Guard};
 use crate::page::{self, PageFile};
-use crate::route::{Body, Route};
+use crate::route::{BodyKind, Route};
 use crate::stream_end::StreamEnd;
 
 /// All routes, those of the page first.
@@ -24,18 +24,18 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/v2/health/live", model::live).without_token(),
         Route::get("/v2/health/ready", model::server_ready).without_token(),
         Route::get("/v2", model::server).without_token(),
-        Route::post("/v2/repository/index", Body::OptionalJson, model::index),
+        Route::post("/v2/repository/index", BodyKind::OptionalJson, model::index),
         Route::get("/v2/models/stats", model::all_statistics),
         Route::get("/v2/models/{name}", model::metadata),
         Route::get("/v2/models/{name}/ready", model::ready),
         Route::get("/v2/models/{name}/config", model::config),
         Route::get("/v2/models/{name}/stats", model::statistics),
-        Route::post("/v2/models/{name}/infer", Body::Tensors, inference::infer),
+        Route::post("/v2/models/{name}/infer", BodyKind::Tensors, inference::infer),
         Route::get("/v2/models/{name}/versions/{version}", model::metadata),
         Route::get("/v2/models/{name}/versions/{version}/ready", model::ready),
         Route::get("/v2/models/{name}/versions/{version}/config", model::config),
         Route::get("/v2/models/{name}/versions/{version}/stats", model::statistics),
-        Route::post("/v2/models/{name}/versions/{version}/infer", Body::Tensors, inference::infer),
+        Route::post("/v2/models/{name}/versions/{version}/infer", BodyKind::Tensors, inference::infer),
         Route::get("/api/v1/openapi.json", page::openapi).without_token().compressed(),
         Route::get("/api/v1/status", status::status),
         Route::get("/api/v1/classes", classes::classes),
@@ -44,10 +44,10 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/classes/{label}/shots/{file}", stored_shots::thumbnail),
         Route::patch("/api/v1/classes/{label}/shots/{file}", stored_shots::move_shot),
         Route::delete("/api/v1/classes/{label}/shots/{file}", stored_shots::remove_shot),
-        Route::post("/api/v1/classify", Body::Picture, classify::classify).with_query(),
+        Route::post("/api/v1/classify", BodyKind::Picture, classify::classify).with_query(),
         Route::get("/api/v1/shots", shots::all),
         Route::get("/api/v1/shots/{label}", shots::list),
-        Route::post("/api/v1/shots/{label}", Body::Picture, shots::take).with_query(),
+        Route::post("/api/v1/shots/{label}", BodyKind::Picture, shots::take).with_query(),
         Route::patch("/api/v1/shots/{label}", shots::relabel),
         Route::delete("/api/v1/shots/{label}", shots::clear),
         Route::get("/api/v1/shots/{label}/sufficiency", shots::sufficiency),
@@ -56,32 +56,32 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/inbox", inbox::all),
         Route::delete("/api/v1/inbox", inbox::clear),
         Route::get("/api/v1/inbox/{id}", inbox::frame),
-        Route::post("/api/v1/inbox/label", Body::Json, inbox::label),
-        Route::post("/api/v1/inbox/dismiss", Body::Json, inbox::dismiss),
+        Route::post("/api/v1/inbox/label", BodyKind::Json, inbox::label),
+        Route::post("/api/v1/inbox/dismiss", BodyKind::Json, inbox::dismiss),
         Route::get("/api/v1/sightings", sightings::all),
         Route::get("/api/v1/sightings/{file}", sightings::file),
         Route::delete("/api/v1/sightings", sightings::clear),
-        Route::post("/api/v1/learn", Body::Json, changes::learn),
-        Route::get("/api/v1/jobs", changes::unfinished),
-        Route::get("/api/v1/jobs/{id}", changes::job),
-        Route::post("/api/v1/undo", Body::Json, changes::undo),
-        Route::post("/api/v1/redo", Body::Json, changes::redo),
+        Route::post("/api/v1/learn", BodyKind::Json, changes::learn),
+        Route::get("/api/v1/jobs", jobs::unfinished),
+        Route::get("/api/v1/jobs/{id}", jobs::job),
+        Route::post("/api/v1/undo", BodyKind::Json, changes::undo),
+        Route::post("/api/v1/redo", BodyKind::Json, changes::redo),
         Route::get("/api/v1/backup", transfer::backup),
         Route::get("/api/v1/classes/{label}/pack", transfer::pack),
-        Route::post("/api/v1/import", Body::Pack, transfer::import).with_query(),
+        Route::post("/api/v1/import", BodyKind::Pack, transfer::import).with_query(),
         Route::get("/api/v1/history", classes::history),
         Route::get("/api/v1/balance", classes::balance),
-        Route::post("/api/v1/balance", Body::Json, changes::balance),
-        Route::post("/api/v1/answers", Body::Json, changes::answers),
+        Route::post("/api/v1/balance", BodyKind::Json, changes::balance),
+        Route::post("/api/v1/answers", BodyKind::Json, changes::answers),
         Route::get("/api/v1/events", events::events),
         Route::get("/api/v1/live", camera::now),
         Route::get("/api/v1/camera.jpg", camera::newest).with_query(),
         Route::get("/api/v1/camera.mjpg", camera::stream),
-        Route::post("/api/v1/camera/shot", Body::Json, camera::shoot),
+        Route::post("/api/v1/camera/shot", BodyKind::Json, camera::shoot),
         Route::get("/api/v1/regions", regions::all),
-        Route::post("/api/v1/regions", Body::Json, regions::set),
+        Route::post("/api/v1/regions", BodyKind::Json, regions::set),
         Route::get("/api/v1/scene", scene::status),
-        Route::post("/api/v1/scene", Body::Json, scene::learn),
+        Route::post("/api/v1/scene", BodyKind::Json, scene::learn),
         Route::delete("/api/v1/scene", scene::forget),
         Route::get("/metrics", metrics::metrics),
     ])
@@ -124,7 +124,7 @@ mod tests {
         let served = ROUTES.iter().filter(|route| !pages.contains(&route.path));
         let served: BTreeSet<_> = served.map(|route| (route.method.to_string(), route.path.to_owned())).collect();
         assert_eq!(listed.collect::<BTreeSet<_>>(), served);
-        for route in ROUTES.iter().filter(|route| route.body != Body::None) {
+        for route in ROUTES.iter().filter(|route| route.body != BodyKind::None) {
             let method = route.method.as_str().to_lowercase();
             let content = document["paths"][route.path][method]["requestBody"]["content"].as_object();
             let types: BTreeSet<&str> = content.unwrap().keys().map(String::as_str).collect();

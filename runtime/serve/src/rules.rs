@@ -36,8 +36,9 @@ use crate::metric::RuleActionMetric;
 use crate::service::Service;
 use crate::worker::{self, Worker};
 
-/// How often what is shown is compared with the rules: twice at least while a picture of a folder is shown.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two comparisons of what is shown with the rules: at most half the time that a picture of a folder is
+/// shown.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Least time between two log entries about dropped occurrences.
 const DROP_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Most occurrences that may wait, each with all actions of its rule.
@@ -109,7 +110,7 @@ impl Drop for Rules {
     }
 }
 
-/// The labels of rules that no class has, as they were last looked for.
+/// The labels of rules that no class has, as of the last search.
 #[derive(Default)]
 struct MissingLabels {
     /// Version of the knowledge that was searched.
@@ -119,8 +120,8 @@ struct MissingLabels {
 }
 
 impl MissingLabels {
-    /// What to log about them; nothing while they are the same. A class may be renamed or forgotten at any time.
-    fn news(&mut self, rules: &[Rule], known: &Knowledge) -> Option<String> {
+    /// The warning to log, if it is another than before. A class may be renamed or forgotten at any time.
+    fn new_warning(&mut self, rules: &[Rule], known: &Knowledge) -> Option<String> {
         if self.knowledge_version.replace(known.version) == Some(known.version) {
             return None;
         }
@@ -196,7 +197,7 @@ impl Worker for RuleWorker {
         let mut clocks: Vec<RuleClock> = rules.iter().map(RuleClock::of).collect();
         self.log_missing_labels();
         up();
-        while !worker::sleep(LOOK_INTERVAL, || self.is_stopping()) {
+        while !worker::sleep(POLL_INTERVAL, || self.is_stopping()) {
             self.log_missing_labels();
             let shown = shown_labels(&self.live.snapshot());
             for (number, (rule, clock)) in rules.iter().zip(&mut clocks).enumerate() {
@@ -218,7 +219,7 @@ impl Worker for RuleWorker {
 
 impl RuleWorker {
     fn log_missing_labels(&mut self) {
-        if let Some(warning) = self.missing.news(&self.rules, &self.answers.knowledge()) {
+        if let Some(warning) = self.missing.new_warning(&self.rules, &self.answers.knowledge()) {
             log::warn!("{warning}");
         }
     }
@@ -262,7 +263,7 @@ impl Worker for ActionWorker {
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         up();
         while !self.is_stopping() {
-            match self.queue.recv_timeout(LOOK_INTERVAL) {
+            match self.queue.recv_timeout(POLL_INTERVAL) {
                 Ok((number, occurrence)) => {
                     for action in &self.rules[number].actions {
                         match action.perform(&occurrence, &|| self.is_stopping()) {

@@ -63,13 +63,13 @@ orco_runtime::setters! {
     memory: u64,
 }
 
-/// How the bundle's errors fall with shots, measured when it is first asked for.
+/// How the bundle's error rate falls with the number of shots, measured at the first use.
 type LazyCurve = LazyLock<Option<LearningCurve>, Box<dyn FnOnce() -> Option<LearningCurve> + Send>>;
 
 /// A device that is taught and asked by many at a time.
 ///
-/// When the last one who holds it lets it go, a change that is being made is cancelled: nothing is changed then. That is
-/// waited for, so let it go on a thread that may wait.
+/// Dropping it cancels the change that is being made, which leaves the state as it was. The drop waits for the thread
+/// that makes changes, so drop the last [`Arc`] on a thread that may block.
 pub struct Service {
     /// What the bundle says of itself.
     pub manifest: Manifest,
@@ -197,7 +197,7 @@ impl Service {
         }))
     }
 
-    /// How the bundle's errors fall with shots; measured when it is first asked for.
+    /// How the bundle's error rate falls with the number of shots; the first call measures it.
     pub fn learning_curve(&self) -> Option<&LearningCurve> {
         self.curve.as_ref()
     }
@@ -274,9 +274,9 @@ impl Service {
     /// The thread that changes.
     ///
     /// # Panics
-    /// Never: it is there until the service is let go.
+    /// Never: it is there until the service is dropped.
     pub fn changes(&self) -> &Changes {
-        self.changes.as_ref().expect("it is there until the service is let go")
+        self.changes.as_ref().expect("it is there until the service is dropped")
     }
 
     /// Queues learning the shots of a label.

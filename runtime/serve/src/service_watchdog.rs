@@ -14,41 +14,41 @@ use crate::health::Health;
 
 /// What the task is called.
 const NAME: &str = "watchdog";
-/// What feeds a watchdog.
+/// The message that feeds the watchdog.
 const FED: &str = "WATCHDOG=1";
 
-/// Says that the service listens. Where a watchdog is asked for, it is fed from now on.
+/// Notifies systemd that the service listens. If the unit has a watchdog, it is fed from now on.
 pub fn ready(answers: Answers, health: Health) -> Option<JoinHandle<()>> {
-    say("READY=1\nSTATUS=listening");
-    let patience = patience()?;
-    Some(tokio::spawn(keep_feeding(answers, health, patience, say)))
+    notify("READY=1\nSTATUS=listening");
+    let timeout = watchdog_timeout()?;
+    Some(tokio::spawn(keep_feeding(answers, health, timeout, notify)))
 }
 
 /// Feeds the watchdog, again after a panic.
-async fn keep_feeding(answers: Answers, health: Health, patience: Duration, say: impl Fn(&str) + Copy) {
+async fn keep_feeding(answers: Answers, health: Health, timeout: Duration, notify: impl Fn(&str) + Copy) {
     loop {
         let feeding = async {
             health.fault_point("watchdog: feeding");
             health.up(NAME);
-            feed(&answers, patience, say).await;
+            feed(&answers, timeout, notify).await;
         };
         let Err(panic) = AssertUnwindSafe(feeding).catch_unwind().await else { return };
         health.down(NAME, format!("it stopped because of a fault in the program: {}", panic_message(panic.as_ref())));
-        time::sleep(patience / 6).await;
+        time::sleep(timeout / 6).await;
     }
 }
 
-/// Says that the service stops; the watchdog is fed no more.
+/// Notifies systemd that the service stops; the watchdog is fed no more.
 pub fn stopping(watchdog: Option<JoinHandle<()>>) {
-    say("STOPPING=1\nSTATUS=stopping");
+    notify("STOPPING=1\nSTATUS=stopping");
     watchdog.inspect(JoinHandle::abort);
 }
 
-/// Feeds the watchdog as long as the thread that answers comes to what it is asked; where that hangs or has ended,
-/// systemd starts the service anew once its patience ends.
-async fn feed(answers: &Answers, patience: Duration, say: impl Fn(&str)) {
-    // Twice within its patience at least, as sd_watchdog_enabled(3) advises.
-    let mut turns = time::interval(patience / 3);
+/// Feeds the watchdog as long as the thread that answers handles its calls. If that thread hangs or has ended, systemd
+/// restarts the service after `timeout`.
+async fn feed(answers: &Answers, timeout: Duration, notify: impl Fn(&str)) {
+    // More than twice within the timeout, as sd_watchdog_enabled(3) advises.
+    let mut turns = time::interval(timeout / 3);
     turns.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut before = 0;
     loop {
@@ -56,9 +56,9 @@ async fn feed(answers: &Answers, patience: Duration, say: impl Fn(&str)) {
         let asked = answers.alive().await;
         let handled = answers.handled();
         match asked {
-            // So many wait that there is no room for a question; but they are answered.
-            Err(_) if handled != before => say(FED),
-            Ok(()) => say(FED),
+            // The queue is full, but its calls are handled.
+            Err(_) if handled != before => notify(FED),
+            Ok(()) => notify(FED),
             Err(refusal) => log::warn!("the watchdog is not fed: {}", refusal.sentence),
         }
         before = handled;
@@ -66,22 +66,22 @@ async fn feed(answers: &Answers, patience: Duration, say: impl Fn(&str)) {
 }
 
 #[cfg(unix)]
-fn say(what: &str) {
+fn notify(what: &str) {
     if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Custom(what)]) {
         log::warn!("systemd cannot be told how the service is: {error}");
     }
 }
 
 #[cfg(unix)]
-fn patience() -> Option<Duration> {
-    sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero())
+fn watchdog_timeout() -> Option<Duration> {
+    sd_notify::watchdog_enabled().filter(|timeout| !timeout.is_zero())
 }
 
 #[cfg(not(unix))]
-fn say(_: &str) {}
+fn notify(_: &str) {}
 
 #[cfg(not(unix))]
-fn patience() -> Option<Duration> {
+fn watchdog_timeout() -> Option<Duration> {
     None
 }
 
@@ -92,19 +92,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_watchdog_starves_when_nobody_answers() {
+    async fn a_watchdog_is_not_fed_when_nobody_answers() {
         let (answers, hanging) = Answers::stuck();
-        let meals = AtomicUsize::new(0);
+        let fed = AtomicUsize::new(0);
         let count = |_: &str| {
-            meals.fetch_add(1, Ordering::Relaxed);
+            fed.fetch_add(1, Ordering::Relaxed);
         };
-        let patience = Duration::from_millis(3);
-        let feeding = feed(&answers, patience, count);
-        assert!(time::timeout(10 * patience, feeding).await.is_err(), "it ends with the service alone");
-        assert_eq!(meals.load(Ordering::Relaxed), 0, "the thread hangs");
+        let timeout = Duration::from_millis(3);
+        let feeding = feed(&answers, timeout, count);
+        assert!(time::timeout(10 * timeout, feeding).await.is_err(), "it ends with the service alone");
+        assert_eq!(fed.load(Ordering::Relaxed), 0, "the thread hangs");
         drop(hanging);
-        assert!(time::timeout(10 * patience, feed(&answers, patience, count)).await.is_err());
-        assert_eq!(meals.load(Ordering::Relaxed), 0, "the thread has ended");
+        assert!(time::timeout(10 * timeout, feed(&answers, timeout, count)).await.is_err());
+        assert_eq!(fed.load(Ordering::Relaxed), 0, "the thread has ended");
     }
 
     #[tokio::test]
@@ -112,8 +112,8 @@ mod tests {
         let (answers, _hanging) = Answers::stuck();
         let health = Health::new(std::env::temp_dir().as_path(), crate::event::Events::default());
         health.break_at("watchdog: feeding", 2);
-        let patience = Duration::from_millis(300);
-        let feeding = tokio::spawn(keep_feeding(answers, health.clone(), patience, |_: &str| {}));
+        let timeout = Duration::from_millis(300);
+        let feeding = tokio::spawn(keep_feeding(answers, health.clone(), timeout, |_: &str| {}));
         let is_down = |health: &Health| health.problems().iter().any(|problem| problem.contains("\"watchdog\""));
         while !is_down(&health) {
             time::sleep(Duration::from_millis(1)).await;

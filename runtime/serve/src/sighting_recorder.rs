@@ -16,8 +16,8 @@ use crate::service::Service;
 use crate::sightings::Sightings;
 use crate::worker::{self, Worker};
 
-/// How often what is shown is compared with what was shown before.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Time between two comparisons of what is shown with what was shown before.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest side of a picture, in pixels.
 const MAX_PICTURE_SIDE: u32 = 320;
 
@@ -78,7 +78,7 @@ impl Worker for SightingWorker {
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         up();
-        while !worker::sleep(LOOK_INTERVAL, || self.is_stopping()) {
+        while !worker::sleep(POLL_INTERVAL, || self.is_stopping()) {
             let shown = known_in_view(&self.live.snapshot());
             if self.sightings.see(shown, || self.live.reduced(MAX_PICTURE_SIDE)) {
                 self.events.send(Event::Sightings);

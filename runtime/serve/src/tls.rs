@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use log::Level;
-use orco_runtime::files::{self, MAX_PEM_BYTES};
+use orco_runtime::files::{self, FileStamp, MAX_PEM_BYTES};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::{catch_panic, lock};
 use rustls::crypto::CryptoProvider;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::error::ServeError;
 use crate::secret_file;
 
-/// Time between two looks at the files.
+/// Time between two checks of the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A certificate and its key, PEM files.
@@ -70,8 +70,9 @@ impl Tls {
         CertifiedKey::from_der(chain, key, provider).map_err(ServeError::Tls)
     }
 
-    fn versions(&self) -> [Option<FileVersion>; 2] {
-        [version(&self.certificate), version(&self.key)]
+    /// The stamps of both files; none of one that is not there.
+    fn stamps(&self) -> [Option<FileStamp>; 2] {
+        [&self.certificate, &self.key].map(|path| fs::metadata(path).ok().map(|facts| FileStamp::of(&facts)))
     }
 }
 
@@ -86,25 +87,7 @@ fn provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
 
-/// Number and time of a file: others once it was replaced, written, or given other rights.
-#[cfg(unix)]
-type FileVersion = (u64, i64, i64);
-#[cfg(not(unix))]
-type FileVersion = std::time::SystemTime;
-
-/// None where the file is not there.
-fn version(path: &Path) -> Option<FileVersion> {
-    let facts = fs::metadata(path).ok()?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        Some((facts.ino(), facts.ctime(), facts.ctime_nsec()))
-    }
-    #[cfg(not(unix))]
-    facts.modified().ok()
-}
-
-/// The certificate that callers are greeted with. Handshakes only take it: they must not wait for a disk.
+/// The certificate that new connections get. Handshakes only take it: they must not wait for a disk.
 #[derive(Debug)]
 struct CurrentCertificate(Mutex<Arc<CertifiedKey>>);
 
@@ -125,7 +108,7 @@ struct CertificateReloader {
     tls: Tls,
     provider: CryptoProvider,
     /// The files that were read last, whether or not they could be used.
-    versions: [Option<FileVersion>; 2],
+    stamps: [Option<FileStamp>; 2],
     /// Whether they could not be used, which the log says.
     is_refused: bool,
     current: Weak<CurrentCertificate>,
@@ -135,9 +118,9 @@ impl CertificateReloader {
     fn new(tls: Tls) -> Result<(Arc<CurrentCertificate>, Self), ServeError> {
         let provider = provider();
         // Before they are read: what is written meanwhile is read again.
-        let versions = tls.versions();
+        let stamps = tls.stamps();
         let current = Arc::new(CurrentCertificate(Mutex::new(Arc::new(tls.certified_key(&provider)?))));
-        let reloader = Self { tls, provider, versions, is_refused: false, current: Arc::downgrade(&current) };
+        let reloader = Self { tls, provider, stamps, is_refused: false, current: Arc::downgrade(&current) };
         Ok((current, reloader))
     }
 
@@ -160,11 +143,11 @@ impl CertificateReloader {
 
     /// Takes up what has changed in the files.
     fn reload(&mut self, current: &CurrentCertificate) {
-        let versions = self.tls.versions();
-        if versions == self.versions {
+        let stamps = self.tls.stamps();
+        if stamps == self.stamps {
             return;
         }
-        self.versions = versions;
+        self.stamps = stamps;
         let read = self.tls.certified_key(&self.provider);
         let was_refused = std::mem::replace(&mut self.is_refused, read.is_err());
         let shown = self.tls.certificate.display();

@@ -81,7 +81,7 @@ mod tests {
             written(5000, 4500, ImageFormat::Jpeg),
         ];
         for bytes in pictures {
-            let (memory, picture) = (image::decoding_memory(&bytes).unwrap(), image::decode(&bytes).unwrap());
+            let (memory, picture) = (image::decoding_cost(&bytes).unwrap(), image::decode(&bytes).unwrap());
             assert_eq!((memory.width, memory.height), picture.dimensions());
             assert_eq!((memory.file_width, memory.file_height), image::size(&bytes).unwrap());
             assert_eq!(memory.picture_bytes(), picture.as_raw().len() as u64);
@@ -89,11 +89,11 @@ mod tests {
         }
         let large = written(2000, 1500, ImageFormat::Jpeg);
         for (side, width) in [(100, 250), (300, 500), (1000, 2000)] {
-            let memory = image::decoding_memory_reduced(&large, side).unwrap();
+            let memory = image::decoding_cost_reduced(&large, side).unwrap();
             assert_eq!(image::decode_reduced(&large, side).unwrap().dimensions(), (memory.width, memory.height));
             assert_eq!(memory.width, width);
         }
-        assert!(image::decoding_memory(b"GIF89a").is_err() && image::decoding_memory(b"").is_err());
+        assert!(image::decoding_cost(b"GIF89a").is_err() && image::decoding_cost(b"").is_err());
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<DecodedPicture, ImageError> {
 }
 
 /// The memory that [`decode`] takes for the same file.
-pub(super) fn decoding_memory(jpeg: &[u8]) -> Result<DecodingCost, ImageError> {
+pub(super) fn decoding_cost(jpeg: &[u8]) -> Result<DecodingCost, ImageError> {
     let file = JpegFile::read(jpeg)?;
     Ok(file.cost(file.largest_plan()?))
 }
@@ -137,7 +137,7 @@ pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageEr
 }
 
 /// The memory that [`decode_reduced`] takes for the same file.
-pub(super) fn decoding_memory_reduced(jpeg: &[u8], side: u32) -> Result<DecodingCost, ImageError> {
+pub(super) fn decoding_cost_reduced(jpeg: &[u8], side: u32) -> Result<DecodingCost, ImageError> {
     let file = JpegFile::read(jpeg)?;
     Ok(file.cost(file.plan_leaving(side)?))
 }

@@ -33,7 +33,7 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<DecodedPicture, Image
 }
 
 /// The memory that [`decode`] takes for the same file.
-pub(super) fn decoding_memory<R: BufRead + Seek>(file: R) -> Result<DecodingCost, ImageError> {
+pub(super) fn decoding_cost<R: BufRead + Seek>(file: R) -> Result<DecodingCost, ImageError> {
     with_header(file, |file| file.cost())
 }
 

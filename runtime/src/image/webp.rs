@@ -32,7 +32,7 @@ pub(super) fn decode(webp: &[u8]) -> Result<DecodedPicture, ImageError> {
 }
 
 /// The memory that [`decode`] takes for the same file.
-pub(super) fn decoding_memory(webp: &[u8]) -> Result<DecodingCost, ImageError> {
+pub(super) fn decoding_cost(webp: &[u8]) -> Result<DecodingCost, ImageError> {
     let file = WebpFile::read(webp)?;
     Ok(DecodingCost::new(file.size(), 1, file.orientation, file.peak_bytes()?))
 }
@@ -231,7 +231,7 @@ mod tests {
         let as_in_jpeg = webp([40, 30], ColorType::Rgb8, picture.as_raw(), Some([b"Exif\0\0", &quarter[..]].concat()));
         assert_eq!(image::size(&as_in_jpeg).unwrap(), (30, 40));
         assert_eq!(image::decode(&as_in_jpeg).unwrap(), upright);
-        let cost = image::decoding_memory(&turned).unwrap();
+        let cost = image::decoding_cost(&turned).unwrap();
         assert_eq!((cost.width, cost.height), upright.dimensions());
         assert!((cost.picture_bytes()..=MAX_MEMORY).contains(&cost.peak), "{cost:?}");
     }
@@ -287,12 +287,12 @@ mod tests {
             head
         };
         assert!(matches!(image::decode(&head(16_383)), Err(ImageError::TooLarge)));
-        assert!(matches!(image::decoding_memory(&head(16_383)), Err(ImageError::TooLarge)));
+        assert!(matches!(image::decoding_cost(&head(16_383)), Err(ImageError::TooLarge)));
         // Of fewer pixels than other formats may have.
         let told = "is a WebP picture of 4096 x 4096 pixels, too large to decode within 64 MiB: save it as JPEG or make it \
                     smaller";
         assert_eq!(image::decode(&head(4096)).unwrap_err().to_string(), told);
-        assert_eq!(image::decoding_memory(&head(4096)).unwrap_err().to_string(), told);
+        assert_eq!(image::decoding_cost(&head(4096)).unwrap_err().to_string(), told);
     }
 
     #[test]

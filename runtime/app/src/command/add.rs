@@ -37,7 +37,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     warn_of_long_pictures(&classes, output);
     let [(label, shots)] = &classes;
     let outcome = learner.add(label, shots.clone(), &mut ProgressBars::default())?;
-    let report = session_report::unwrap_outcome(output, outcome);
+    let report = session_report::note_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("added to {}", session_report::list_classes(&classes));

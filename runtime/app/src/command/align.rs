@@ -26,7 +26,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     }
     let aligned = learner.align(&mut ProgressBars::default())?;
     let seconds = started.elapsed().as_secs_f64();
-    let Some(report) = session_report::unwrap_outcome(output, aligned) else {
+    let Some(report) = session_report::note_outcome(output, aligned) else {
         say!(output, "nothing to do: another program has aligned the head meanwhile")?;
         return Ok(json!({ "aligned": false }));
     };

@@ -34,15 +34,22 @@ enum BalanceArgument {
     FavourNew,
 }
 
+impl BalanceArgument {
+    /// As the library takes it.
+    fn balance(self) -> Balance {
+        match self {
+            Self::KeepBase => Balance::KeepBase,
+            Self::Balanced => Balance::Balanced,
+            Self::FavourNew => Balance::FavourNew,
+        }
+    }
+}
+
 /// Moves the border between base classes and learned ones, and saves the new state. Scripts may set the balance again:
 /// that is no change.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
-    let balance = match arguments.balance {
-        BalanceArgument::KeepBase => Balance::KeepBase,
-        BalanceArgument::Balanced => Balance::Balanced,
-        BalanceArgument::FavourNew => Balance::FavourNew,
-    };
+    let balance = arguments.balance.balance();
     let mut learner = device::open(options, output)?;
     let before = learner.state().calibration;
     let saves = learner.generation();
@@ -51,7 +58,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "nothing to do: the balance is {} already", balance.name())?;
         return Ok(json!({ "balance": balance.name() }));
     }
-    let report = session_report::unwrap_outcome(output, set);
+    let report = session_report::note_outcome(output, set);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("set the balance to {}", balance.name());
     session_report::print(output, &report, &what, seconds, learner.answered_classes())?;

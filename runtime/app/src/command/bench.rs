@@ -118,34 +118,42 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     say!(output, "{HEADING}")?;
     let mut rows = Vec::new();
     for bundle in &bundles {
-        let name = bundle.file_name().unwrap_or(bundle.as_os_str()).to_string_lossy().into_owned();
         for engine in &engines {
-            let chosen = engine.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-            let is_missing = *engine == EngineArgument::OnnxRuntime
-                && options.engine == EngineArgument::Auto
-                && library::locate().is_none();
-            let row = if is_missing {
-                say!(output, "{name:<22} {chosen:<12} left out: no library was found (`orco doctor`)")?;
-                BenchRow { left_out: Some("no library was found"), ..BenchRow::default() }
-            } else {
-                match in_its_own_process(options, bundle, &chosen, arguments) {
-                    Ok((start, figures)) => {
-                        say!(output, "{name:<22} {chosen:<12} {}", columns(start, &figures))?;
-                        BenchRow { start_seconds: Some(start), figures: Some(figures), ..BenchRow::default() }
-                    }
-                    Err(error) => {
-                        output.note_error(format!("{name} with {chosen}: {error:#}"));
-                        BenchRow { error: Some(format!("{error:#}")), ..BenchRow::default() }
-                    }
-                }
-            };
-            rows.push(BenchRow { bundle: name.clone(), engine: chosen, ..row });
+            rows.push(measured_row(options, output, arguments, bundle, *engine)?);
         }
     }
     Ok(json!({
         "processor": machine::processor(), "frames": arguments.frames, "size": arguments.size.to_string(),
         "shots": SHOTS, "rows": rows,
     }))
+}
+
+/// Measures a bundle with an engine and prints its row. A failure is noted, and does not stop the other measurements.
+fn measured_row(
+    options: &Options,
+    output: &Output,
+    arguments: &Arguments,
+    bundle: &Path,
+    engine: EngineArgument,
+) -> Result<BenchRow> {
+    let name = bundle.file_name().unwrap_or(bundle.as_os_str()).to_string_lossy().into_owned();
+    let chosen = engine.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let row = BenchRow { bundle: name.clone(), engine: chosen.clone(), ..BenchRow::default() };
+    let is_optional = engine == EngineArgument::OnnxRuntime && options.engine == EngineArgument::Auto;
+    if is_optional && library::locate().is_none() {
+        say!(output, "{name:<22} {chosen:<12} left out: no library was found (`orco doctor`)")?;
+        return Ok(BenchRow { left_out: Some("no library was found"), ..row });
+    }
+    match in_its_own_process(options, bundle, &chosen, arguments) {
+        Ok((start, figures)) => {
+            say!(output, "{name:<22} {chosen:<12} {}", columns(start, &figures))?;
+            Ok(BenchRow { start_seconds: Some(start), figures: Some(figures), ..row })
+        }
+        Err(error) => {
+            output.note_error(format!("{name} with {chosen}: {error:#}"));
+            Ok(BenchRow { error: Some(format!("{error:#}")), ..row })
+        }
+    }
 }
 
 /// What the JSON says of a bundle on an engine: figures, why it was left out, or why it failed.

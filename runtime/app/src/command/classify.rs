@@ -75,10 +75,12 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 results.push(json!({ "image": image, "regions": of_regions }));
             }
             Err(error) => {
-                let advice = match () {
-                    () if path.is_dir() => "; name the pictures in it, as FOLDER/*",
-                    () if path == Path::new("-") => "; pictures are read from files, not from standard input",
-                    () => "",
+                let advice = if path.is_dir() {
+                    "; name the pictures in it, as FOLDER/*"
+                } else if path == Path::new("-") {
+                    "; pictures are read from files, not from standard input"
+                } else {
+                    ""
                 };
                 let error = format!("{error:#}{advice}");
                 output.print_error(&error);

@@ -149,7 +149,7 @@ fn learn_samples(options: &Options, output: &Output, arguments: &Arguments, is_k
     let new = labels.iter().map(|label| Ok((label.as_str(), Shots::folder(folder.join(label))?)));
     let new = new.collect::<Result<Vec<_>>>()?;
     let outcome = learner.learn_many(&new, &mut ProgressBars::default())?;
-    let report = if is_kept { session_report::unwrap_outcome(output, outcome) } else { outcome.report };
+    let report = if is_kept { session_report::note_outcome(output, outcome) } else { outcome.report };
     let what = format!("learned {}", session_report::list_classes(&new));
     session_report::print(output, &report, &what, started.elapsed().as_secs_f64(), learner.answered_classes())?;
     Ok(labels)

@@ -57,7 +57,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     } else if arguments.purge {
         (purge(options, output, &mut learner, &label)?, "purged")
     } else {
-        (Some(session_report::unwrap_outcome(output, learner.forget(&label, &mut ProgressBars::default())?)), "forgot")
+        (Some(session_report::note_outcome(output, learner.forget(&label, &mut ProgressBars::default())?)), "forgot")
     };
     let seconds = started.elapsed().as_secs_f64();
     let Some(report) = report else {
@@ -82,13 +82,13 @@ fn remove_shot(output: &Output, learner: &mut Learner, label: &str, shot: &Path)
         Err(ChangeError::OtherShot { label }) => {
             bail!("\"{label}\" has no such shot: {}; nothing was changed", shot.display())
         }
-        removed => Ok(session_report::unwrap_outcome(output, removed?)),
+        removed => Ok(session_report::note_outcome(output, removed?)),
     }
 }
 
 #[cfg(not(feature = "hub"))]
 fn purge(_: &Options, output: &Output, learner: &mut Learner, label: &str) -> Result<Option<ChangeReport>> {
-    Ok(session_report::unwrap_outcome(output, learner.purge(label, &mut ProgressBars::default())?))
+    Ok(session_report::note_outcome(output, learner.purge(label, &mut ProgressBars::default())?))
 }
 
 /// Labels for people, each in quotes.
@@ -108,13 +108,13 @@ fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str)
     let fleet = DeviceFolder::of_state(learner.store().folder()).lock_out_rounds(options.wait)?;
     let labels = purged_labels(learner, label);
     let purged = learner.purge(label, &mut ProgressBars::default());
-    let Some(fleet) = fleet else { return Ok(session_report::unwrap_outcome(output, purged?)) };
+    let Some(fleet) = fleet else { return Ok(session_report::note_outcome(output, purged?)) };
     let report = match purged {
         Err(ChangeError::Purge(PurgeError::Unknown { .. })) if fleet.mentions(&labels)? => {
             output.mark_changed();
             None
         }
-        purged => session_report::unwrap_outcome(output, purged?),
+        purged => session_report::note_outcome(output, purged?),
     };
     let labels = unknown_labels(learner, labels);
     if let Err(error) = fleet.forget_labels(&labels) {

@@ -160,7 +160,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                     folder.display()
                 ));
             }
-            let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
+            let code = store.new_code(channel, Duration::from_hours((*hours).into()), now())?;
             output.mark_changed();
             say!(output, "{code}")?;
             Ok(json!({ "code": code.to_string() }))
@@ -186,9 +186,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
 }
 
-fn purge(output: &Output, store: &HubStore, packs: &[String], has_bundles: bool) -> Result<Value> {
+/// Deletes these packs and, with `bundles`, all withdrawn releases of bundles.
+fn purge(output: &Output, store: &HubStore, packs: &[String], bundles: bool) -> Result<Value> {
     let packs = packs.iter().map(|digits| find_pack(store, digits)).collect::<Result<Vec<_>>>()?;
-    if has_bundles {
+    if bundles {
         let HubPurge { releases, .. } = store.purge_bundles()?;
         done(output, &format!("deleted {} of bundles", counted(releases, "withdrawn release")))?;
     }

@@ -54,7 +54,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let answered_before = learner.answered_classes();
     let imported: Vec<_> =
         packs.iter().map(|LabelledPack { pack, label }| PackClass { pack, label: Some(label) }).collect();
-    let report = session_report::unwrap_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
+    let report = session_report::note_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
     let named = packs.iter().map(|LabelledPack { pack, label }| describe(label, pack));
     let named = join_first(named, session_report::MAX_CLASSES, ", ");

@@ -66,7 +66,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     warn_of_long_pictures(&classes, output);
     let answered_before = learner.answered_classes();
     let (outcome, past) = arguments.learn(&mut learner, &classes)?;
-    let report = session_report::unwrap_outcome(output, outcome);
+    let report = session_report::note_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     let what = format!("{past} {}", session_report::list_classes(&classes));

@@ -32,7 +32,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         }
         renamed => renamed?,
     };
-    session_report::unwrap_outcome(output, renamed);
+    session_report::note_outcome(output, renamed);
     say!(output, "{from} is now {to}")?;
     Ok(json!({ "from": from, "to": to }))
 }

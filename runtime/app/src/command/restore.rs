@@ -43,7 +43,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         .public_key(options.public_key()?);
     let contents = without_rounds(options, output, &store, || {
         let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
-        Ok(session_report::unwrap_outcome(output, made))
+        Ok(session_report::note_outcome(output, made))
     })?;
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))

@@ -49,7 +49,7 @@ pub(super) fn restore(
     alignment.apply(&mut learner);
     let answered_before = learner.answered_classes();
     let restored = step(&mut learner, &mut ProgressBars::default())?;
-    let UndoOutcome { report, entry, exact, .. } = session_report::unwrap_outcome(output, restored);
+    let UndoOutcome { report, entry, exact, .. } = session_report::note_outcome(output, restored);
     let seconds = started.elapsed().as_secs_f64();
     // With few changes to remember, the entry may be forgotten already.
     let what = learner.history().entry(entry).map(|entry| format!(" ({})", history::describe(entry)));

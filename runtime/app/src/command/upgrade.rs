@@ -56,7 +56,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let accepted = UpgradeOptions::default().force(arguments.force).give_up_unkept(arguments.give_up_unkept);
     let made = upgrade::upgrade(&bundle, &store, &settings, &accepted, &mut ProgressBars::default())?;
     let UpgradeOutcome { report, from, learned_before, classes, dropped, warnings, .. } =
-        session_report::unwrap_outcome(output, made);
+        session_report::note_outcome(output, made);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));
     let count = counted(classes.len(), "class");
@@ -94,7 +94,7 @@ fn discard_old(output: &Output, store: &Store, settings: &LearnerSettings) -> Re
 }
 
 fn undo(output: &Output, bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<Value> {
-    let saved = session_report::unwrap_outcome(output, upgrade::undo_upgrade(bundle, store, settings)?);
+    let saved = session_report::note_outcome(output, upgrade::undo_upgrade(bundle, store, settings)?);
     let (name, classes, exemplars) = (&bundle.manifest.name, saved.state.classes.len(), saved.state.exemplars.len());
     say!(
         output,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use orco_runtime::state::sentence::counted;
-use orco_serve::health::unwritable;
+use orco_serve::disk_check::unwritable;
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::BrokerAddress;
 use orco_serve::rules::{Action, Rules};

@@ -180,7 +180,7 @@ impl<'a> HubCall<'a> {
     }
 }
 
-/// By what the hub's answers are recognised.
+/// The key with which the hub's answers are verified.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HubKey {
     /// The key that the hub showed when the device enrolled.

@@ -101,19 +101,19 @@ fn fetch_parts(
     partial: &Path,
     observer: &mut dyn SyncObserver,
 ) -> Result<(), SyncError> {
-    let mut come = length(partial).map_err(SyncError::file(partial))?;
-    check_room(free_bytes(partial), size.saturating_sub(come)).map_err(SyncError::file(partial))?;
-    while come < size {
-        let range = ByteRange { start: come, last: (come + connection.part.0).min(size) - 1 };
+    let mut received = length(partial).map_err(SyncError::file(partial))?;
+    check_room(free_bytes(partial), size.saturating_sub(received)).map_err(SyncError::file(partial))?;
+    while received < size {
+        let range = ByteRange { start: received, last: (received + connection.part.0).min(size) - 1 };
         let started = Instant::now();
         let part = connection.call(HubCall::get(&format!("{OBJECTS_PATH}/{digest}"), range), observer)?;
         connection.part = connection.part.after(started.elapsed());
-        if part.is_empty() || part.len() as u64 > size - come {
+        if part.is_empty() || part.len() as u64 > size - received {
             return Err(discard(partial, digest));
         }
         proceed(observer, SyncStep::Write)?;
         append(partial, &part).map_err(SyncError::file(partial))?;
-        come += part.len() as u64;
+        received += part.len() as u64;
     }
     if size == 0 {
         append(partial, &[]).map_err(SyncError::file(partial))?;

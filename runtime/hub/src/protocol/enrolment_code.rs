@@ -11,18 +11,18 @@ use sha2::{Digest, Sha256};
 use super::hex::hexadecimal_bytes;
 use super::key::{Fingerprint, VerifyingKey, first_half};
 
-/// By which the hub finds a code.
+/// A code's identifier, under which the hub finds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CodeId([u8; 16]);
 hexadecimal_bytes!(CodeId, 16, "32 hexadecimal digits of a code's identifier");
 
-/// What proves that a device has a code.
+/// A code's key, with which a device proves that it has the code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CodeKey([u8; 32]);
 hexadecimal_bytes!(CodeKey, 32, "64 hexadecimal digits of a code's key");
 
 impl CodeKey {
-    /// The proof that the owner of a key has the code.
+    /// The proof that the device with this key has the code: HMAC-SHA256 of the device's key.
     pub fn prove(&self, device: &VerifyingKey) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let mut proof = [0; 32];
@@ -30,7 +30,7 @@ impl CodeKey {
         proof
     }
 
-    /// Whether it is that proof; the time it takes tells nothing.
+    /// Whether a proof is right for a device; takes the same time either way.
     pub fn accepts(&self, device: &VerifyingKey, proof: &[u8]) -> bool {
         hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), device.bytes(), proof).is_ok()
     }
@@ -39,7 +39,7 @@ impl CodeKey {
 /// A code, as a person carries it from the hub to the device.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EnrolmentCode {
-    /// That of the hub's key.
+    /// Fingerprint of the hub's key.
     pub fingerprint: Fingerprint,
     secret: [u8; 16],
 }
@@ -74,12 +74,12 @@ impl EnrolmentCode {
         Sha256::new().chain_update(purpose).chain_update(self.secret).finalize().into()
     }
 
-    /// By which the hub finds it.
+    /// Its identifier, under which the hub finds it.
     pub fn id(&self) -> CodeId {
         CodeId(first_half(self.derived("orco-hub code identifier 1\n")))
     }
 
-    /// What proves that a device has it.
+    /// Its key, with which a device proves that it has the code.
     pub fn key(&self) -> CodeKey {
         CodeKey(self.derived("orco-hub code key 1\n"))
     }

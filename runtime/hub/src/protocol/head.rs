@@ -70,7 +70,7 @@ impl RequestHead {
         key.verifies(self.text().as_bytes(), signature)
     }
 
-    /// By what an answer refers to it.
+    /// Its digest, by which an answer names the request.
     pub fn digest(&self) -> ObjectDigest {
         ObjectDigest::of(self.text().as_bytes())
     }

@@ -28,7 +28,7 @@ impl ObjectDigest {
 pub struct DeviceId([u8; 16]);
 hexadecimal_bytes!(DeviceId, 16, "32 hexadecimal digits of a device");
 
-/// By what people recognise the hub's key: the first half of its SHA-256.
+/// The hub's key as people compare it: the first half of its SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 16]);
 hexadecimal_bytes!(Fingerprint, 16, "32 hexadecimal digits of a fingerprint");
@@ -53,7 +53,7 @@ impl VerifyingKey {
         DeviceId(self.half_digest())
     }
 
-    /// What people compare.
+    /// The fingerprint of this key.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint(self.half_digest())
     }

@@ -49,7 +49,7 @@ pub struct DeviceReport {
     pub bundle: Option<ReportedBundle>,
     /// The classes that it learned.
     pub classes: Vec<ClassReport>,
-    /// How it is.
+    /// Its free bytes and warnings.
     pub health: DeviceHealth,
     /// What became of the releases of its channel.
     pub outcomes: Vec<ReleaseOutcome>,
@@ -96,7 +96,7 @@ pub struct ClassReport {
     pub shots: u32,
 }
 
-/// How a device is.
+/// Free bytes and warnings of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceHealth {
     /// Bytes that are free where its state lies, if that is known.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -100,7 +100,7 @@ pub(super) async fn new_code(State(hub): HubState, request: Request) -> Result<R
     if !(1..=MAX_CODE_LIFETIME_HOURS).contains(&hours) {
         return Err(refused(&format!("\"hours\" must be from 1 to {MAX_CODE_LIFETIME_HOURS}")));
     }
-    let valid = Duration::from_secs(3_600 * u64::from(hours));
+    let valid = Duration::from_hours(hours.into());
     let code = run(&hub, move |store| store.new_code(&channel, valid, now())).await?;
     Ok(shown(&json!({ "code": code.to_string() })))
 }
@@ -154,7 +154,7 @@ fn no_release() -> Response {
 
 /// Reads the body of a request with the token.
 async fn read<T: DeserializeOwned>(hub: &HubService, request: Request) -> Result<T, Response> {
-    let (parts, body): (_, Body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     if !has_token(hub, &parts.headers) {
         return Err(not_found());
     }

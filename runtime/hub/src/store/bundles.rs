@@ -8,8 +8,8 @@ use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE};
 use orco_runtime::signature::{self, PublicKey};
 use orco_runtime::state::sentence::with_causes;
 
-use super::releases::{ReleaseDraft, ReleaseKind, check_channel, insert};
-use super::{HubStore, UnixSeconds};
+use super::releases::{ReleaseDraft, ReleaseKind, insert};
+use super::{HubStore, UnixSeconds, check_channel};
 use crate::error::HubError;
 use crate::protocol::{self, MAX_OBJECT, ObjectDigest, ReleaseId, ReleasedFile};
 use crate::rollout::RolloutStage;

@@ -111,7 +111,7 @@ impl HubStore {
     ///
     /// # Errors
     /// [`HubError`] of `act`, or if the database fails. Nothing was changed then.
-    pub fn answer_once(
+    pub(crate) fn answer_once(
         &self,
         head: &RequestHead,
         now: UnixSeconds,

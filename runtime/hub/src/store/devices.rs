@@ -2,10 +2,9 @@
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
-use super::{HubStore, UnixSeconds};
+use super::{HubStore, UnixSeconds, check_channel};
 use crate::error::HubError;
 use crate::protocol::{DeviceId, DeviceReport, VerifyingKey};
-use crate::rollout;
 
 /// A device of the fleet.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,9 +75,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if there is no such device or channel, or it cannot be kept.
     pub fn set_channel(&self, device: &DeviceId, channel: &str) -> Result<(), HubError> {
-        if !rollout::is_channel(channel) {
-            return Err(HubError::Channel { name: channel.into() });
-        }
+        check_channel(channel)?;
         let changed =
             self.connection()?.execute("UPDATE device SET channel = ?2 WHERE id = ?1", params![device, channel])?;
         if changed == 0 { Err(HubError::NoDevice { device: *device }) } else { Ok(()) }

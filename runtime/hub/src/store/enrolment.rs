@@ -5,12 +5,11 @@ use std::time::Duration;
 use orco_runtime::state::escape::EscapedText;
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, deliveries};
+use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, check_channel, deliveries};
 use crate::error::HubError;
 use crate::protocol::{
     CodeKey, DeviceId, Enrolment, EnrolmentAnswer, EnrolmentCode, RequestHead, Signature, bounded, is_device_name,
 };
-use crate::rollout;
 
 /// Longest time that a code may count, in hours: a year.
 pub const MAX_CODE_LIFETIME_HOURS: u32 = 24 * 366;
@@ -29,9 +28,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if the channel's name is none, or the code cannot be kept.
     pub fn new_code(&self, channel: &str, valid: Duration, now: UnixSeconds) -> Result<EnrolmentCode, HubError> {
-        if !rollout::is_channel(channel) {
-            return Err(HubError::Channel { name: channel.into() });
-        }
+        check_channel(channel)?;
         let code = EnrolmentCode::generate(self.key().verifying_key().fingerprint()).ok_or(HubError::Random)?;
         let expires = now.saturating_add(valid.as_secs().try_into().unwrap_or(UnixSeconds::MAX));
         let connection = self.connection()?;

@@ -9,10 +9,10 @@ use rusqlite::{Connection, Transaction};
 
 use super::packs::has_record;
 use super::releases::{
-    ReleaseDraft, ReleaseKind, ReleaseRecord, active, check_channel, insert, is_superseded, newest_packs, origins,
-    sources, update_stage,
+    ReleaseDraft, ReleaseKind, ReleaseRecord, active, insert, is_superseded, newest_packs, origins, sources,
+    update_stage,
 };
-use super::{HubStore, PackRecord, UnixSeconds};
+use super::{HubStore, PackRecord, UnixSeconds, check_channel};
 use crate::error::HubError;
 use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
 use crate::protocol::{DeviceId, ObjectDigest, ReleaseId, ReleasedFile};

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use super::{HubStore, UnixSeconds};
 use crate::error::HubError;
 use crate::protocol::{DeviceId, ObjectDigest, ReleaseId, ReleasedFile};
-use crate::rollout::{self, RolloutStage};
+use crate::rollout::RolloutStage;
 
 /// What is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -203,10 +203,6 @@ impl HubStore {
         let changed = self.connection()?.execute("UPDATE release SET withdrawn = 1 WHERE id = ?1", [release.0])?;
         if changed == 0 { Err(HubError::NoRelease { release }) } else { Ok(()) }
     }
-}
-
-pub(super) fn check_channel(name: &str) -> Result<(), HubError> {
-    if rollout::is_channel(name) { Ok(()) } else { Err(HubError::Channel { name: name.into() }) }
 }
 
 /// Releases of a channel that were not taken back, newest first.

@@ -18,7 +18,7 @@ impl HubStore {
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be read.
-    pub fn target(
+    pub(crate) fn target(
         connection: &Connection,
         device: &DeviceId,
         report: &DeviceReport,
@@ -57,7 +57,11 @@ impl HubStore {
     ///
     /// # Errors
     /// [`HubError::Database`] if that cannot be read.
-    pub fn may_read(connection: &Connection, device: &DeviceId, object: &ObjectDigest) -> Result<bool, HubError> {
+    pub(crate) fn may_read(
+        connection: &Connection,
+        device: &DeviceId,
+        object: &ObjectDigest,
+    ) -> Result<bool, HubError> {
         let query = "SELECT EXISTS (SELECT 1 FROM release_file JOIN release ON release.id = release_file.release
             JOIN device ON device.channel = release.channel
             WHERE release_file.digest = ?1 AND device.id = ?2 AND release.withdrawn = 0)";

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use orco_runtime::learner::OpenLearnerError;
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
 use super::AnswerThread;
 use crate::event::Event;
-use orco_runtime::state::sentence::with_causes;
 
 /// How often the thread checks whether another program has changed the state.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use orco_runtime::learner::AnswerScope;
 use orco_runtime::state::Balance;
 use orco_runtime::state::history::EntryId;
@@ -13,18 +12,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
+use super::jobs::queued;
 use super::{Json, NewLabel, Path, Query, blocking, flag, null_as_default, usable_label};
 use crate::changes::{BaseClassChoice, ChangeRequest};
-use crate::id::Id;
-use crate::job::Job;
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
-
-/// 202, with the job and its place.
-pub(crate) fn queued(job: &Job) -> Response {
-    let place = format!("/api/v1/jobs/{}", job.id);
-    (StatusCode::ACCEPTED, [(header::LOCATION, place)], axum::Json(job.json())).into_response()
-}
 
 /// What is learned.
 #[derive(Deserialize)]
@@ -222,17 +214,4 @@ pub async fn balance(
         return Err(Refusal::bad_request(format!("the balance must be one of {names}")));
     };
     Ok(queued(&service.changes().request(ChangeRequest::Balance { balance })?))
-}
-
-/// `GET /api/v1/jobs`: the changes that wait or are being made.
-pub async fn unfinished(State(service): State<Arc<Service>>) -> axum::Json<Value> {
-    axum::Json(json!({ "jobs": service.changes().unfinished().iter().map(Job::json).collect::<Vec<_>>() }))
-}
-
-/// `GET /api/v1/jobs/{id}`
-///
-/// # Errors
-/// [`Refusal`] if it is not remembered.
-pub async fn job(State(service): State<Arc<Service>>, Path(id): Path<Id>) -> Result<axum::Json<Value>, Refusal> {
-    Ok(axum::Json(service.changes().job(id)?.json()))
 }

@@ -23,7 +23,10 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>,
     let with_thumbnail = blocking(move || service.pictured_shots()).await?;
     let stored = |index: usize| -> Vec<Value> {
         let digests = (1..).zip(&known.digests[index]);
-        let shot = |(number, digest): (usize, &[u8; 32])| json!({ "id": hexadecimal(digest), "number": number, "thumbnail": with_thumbnail.contains(digest) });
+        let shot = |(number, digest): (usize, &[u8; 32])| {
+            let has_thumbnail = with_thumbnail.contains(digest);
+            json!({ "id": hexadecimal(digest), "number": number, "thumbnail": has_thumbnail })
+        };
         digests.map(shot).collect()
     };
     let class = |(index, class): (usize, &Class)| {

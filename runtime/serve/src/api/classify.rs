@@ -84,5 +84,7 @@ fn similar_json(service: &Service, exemplar: &SimilarExemplar) -> Value {
     let thumbnail = exemplar.shot.filter(|shot| service.has_picture_of_shot(&shot.digest));
     let path = thumbnail.map(|shot| stored_shots::thumbnail_path(&exemplar.label, &shot.digest));
     let (id, number) = (exemplar.shot.map(|shot| hexadecimal(&shot.digest)), exemplar.shot.map(|shot| shot.number));
-    json!({ "label": exemplar.label, "similarity": exemplar.similarity, "shot": id, "number": number, "thumbnail": path })
+    json!({
+        "label": exemplar.label, "similarity": exemplar.similarity, "shot": id, "number": number, "thumbnail": path,
+    })
 }

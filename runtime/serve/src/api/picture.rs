@@ -24,7 +24,7 @@ pub(super) struct AdmittedPicture {
 /// [`Refusal`] if it is no picture that is taken, or too many are being processed.
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<AdmittedPicture, Refusal> {
     let measured = file.clone();
-    let header = blocking(move || image::decoding_memory(&measured)).await?.map_err(|error| Refusal::from(&error))?;
+    let header = blocking(move || image::decoding_cost(&measured)).await?.map_err(|error| Refusal::from(&error))?;
     let permit = service.admission.admit(processing_bytes(&header, &service.manifest.preprocessing)).await?;
     Ok(AdmittedPicture { file, header, permit })
 }

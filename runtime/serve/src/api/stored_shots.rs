@@ -8,7 +8,7 @@ use orco_runtime::manifest::{from_hexadecimal, hexadecimal};
 use orco_runtime::state::escape::percent_encoded;
 use orco_runtime::state::session::LearnError;
 
-use super::changes::queued;
+use super::jobs::queued;
 use super::{JPEG, Json, NewLabel, Path, blocking, usable_label};
 use crate::changes::ChangeRequest;
 use crate::knowledge::Knowledge;

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::changes::{learned_label, queued};
+use super::changes::learned_label;
+use super::jobs::queued;
 use super::{Path, Query, blocking, usable_label};
 use crate::changes::ChangeRequest;
 use crate::refusal::{ErrorCode, Refusal};

@@ -6,6 +6,8 @@ use orco_runtime::learner::Learner;
 use orco_runtime::state::Balance;
 use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use orco_runtime::state::label;
+use orco_runtime::state::sentence::with_causes;
+use orco_runtime::threads::catch_panic;
 use serde_json::Value;
 
 use super::{ChangeRequest, ChangeWorker, LabelledShots, joined_warnings};
@@ -13,8 +15,6 @@ use crate::answers::Answers;
 use crate::id::Id;
 use crate::job::JobProgress;
 use crate::refusal::{ErrorCode, Refusal};
-use orco_runtime::state::sentence::with_causes;
-use orco_runtime::threads::catch_panic;
 
 /// What happened, as the beginning of a sentence for people.
 const FAILED: &str = "the thread that makes changes failed";

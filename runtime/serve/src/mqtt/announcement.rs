@@ -12,7 +12,7 @@ impl Reporter<'_> {
     /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told
     /// before, and takes away those that it still keeps of an earlier run.
     pub(super) async fn announce_all(&self, client: &AsyncClient, connection: &Connection) {
-        let filter = discovery::topic_filter(&self.device);
+        let filter = discovery::topic_filter(&self.worker.device);
         let subscribes = self.subscribes.replace(false);
         if subscribes {
             let _ = client.subscribe(&*filter, QoS::AtMostOnce).await;
@@ -68,20 +68,21 @@ impl Reporter<'_> {
 
     /// Topics of all entities with their descriptions.
     fn descriptions(&self, named: &EntityNames) -> Vec<(String, String)> {
-        discovery::messages(&self.device, &DeviceDescription { named: named.clone(), ..self.about.clone() })
+        let about = DeviceDescription { named: named.clone(), ..self.worker.about.clone() };
+        discovery::messages(&self.worker.device, &about)
     }
 
     /// What has entities of its own now.
     fn named(&self) -> EntityNames {
-        let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
-        let known = self.answers.knowledge();
+        let regions = self.worker.regions.get().iter().map(|region| region.name.clone()).collect();
+        let known = self.worker.answers.knowledge();
         let learned = known.classes[known.base_classes..].iter().rev().take(MAX_PRESENCE_SENSORS);
         EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
     }
 
     /// The labels of all changes that are remembered.
     fn remembered(&self) -> EntityNames {
-        let known = self.answers.knowledge();
+        let known = self.worker.answers.knowledge();
         let labels: BTreeSet<&str> =
             known.history.iter().flat_map(|entry| &entry.names).map(|named| &*named.label).collect();
         let things = labels.into_iter().filter(|label| !label.is_empty()).map(str::to_owned).collect();

@@ -107,10 +107,10 @@ impl FromStr for BrokerAddress {
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let after = uri.path_and_query().map_or("", |rest| rest.as_str());
         let port = port_of(&uri).map_err(MqttError::Broker)?.unwrap_or(standard);
-        match host.is_empty() || !matches!(after, "" | "/") {
-            true => Err(MqttError::Broker("names a path or query, or no host")),
-            false => Ok(Self { host, port, tls }),
+        if host.is_empty() || !matches!(after, "" | "/") {
+            return Err(MqttError::Broker("names a path or query, or no host"));
         }
+        Ok(Self { host, port, tls })
     }
 }
 

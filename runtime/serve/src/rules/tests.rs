@@ -19,8 +19,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, LOOK_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels,
-    Occurrence, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels,
+    Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels, Occurrence,
+    POLL_INTERVAL, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels,
 };
 use crate::Service;
 use crate::knowledge::Knowledge;
@@ -139,7 +139,7 @@ fn labels_that_are_lost_by_a_change_are_named_once() {
     let mut missing = MissingLabels::default();
     let mut news = |version, label: &str| {
         let class = Class { label: label.into(), target: 0, session: 1 };
-        missing.news(&rules, &Knowledge { version, classes: vec![class], ..Knowledge::default() }).is_some()
+        missing.new_warning(&rules, &Knowledge { version, classes: vec![class], ..Knowledge::default() }).is_some()
     };
     assert!(!news(1, "mug"));
     assert!(news(2, "cup"), "it was renamed");
@@ -248,9 +248,9 @@ fn a_password_in_a_web_address_is_sent_as_it_is_meant_and_not_shown() {
 }
 
 #[test]
-fn a_picture_of_a_folder_is_shown_for_two_looks() {
+fn a_picture_of_a_folder_is_shown_for_two_polls() {
     let shown = Duration::from_secs_f32(1.0 / LiveSettings::default().per_second);
-    assert!(2 * LOOK_INTERVAL <= shown, "{shown:?}");
+    assert!(2 * POLL_INTERVAL <= shown, "{shown:?}");
 }
 
 /// A folder is the camera and shows a duck again and again. The web address fails at first.

@@ -11,7 +11,7 @@ use crate::support::{Answer, Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
-use orco_serve::route::{Body, Route};
+use orco_serve::route::{BodyKind, Route};
 use orco_serve::routes::ROUTES;
 use orco_serve::{ServeError, Server, ServerOptions, Service, Tls};
 use serde_json::json;
@@ -139,11 +139,11 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
     for route in ROUTES.iter().filter(|route| route.mutates()) {
         let stranger = Stranger::of(&service, route, &token);
         stranger.sends_wrong_heads();
-        if route.body != Body::None {
+        if route.body != BodyKind::None {
             stranger.sends_wrong_types();
         }
         announced.push((format!("{} {}", route.method, stranger.path), stranger.announces_too_large_a_body()));
-        if matches!(route.body, Body::None | Body::Json) {
+        if matches!(route.body, BodyKind::None | BodyKind::Json) {
             stranger.sends_a_growing_body();
         }
         // From its own page it is heard, whatever comes of it.
@@ -210,7 +210,7 @@ fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
     let folder = TempDir::new().unwrap();
     let service = guarded(folder.path(), Duration::from_millis(300));
     let token = service.token.as_deref().unwrap();
-    for route in ROUTES.iter().filter(|route| route.body != Body::None) {
+    for route in ROUTES.iter().filter(|route| route.body != BodyKind::None) {
         let (_, kind) = content_type(route)[0];
         let mut stream = service.connect();
         write!(

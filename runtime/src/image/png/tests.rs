@@ -42,7 +42,7 @@ fn a_picture_is_turned_as_its_exif_data_say_wherever_they_stand() {
         }
         writer.finish().unwrap();
         assert_eq!(size(Cursor::new(&file)).unwrap(), ((4, 3), Orientation::Rotate90), "{is_behind}");
-        let cost = decoding_memory(Cursor::new(&file)).unwrap();
+        let cost = decoding_cost(Cursor::new(&file)).unwrap();
         assert_eq!((cost.file_width, cost.file_height), (3, 4), "{is_behind}");
         assert_eq!(decoded(file.clone()), ::image::imageops::rotate90(&picture), "{is_behind}");
         for length in 0..file.len() {
@@ -61,7 +61,7 @@ fn metadata_that_are_too_large_are_not_taken_for_too_many_pixels() {
     writer.finish().unwrap();
     let told = "holds more metadata than can be read, such as EXIF data: save it without";
     assert_eq!(decode(Cursor::new(&file)).unwrap_err().to_string(), told);
-    assert_eq!(decoding_memory(Cursor::new(&file)).unwrap_err().to_string(), told);
+    assert_eq!(decoding_cost(Cursor::new(&file)).unwrap_err().to_string(), told);
 }
 
 #[test]

@@ -84,13 +84,11 @@ pub async fn server_ready(State(service): State<Arc<Service>>) -> Result<Json<Va
 
 async fn check_ready(service: &Service) -> Result<(), Refusal> {
     service.health.check().await?;
-    match service.answers.knowledge().problem {
-        None => Ok(()),
-        Some(_) => {
-            let sentence = "the state cannot be used any more: GET /api/v1/status says why";
-            Err(Refusal::new(ErrorCode::Degraded, sentence))
-        }
+    if service.answers.knowledge().problem.is_some() {
+        let sentence = "the state cannot be used any more: GET /api/v1/status says why";
+        return Err(Refusal::new(ErrorCode::Degraded, sentence));
     }
+    Ok(())
 }
 
 /// `GET /v2`
@@ -186,6 +184,7 @@ pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<J
     }
     let state = if problem.is_none() { "READY" } else { "UNAVAILABLE" };
     Ok(Json(json!([{
-        "name": service.manifest.name, "version": version(&service), "state": state, "reason": problem.unwrap_or_default(),
+        "name": service.manifest.name, "version": version(&service), "state": state,
+        "reason": problem.unwrap_or_default(),
     }])))
 }

@@ -7,8 +7,8 @@ use super::LiveWorker;
 use crate::event::Event;
 use crate::live_snapshot::ShownRegion;
 
-/// How often the same label is reported again, with its new probability, at most.
-const REPORT_EVERY: Duration = Duration::from_millis(500);
+/// Least time between two reports of the same label, the second with its new probability.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What the last event said.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl LiveWorker {
             (content, latest.frame.as_ref().map_or(0, |observed| observed.frame.number))
         };
         let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
-        let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
+        let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL);
         // Each picture of a folder is an answer of its own.
         if self.reported.content != content || has_moved && (is_due || self.is_folder) {
             self.telemetry.events.send(Event::Live(Arc::new(self.shared.snapshot())));

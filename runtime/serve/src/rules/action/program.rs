@@ -31,9 +31,10 @@ pub(super) fn run(command: &[String], occurrence: &Occurrence, is_stopping: &dyn
             None if Instant::now() < deadline && !is_stopping() => std::thread::sleep(TICK),
             None => {
                 end(&mut process);
-                return Err(match is_stopping() {
-                    true => "it was ended with the service".to_owned(),
-                    false => format!("it was ended after {} s", ACTION_TIMEOUT.as_secs()),
+                return Err(if is_stopping() {
+                    "it was ended with the service".to_owned()
+                } else {
+                    format!("it was ended after {} s", ACTION_TIMEOUT.as_secs())
                 });
             }
         }
