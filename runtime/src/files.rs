@@ -279,6 +279,11 @@ pub fn create_own_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() { Ok(()) } else { create_folder(path) }
 }
 
+/// A path and the folders above it, the innermost first; for a relative path the last one is the current folder.
+pub fn path_and_parents(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part })
+}
+
 /// A folder and those above it that are not there, the innermost first.
 pub(crate) fn missing_folders(path: &Path) -> impl Iterator<Item = &Path> {
     path.ancestors().take_while(|folder| {

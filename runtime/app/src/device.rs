@@ -4,6 +4,7 @@ use std::io;
 
 use anyhow::{Result, bail};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files;
 use orco_runtime::learner::{AnswerScope, KeptScope, Learner, LearnerSettings};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
@@ -40,7 +41,7 @@ pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, Learn
 /// The state's folder, which need not be there yet.
 pub fn store(options: &Options, bundle: &Bundle) -> Result<Store> {
     let folder = options.state_folder(&bundle.manifest.name)?;
-    if let Some(place) = folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir()) {
+    if let Some(place) = files::path_and_parents(&folder).find(|place| place.exists()).filter(|place| !place.is_dir()) {
         bail!(
             "the state {} cannot be used: {} is no folder; name the folder of the device's state with --state DIR",
             folder.display(),

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use orco_runtime::files;
 use orco_runtime::threads::lock;
 
 /// How long the result of a check of a disk is reused. Checks write nothing.
@@ -112,8 +114,7 @@ impl DiskCheck {
 pub fn unwritable(folder: &Path) -> Option<String> {
     use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
     let shown = folder.display();
-    let there = folder.ancestors().find(|place| place.exists()).filter(|place| !place.as_os_str().is_empty());
-    let there = there.unwrap_or(Path::new("."));
+    let there = files::path_and_parents(folder).find(|place| place.exists())?;
     let facts = statvfs(there).ok();
     if facts.as_ref().is_some_and(|facts| facts.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         return Some(format!("{shown} is on a disk that is read-only"));

@@ -12,8 +12,6 @@ use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::learner::Learner;
 use orco_runtime::scene::{KeptBackground, KeptRegions};
 
-#[cfg(unix)]
-use super::writable::outwards;
 use super::writable::{cannot_be_written, existing, try_write};
 use super::{Findings, size};
 use crate::advice;
@@ -193,7 +191,7 @@ fn camera_files(folder: &Path, findings: &mut Findings) {
 /// How much room is left.
 fn room(folder: &Path, findings: &mut Findings) {
     #[cfg(unix)]
-    if let Some(disk) = outwards(folder).find_map(|part| rustix::fs::statvfs(part).ok()) {
+    if let Some(disk) = files::path_and_parents(folder).find_map(|part| rustix::fs::statvfs(part).ok()) {
         let free = disk.f_bavail * disk.f_frsize;
         if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             findings.wrong("disk", format!("the disk of {} is read-only; mount it to be written", folder.display()));

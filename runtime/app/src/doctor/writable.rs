@@ -14,14 +14,9 @@ pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
     format!("{} cannot be written{text}", folder.display())
 }
 
-/// A path and the folders above it, the innermost first; for a relative path the last one is the current folder.
-pub(super) fn outwards(path: &Path) -> impl Iterator<Item = &Path> {
-    path.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part })
-}
-
 /// The innermost part of a path that exists, even as a dangling link.
 pub(super) fn existing(path: &Path) -> Option<&Path> {
-    outwards(path).find(|part| part.symlink_metadata().is_ok())
+    files::path_and_parents(path).find(|part| part.symlink_metadata().is_ok())
 }
 
 /// Why this user cannot make a file or folder that does not exist; `None` if that works.

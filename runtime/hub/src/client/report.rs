@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+#[cfg(unix)]
+use orco_runtime::files;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::sentence::join_first;
 
@@ -77,7 +79,7 @@ fn class_reports(learner: &Learner) -> Vec<ClassReport> {
 pub(super) fn free_bytes(folder: &Path) -> Option<u64> {
     #[cfg(unix)]
     {
-        let place = folder.ancestors().find(|place| place.exists())?;
+        let place = files::path_and_parents(folder).find(|place| place.exists())?;
         let facts = rustix::fs::statvfs(place).ok()?;
         Some(facts.f_bavail.saturating_mul(facts.f_frsize))
     }
