@@ -26,6 +26,8 @@ export function listenToCameraChoice(restart) {
 
 // Lists the cameras. This is the stream of the chosen one, if that has started.
 export async function showCameraChoice(stream) {
+  // One may be plugged in meanwhile.
+  navigator.mediaDevices.ondevicechange = () => showCameraChoice(stream).catch(() => {});
   const devices = await navigator.mediaDevices.enumerateDevices();
   const cameras = devices.filter(({ kind, deviceId }) => kind === "videoinput" && deviceId);
   const running = stream ? stream.getVideoTracks()[0].getSettings().deviceId : browserStorage.get(CHOSEN);

@@ -123,6 +123,8 @@ test("of several cameras, the one that people choose is started, now and the nex
   wanted.pop();
   // It is there no more.
   cameras.pop();
+  await globalThis.navigator.mediaDevices.ondevicechange();
+  assert.equal($("browser-cameras").hidden, true, "one alone is no choice");
   await $("camera").onclick();
   await listed();
   assert.deepEqual(wanted.slice(3), ["back", undefined]);
