@@ -24,12 +24,15 @@ export function listenToCameraChoice(restart) {
   };
 }
 
-// Lists the cameras beside the one whose stream this is.
+// Lists the cameras. This is the stream of the chosen one, if that has started.
 export async function showCameraChoice(stream) {
+  // One may be plugged in meanwhile.
+  navigator.mediaDevices.ondevicechange = () => showCameraChoice(stream).catch(() => {});
   const devices = await navigator.mediaDevices.enumerateDevices();
   const cameras = devices.filter(({ kind, deviceId }) => kind === "videoinput" && deviceId);
-  const running = stream.getVideoTracks()[0].getSettings().deviceId;
-  $("camera-choice").replaceChildren(...cameras.map(({ deviceId, label }) =>
-    element("option", { value: deviceId, textContent: label, selected: deviceId === running })));
+  const running = stream ? stream.getVideoTracks()[0].getSettings().deviceId : browserStorage.get(CHOSEN);
+  // Those of one kind have one name.
+  $("camera-choice").replaceChildren(...cameras.map(({ deviceId, label }, index) =>
+    element("option", { value: deviceId, textContent: `${index + 1}: ${label}`, selected: deviceId === running })));
   $("browser-cameras").hidden = cameras.length < 2;
 }

@@ -14,7 +14,10 @@ export function startConsent() {
   $("collect-allow").onclick = () => answer(true);
   $("collect-refuse").onclick = () => answer(false);
   store.subscribe(["inbox", "collects", "deviceChosen", "deviceCamera", "stream", "language"], show);
-  store.update({ collects: storedDecision() });
+  const read = () => store.update({ collects: storedDecision() });
+  // In another tab of this browser, somebody may decide.
+  addEventListener("storage", read);
+  read();
 }
 
 function decide(isAllowed) {

@@ -133,7 +133,7 @@ function groupItem(group, label) {
   };
   const title = message("inboxLabel");
   const field = control("name", ids, "input",
-    { type: "text", value: label, autocomplete: "off", maxLength: 64, placeholder: title, "aria-label": title, list: "known" });
+    { type: "text", dir: "auto", value: label, autocomplete: "off", maxLength: 64, placeholder: title, "aria-label": title, list: "known" });
   const teach = control("teach", ids, "button",
     { className: "main", textContent: message("inboxTeach"), on: () => teachGroup(chosen(), field) });
   const dismiss = control("dismiss", ids, "button",

@@ -25,7 +25,7 @@ export function startRegions() {
     return placeInPicture([clientX - left, clientY - top], pictureSize(store.state), viewSize());
   };
   $("view").addEventListener("pointerdown", (event) => {
-    if (!isDrawing || !pictureSize(store.state)?.[0]) return;
+    if (!isDrawing || event.button || !event.isPrimary || !pictureSize(store.state)?.[0]) return;
     event.preventDefault();
     $("view").setPointerCapture(event.pointerId);
     byKeys = null;
@@ -33,11 +33,11 @@ export function startRegions() {
     showTools(store.state);
   });
   $("view").addEventListener("pointermove", (event) => {
-    if (!from) return;
+    if (!from || !event.isPrimary) return;
     draw(regionBetween(from, place(event)));
   });
   $("view").addEventListener("pointerup", (event) => {
-    if (!from) return;
+    if (!from || !event.isPrimary) return;
     const part = regionBetween(from, place(event));
     stop();
     if (part) add(part).catch(() => {});

@@ -67,7 +67,7 @@ function listenToShoot() {
   let byKey = false;
   // The click that a key makes comes before the timer, or never: files are being taken, and the button is disabled.
   const release = () => { isHeld = false; setTimeout(() => { byKey = false; }); };
-  $("shoot").onpointerdown = hold;
+  $("shoot").onpointerdown = ({ button }) => { if (!button) hold(); };
   $("shoot").oncontextmenu = (event) => event.preventDefault();
   $("shoot").onkeydown = (event) => {
     if (event.repeat || !isPressKey(event)) return;
@@ -294,7 +294,7 @@ function enableChanges() {
   document.querySelectorAll("#shots button, #waiting-list button").forEach((button) => { button.disabled = isChanging; });
 }
 
-// How many of the five that people are asked for there are: from then on, learning is what comes next.
+// How many of the five there are: then learning comes next.
 function showCount(count) {
   const isEnough = count >= ENOUGH_SHOTS;
   setText("taken", isEnough ? message("shotCount", { count }) : message("takenOf", { count, most: ENOUGH_SHOTS }));

@@ -118,14 +118,15 @@ async function startCamera() {
     watchTrack(stream);
     await $("video").play();
     update({ stream, files: [], deviceChosen: false });
-    // A page that cannot list them goes on with the one.
-    showCameraChoice(stream).catch(() => {});
   } catch (error) {
     stop(stream);
+    stream = null;
     setText("camera-error", cameraProblem(error));
   } finally {
     isStarting = false;
   }
+  // A page that cannot list them goes on with the one.
+  showCameraChoice(stream).catch(() => {});
 }
 
 // Tells what becomes of a stream's picture, as long as it is that of the page.

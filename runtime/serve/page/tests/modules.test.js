@@ -31,3 +31,11 @@ test("a button with a card's background has its text colour, too", () => {
     assert.match(style, /[^-]color: var\(--ink\)/, names);
   }
 });
+
+test("a page whose scripts are lost on the way says what to do", () => {
+  assert.match(source("index.html"), /<p id="connection" [^>]+>Loading … .*load the page again/);
+});
+
+test("a thumb that moves goes on taking shots: the browser takes no scrolling from there", () => {
+  assert.match(source("style.css"), /#shoot \{ touch-action: none;/);
+});

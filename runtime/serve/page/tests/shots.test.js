@@ -39,3 +39,19 @@ test("the next thing begins with an empty name though another change follows at 
   store.update({ shots: shots() });
   assert.equal(elements.label.value, "");
 });
+
+test("only the main button of a mouse takes shots", async () => {
+  const asked = [];
+  globalThis.fetch = async (path, { method }) => {
+    asked.push(`${method} ${path}`);
+    return { ok: true, json: async () => ({ accepted: true, id: "1", warnings: [], shots: [], labels: [] }) };
+  };
+  elements.shoot.disabled = false;
+  store.update({ label: "mug", files: [new Blob(["picture"])] });
+  const press = async (button) => {
+    elements.shoot.onpointerdown({ button });
+    await new Promise((done) => setTimeout(done));
+    return asked.filter((one) => one === "POST api/v1/shots/mug").length;
+  };
+  assert.deepEqual([await press(2), await press(0)], [0, 1]);
+});

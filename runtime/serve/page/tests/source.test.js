@@ -85,13 +85,14 @@ test("of several cameras, the one that people choose is started, now and the nex
   const getUserMedia = async ({ video }) => {
     const wish = video.deviceId?.exact;
     wanted.push(wish);
+    if (wish && wish === busy) throw new DOMException("held", "NotReadableError");
     if (wish && !cameras.some(({ deviceId }) => deviceId === wish)) throw new DOMException("gone", "OverconstrainedError");
     return streamOf(wish ?? "front");
   };
   const enumerateDevices = async () => [...cameras, { kind: "audioinput", deviceId: "x", label: "a microphone" }];
   Object.defineProperty(globalThis, "navigator", { value: { mediaDevices: { getUserMedia, enumerateDevices } }, configurable: true });
   Object.assign($("video"), { play: async () => {} });
-  let options = [];
+  let options = [], busy = null;
   $("camera-choice").replaceChildren = (...nodes) => { options = nodes; };
   globalThis.document.createElement = () => ({ append: () => {} });
   globalThis.localStorage = { getItem: (key) => globalThis.localStorage[key] ?? null, setItem: (key, value) => { globalThis.localStorage[key] = value; } };
@@ -102,7 +103,7 @@ test("of several cameras, the one that people choose is started, now and the nex
   await listed();
   assert.equal($("browser-cameras").hidden, false);
   assert.deepEqual(options.map(({ value, textContent, selected }) => [value, textContent, selected]),
-    [["front", "the front one", true], ["back", "the back one", false]]);
+    [["front", "1: the front one", true], ["back", "2: the back one", false]]);
   $("camera-choice").value = "back";
   $("camera-choice").onchange();
   await listed();
@@ -111,9 +112,19 @@ test("of several cameras, the one that people choose is started, now and the nex
   await $("camera").onclick();
   await $("camera").onclick();
   assert.deepEqual(wanted, [undefined, "back", "back"]);
+  // Another program holds it: the others can be chosen nevertheless.
+  await $("camera").onclick();
+  [options, busy] = [[], "back"];
+  await $("camera").onclick();
+  await listed();
+  assert.match($("camera-error").textContent, /another program/);
+  assert.deepEqual([$("browser-cameras").hidden, options.map(({ selected }) => selected)], [false, [false, true]]);
+  busy = null;
+  wanted.pop();
   // It is there no more.
   cameras.pop();
-  await $("camera").onclick();
+  await globalThis.navigator.mediaDevices.ondevicechange();
+  assert.equal($("browser-cameras").hidden, true, "one alone is no choice");
   await $("camera").onclick();
   await listed();
   assert.deepEqual(wanted.slice(3), ["back", undefined]);

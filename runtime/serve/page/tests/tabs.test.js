@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { isNewReport } from "../selectors.js";
-import { TABS, badges, tabAfter, tabOf, tabsOf } from "../tabs.js";
+import { TABS, badges, choose, tabAfter, tabOf, tabsOf } from "../tabs.js";
 
 test("a fragment names a tab, and nothing else does", () => {
   assert.deepEqual(["#review", "#settings", "", "#token=abc", "#nonsense"].map(tabOf),
@@ -44,4 +44,17 @@ test("badges count what waits, and tell of a change and of a report that nobody 
 test("of changes that are made elsewhere, only a failure is news", () => {
   const isNew = (change, state) => isNewReport({ job: { id: "1-1", change, state }, tab: "knows", reportSeen: null });
   assert.deepEqual([isNew("rename", "done"), isNew("rename", "failed"), isNew("learn", "done")], [false, true, true]);
+});
+
+test("on a low screen, what a tab shows is brought into view; elsewhere the picture stays", () => {
+  let top = 0, shown = 0;
+  const panel = { getBoundingClientRect: () => ({ top }), scrollIntoView: () => { shown += 1; } };
+  const node = (id) => (id.startsWith("panel-") ? panel : {});
+  Object.assign(globalThis, { document: { getElementById: node }, history: { replaceState: () => {} }, scrollTo: () => {}, innerHeight: 256 });
+  const shownAt = (place) => {
+    top = place;
+    choose("knows");
+    return shown;
+  };
+  assert.deepEqual([100, 286, 100].map(shownAt), [0, 1, 1]);
 });
