@@ -26,12 +26,12 @@ export function listenToCameraChoice(restart) {
 
 // Lists the cameras. This is the stream of the chosen one, if that has started.
 export async function showCameraChoice(stream) {
-  // One may be plugged in meanwhile.
+  // A camera may be plugged in or taken away meanwhile.
   navigator.mediaDevices.ondevicechange = () => showCameraChoice(stream).catch(() => {});
   const devices = await navigator.mediaDevices.enumerateDevices();
   const cameras = devices.filter(({ kind, deviceId }) => kind === "videoinput" && deviceId);
   const running = stream ? stream.getVideoTracks()[0].getSettings().deviceId : browserStorage.get(CHOSEN);
-  // Those of one kind have one name.
+  // Numbered, since cameras of one model have the same name.
   $("camera-choice").replaceChildren(...cameras.map(({ deviceId, label }, index) =>
     element("option", { value: deviceId, textContent: `${index + 1}: ${label}`, selected: deviceId === running })));
   $("browser-cameras").hidden = cameras.length < 2;

@@ -1,4 +1,5 @@
-// Radio buttons of which one is chosen. They stay while their texts change, and the focus with them.
+// Radio buttons of which one is chosen. They stay where they are while their texts change: whoever moves among them with
+// the arrow keys keeps the focus.
 import { element } from "./dom.js";
 
 // Shows choices `{ value, label, note }` in `box`; `choose` is called with the value of one that is pressed.

@@ -1,4 +1,4 @@
-// Places and rectangles of a picture and its view.
+// Places and rectangles of a picture, and of the view that shows it.
 
 const LEAST_REGION = 0.05;
 
@@ -58,7 +58,8 @@ function without([x, y, width, height], [left, top, across, down]) {
   return parts.filter((part) => part[2] > 0 && part[3] > 0);
 }
 
-// Where the name of a region may go beyond it: to the right in the left half, below at the top, since it needs up to 96 pixels.
+// Where the name of a region may go beyond it and stay in the view: to the right in the left half, and below at the
+// top, where a name needs up to 96 pixels.
 export const nameSides = ([x, y, width, height], [viewWidth]) =>
   ({ leftmost: 2 * x + width < viewWidth, topmost: y + height < 96 });
 

@@ -115,7 +115,7 @@ export function reportLines({ report, warning }, scene) {
   ];
 }
 
-// Pictures of classes that are taken for one another; if there are none, of new classes.
+// Pictures of classes that are taken for one another, side by side; if there are none, those of new classes.
 function comparisons(report, classes) {
   const confused = first(report?.confusions).map(({ label, taken_for: other }) =>
     sideBySide([label, other], classes, message("sideBySide", { label, other })));

@@ -47,7 +47,7 @@ async function watch() {
   }
 }
 
-// Waits for another frame, shows it, and returns its number.
+// Waits for a frame with another number, shows it, and returns its number. Throws if the service does not answer.
 async function showFrameAfter(newest) {
   const path = `${api("camera.jpg")}?after=${newest}`;
   const response = await call("GET", path, undefined, { quiet: true, signal: AbortSignal.timeout(FRAME_MS) });

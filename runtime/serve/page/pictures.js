@@ -83,7 +83,7 @@ export function showWhenSeen(box, label, shot) {
   watcher.observe(box);
 }
 
-// Lets go of those that belong to no class any more.
+// Lets go of those that belong to no class any more. The others, whose ids are digests, are not fetched again.
 export function releaseStored(classes) {
   const stored = new Set(classes.flatMap((known) => picturedShots(known).map((shot) => storedPath(known.label, shot))));
   releasePictures((path) => path.startsWith(api("classes/")) && !stored.has(path));

@@ -45,8 +45,8 @@ export const isFirstTime = ({ classes, shots, waiting }) =>
 // Whether the typed label is that of a base class, which shots can be added to or replace.
 export const isBaseLabel = ({ label, classes }) => classOf(label, classes)?.learned === false;
 
-// Whether what is taught under a base class's label replaces it, unless somebody chooses otherwise: answers that name
-// only what was learned would never name it.
+// Whether what is taught under a base class's label replaces it, unless somebody chooses otherwise: where answers name
+// only what was learned, added shots would never be answered.
 export const isReplaced = ({ status }) => status?.answers !== "all";
 
 // Whether a job is about the typed label; any is, while no label is typed.
@@ -72,8 +72,9 @@ export function stay(seconds) {
     : { key: "stayHours", count: Math.round(seconds / 3600) };
 }
 
-// The history as people read it: a change and its undo are one line, changes that are no part of what is known now are
-// marked. A purge stands for the change before it while that is remembered: it is no step.
+// The history as people read it: a change and its undo are one line, entries that only went to another listed one are
+// left out, changes that are no part of what is known now are marked. A purge stands for the change before it while that
+// is remembered: it is no step.
 export function historyLines({ history, present, earlier }) {
   const numbers = new Set(history.map(({ entry }) => entry)), kept = new Set([present, ...earlier]);
   return history.filter(({ change, to }) => change !== "undo" || !numbers.has(to))

@@ -294,7 +294,7 @@ function enableChanges() {
   document.querySelectorAll("#shots button, #waiting-list button").forEach((button) => { button.disabled = isChanging; });
 }
 
-// How many of the five there are: then learning comes next.
+// How many of the five that people are asked for there are: from then on, learning is what comes next.
 function showCount(count) {
   const isEnough = count >= ENOUGH_SHOTS;
   setText("taken", isEnough ? message("shotCount", { count }) : message("takenOf", { count, most: ENOUGH_SHOTS }));

@@ -6,7 +6,7 @@ export function createStore(fields) {
   return {
     get state() { return state; },
 
-    // Sets fields, then calls the listeners of those that have another value.
+    // Sets fields, then calls the listeners of those that have another value, in the order in which they subscribed.
     update(changes) {
       const unknown = Object.keys(changes).find((field) => !(field in state));
       if (unknown) throw new Error(`the state has no field ${unknown}`);

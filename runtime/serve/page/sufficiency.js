@@ -36,7 +36,8 @@ function offerRemoval(number) {
   $("odd-remove").onclick = () => $("shots").children[number - 1]?.querySelector("button").click();
 }
 
-// Whether to take more shots, and how many. One that alone is taken for something else may show something else.
+// Whether to take more shots, and how many: there are few, the others take some for something else, or two more would
+// bring much. One that alone is taken for something else may show something else.
 export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }, isLearned = false) {
   const missed = leftOut.filter((shot) => shot.taken_for !== null);
   if (missed.length === 1 && (isLearned || shotCount > LEAST_SHOTS)) {
