@@ -422,7 +422,7 @@ impl ChangeWorker {
         };
         let made = learn_add_or_replace(learner, label, view, *choice, observer)?;
         self.keep_thumbnails(learner, label, ids);
-        self.records.pending_shots.remove(label, |id| ids.contains(&id));
+        self.drop_learned_shots(label, |id| ids.contains(&id));
         let mut change = ReportedChange::of(made);
         // It may have been chosen since this learner was opened.
         learner.settings_mut().scope = self.answers.knowledge().scope;
@@ -430,6 +430,14 @@ impl ChangeWorker {
             change.warning.get_or_insert_with(|| unanswered(label));
         }
         Ok(change)
+    }
+
+    /// Lets shots go that were learned, and tells listeners how many their label has left.
+    fn drop_learned_shots(&self, label: &str, is_learned: impl Fn(Id) -> bool) {
+        if self.records.pending_shots.remove(label, is_learned) > 0 {
+            let shots = self.records.pending_shots.of(label).len();
+            self.shared.telemetry.events.send(Event::Shots { label: label.to_owned(), shots });
+        }
     }
 
     /// Removes the thumbnails of shots that are in no saved state any more, and files that killed processes left

@@ -24,7 +24,7 @@ pub enum Event {
         /// The change of this service that did it, if one did.
         job: Option<Id>,
     },
-    /// A shot was taken, or removed.
+    /// A shot was taken or removed, or shots were learned.
     Shots {
         /// Its label.
         label: String,
@@ -98,5 +98,28 @@ impl Events {
     /// All events from now on.
     pub fn listen(&self) -> broadcast::Receiver<Event> {
         self.0.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// OpenAPI 3.1 cannot tie schemas to the events of a stream, so its description names them.
+    #[test]
+    fn the_openapi_document_describes_what_events_hold() {
+        let document: Value = serde_json::from_str(crate::page::OPENAPI).unwrap();
+        let described = document["paths"]["/api/v1/events"]["get"]["description"].as_str().unwrap();
+        let events = [
+            (Event::CHANGED, "ChangedEvent"),
+            (Event::Shots { label: "mug".into(), shots: 1 }, "ShotsEvent"),
+            (Event::Inbox { frames: 1 }, "InboxEvent"),
+            (Event::Purged { jobs: Vec::new() }, "PurgedEvent"),
+        ];
+        for (event, schema) in events {
+            assert!(described.contains(&format!("\"{}\" ({schema})", event.name())), "{schema}");
+            let fields: Vec<String> = event.json().as_object().unwrap().keys().cloned().collect();
+            assert_eq!(document["components"]["schemas"][schema]["required"], json!(fields), "{schema}");
+        }
     }
 }

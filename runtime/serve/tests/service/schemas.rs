@@ -21,8 +21,8 @@ pub(crate) fn check(name: &str, answer: &Value) {
     assert!(found.is_empty(), "openapi.json does not describe {found:?}: {answer}");
 }
 
-/// Adds fields of an answer that a schema does not name, and those that it requires and the answer lacks, by their
-/// paths.
+/// Adds fields of an answer that a schema does not name, those that it requires and the answer lacks, and words that it
+/// does not list, by their paths.
 fn undescribed(document: &Value, schema: &Value, answer: &Value, path: &str, found: &mut Vec<String>) {
     if let Some(reference) = schema["$ref"].as_str() {
         return undescribed(document, named(document, reference), answer, path, found);
@@ -34,6 +34,11 @@ fn undescribed(document: &Value, schema: &Value, answer: &Value, path: &str, fou
             found
         });
         return found.extend(missing.min_by_key(Vec::len).unwrap_or_default());
+    }
+    if let Some(listed) = schema["x-extensible-enum"].as_array()
+        && !listed.contains(answer)
+    {
+        found.push(format!("{path}={answer}"));
     }
     match (answer, schema["properties"].as_object()) {
         (Value::Object(fields), Some(properties)) => {
@@ -62,6 +67,8 @@ fn every_field_of_an_answer_is_described() {
     let picture = sample("try", "cactus", 1);
     check("Taken", &service.picture("/api/v1/shots/cactus?anyway=true", &picture).ok());
     check("Sufficiency", &service.get("/api/v1/shots/cactus/sufficiency"));
+    check("ModelMetadata", &service.get("/v2/models/cifar100-edge"));
+    check("IndexedModel", &service.json("POST", "/v2/repository/index", &json!({})).ok()[0]);
     service.json("POST", "/api/v1/undo", &json!({}));
     let document = service.get("/api/v1/openapi.json");
     let mut found = Vec::new();
@@ -186,5 +193,8 @@ fn a_field_without_a_description_is_found() {
     let mut found = Vec::new();
     undescribed(&document, &schema, &json!([{ "id": 1, "more": 2 }, null, { "id": 3 }]), "things", &mut found);
     undescribed(&document, &json!({ "$ref": "#/components/schemas/Thing" }), &json!({}), "thing", &mut found);
-    assert_eq!(found, ["things[].more", "thing.id!"]);
+    let state = json!({ "type": "string", "x-extensible-enum": ["READY"] });
+    undescribed(&document, &state, &json!("READY"), "state", &mut found);
+    undescribed(&document, &state, &json!("LOADING"), "state", &mut found);
+    assert_eq!(found, ["things[].more", "thing.id!", "state=\"LOADING\""]);
 }

@@ -70,6 +70,16 @@ fn what_another_program_learns_and_removes_is_noticed_and_told() {
     assert_eq!(job["state"], "done", "{job}");
 }
 
+/// Whoever counts by these events would wait for shots that are gone.
+#[test]
+fn listeners_are_told_that_shots_are_learned() {
+    let (_state, service) = Running::fresh();
+    let mut lines = service.stream("/api/v1/events").lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().contains("200"));
+    service.teach("duck", "rubber-duck");
+    assert!(lines.any(|line| line == "data: {\"label\":\"duck\",\"shots\":0}"));
+}
+
 #[test]
 fn shots_are_added_to_what_another_program_taught_and_make_anew_what_it_forgot() {
     let (folder, service) = Running::fresh();
