@@ -10,6 +10,7 @@ mod config;
 mod device;
 mod doctor;
 mod folder_shots;
+mod log_stream;
 #[cfg(feature = "mqtt")]
 mod mqtt_options;
 mod options;
@@ -33,6 +34,7 @@ use clap::builder::Resettable;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::SettingsFile;
+use log_stream::MissingLines;
 use options::Options;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::state::escape::EscapedText;
@@ -161,11 +163,17 @@ fn start_log() {
     if std::env::var_os(env_logger::DEFAULT_FILTER_ENV).is_some_and(|set| set.is_empty()) {
         log.parse_filters(LEVELS);
     }
+    let missing = MissingLines::default();
     // Names of files and texts of other machines may hold what a terminal obeys, or further lines.
-    log.format(|buffer, record| {
+    log.format(move |buffer, record| {
         // ureq writes whole addresses, and passwords may stand in their queries.
         if record.target().starts_with("ureq") && record.level() > log::Level::Warn {
             return Ok(());
+        }
+        // A thread that waited for a reader would answer nobody.
+        let Some(missing) = missing.before_next(log_stream::takes_more) else { return Ok(()) };
+        if missing > 0 {
+            writeln!(buffer, "[WARN ] lines of the log that are missing here, since nobody read it: {missing}")?;
         }
         let (level, text) = (record.level(), record.args().to_string());
         let style = buffer.default_level_style(level);

@@ -62,6 +62,28 @@ fn a_service_whose_output_nobody_can_take_serves_all_the_same() {
     assert!(said.starts_with("warning: cannot write to standard output: No space left on device"), "{said}");
 }
 
+#[test]
+fn a_log_that_nobody_reads_holds_up_no_answer() {
+    let folder = TempDir::new().unwrap();
+    let [state, away] = ["state", "away"].map(|name| folder.path().join(name));
+    let shots_of_duck = shots("learn", "rubber-duck");
+    let duck = support::argument("duck", &shots_of_duck);
+    let learned = orco(&shipped(), &state, &["--engine", "rten", "learn", &duck]).output().unwrap();
+    assert!(learned.status.success(), "{}", text(&learned.stderr));
+    let (_reader, log) = std::io::pipe().unwrap();
+    let mut filler = log.try_clone().unwrap();
+    // Ends with the test, when nobody can read any more.
+    thread::spawn(move || filler.write_all(&vec![b'\n'; 1 << 21]));
+    let mut command = orco(&shipped(), &state, &["--engine", "rten", "serve", "--listen", "127.0.0.1:0"]);
+    command.stderr(log);
+    let service = Service::of(command);
+    fs::rename(&state, &away).unwrap();
+    // The log would say that the state is gone.
+    until("it is not ready", || service.ask("GET", "/v2/health/ready", "", b"").0 == 503);
+    let picture = fs::read(shots_of_duck.join("1.jpg")).unwrap();
+    assert_eq!(service.ask("POST", "/api/v1/classify", "image/jpeg", &picture).0, 200);
+}
+
 /// With the log as it is where nobody sets its level.
 #[test]
 fn the_log_says_that_something_works_again_where_it_said_that_it_broke() {

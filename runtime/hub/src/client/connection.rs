@@ -317,6 +317,7 @@ fn unsigned_answer(status: u16) -> SyncError {
         404 => return SyncError::Unknown,
         // What speaks TLS calls a plain request a bad one.
         400 => "status 400 is no answer of it; the address of a hub with a certificate begins with https://".into(),
+        413 => "a proxy before it refuses messages of this size, with status 413: have it pass bodies of 8 MiB".into(),
         401..=510 => format!("it, or a proxy before it, failed with status {status}; its log says why"),
         _ => format!(
             "an answer of status {status} is not signed by it: another server may have this address, the network may \

@@ -189,7 +189,7 @@ fn an_answer_that_the_hub_did_not_sign_counts_for_nothing() {
         (302, "the network may want somebody to log in, or the hub's address begins with https://"),
         (511, "the network may want somebody to log in, or the hub's address begins with https://"),
         (503, "failed with status 503; its log says why"),
-        (413, "failed with status 413; its log says why"),
+        (413, "with status 413: have it pass bodies of 8 MiB"),
         (400, "begins with https://"),
     ];
     for (status, expected) in failures {

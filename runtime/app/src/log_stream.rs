@@ -1,0 +1,85 @@
+//! Standard error, where the log goes: a pipe or a terminal that nobody reads must hold up no thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a line waits for a slow reader.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Counts the lines that were left out since the last one that was written.
+#[derive(Default)]
+pub struct MissingLines(AtomicU64);
+
+impl MissingLines {
+    /// How many lines are missing before the next one; none if that one must be left out, too. `takes_more` says whether
+    /// it can be written after a time at most. Only the first line that is left out waits.
+    pub fn before_next(&self, takes_more: impl FnOnce(Duration) -> bool) -> Option<u64> {
+        let patience = if self.0.load(Ordering::Relaxed) == 0 { PATIENCE } else { Duration::ZERO };
+        if takes_more(patience) {
+            return Some(self.0.swap(0, Ordering::Relaxed));
+        }
+        self.0.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+/// Whether standard error takes a line within a time, or fails at once.
+#[cfg(unix)]
+pub fn takes_more(most: Duration) -> bool {
+    is_writable(std::io::stderr(), most)
+}
+
+/// Other systems than Unix are not asked.
+#[cfg(not(unix))]
+pub fn takes_more(_: Duration) -> bool {
+    true
+}
+
+/// Whether a write does not wait. A pipe that is writable takes `PIPE_BUF` bytes, more than most lines have.
+#[cfg(unix)]
+fn is_writable(stream: impl std::os::fd::AsFd, most: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let Ok(most) = Timespec::try_from(most) else { return true };
+    loop {
+        match poll(&mut [PollFd::new(&stream, PollFlags::OUT)], Some(&most)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return ready != Ok(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_were_left_out_are_counted_and_only_the_first_waits() {
+        let missing = MissingLines::default();
+        let next = |takes_more: bool, expected: Duration| {
+            missing.before_next(|patience| {
+                assert_eq!(patience, expected);
+                takes_more
+            })
+        };
+        assert_eq!(next(true, PATIENCE), Some(0));
+        assert_eq!(next(false, PATIENCE), None);
+        assert_eq!(next(false, Duration::ZERO), None);
+        assert_eq!(next(true, Duration::ZERO), Some(2));
+        assert_eq!(next(true, PATIENCE), Some(0));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_full_pipe_takes_nothing_and_a_closed_one_fails_at_once() {
+        use std::io::{Write, pipe};
+        let (reader, writer) = pipe().unwrap();
+        assert!(is_writable(&writer, Duration::ZERO));
+        let mut filler = writer.try_clone().unwrap();
+        // Ends once nobody can read any more.
+        let filling = std::thread::spawn(move || filler.write_all(&vec![b'\n'; 1 << 21]));
+        orco_trials::until("the pipe is full", || !is_writable(&writer, Duration::ZERO));
+        drop(reader);
+        assert!(filling.join().unwrap().is_err());
+        assert!(is_writable(&writer, Duration::ZERO), "a write fails at once");
+    }
+}
