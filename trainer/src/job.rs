@@ -215,6 +215,10 @@ impl TrainingJob {
         request: serde_json::Value,
         group: &RankGroup,
     ) -> Result<Self> {
+        if !recipe.backbone.is_imported() && recipe.pretrain.epochs > 0 {
+            let batch = recipe.pretrain.batch;
+            require_full_batch("pretrain.batch", batch, data.split.base.len()).context("phase 1")?;
+        }
         let device = device::open_for(arguments.device, group)?;
         let mut model = match &recipe.backbone.onnx {
             Some(path) => Model::with_onnx_backbone(

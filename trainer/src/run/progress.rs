@@ -68,6 +68,11 @@ impl PhaseProgress {
         }
     }
 
+    /// The phase ends at the steps that are made: no time is left.
+    pub fn end_here(&mut self) {
+        self.bar.set_length(self.bar.position());
+    }
+
     /// Prints a line that stays, with the time left and the memory in use, of the GPU too.
     pub fn milestone(&mut self, line: &str) {
         let left = self.left().map_or_else(String::new, |left| format!("; {} left", duration(left)));
@@ -125,6 +130,14 @@ mod tests {
         let left = progress.left().unwrap();
         assert!(left <= progress.clock.unwrap().1.elapsed().as_secs_f64() / 4.0, "{left}");
         progress.advance(1, "");
+        assert_eq!(progress.left(), Some(0.0));
+    }
+
+    #[test]
+    fn a_phase_that_ends_early_has_no_time_left() {
+        let mut progress = PhaseProgress::new("steps", 10, 0);
+        (0..3).for_each(|_| progress.advance(1, ""));
+        progress.end_here();
         assert_eq!(progress.left(), Some(0.0));
     }
 

@@ -101,6 +101,9 @@ pub fn train<C: Criterion>(
         views: Some(views),
     };
     training_loop.run(&mut phase, at)?;
+    if let Some(warning) = divergence(&run.metrics("pretrain")).filter(|_| group.is_first()) {
+        log::warn!("{warning}");
+    }
     let speed = phase.speed;
     model.backbone.norm_group = None;
     Ok(speed)
@@ -248,6 +251,20 @@ fn schedule(config: &PretrainConfig, steps: usize) -> Schedule {
     }
 }
 
+/// What is said of a phase whose loss, by its lines of metrics, rose though it stayed finite: phase 2 cannot mend that.
+fn divergence(lines: &[Value]) -> Option<String> {
+    /// No training that works ends this many times as high as its first epoch, nor as high where that began near 0.
+    const RISE: f64 = 10.0;
+    let loss = |line: &Value| line["loss"].as_f64();
+    let (first, last) = (loss(lines.first()?)?, loss(lines.last()?)?);
+    (last > RISE * first.max(1.0)).then(|| {
+        format!(
+            "phase 1 diverged: its loss rose from {first:.3} in the first epoch to {last:.3}; start again with another \
+             --run folder and a lower pretrain.learning_rate"
+        )
+    })
+}
+
 /// Refuses a precision that the device cannot train in, and warns of one that makes it slower.
 fn check_precision(precision: Precision, device: tch::Device) -> Result<()> {
     if precision == Precision::F16 {
@@ -321,6 +338,19 @@ mod tests {
         };
         assert_eq!(names(0.0, 1.0), [true, true, true, false, false]);
         assert_eq!(names(1.0, 1.0), [true; 5]);
+    }
+
+    #[test]
+    fn a_loss_that_rose_is_warned_of() {
+        let said = |losses: &[f64]| {
+            let lines: Vec<Value> = losses.iter().map(|loss| json!({ "loss": loss })).collect();
+            divergence(&lines)
+        };
+        let sound: [&[f64]; 5] = [&[], &[5.0], &[5.0, 80.0, 2.0], &[5.0, 49.0], &[0.001, 0.5]];
+        assert!(sound.into_iter().all(|losses| said(losses).is_none()));
+        let expected = "phase 1 diverged: its loss rose from 5.000 in the first epoch to 80.000; start again with \
+                        another --run folder and a lower pretrain.learning_rate";
+        assert_eq!(said(&[5.0, 80.0]).as_deref(), Some(expected));
     }
 
     #[test]

@@ -178,6 +178,9 @@ impl TrainingLoop<'_> {
             }
             let rate = self.rate(made);
             let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{rate}", at.epoch);
+            if last {
+                progress.end_here();
+            }
             if last || at.epoch.is_multiple_of(until.div_ceil(MAX_EPOCH_LINES)) {
                 progress.milestone(&line);
             } else {

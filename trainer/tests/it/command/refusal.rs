@@ -109,6 +109,10 @@ fn what_cannot_end_well_is_said_before_training() {
     fs::write(&path, text.replace("batch = 64\nlearning_rate = 0.25", "batch = 751\nlearning_rate = 0.25")).unwrap();
     let said = refused(&mut command(&output));
     assert!(said.ends_with("phase 2: the 750 base images do not fill one batch of 751; lower align.batch"), "{said}");
+    fs::write(&path, text.replace("epochs = 45\nbatch = 64", "epochs = 45\nbatch = 751")).unwrap();
+    let said = refused(&mut command(&output));
+    let expected = "phase 1: the 750 base images do not fill one batch of 751; lower pretrain.batch";
+    assert!(said.ends_with(expected), "{said}");
     assert!(!run.exists() && !output.exists(), "a refused run leaves no folder");
 }
 
