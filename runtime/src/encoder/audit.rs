@@ -334,7 +334,13 @@ fn tensor(message: &[u8]) -> AuditResult {
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
-    let Some(bits) = tensor::DataType(data_type).bits() else { return Err(refused("has elements of an unknown type")) };
+    let Some(bits) = tensor::DataType(data_type).bits() else {
+        return Err(refused(match data_type {
+            // Float8, and numbers of 2 and 4 bits.
+            17..=26 => "has elements of float8 or of fewer than 8 bits; quantise the model to int8 or uint8",
+            _ => "has elements of an unknown type",
+        }));
+    };
     let complete = match raw {
         Some(bytes) => numbers == 0 && bytes.checked_mul(8) == elements.checked_mul(bits),
         None => numbers == elements,

@@ -156,6 +156,11 @@ fn what_a_backbone_has_no_need_of_is_refused() {
             "has not as many elements",
         ),
         ("texts", plus(&tensor_of(5, &[1], &bytes(6, b"text"))), "holds texts"),
+        (
+            "int4",
+            plus(&tensor_of(5, &[1], &[bytes(9, &[0; 4]), integer(2, 22)].concat())),
+            "; quantise the model to int8 or uint8",
+        ),
         ("kind", plus(&tensor_of(5, &[1], &[bytes(9, &[0; 4]), integer(2, 77)].concat())), "of an unknown type"),
         ("huge value", plus(&bytes(11, &side(1 << 40))), "is unreasonably large"),
         ("sequence", plus(&bytes(11, &bytes(2, &bytes(4, b"")))), "its types of values has a field 4"),

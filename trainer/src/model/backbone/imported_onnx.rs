@@ -9,7 +9,7 @@
 //! | `truncate` | ends at the value that gives features; drops what it does not need |
 //! | `half_precision` | f16 and bf16 become f32 |
 //! | `pixels` | images of bytes (uint8) become f32 |
-//! | `quantised` | int8 that several nodes read is dequantised |
+//! | `quantised` | int8 that several nodes read is dequantised, zero points are copied |
 //! | `decompose` | operators that one engine lacks become several that both have |
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
 //! | `images` | drops inputs that nothing reads; channels first, fixed image size |

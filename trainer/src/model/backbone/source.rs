@@ -142,7 +142,10 @@ impl OnnxBackbone {
             EncodeError::Refused(AuditError::Shape { .. }) | EncodeError::Shape { .. } if took_one => {
                 wrong(fixed_batch(1))
             }
-            EncodeError::Model(error) if error.contains("QLinear") => wrong(format!("{QLINEAR}: {error}")),
+            EncodeError::Model(error) => match remedy_of_engine(&error) {
+                Some(remedy) => wrong(format!("{remedy}: {error}")),
+                None => OnnxBackboneError::Refused { path: path.into(), reason: EncodeError::Model(error) },
+            },
             reason => OnnxBackboneError::Refused { path: path.into(), reason },
         };
         // Before constants are folded: that fails on wrong inputs, and on outputs that nobody wants, with errors that say
@@ -299,10 +302,30 @@ fn middle(images: &Tensor, [wanted_height, wanted_width]: [i64; 2]) -> Tensor {
 pub(crate) const UNSOUND_METADATA: &str = "its metadata orco.mean and orco.deviation are no numbers to normalise pixels \
      from 0 to 1 by; such are [0.485, 0.456, 0.406]";
 
-/// What is said of operators `QLinear...` that ONNX Runtime refuses. While it multiplies exactly, it has none for
-/// signed bytes; `quantize_static` writes them with `QuantFormat.QOperator`.
-const QLINEAR: &str = "ONNX Runtime does not accept its operators QLinear...; quantise the model in QDQ form \
-     (quant_format=QuantFormat.QDQ)";
+/// What helps where ONNX Runtime refuses a model with this error; none where the error itself has to do.
+fn remedy_of_engine(error: &str) -> Option<&'static str> {
+    const REMEDIES: [(&str, &str); 3] = [
+        // While it multiplies exactly, it has none for signed bytes; `quantize_static` writes them with
+        // `QuantFormat.QOperator`.
+        (
+            "QLinear",
+            "ONNX Runtime does not accept its operators QLinear...; quantise the model in QDQ form \
+             (quant_format=QuantFormat.QDQ)",
+        ),
+        (
+            "Could not find an implementation",
+            "ONNX Runtime lacks one of its operators for numbers of this type; a network of f64 is to be exported after \
+             model.float()",
+        ),
+        (
+            "Attempt to replace the existing tensor",
+            "ONNX Runtime does not accept constants of int8 that several of its nodes read; take the file as \
+             quantize_static wrote it, before onnxslim or another optimiser, or quantise with \
+             activation_type=QuantType.QUInt8, weight_type=QuantType.QUInt8",
+        ),
+    ];
+    REMEDIES.iter().find(|(part, _)| error.contains(part)).map(|(_, remedy)| *remedy)
+}
 
 /// What is said where a mean and a deviation are given for a model that has its own.
 const NORMALISES_ITSELF: &str =
@@ -556,6 +579,15 @@ mod tests {
         let refused =
             OnnxBackbone::open(&path, &BackboneConfig::default(), 8, ChannelStatistics::default()).unwrap_err();
         assert!(matches!(refused, OnnxBackboneError::Refused { .. }), "{refused}");
+    }
+
+    #[test]
+    fn what_helps_is_said_of_refusals_of_onnx_runtime() {
+        let of_f64 = "Could not find an implementation for Conv(11) node with name 'node_conv2d'";
+        assert!(remedy_of_engine(of_f64).unwrap().ends_with("after model.float()"));
+        assert!(remedy_of_engine("no kernel for QLinearConv").unwrap().contains("QuantFormat.QDQ"));
+        assert!(remedy_of_engine("AddInitializedOrtValue Attempt to replace the existing tensor").is_some());
+        assert_eq!(remedy_of_engine("Failed to load model"), None);
     }
 
     #[test]

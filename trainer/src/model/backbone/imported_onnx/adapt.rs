@@ -89,14 +89,13 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
 
 /// Leaves operators that both engines have; returns whether there were others.
 fn replace_operators(graph: &mut GraphParts) -> Result<bool, DecodeError> {
-    let is_dequantised = graph.dequantise_shared()?;
+    let is_separated = graph.separate_int8()?;
     let is_decomposed = graph.decompose()?;
-    if is_dequantised || is_decomposed {
-        // Nodes that were replaced leave behind what only they read: a weight's norm its statistics, a dequantised
-        // number its scale.
+    if is_decomposed {
+        // Nodes that were replaced leave behind what only they read: a weight's norm its statistics.
         graph.drop_unread()?;
     }
-    Ok(graph.write_defaults()? || is_dequantised || is_decomposed)
+    Ok(graph.write_defaults()? || is_separated || is_decomposed)
 }
 
 /// Makes a model of one image take any number of them; returns whether it was one.

@@ -9,6 +9,7 @@ use prost::{DecodeError, Message};
 
 use super::lists::Lists;
 use super::parts::{GraphParts, TensorHeader, is_onnx_domain};
+use super::pixels::MOVES;
 use crate::model::onnx_proto::{
     AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, int, ints, list_of_whole_numbers, node,
 };
@@ -84,6 +85,13 @@ impl Values {
                 single.insert(name.clone());
             }
             types.insert(name, data_type);
+        }
+        // With `optimize=False`, PyTorch's newer exporter declares the values between its layers alone.
+        for node in graph.nodes()?.iter().filter(|node| is_onnx_domain(&node.domain)) {
+            let ([from, ..], [to]) = (&node.input[..], &node.output[..]) else { continue };
+            if let (true, Some(&data_type)) = (MOVES.contains(&node.op_type.as_str()), types.get(from)) {
+                types.entry(to.clone()).or_insert(data_type);
+            }
         }
         Ok(Self { types, ranks, single, lists: graph.lists(&[])? })
     }
@@ -381,6 +389,30 @@ mod tests {
             assert_eq!(operators(operator, inputs, ""), expected);
             assert_eq!(operators(operator, inputs, "com.microsoft"), [operator]);
         }
+    }
+
+    #[test]
+    fn values_that_were_moved_keep_their_type() {
+        let of = |operator: &str, inputs: &[&str], output: &str| {
+            node(operator, inputs.iter().map(|&name| name.into()).collect(), output, vec![]).encode_to_vec()
+        };
+        let weight = TensorProto { dims: vec![], data_type: BOOL, name: "w".into(), raw_data: vec![1] };
+        let cast_like = |operator: &str| {
+            let mut graph = GraphParts {
+                node: vec![
+                    of(operator, &["w", "sides"], "reshaped"),
+                    of("Transpose", &["reshaped"], "turned"),
+                    of("CastLike", &["x", "turned"], "y"),
+                ],
+                initializer: vec![weight.encode_to_vec().into()],
+                ..GraphParts::default()
+            };
+            graph.decompose().unwrap();
+            graph.nodes().unwrap().pop().unwrap()
+        };
+        let cast = cast_like("Reshape");
+        assert_eq!((&*cast.op_type, cast.whole_number("to")), ("Cast", Some(BOOL.into())));
+        assert_eq!(cast_like("Quantised").op_type, "CastLike");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub fn without_constant_nodes(model: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
         let replaced = graph.fold_integers(&constants).map_err(damaged)?;
         if turn > 0 && (replaced == 0 || turn == MOST_TURNS) {
             graph.value_info.clear();
+            // The library writes equal constants once.
+            graph.separate_int8().map_err(damaged)?;
             log::info!("folded the constants of the backbone: {} nodes are left", graph.node.len());
             // The library names the domains of all operators that it has.
             parts.opset_import.retain(|set| is_onnx_domain(&set.domain));

@@ -12,7 +12,7 @@ use crate::model::onnx_proto::{FLOAT, NodeProto, TensorTypeProto, UINT8, ValueIn
 pub const BYTE_CHANNELS: ChannelStatistics = ChannelStatistics { mean: [0.0; 3], deviation: [1.0 / 255.0; 3] };
 
 /// Operators that move elements and change none.
-const MOVES: [&str; 9] =
+pub const MOVES: [&str; 9] =
     ["Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"];
 
 /// Whether channels are [`BYTE_CHANNELS`], up to the digits that people leave out.

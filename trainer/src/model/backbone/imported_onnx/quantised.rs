@@ -1,12 +1,14 @@
-//! Writes numbers of int8 as f32 again where several nodes read them. `onnxruntime.quantization` quantises the constants
-//! of GELU, and weights that layers share. On x86, where OrCo has it multiply exactly, ONNX Runtime makes each reader's
-//! copy unsigned under one name, and refuses the second.
+//! Separates constants of int8 that several nodes read. On x86, where OrCo has it multiply exactly, ONNX Runtime makes
+//! each reader's copy unsigned under one name, and refuses the second.
+//!
+//! Numbers become f32 again: `onnxruntime.quantization` quantises the constants of GELU, and weights that layers share.
+//! Zero points are copied: onnxslim and ONNX Runtime itself write equal ones once.
 
 use std::collections::{HashMap, HashSet};
 
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, TensorHeader, is_onnx_domain};
+use super::parts::{GraphParts, NodeParts, TensorHeader, is_onnx_domain};
 use crate::model::onnx_proto::{FLOAT, INT8, NodeProto, TensorProto};
 
 /// `onnx.TensorProto` of f32 or int8.
@@ -52,9 +54,55 @@ impl NumberTensor {
 }
 
 impl GraphParts {
+    /// Leaves no constant of int8 to several nodes that dequantise it. Nodes must be in order. Whether there was one.
+    pub(super) fn separate_int8(&mut self) -> Result<bool, DecodeError> {
+        let is_dequantised = self.dequantise_shared()?;
+        if is_dequantised {
+            // A dequantised number leaves its scale behind.
+            self.drop_unread()?;
+        }
+        Ok(self.copy_zero_points()? || is_dequantised)
+    }
+
+    /// Gives nodes that dequantise constants of int8 a zero point each, where several read one. Whether there
+    /// was one.
+    fn copy_zero_points(&mut self) -> Result<bool, DecodeError> {
+        let nodes = self.nodes()?;
+        if !nodes.iter().any(dequantises) {
+            return Ok(false);
+        }
+        let mut constants = HashMap::new();
+        for bytes in &self.initializer {
+            let TensorHeader { data_type, name, .. } = TensorHeader::decode(&bytes[..])?;
+            if data_type == INT8 {
+                constants.insert(name, bytes.clone());
+            }
+        }
+        let (mut read, mut copies) = (HashSet::new(), Vec::new());
+        for (bytes, node) in self.node.iter_mut().zip(&nodes).filter(|(_, node)| dequantises(node)) {
+            let ([numbers, _, zero_point], [output]) = (&node.input[..], &node.output[..]) else { continue };
+            let Some(constant) = constants.get(zero_point).filter(|_| constants.contains_key(numbers)) else {
+                continue;
+            };
+            if read.insert(zero_point) {
+                continue;
+            }
+            let tensor = NumberTensor::decode(&constant[..])?;
+            let Some(values) = tensor.of(INT8) else { continue };
+            let raw_data = values.iter().map(|&value| (value as i8).cast_unsigned()).collect();
+            let name = format!("{output}.orco.zero_point");
+            let mut parts = NodeParts::decode(bytes.as_slice())?;
+            parts.input[2].clone_from(&name);
+            *bytes = parts.encode_to_vec();
+            copies.push(TensorProto { dims: tensor.dims, data_type: INT8, name, raw_data });
+        }
+        self.append(&[], &copies);
+        Ok(!copies.is_empty())
+    }
+
     /// Makes constants of f32 of what nodes dequantise, where it is single numbers of int8, or several nodes read it
     /// and it has one scale. Whether there was one.
-    pub(super) fn dequantise_shared(&mut self) -> Result<bool, DecodeError> {
+    fn dequantise_shared(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         if !nodes.iter().any(dequantises) {
             return Ok(false);
@@ -176,5 +224,41 @@ mod tests {
             [constant("half", &[], &[0.5]), constant("plain", &[1], &[-0.25]), constant("both", &[2], &[0.0, 1.0])];
         assert_eq!(added.collect::<Vec<_>>(), expected);
         assert!(!graph.dequantise_shared().unwrap(), "a second time");
+    }
+
+    #[test]
+    fn equal_zero_points_are_copied() {
+        let constant = |name: &str, data_type, numbers: &[u8]| TensorProto {
+            dims: vec![numbers.len() as i64],
+            data_type,
+            name: name.into(),
+            raw_data: numbers.to_vec(),
+        };
+        let dequantise = |numbers: &str, zero_point: &str, output: &str| {
+            let inputs = [numbers, "scale", zero_point].map(str::to_owned).to_vec();
+            node("DequantizeLinear", inputs, output, vec![]).encode_to_vec()
+        };
+        let constants = [
+            constant("one", INT8, &[1, 2]),
+            constant("two", INT8, &[3, 4]),
+            constant("bytes", UINT8, &[5, 6]),
+            constant("zero", INT8, &[0x80, 7]),
+        ];
+        let mut graph = GraphParts {
+            node: vec![
+                dequantise("x", "zero", "activation"),
+                dequantise("one", "zero", "first"),
+                dequantise("two", "zero", "second"),
+                dequantise("bytes", "zero", "unsigned"),
+            ],
+            initializer: constants.iter().map(|constant| constant.encode_to_vec().into()).collect(),
+            ..GraphParts::default()
+        };
+        assert!(graph.copy_zero_points().unwrap());
+        let zero_points = graph.nodes().unwrap().into_iter().map(|node| node.input[2].clone()).collect::<Vec<_>>();
+        assert_eq!(zero_points, ["zero", "zero", "second.orco.zero_point", "zero"]);
+        let [copy] = &graph.initializer[4..] else { panic!("one copy") };
+        assert_eq!(TensorProto::decode(&copy[..]).unwrap(), constant("second.orco.zero_point", INT8, &[0x80, 7]));
+        assert!(!graph.copy_zero_points().unwrap(), "a second time");
     }
 }
