@@ -45,6 +45,9 @@ const BRIGHT: f32 = 128.0;
 /// dark ones from which a clipped picture shows something before a light. Of photographs lit too little or too much, no
 /// more than a few pixels are so.
 const THING: f32 = 0.01;
+/// Of the pixels that are not clipped, the share that is not bright from which a clipped picture shows something on
+/// white ground. Of photographs lit too much, most pixels that are not clipped nearly are.
+const SHADED: f32 = 0.25;
 /// Pixels around a filled part of a picture that belong to its edge.
 const EDGE: u32 = 2;
 /// Factor on [`Thresholds::noise`] for a picture that is judged in its own pixels: its default limit is 12. There, fine
@@ -95,6 +98,11 @@ impl Quality {
             fingerprint: PictureFingerprint::of(&whole),
             is_unscaled: side == own_side,
         }
+    }
+
+    /// Whether a picture that is clipped nearly everywhere shows something on white ground, as in a light box.
+    fn shows_thing_on_white(&self) -> bool {
+        1.0 - self.bright >= THING.max(SHADED * (1.0 - self.clipped))
     }
 }
 
@@ -177,7 +185,7 @@ fn variance(values: &[f32]) -> f32 {
 pub struct Thresholds {
     /// Most dark pixels, 0..1, where hardly anything is bright.
     pub dark: f32,
-    /// Most clipped pixels, 0..1, where hardly anything is dark.
+    /// Most clipped pixels, 0..1, where hardly anything is dark, and what is not clipped is bright.
     pub clipped: f32,
     /// Least sharpness.
     pub sharpness: f32,
@@ -207,7 +215,7 @@ impl Default for Thresholds {
 pub enum Flaw {
     /// Nearly everything is dark, and nothing bright.
     TooDark,
-    /// Nearly everything is clipped to white, and nothing dark.
+    /// Nearly everything is clipped to white, nothing is dark, and what is not white is bright.
     TooBright,
     /// No fine detail: out of focus, moved, or blank.
     Blurred,
@@ -242,7 +250,7 @@ impl Thresholds {
     /// Everything that is wrong with a picture. Sharpness says nothing where exposure is wrong.
     pub fn flaws(&self, quality: &Quality) -> Vec<Flaw> {
         let is_dark = quality.dark > self.dark && quality.bright < THING;
-        let is_bright = quality.clipped > self.clipped && quality.dark < THING;
+        let is_bright = quality.clipped > self.clipped && quality.dark < THING && !quality.shows_thing_on_white();
         let exposure = [(is_dark, Flaw::TooDark), (is_bright, Flaw::TooBright)];
         let mut flaws: Vec<Flaw> = exposure.into_iter().filter(|(is, _)| *is).map(|(_, flaw)| flaw).collect();
         if flaws.is_empty() {

@@ -36,7 +36,8 @@ pub struct EstimateRow {
     pub in_range: Option<f64>,
     /// Share of pictures of learned classes that count as unknown where these alone are answered.
     pub learned_false_alarms: f64,
-    /// Share of pictures of other classes that pass as learned ones there.
+    /// Share of pictures of all other classes, those of the bundle and those not learned yet, that pass as learned ones
+    /// there.
     pub learned_passed: f64,
 }
 

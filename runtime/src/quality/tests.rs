@@ -176,11 +176,29 @@ fn a_thing_before_a_light_or_lit_in_the_dark_is_neither_too_bright_nor_too_dark(
         let picture = RgbImage::from_fn(640, 640, |x, y| Rgb([if shows(x, y) { of_thing } else { around }; 3]));
         Thresholds::default().flaws(&Quality::of(&picture))
     };
-    for (of_thing, around) in [(12, 255), (200, 8)] {
+    for (of_thing, around) in [(12, 255), (120, 255), (200, 8)] {
         assert_eq!(flaws(of_thing, around, &bolt), [], "{of_thing} before {around}");
     }
-    assert_eq!([flaws(12, 255, &speck), flaws(200, 8, &speck)], [[Flaw::TooBright], [Flaw::TooDark]]);
+    assert_eq!([flaws(12, 255, &speck), flaws(120, 255, &speck)], [[Flaw::TooBright]; 2]);
+    assert_eq!(flaws(200, 8, &speck), [Flaw::TooDark]);
     assert_eq!([flaws(230, 255, &bolt), flaws(35, 8, &bolt)], [[Flaw::TooBright], [Flaw::TooDark]]);
+}
+
+/// A red brick with knobs and a shadow on the white ground of a light box.
+#[test]
+fn a_coloured_thing_on_white_ground_is_not_too_bright_and_what_is_left_of_a_clipped_picture_is() {
+    let flaws = |thing: [u8; 3], shadow: u8| {
+        let picture = RgbImage::from_fn(640, 640, |x, y| match (x.abs_diff(320), y.abs_diff(320)) {
+            (..90, ..60) if x / 15 % 2 == 0 => Rgb(thing),
+            (..90, ..60) => Rgb(thing.map(|value| value - value / 8)),
+            (..120, ..80) => Rgb([shadow; 3]),
+            _ => Rgb([255; 3]),
+        });
+        Thresholds::default().flaws(&Quality::of(&picture))
+    };
+    assert_eq!(flaws([200, 40, 50], 235), []);
+    // Lit four times as much, it is as bright as its shadow was.
+    assert_eq!(flaws([255, 160, 200], 255), [Flaw::TooBright]);
 }
 
 /// White noise of three independent colours.

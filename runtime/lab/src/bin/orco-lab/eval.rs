@@ -238,6 +238,12 @@ const COLUMNS: &str = "\
     top-1 over sessions; an estimate error is what a device expects less what is measured. All metrics: \
     docs/src/how/method.md#metrics";
 
+/// Of which pictures either column counts those that pass as known.
+const PASSED_COLUMNS: &str = "\
+    unknown passed: of pictures of classes that are not learned yet, the share that gets a label among all classes; \
+    learned alone, passed: where learned classes alone are answered, the share of pictures of all other classes, those \
+    of the bundle, too";
+
 /// How many new classes there are, and how many pictures are measured on.
 fn new_classes(benchmark: &Benchmark, base: usize) -> String {
     let of_new = benchmark.measured.classes().iter().filter(|class| **class as usize >= base).count();
@@ -267,6 +273,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         let estimate_errors = estimate_errors(measurement, draws, false_alarms)?;
         let lines: String = estimate_errors.iter().map(|row| format!("\n{row}")).collect();
         say(arguments, format!("\n{}{lines}", EstimateRow::HEADING))?;
+        say(arguments, format!("\n{PASSED_COLUMNS}"))?;
         all.unknown = Some(UnknownResults { false_alarms, sessions, estimate_errors });
     } else if arguments.presets {
         let measured = presets(measurement, draws)?;
