@@ -391,6 +391,26 @@ fn a_screen_beside_all_regions_does_not_matter() {
 }
 
 #[test]
+fn a_lamp_at_one_side_is_light() {
+    let background = background(WIDE);
+    // Twice as bright at the right as at the left.
+    let lamp = |painting: Painting| {
+        painting.map(|x, _, pixel| pixel.map(|value| value * (0.6 + 0.55 * (x / 640.0) * (x / 640.0))))
+    };
+    assert_eq!(things(&background, &lamp(Painting::place(WIDE)), 5), []);
+    let ball = lamp(Painting::place(WIDE).with_ball([450.0, 200.0], 50.0));
+    let [found] = things(&background, &ball, 6)[..] else { panic!("the ball is one thing") };
+    assert_ball(found, [450.0, 200.0], 50.0, 12.0);
+    // The wall has no structure, so what is brighter there is no light.
+    let sheet = lamp(Painting::place(WIDE).map(|x, y, pixel| {
+        let is_sheet = libm::hypotf(x - 110.0, y - 200.0) < 50.0;
+        pixel.map(|value| if is_sheet { value * 1.4 } else { value })
+    }));
+    let [found] = things(&background, &sheet, 7)[..] else { panic!("the sheet is one thing") };
+    assert_ball(found, [110.0, 200.0], 50.0, 12.0);
+}
+
+#[test]
 fn a_single_view_is_enough() {
     let background = Background::learn(&[Painting::place(WIDE).taken(1)]).unwrap();
     let ball = Painting::place(WIDE).with_ball([320.0, 180.0], 60.0);
