@@ -53,12 +53,13 @@ impl SceneOptions {
             let kept = KeptBackground::of(store.folder()).read()?;
             return kept.map(Some).context(NO_EMPTY_PLACE);
         }
-        if self.empty.is_empty() { Ok(None) } else { learn_background(&self.empty, output).map(Some) }
+        if self.empty.is_empty() { Ok(None) } else { learn_background(&self.empty, &self.regions, output).map(Some) }
     }
 }
 
-/// A background from pictures of the empty place, and from folders of them.
-pub fn learn_background(paths: &[PathBuf], output: &Output) -> Result<Background> {
+/// A background from pictures of the empty place, and from folders of them. Beside regions, where there are some,
+/// pictures may differ.
+pub fn learn_background(paths: &[PathBuf], regions: &[NamedRegion], output: &Output) -> Result<Background> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() { files.extend(folder_pictures(path, output)?) } else { files.push(path.clone()) }
@@ -68,5 +69,5 @@ pub fn learn_background(paths: &[PathBuf], output: &Output) -> Result<Background
         return Err(BackgroundError::Count { views: files.len() }.into());
     }
     let views = files.iter().map(image::open).collect::<Result<Vec<_>, PictureFileError>>()?;
-    Ok(Background::learn(&views)?)
+    Ok(Background::learn_in(&views, regions)?)
 }

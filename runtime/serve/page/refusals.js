@@ -115,7 +115,7 @@ export const refusals = {
   scene_dark: { de: "Das Bild ist schwarz: Ist das Objektiv verdeckt oder das Licht aus?" },
   scene_bright: { de: "Das Bild ist überbelichtet: Die Kamera braucht weniger Licht." },
   scene_flat: { de: "Das Bild hat nur eine Farbe: Ist etwas vor dem Objektiv?" },
-  scene_not_empty: { de: "Die Bilder unterscheiden sich: Liegt etwas da, war eine Hand im Bild, wackelt die Kamera, oder laufen Streifen einer flackernden Lampe hindurch? Bitte den Platz leer räumen, die Kamera festmachen, sie gegen Flackern einstellen (50 oder 60 Hz) und noch einmal zeigen." },
+  scene_not_empty: { de: "Die Bilder unterscheiden sich: Liegt etwas da, war eine Hand im Bild, wackelt die Kamera, bewegt sich etwas, etwa ein Bildschirm, oder laufen Streifen einer flackernden Lampe hindurch? Bitte den Platz leer räumen, die Kamera festmachen, sie gegen Flackern einstellen (50 oder 60 Hz), mit Bereichen weglassen, was sich bewegt, und noch einmal zeigen." },
   scene_unusable: { de: "Die Bilder zeigen nicht denselben Platz: Bitte ihn noch einmal zeigen." },
 
   unknown_inbox_picture: { de: "Dieses Bild ist nicht mehr da." },

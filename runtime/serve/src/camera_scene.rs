@@ -178,12 +178,12 @@ impl CameraScene {
         }
     }
 
-    /// Learns the background from empty views, and keeps it.
+    /// Learns the background from empty views, and keeps it. Beside regions, where there are some, views may differ.
     ///
     /// # Errors
     /// [`Refusal`] if the views show no empty place, or it cannot be kept; an earlier background is kept then.
-    pub fn learn(&self, views: &[RgbImage]) -> Result<(), Refusal> {
-        let background = Background::learn(views).map_err(|error| Refusal::from(&error))?;
+    pub fn learn(&self, views: &[RgbImage], regions: &[NamedRegion]) -> Result<(), Refusal> {
+        let background = Background::learn_in(views, regions).map_err(|error| Refusal::from(&error))?;
         // The file changes under the lock, so that none brings back what another has just replaced.
         let mut watched = self.watched();
         self.0.kept.keep(&background).map_err(|error| Refusal::storage(&error))?;

@@ -11,6 +11,7 @@ use super::camera_pose::CameraPose;
 use super::difference::{Change, Difference};
 use super::filter::{box_mean, slopes};
 use super::foreground::{Foreground, MIN_SEARCHED_SIDE};
+use super::light_field::LightField;
 use super::region::{PixelRect, RegionError};
 use super::small_frame::SmallFrame;
 use crate::image::luma;
@@ -135,12 +136,19 @@ impl Background {
             return difference;
         }
         if let Some(shown) = &self.shown {
-            difference.accept_as_light(&Difference::of(shown, small));
+            difference.accept_as_light(&Difference::of(shown, small), |_| true);
             if is_explained(&difference) {
                 return difference;
             }
         }
         let place = if difference.is_grey { self.in_grey() } else { self };
+        if let Some(light) = LightField::of(place, small, &difference) {
+            let relit = Difference::compare(&place.relit(&light.factors), small);
+            difference.accept_as_light(&relit, |index| light.is_told[index]);
+            if is_explained(&difference) {
+                return difference;
+            }
+        }
         difference.pose = CameraPose::of(place, &small.pixels);
         difference
     }
@@ -154,6 +162,14 @@ impl Background {
         // As cameras weigh colours.
         let grey = |colour: &[f32; 3]| [luma(*colour); 3];
         let colours = self.colours.iter().map(grey).collect();
+        let (variances, slopes, grey) = (self.variances.clone(), Vec::new(), KeptGrey::default());
+        Self { colours, variances, slopes, shown: None, grey, ..*self }.with_slopes()
+    }
+
+    /// The place with each pixel as much brighter as these factors say.
+    fn relit(&self, factors: &[f32]) -> Self {
+        let lit = |(colour, factor): (&[f32; 3], &f32)| colour.map(|channel| channel * factor);
+        let colours = self.colours.iter().zip(factors).map(lit).collect();
         let (variances, slopes, grey) = (self.variances.clone(), Vec::new(), KeptGrey::default());
         Self { colours, variances, slopes, shown: None, grey, ..*self }.with_slopes()
     }

@@ -6,7 +6,7 @@
 //! thing hides blocks, and a change of light leaves them where they are. The thresholds were set on photographs of rooms
 //! and shelves (journal of the book, 2026-11-30, a moved camera).
 
-mod structure;
+pub(super) mod structure;
 
 use self::structure::{BLOCK, Block, COARSE, Structure};
 use super::background::Background;

@@ -71,6 +71,8 @@ pub(super) struct Difference {
     pub edges: Vec<bool>,
     /// Whether each pixel has the colour of the place and differs in brightness as those around it do, however much.
     even: Vec<bool>,
+    /// How bright each pixel is, as a ratio to the background's brightness, once exposures are alike.
+    ratios: Vec<f32>,
     /// Factor by which the frame is brighter, channel by channel.
     pub gains: [f32; 3],
     /// Whether the frame has no colours, and the place does: brightness alone was compared.
@@ -113,17 +115,29 @@ impl Difference {
         };
         let changes = relative.iter().enumerate().map(change).collect();
         let edges = background.slopes.iter().map(|slope| *slope > EDGE + background.noise).collect();
-        let mut difference = Self { changes, edges, even, gains, is_grey: false, lost: 0.0, pose: CameraPose::Kept };
+        let (is_grey, lost, pose) = (false, 0.0, CameraPose::Kept);
+        let mut difference = Self { changes, edges, even, ratios, gains, is_grey, lost, pose };
         difference.lost = difference.lost_where(|_| true);
         difference
     }
 
-    /// Takes what another comparison of the same frame finds to be the place for the place in another light. The
-    /// outline of a thing is none: where a shadow became part of the place, a thing may have the colours that were
-    /// there before.
-    pub fn accept_as_light(&mut self, other: &Self) {
-        for ((change, even), other) in self.changes.iter_mut().zip(&self.even).zip(&other.changes) {
-            if change.may_be_thing() && *even && !other.may_be_thing() {
+    /// Whether a pixel has the colour of the place, and differs in brightness as those around it do.
+    pub fn is_even(&self, index: usize) -> bool {
+        self.even[index]
+    }
+
+    /// How bright a pixel is, as the logarithm of a ratio to the background's brightness.
+    pub fn log_ratio(&self, index: usize) -> f32 {
+        libm::logf(self.ratios[index].clamp(LOG_RATIOS[0], LOG_RATIOS[1]))
+    }
+
+    /// Takes what another comparison of the same frame finds to be the place, among pixels that count, for the place in
+    /// another light. The outline of a thing is none: where a shadow became part of the place, a thing may have the
+    /// colours that were there before.
+    pub fn accept_as_light(&mut self, other: &Self, counts: impl Fn(usize) -> bool) {
+        let pairs = self.changes.iter_mut().zip(&self.even).zip(&other.changes);
+        for (index, ((change, even), other)) in pairs.enumerate() {
+            if change.may_be_thing() && *even && !other.may_be_thing() && counts(index) {
                 *change = Change::Light;
             }
         }

@@ -7,6 +7,8 @@ use orco_state::escape::EscapedText;
 use orco_state::label;
 use serde::{Deserialize, Serialize};
 
+use super::small_frame::SmallFrame;
+
 /// A rectangle of whole pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PixelRect {
@@ -82,6 +84,19 @@ impl fmt::Display for PixelRect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{},{},{}", self.x, self.y, self.width, self.height)
     }
+}
+
+/// Whether each pixel of the small frame lies in a region of the frame.
+pub(super) fn in_regions(regions: &[PixelRect], frame: [u32; 2], small: &SmallFrame) -> Vec<bool> {
+    let mut in_region = vec![false; small.pixels.len()];
+    let size = [small.width, small.pixels.len() / small.width].map(|side| side as u32);
+    for part in regions.iter().map(|region| region.in_small_frame(frame, size)) {
+        let (left, right) = (part.x as usize, part.right() as usize);
+        for row in in_region.chunks_exact_mut(small.width).take(part.bottom() as usize).skip(part.y as usize) {
+            row[left..right].fill(true);
+        }
+    }
+    in_region
 }
 
 /// A part of every frame of a camera.

@@ -331,7 +331,12 @@ fn views_that_show_no_empty_place_are_refused() {
     assert_eq!(refused(&[place(1), thing.clone()]), BackgroundError::Thing { view: 2 });
     // Nobody can clear it away.
     let sentence = refused(&[place(1), thing.clone()]).to_string();
-    assert!(["camera shake", "bands of a flickering lamp"].iter().all(|cause| sentence.contains(cause)), "{sentence}");
+    assert!(
+        ["camera shake", "bands of a flickering lamp", "regions that leave out"]
+            .iter()
+            .all(|cause| sentence.contains(cause)),
+        "{sentence}"
+    );
     for at in 0..3 {
         let mut views = [1, 2, 3].map(place);
         views[at] = thing.clone();
@@ -355,6 +360,54 @@ fn views_that_show_no_empty_place_are_refused() {
     assert!(narrow.to_string().ends_with("20 x 400 pixels: at least 32 x 32 are needed"), "{narrow}");
     let error = background(WIDE).compare(&RgbImage::new(640, 480), None).unwrap_err();
     assert_eq!((error.expected, error.actual), (WIDE, [640, 480]));
+}
+
+#[test]
+fn a_screen_beside_all_regions_does_not_matter() {
+    // It shows another picture each time.
+    let playing = |seed: u64| {
+        Painting::place(WIDE).map(move |x, y, pixel| {
+            let wave = libm::sinf((0.01 * x + 0.02 * y) * seed as f32);
+            if x < 400.0 { pixel } else { [120.0 + 100.0 * wave, 120.0 - 60.0 * wave, 90.0] }
+        })
+    };
+    let views = [1, 2, 3].map(|seed| playing(seed).taken(seed));
+    assert!(Background::learn(&views).is_err());
+    let regions: [NamedRegion; 2] = ["wall=0,0,0.3,1", "shelf=0.3,0,0.3,1"].map(|region| region.parse().unwrap());
+    let background = Background::learn_in(&views, &regions).unwrap();
+    let seen_in = |region: &NamedRegion, painting: &Painting| -> Vec<PixelRect> {
+        let bounds = region.region.in_frame(WIDE[0], WIDE[1]).unwrap();
+        let foreground = background.compare(&painting.taken(9), Some(bounds)).unwrap();
+        foreground.things().iter().map(|thing| thing.bounds).collect()
+    };
+    assert!(regions.iter().all(|region| seen_in(region, &playing(5)).is_empty()));
+    let ball = playing(6).with_ball([90.0, 180.0], 40.0);
+    let [found] = seen_in(&regions[0], &ball)[..] else { panic!("the ball is one thing") };
+    assert_ball(found, [90.0, 180.0], 40.0, 6.0);
+    assert_eq!(seen_in(&regions[1], &ball), []);
+    let [first, second, _] = views;
+    let error = Background::learn_in(&[first, second, ball.taken(3)], &regions).unwrap_err();
+    assert_eq!(error, BackgroundError::Thing { view: 3 }, "a thing in one of them does");
+}
+
+#[test]
+fn a_lamp_at_one_side_is_light() {
+    let background = background(WIDE);
+    // Twice as bright at the right as at the left.
+    let lamp = |painting: Painting| {
+        painting.map(|x, _, pixel| pixel.map(|value| value * (0.6 + 0.55 * (x / 640.0) * (x / 640.0))))
+    };
+    assert_eq!(things(&background, &lamp(Painting::place(WIDE)), 5), []);
+    let ball = lamp(Painting::place(WIDE).with_ball([450.0, 200.0], 50.0));
+    let [found] = things(&background, &ball, 6)[..] else { panic!("the ball is one thing") };
+    assert_ball(found, [450.0, 200.0], 50.0, 12.0);
+    // The wall has no structure, so what is brighter there is no light.
+    let sheet = lamp(Painting::place(WIDE).map(|x, y, pixel| {
+        let is_sheet = libm::hypotf(x - 110.0, y - 200.0) < 50.0;
+        pixel.map(|value| if is_sheet { value * 1.4 } else { value })
+    }));
+    let [found] = things(&background, &sheet, 7)[..] else { panic!("the sheet is one thing") };
+    assert_ball(found, [110.0, 200.0], 50.0, 12.0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::camera_pose::CameraPose;
 use super::difference::{Change, Difference};
 use super::foreground::Foreground;
 use super::place_fit::PlaceFit;
-use super::region::PixelRect;
+use super::region::{PixelRect, in_regions};
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
 
 /// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
@@ -163,17 +163,4 @@ fn is_clipped(small: &SmallFrame, place: &[[f32; 3]]) -> bool {
     let pairs = small.pixels.iter().zip(place);
     let clipped = pairs.filter(|(seen, place)| brightness(seen) >= CLIPPED && brightness(place) < CLIPPED).count();
     2 * clipped > small.pixels.len()
-}
-
-/// Whether each pixel of the small frame lies in a region of the frame.
-fn in_regions(regions: &[PixelRect], frame: [u32; 2], small: &SmallFrame) -> Vec<bool> {
-    let mut in_region = vec![false; small.pixels.len()];
-    let size = [small.width, small.pixels.len() / small.width].map(|side| side as u32);
-    for part in regions.iter().map(|region| region.in_small_frame(frame, size)) {
-        let (left, right) = (part.x as usize, part.right() as usize);
-        for row in in_region.chunks_exact_mut(small.width).take(part.bottom() as usize).skip(part.y as usize) {
-            row[left..right].fill(true);
-        }
-    }
-    in_region
 }

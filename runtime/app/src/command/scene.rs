@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use image::ImageFormat;
 use orco_runtime::files;
-use orco_runtime::scene::{Background, KeptBackground};
+use orco_runtime::scene::{Background, KeptBackground, NamedRegion};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -29,6 +29,10 @@ enum SceneCommand {
         /// Pictures of the empty place by the device's camera, or a folder of them; three are a good number.
         #[arg(required = true, value_name = "PICTURE")]
         pictures: Vec<PathBuf>,
+        /// A part of the pictures that will be used; may be given again. Beside such parts the pictures may differ: a
+        /// screen there does not matter.
+        #[arg(long = "region", value_name = "[NAME=]X,Y,WIDTH,HEIGHT")]
+        regions: Vec<NamedRegion>,
     },
     /// Says what is kept.
     Show {
@@ -45,14 +49,14 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let bundle = options.open_bundle()?;
     let kept = KeptBackground::of(device::store(options, &bundle)?.folder());
     match &arguments.command {
-        SceneCommand::Learn { pictures } => learn(output, &kept, pictures),
+        SceneCommand::Learn { pictures, regions } => learn(output, &kept, pictures, regions),
         SceneCommand::Show { output: file } => show(options, output, &kept, file.as_ref()),
         SceneCommand::Forget => forget(output, &kept),
     }
 }
 
-fn learn(output: &Output, kept: &KeptBackground, pictures: &[PathBuf]) -> Result<Value> {
-    let background = learn_background(pictures, output)?;
+fn learn(output: &Output, kept: &KeptBackground, pictures: &[PathBuf], regions: &[NamedRegion]) -> Result<Value> {
+    let background = learn_background(pictures, regions, output)?;
     kept.keep(&background)?;
     output.mark_changed();
     let [width, height] = background.frame_size();

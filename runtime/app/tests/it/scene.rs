@@ -296,6 +296,15 @@ fn what_is_no_empty_place_is_refused_and_nothing_is_lost() {
         let empty = pictures.map(|picture| ["--empty", picture]).concat();
         device.refused(&[&["classify"][..], &empty, &[&*one]].concat(), expected);
     }
+    // Beside a region they may differ.
+    let views = ["scene", "learn", &one, &two, &with_thing, "--region"];
+    let expected = "view 3 of the empty place does not look like the others";
+    device.refused(&[&views[..], &["0.2,0,0.5,1"]].concat(), expected);
+    device.json(&[&views[..], &["0.7,0,0.3,1"]].concat());
+    let empty_views = ["--empty", &one, "--empty", &two, "--empty", &with_thing];
+    let seen = device.json(&[&["classify", &with_thing, "--region", "0.7,0,0.3,1"][..], &empty_views].concat());
+    assert_eq!(seen["images"][0]["regions"][0]["empty"], true, "{seen}");
+    device.json(&["scene", "learn", good]);
     let shown = root.join("shown.png");
     assert_eq!(device.json(&["scene", "show", "-o", shown.to_str().unwrap()])["frame"][0], SIZE[0]);
     assert_eq!(image::open(&shown).unwrap().width(), 320);

@@ -55,7 +55,7 @@ pub async fn learn(
     let permit = service.admission.admit(bytes).await?;
     let learn = move |service: &Service, camera: &LiveCamera| {
         let views = frames.iter().map(|seen| camera.decode(&seen.frame, Some(side)));
-        service.scene.learn(&views.collect::<Result<Vec<_>, _>>()?)?;
+        service.scene.learn(&views.collect::<Result<Vec<_>, _>>()?, &service.regions.get())?;
         drop(permit);
         Ok(())
     };

@@ -41,7 +41,7 @@ fn a_shot_is_of_its_region_whatever_the_others_are() {
 fn the_region_that_was_tapped_counts_also_where_the_empty_place_does_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let scene = CameraScene::of(&Store::new(folder.path()));
-    scene.learn(&[frame(320, 240)]).unwrap();
+    scene.learn(&[frame(320, 240)], &[]).unwrap();
     let all = regions(&["upper=0,0,1,0.5", "lower=0,0.5,1,0.5"]);
     let shot = scene.shot(frame(640, 360), all, Some([0.5, 0.8]), GREY).ok().unwrap();
     assert_eq!(shot.get_pixel(shot.width() / 2, shot.height() / 2)[0], 0, "the upper region is red");
@@ -51,7 +51,7 @@ fn the_region_that_was_tapped_counts_also_where_the_empty_place_does_not_fit() {
 fn a_place_that_does_not_fit_is_told_with_the_size_that_the_camera_gives() {
     let folder = tempfile::tempdir().unwrap();
     let scene = CameraScene::of(&Store::new(folder.path()));
-    scene.learn(&[frame(640, 480)]).unwrap();
+    scene.learn(&[frame(640, 480)], &[]).unwrap();
     // Decoded at a scale of 1/4.
     assert!(!is_things(&scene.see(&frame(1152, 648), &|| [4608, 2592], &[])[0]));
     let problem = scene.status().problem.unwrap();
@@ -63,7 +63,7 @@ fn a_place_that_looks_as_it_did_is_not_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     let scene = CameraScene::of(&store);
-    scene.learn(&[frame(320, 240)]).unwrap();
+    scene.learn(&[frame(320, 240)], &[]).unwrap();
     let kept = || std::fs::read(KeptBackground::of(store.folder()).path()).unwrap();
     let (learned, later) = (kept(), |times: u32| times * SAVE_INTERVAL + Duration::from_secs(1));
     assert!(scene.compare_at(&frame(320, 240), &|| [320, 240], &[], later(1)).is_some());
@@ -89,7 +89,7 @@ fn a_place_that_another_program_keeps_or_forgets_is_taken_up() {
     assert_eq!(look(1), None);
     keep();
     assert_eq!(look(2), Some([320, 240]));
-    scene.learn(&[frame(640, 360)]).unwrap();
+    scene.learn(&[frame(640, 360)], &[]).unwrap();
     assert_eq!(look(3), Some([640, 360]), "it is the service's own");
     keep();
     assert_eq!(look(4), Some([320, 240]));
@@ -114,12 +114,12 @@ fn a_region_that_is_too_small_keeps_its_name_and_says_so() {
     // What the place shows goes to the region that is analysed.
     let folder = tempfile::tempdir().unwrap();
     let scene = CameraScene::of(&Store::new(folder.path()));
-    scene.learn(&[frame(640, 360)]).unwrap();
+    scene.learn(&[frame(640, 360)], &[]).unwrap();
     let are_things = |seen: &[SeenRegion]| -> Vec<bool> { seen.iter().map(is_things).collect() };
     assert_eq!(are_things(&scene.see(&frame(640, 360), &|| [640, 360], &all)), [false, true]);
     assert_eq!(are_things(&scene.see(&frame(640, 360), &|| [640, 360], &[])), [true]);
     // Larger, yet no thing could ever be found in it in a frame of that size.
-    scene.learn(&[frame(1280, 720)]).unwrap();
+    scene.learn(&[frame(1280, 720)], &[]).unwrap();
     let all = regions(&["dot=0.5,0.5,0.0135,0.025", "shelf=0,0,1,0.5"]);
     let [dot, shelf] = &scene.see(&frame(1280, 720), &|| [1280, 720], &all)[..] else { panic!("there are two") };
     assert!(matches!(&dot.view, SceneView::TooSmall(problem) if problem.contains("each side needs 2 %")));

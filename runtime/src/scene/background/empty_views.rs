@@ -8,6 +8,7 @@ use crate::scene::difference::Difference;
 use crate::scene::exposure::{aligned, gains};
 use crate::scene::filter::box_mean;
 use crate::scene::foreground::Foreground;
+use crate::scene::region::{NamedRegion, PixelRect, in_regions};
 use crate::scene::small_frame::{CLIPPED, SmallFrame, brightness};
 
 /// Most views that a background is made from.
@@ -90,8 +91,9 @@ pub enum BackgroundError {
     /// A view shows something that others do not.
     #[error(
         "view {view} of the empty place does not look like the others: is a thing or a hand in it, does the camera \
-         shake, or do bands of a flickering lamp pass over it? Clear the place, mount the camera firmly, set \
-         it against flicker (50 or 60 Hz), and show it again"
+         shake, does something move there, such as a screen, or do bands of a flickering lamp pass over it? Clear the \
+         place, mount the camera firmly, set it against flicker (50 or 60 Hz), use regions that leave out what moves, \
+         and show it again"
     )]
     Thing {
         /// Its number, from 1.
@@ -99,8 +101,8 @@ pub enum BackgroundError {
     },
     /// Most of a view differs from the others.
     #[error(
-        "view {view} of the empty place is of another place than the others, or the camera was moved between them: \
-         show it again"
+        "view {view} of the empty place is of another place than the others, the camera was moved between them, or much \
+         of it moves by itself, such as a screen: show it again, with regions that leave out what moves"
     )]
     Moved {
         /// Its number, from 1.
@@ -115,29 +117,48 @@ impl Background {
     /// # Errors
     /// [`BackgroundError`] if a view shows nothing, or views do not show the same.
     pub fn learn(views: &[RgbImage]) -> Result<Self, BackgroundError> {
+        Self::learn_in(views, &[])
+    }
+
+    /// As [`Background::learn`], for a camera of whose frames these regions alone are used, or all where there are
+    /// none. Views may differ beside them: a screen there shows something else all the time. The parts of regions that
+    /// reach beyond the views do not count.
+    ///
+    /// # Errors
+    /// As for [`Background::learn`].
+    pub fn learn_in(views: &[RgbImage], regions: &[NamedRegion]) -> Result<Self, BackgroundError> {
         check_sizes(views)?;
         let small: Vec<SmallFrame> = views.iter().map(SmallFrame::of).collect();
         small.iter().enumerate().try_for_each(|(index, view)| check_not_blank(index + 1, view))?;
         let frame_size = [views[0].width(), views[0].height()];
         let aligned = in_one_exposure(&small);
-        let plain = Self::of(frame_size, small[0].width, median_colours(&aligned), &aligned);
+        let searched = Searched::new(regions, frame_size, &small[0]);
+        let is_searched = |index: usize| searched.contains(index);
+        let plain = Self::of(frame_size, small[0].width, median_colours(&aligned), &aligned, is_searched);
         // With two views nobody knows which one is wrong: the first stands for the place.
         let reference = if let [first, _] = &aligned[..] {
             Self { colours: first.clone(), ..plain.clone() }.with_slopes()
         } else {
             plain.clone()
         };
-        let blocks: Vec<Vec<[f32; 3]>> = aligned.iter().map(|view| block_means(view, small[0].width)).collect();
-        if common_noise(&median_colours(&blocks), &blocks) > MAX_BLOCK_DIFFERENCE {
-            return Err(BackgroundError::Moved { view: most_different(&reference.colours, &aligned) });
+        let block_means = |view: &Vec<[f32; 3]>| block_means(view, small[0].width, is_searched);
+        let blocks: Vec<Vec<[f32; 3]>> = aligned.iter().map(block_means).collect();
+        if common_noise(&median_colours(&blocks), &blocks, |_| true) > MAX_BLOCK_DIFFERENCE {
+            return Err(BackgroundError::Moved { view: most_different(&reference.colours, &aligned, is_searched) });
         }
-        small.iter().enumerate().try_for_each(|(index, view)| reference.check_view(index + 1, view))?;
+        small.iter().enumerate().try_for_each(|(index, view)| reference.check_view(index + 1, view, &searched))?;
         Ok(Self { variances: variances(&plain, &aligned), ..plain })
     }
 
-    /// One whose pixels are all as noisy as most of them.
-    fn of(frame_size: [u32; 2], width: usize, colours: Vec<[f32; 3]>, aligned: &[Vec<[f32; 3]>]) -> Self {
-        let noise = common_noise(&colours, aligned);
+    /// One whose pixels are all as noisy as most of those that count.
+    fn of(
+        frame_size: [u32; 2],
+        width: usize,
+        colours: Vec<[f32; 3]>,
+        aligned: &[Vec<[f32; 3]>],
+        counts: impl Fn(usize) -> bool,
+    ) -> Self {
+        let noise = common_noise(&colours, aligned, counts);
         let variances = vec![noise * noise; colours.len()];
         // Views in other exposures take what is clipped beyond.
         let brightness = mean_brightness(&colours).min(255.0);
@@ -145,13 +166,41 @@ impl Background {
         Self { frame_size, width, colours, variances, noise, brightness, slopes, shown, grey }.with_slopes()
     }
 
-    fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
+    fn check_view(&self, view: usize, small: &SmallFrame, searched: &Searched) -> Result<(), BackgroundError> {
         let difference = Difference::compare(self, small);
-        if difference.lost > MAX_LOST {
+        let in_regions = (!searched.regions.is_empty()).then_some(|index: usize| searched.contains(index));
+        if difference.fit(in_regions).lost > MAX_LOST {
             return Err(BackgroundError::Moved { view });
         }
-        let is_empty = Foreground::of(self.width, &difference, self.frame_size, None).things().is_empty();
-        if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
+        let is_empty = |region| Foreground::of(self.width, &difference, self.frame_size, region).things().is_empty();
+        let regions = &searched.regions;
+        let all_are_empty =
+            if regions.is_empty() { is_empty(None) } else { regions.iter().all(|region| is_empty(Some(*region))) };
+        if all_are_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
+    }
+}
+
+/// What of the views is used.
+struct Searched {
+    /// The regions, in pixels of the views; all of them where there is none.
+    regions: Vec<PixelRect>,
+    /// Whether each pixel of the small frame lies in a region.
+    is_in_region: Vec<bool>,
+}
+
+impl Searched {
+    fn new(regions: &[NamedRegion], frame: [u32; 2], small: &SmallFrame) -> Self {
+        let in_frame = |named: &NamedRegion| named.region.pixels_in(frame[0], frame[1]);
+        let rects: Vec<PixelRect> = regions.iter().map(in_frame).collect();
+        let is_in_region = in_regions(&rects, frame, small);
+        // Regions that hold no pixel are refused when they are used.
+        let regions = if is_in_region.contains(&true) { rects } else { Vec::new() };
+        Self { regions, is_in_region }
+    }
+
+    /// Whether a pixel of the small frame is used.
+    fn contains(&self, index: usize) -> bool {
+        self.regions.is_empty() || self.is_in_region[index]
     }
 }
 
@@ -208,24 +257,26 @@ fn median_colours(views: &[Vec<[f32; 3]>]) -> Vec<[f32; 3]> {
     (0..views[0].len()).map(|index| core::array::from_fn(|channel| median(index, channel))).collect()
 }
 
-/// The mean colour of each block of [`BLOCK`] x [`BLOCK`] pixels, or of what is left of one at the edges.
-fn block_means(pixels: &[[f32; 3]], width: usize) -> Vec<[f32; 3]> {
-    let mut means = Vec::new();
-    for rows in pixels.chunks(BLOCK * width) {
-        for left in (0..width).step_by(BLOCK) {
-            let own = || rows.chunks_exact(width).flat_map(|row| &row[left..(left + BLOCK).min(width)]);
-            let count = own().count() as f32;
-            means.push([0, 1, 2].map(|channel| own().map(|pixel| pixel[channel]).sum::<f32>() / count));
-        }
+/// The mean colour of each block of [`BLOCK`] x [`BLOCK`] pixels, or of what is left of one at the edges: of its pixels
+/// that count, by their index. Blocks without any are left out.
+fn block_means(pixels: &[[f32; 3]], width: usize, counts: impl Fn(usize) -> bool) -> Vec<[f32; 3]> {
+    let across = width.div_ceil(BLOCK);
+    let blocks = across * (pixels.len() / width).div_ceil(BLOCK);
+    let mut sums = vec![([0.0f32; 3], 0u32); blocks];
+    for (index, pixel) in pixels.iter().enumerate().filter(|(index, _)| counts(*index)) {
+        let (sum, count) = &mut sums[index / width / BLOCK * across + index % width / BLOCK];
+        (0..3).for_each(|channel| sum[channel] += pixel[channel]);
+        *count += 1;
     }
-    means
+    let counted = sums.into_iter().filter(|(_, count)| *count > 0);
+    counted.map(|(sum, count)| sum.map(|channel| channel / count as f32)).collect()
 }
 
-/// The number, from 1, of the view that differs most from these colours.
-fn most_different(colours: &[[f32; 3]], views: &[Vec<[f32; 3]>]) -> usize {
+/// The number, from 1, of the view that differs most from these colours, in pixels that count.
+fn most_different(colours: &[[f32; 3]], views: &[Vec<[f32; 3]>], counts: impl Fn(usize) -> bool) -> usize {
     let off = |view: &Vec<[f32; 3]>| -> f32 {
-        let pixels = view.iter().zip(colours);
-        pixels.map(|(one, other)| (0..3).map(|channel| (one[channel] - other[channel]).abs()).sum::<f32>()).sum()
+        let pixels = view.iter().zip(colours).enumerate().filter(|(index, _)| counts(*index));
+        pixels.map(|(_, (one, other))| (0..3).map(|channel| (one[channel] - other[channel]).abs()).sum::<f32>()).sum()
     };
     let off = views.iter().map(off).enumerate();
     off.max_by(|(_, one), (_, other)| one.total_cmp(other)).map_or(1, |(index, _)| index + 1)
@@ -237,13 +288,17 @@ fn shrinkage(views: usize) -> f32 {
     libm::sqrtf(views / (views - 1.0))
 }
 
-/// The deviation of most pixels, whatever a few do.
-fn common_noise(colours: &[[f32; 3]], views: &[Vec<[f32; 3]>]) -> f32 {
+/// The deviation of most pixels that count, by their index, whatever a few do.
+fn common_noise(colours: &[[f32; 3]], views: &[Vec<[f32; 3]>], counts: impl Fn(usize) -> bool) -> f32 {
     if views.len() < 2 {
         return USUAL_NOISE;
     }
     let off = |(one, other): (&[f32; 3], &[f32; 3])| [0, 1, 2].map(|channel| (one[channel] - other[channel]).abs());
-    let mut all: Vec<f32> = views.iter().flat_map(|view| view.iter().zip(colours).flat_map(off)).collect();
+    let mut all = Vec::new();
+    for view in views {
+        let pixels = view.iter().zip(colours).enumerate().filter(|(index, _)| counts(*index));
+        all.extend(pixels.flat_map(|(_, pair)| off(pair)));
+    }
     // Of normal values half are within 0.6745 deviations. With an odd number of views one of them is the median.
     let seen = if views.len() % 2 == 1 { all.len() / views.len() } else { 0 };
     let half = seen + (all.len() - seen) / 2;

@@ -4,16 +4,16 @@ use crate::scene::filter::box_mean;
 use crate::scene::small_frame::brightness;
 
 /// Pixels of the small frame along each side of a block.
-pub(super) const BLOCK: usize = 32;
+pub(in crate::scene) const BLOCK: usize = 32;
 /// Pixels of the small frame for one of the coarse frame, along each side.
-pub(super) const COARSE: usize = 4;
+pub(in crate::scene) const COARSE: usize = 4;
 /// Radius of the square whose mean brightness is subtracted, so that structure is left.
 const RADIUS: usize = 8;
 /// Values that are added at once. Sides of blocks are multiples.
 const LANES: usize = 8;
 
 /// Brightness without its mean around each pixel.
-pub(super) struct Structure {
+pub(in crate::scene) struct Structure {
     width: usize,
     values: Vec<f32>,
     /// Pixels along each side of a block.
@@ -97,7 +97,7 @@ impl Structure {
 
 /// A square of a picture, by its first column and row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(in crate::scene) struct Block {
     x: usize,
     y: usize,
 }
@@ -126,7 +126,7 @@ impl Block {
 
 /// Where a block was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Match {
+pub(in crate::scene) struct Match {
     pub displacement: [isize; 2],
     pub correlation: f32,
 }

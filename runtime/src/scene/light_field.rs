@@ -1,0 +1,181 @@
+//! How much brighter or darker the light has become from one part of the place to another.
+//!
+//! One factor for each channel, as `exposure` finds it, does not describe a lamp that is switched on at one side, or the
+//! sun through a curtain: parts of the place are then brighter than a reflection makes them. Where the place has
+//! structure, and the frame shows the same structure, the place itself is seen, in whatever light. A polynomial through
+//! the logarithms of its brightness there is the light. It tells nothing of plain parts far from such structure: a plain
+//! thing before a plain wall looks like light. The thresholds were set on photographs of rooms (journal of the book,
+//! 2026-11-30, a lamp at one side).
+
+use super::background::Background;
+use super::camera_pose::structure::{BLOCK, Block, Structure};
+use super::difference::Difference;
+use super::small_frame::{SmallFrame, brightness};
+
+/// A block's sum of squares, divided by the sum of its variances, from which it can be recognised.
+const RECOGNISABLE: f32 = 4.0;
+/// Correlation from which a block shows the place.
+const MIN_CORRELATION: f32 = 0.8;
+/// Share of the blocks that must show it, and how many that are at least.
+const MIN_SHARE: f32 = 0.25;
+const MIN_BLOCKS: usize = 6;
+/// Pixels of the small frame around such blocks for which the light is told: as far as the next block reaches.
+const REACH: usize = BLOCK;
+/// One column and one row of this many is sampled.
+const STEP: usize = 4;
+/// Fewest samples.
+const MIN_SAMPLES: usize = 90;
+/// Brightness at which neither the place nor the frame is dark or clipped, 0..255.
+const USABLE: core::ops::Range<f32> = 16.0..242.0;
+/// Terms of a polynomial of degree 4 in two variables.
+const TERMS: usize = 15;
+/// Distance from the last polynomial at which a sample counts a quarter, fit by fit: what covers the place must not tell
+/// its light.
+const REACHES: [f64; 8] = [0.6, 0.4, 0.25, 0.15, 0.1, 0.08, 0.06, 0.06];
+/// Keeps the equations solvable where samples lie on a line.
+const RIDGE: f64 = 1e-6;
+/// How near samples must be to the polynomial to agree with it, and the share of them that must.
+const NEAR: f64 = 0.08;
+const MIN_AGREEING: f64 = 0.6;
+/// Least difference of the light between two samples, as a logarithm: less is within what shadows and reflections do.
+const MIN_RANGE: f64 = 0.08;
+/// Largest logarithm: about 1 to 3.3, as for exposures.
+const MAX_LOG: f64 = 1.2;
+
+/// The light on the place, compared with that in which it was shown, once the frame's exposure is that of the place.
+pub(super) struct LightField {
+    /// Factor by which each pixel of the small frame is brighter.
+    pub factors: Vec<f32>,
+    /// Whether that is known of each pixel.
+    pub is_told: Vec<bool>,
+}
+
+impl LightField {
+    /// The light that a frame shows. None if it shows too little of the place, or the same light everywhere.
+    pub fn of(place: &Background, small: &SmallFrame, difference: &Difference) -> Option<Self> {
+        let width = place.width;
+        let height = small.pixels.len() / width;
+        if width.min(height) < BLOCK {
+            return None;
+        }
+        let blocks = seen_blocks(place, small)?;
+        let is_seen = within(&blocks, 0, width, height);
+        let is_usable = |index: &usize| {
+            let levels = [brightness(&place.colours[*index]), brightness(&small.pixels[*index])];
+            is_seen[*index] && difference.is_even(*index) && levels.iter().all(|level| USABLE.contains(level))
+        };
+        let rows = (STEP / 2..height).step_by(STEP);
+        let sampled = rows.flat_map(|y| (STEP / 2..width).step_by(STEP).map(move |x| y * width + x));
+        let terms_of = |index: usize| terms(index % width, index / width, width, height);
+        let samples: Vec<Sample> = sampled
+            .filter(is_usable)
+            .map(|index| Sample { terms: terms_of(index), log: f64::from(difference.log_ratio(index)) })
+            .collect();
+        if samples.len() < MIN_SAMPLES {
+            return None;
+        }
+        let polynomial = fit(&samples)?;
+        let agreeing = samples.iter().filter(|sample| sample.off(&polynomial).abs() < NEAR).count();
+        let values = || samples.iter().map(|sample| value(&sample.terms, &polynomial));
+        let range = values().fold(f64::NEG_INFINITY, f64::max) - values().fold(f64::INFINITY, f64::min);
+        if (agreeing as f64) < MIN_AGREEING * samples.len() as f64 || range < MIN_RANGE {
+            return None;
+        }
+        let factor = |index| libm::exp(value(&terms_of(index), &polynomial).clamp(-MAX_LOG, MAX_LOG)) as f32;
+        let factors = (0..small.pixels.len()).map(factor).collect();
+        Some(Self { factors, is_told: within(&blocks, REACH, width, height) })
+    }
+}
+
+/// The blocks of the place whose structure the frame shows where it was. None if there are too few.
+fn seen_blocks(place: &Background, small: &SmallFrame) -> Option<Vec<Block>> {
+    let (of_place, of_frame) = (Structure::of(&place.colours, place.width), Structure::of(&small.pixels, place.width));
+    let blocks = of_place.blocks_above_noise(&place.variances, RECOGNISABLE);
+    let is_seen = |block: &Block| of_place.correlation(*block, &of_frame, [0; 2]) >= MIN_CORRELATION;
+    let seen: Vec<Block> = blocks.iter().copied().filter(is_seen).collect();
+    let enough = MIN_BLOCKS.max((MIN_SHARE * blocks.len() as f32) as usize);
+    (seen.len() >= enough).then_some(seen)
+}
+
+/// Whether each pixel lies in one of these blocks, or at most `reach` columns and rows from one.
+fn within(blocks: &[Block], reach: usize, width: usize, height: usize) -> Vec<bool> {
+    let mut is_within = vec![false; width * height];
+    for block in blocks {
+        let [x, y] = block.middle().map(|middle| middle as usize);
+        let around = |middle: usize, length: usize| {
+            middle.saturating_sub(BLOCK / 2 + reach)..(middle + BLOCK / 2 + reach).min(length)
+        };
+        for row in around(y, height) {
+            is_within[row * width..][around(x, width)].fill(true);
+        }
+    }
+    is_within
+}
+
+/// A pixel that shows the place.
+struct Sample {
+    terms: [f64; TERMS],
+    /// Logarithm of its brightness as a ratio to the place's.
+    log: f64,
+}
+
+impl Sample {
+    /// How far it is from a polynomial.
+    fn off(&self, polynomial: &[f64; TERMS]) -> f64 {
+        self.log - value(&self.terms, polynomial)
+    }
+}
+
+/// The terms of the polynomial at a pixel, whose column and row are taken as -1..1.
+fn terms(column: usize, row: usize, width: usize, height: usize) -> [f64; TERMS] {
+    let along = |place: usize, length: usize| (2 * place + 1) as f64 / length as f64 - 1.0;
+    let (x, y) = (along(column, width), along(row, height));
+    let (xx, xy, yy) = (x * x, x * y, y * y);
+    [1.0, x, y, xx, xy, yy, xx * x, xx * y, x * yy, yy * y, xx * xx, xx * xy, xx * yy, xy * yy, yy * yy]
+}
+
+fn value(terms: &[f64; TERMS], polynomial: &[f64; TERMS]) -> f64 {
+    terms.iter().zip(polynomial).map(|(term, factor)| term * factor).sum()
+}
+
+/// The polynomial that most samples agree with: least squares, in which samples count less the farther they are from
+/// the last one (iteratively reweighted). None if the equations cannot be solved.
+fn fit(samples: &[Sample]) -> Option<[f64; TERMS]> {
+    let mut polynomial: Option<[f64; TERMS]> = None;
+    for reach in REACHES {
+        let mut equations = [[0.0; TERMS + 1]; TERMS];
+        for sample in samples {
+            let weight = polynomial.as_ref().map_or(1.0, |last| {
+                let off = sample.off(last) / reach;
+                1.0 / ((1.0 + off * off) * (1.0 + off * off))
+            });
+            for (row, term) in equations.iter_mut().zip(&sample.terms) {
+                let weighted = weight * term;
+                row.iter_mut().zip(&sample.terms).for_each(|(sum, other)| *sum += weighted * other);
+                row[TERMS] += weighted * sample.log;
+            }
+        }
+        for (index, row) in equations.iter_mut().enumerate() {
+            row[index] += RIDGE * samples.len() as f64;
+        }
+        polynomial = Some(solved(equations)?);
+    }
+    polynomial
+}
+
+/// The solution of linear equations whose matrix is symmetric and positive definite; the last column is the right side.
+fn solved(mut equations: [[f64; TERMS + 1]; TERMS]) -> Option<[f64; TERMS]> {
+    for pivot in 0..TERMS {
+        let own = equations[pivot];
+        if own[pivot] <= 0.0 || !own[pivot].is_finite() {
+            return None;
+        }
+        for (index, row) in equations.iter_mut().enumerate() {
+            if index != pivot {
+                let factor = row[pivot] / own[pivot];
+                row.iter_mut().zip(&own).for_each(|(value, own)| *value -= factor * own);
+            }
+        }
+    }
+    Some(core::array::from_fn(|index| equations[index][TERMS] / equations[index][index]))
+}
