@@ -7,6 +7,8 @@
 //! thing before a plain wall looks like light. The thresholds were set on photographs of rooms (journal of the book,
 //! 2026-11-30, a lamp at one side).
 
+use nalgebra::{SMatrix, SVector};
+
 use super::background::Background;
 use super::camera_pose::structure::{BLOCK, Block, Structure};
 use super::difference::Difference;
@@ -29,6 +31,7 @@ const MIN_SAMPLES: usize = 90;
 const USABLE: core::ops::Range<f32> = 16.0..242.0;
 /// Terms of a polynomial of degree 4 in two variables.
 const TERMS: usize = 15;
+type Terms = SVector<f64, TERMS>;
 /// Distance from the last polynomial at which a sample counts a quarter, fit by fit: what covers the place must not tell
 /// its light.
 const REACHES: [f64; 8] = [0.6, 0.4, 0.25, 0.15, 0.1, 0.08, 0.06, 0.06];
@@ -76,12 +79,12 @@ impl LightField {
         }
         let polynomial = fit(&samples)?;
         let agreeing = samples.iter().filter(|sample| sample.off(&polynomial).abs() < NEAR).count();
-        let values = || samples.iter().map(|sample| value(&sample.terms, &polynomial));
+        let values = || samples.iter().map(|sample| sample.terms.dot(&polynomial));
         let range = values().fold(f64::NEG_INFINITY, f64::max) - values().fold(f64::INFINITY, f64::min);
         if (agreeing as f64) < MIN_AGREEING * samples.len() as f64 || range < MIN_RANGE {
             return None;
         }
-        let factor = |index| libm::exp(value(&terms_of(index), &polynomial).clamp(-MAX_LOG, MAX_LOG)) as f32;
+        let factor = |index| libm::exp(terms_of(index).dot(&polynomial).clamp(-MAX_LOG, MAX_LOG)) as f32;
         let factors = (0..small.pixels.len()).map(factor).collect();
         Some(Self { factors, is_told: within(&blocks, REACH, width, height) })
     }
@@ -114,68 +117,42 @@ fn within(blocks: &[Block], reach: usize, width: usize, height: usize) -> Vec<bo
 
 /// A pixel that shows the place.
 struct Sample {
-    terms: [f64; TERMS],
+    terms: Terms,
     /// Logarithm of its brightness as a ratio to the place's.
     log: f64,
 }
 
 impl Sample {
     /// How far it is from a polynomial.
-    fn off(&self, polynomial: &[f64; TERMS]) -> f64 {
-        self.log - value(&self.terms, polynomial)
+    fn off(&self, polynomial: &Terms) -> f64 {
+        self.log - self.terms.dot(polynomial)
     }
 }
 
 /// The terms of the polynomial at a pixel, whose column and row are taken as -1..1.
-fn terms(column: usize, row: usize, width: usize, height: usize) -> [f64; TERMS] {
+fn terms(column: usize, row: usize, width: usize, height: usize) -> Terms {
     let along = |place: usize, length: usize| (2 * place + 1) as f64 / length as f64 - 1.0;
     let (x, y) = (along(column, width), along(row, height));
     let (xx, xy, yy) = (x * x, x * y, y * y);
-    [1.0, x, y, xx, xy, yy, xx * x, xx * y, x * yy, yy * y, xx * xx, xx * xy, xx * yy, xy * yy, yy * yy]
-}
-
-fn value(terms: &[f64; TERMS], polynomial: &[f64; TERMS]) -> f64 {
-    terms.iter().zip(polynomial).map(|(term, factor)| term * factor).sum()
+    [1.0, x, y, xx, xy, yy, xx * x, xx * y, x * yy, yy * y, xx * xx, xx * xy, xx * yy, xy * yy, yy * yy].into()
 }
 
 /// The polynomial that most samples agree with: least squares, in which samples count less the farther they are from
 /// the last one (iteratively reweighted). None if the equations cannot be solved.
-fn fit(samples: &[Sample]) -> Option<[f64; TERMS]> {
-    let mut polynomial: Option<[f64; TERMS]> = None;
+fn fit(samples: &[Sample]) -> Option<Terms> {
+    let mut polynomial: Option<Terms> = None;
     for reach in REACHES {
-        let mut equations = [[0.0; TERMS + 1]; TERMS];
+        let mut matrix = SMatrix::<f64, TERMS, TERMS>::identity() * (RIDGE * samples.len() as f64);
+        let mut right_side = Terms::zeros();
         for sample in samples {
             let weight = polynomial.as_ref().map_or(1.0, |last| {
                 let off = sample.off(last) / reach;
                 1.0 / ((1.0 + off * off) * (1.0 + off * off))
             });
-            for (row, term) in equations.iter_mut().zip(&sample.terms) {
-                let weighted = weight * term;
-                row.iter_mut().zip(&sample.terms).for_each(|(sum, other)| *sum += weighted * other);
-                row[TERMS] += weighted * sample.log;
-            }
+            matrix.ger(weight, &sample.terms, &sample.terms, 1.0);
+            right_side.axpy(weight * sample.log, &sample.terms, 1.0);
         }
-        for (index, row) in equations.iter_mut().enumerate() {
-            row[index] += RIDGE * samples.len() as f64;
-        }
-        polynomial = Some(solved(equations)?);
+        polynomial = Some(matrix.cholesky()?.solve(&right_side));
     }
     polynomial
-}
-
-/// The solution of linear equations whose matrix is symmetric and positive definite; the last column is the right side.
-fn solved(mut equations: [[f64; TERMS + 1]; TERMS]) -> Option<[f64; TERMS]> {
-    for pivot in 0..TERMS {
-        let own = equations[pivot];
-        if own[pivot] <= 0.0 || !own[pivot].is_finite() {
-            return None;
-        }
-        for (index, row) in equations.iter_mut().enumerate() {
-            if index != pivot {
-                let factor = row[pivot] / own[pivot];
-                row.iter_mut().zip(&own).for_each(|(value, own)| *value -= factor * own);
-            }
-        }
-    }
-    Some(core::array::from_fn(|index| equations[index][TERMS] / equations[index][index]))
 }
