@@ -19,7 +19,7 @@ use std::f64::consts::FRAC_PI_2;
 use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
-use orco_trainer::config::{PretrainConfig, Recipe};
+use orco_trainer::config::Recipe;
 use orco_trainer::model::backbone::{Description, ForwardMode, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
@@ -105,10 +105,6 @@ impl Criterion for Fact {
     type StepDraw = FactDraw;
 
     const OTHER_LOSS: &'static str = "reserve";
-
-    fn views(&self, _: &PretrainConfig) -> usize {
-        1
-    }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> FactDraw {
         let views = context.views(batch, 1);

@@ -23,7 +23,7 @@ use orco_benchmark::Summary;
 use orco_core::schedule::Schedule;
 use orco_lab::method;
 use orco_state::target::{TargetMethod, generate};
-use orco_trainer::config::{PretrainConfig, Recipe};
+use orco_trainer::config::Recipe;
 use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
@@ -168,10 +168,6 @@ impl Criterion for NcFscil {
     type StepDraw = NcFscilDraw;
 
     const OTHER_LOSS: &'static str = "dot regression";
-
-    fn views(&self, _: &PretrainConfig) -> usize {
-        1
-    }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> NcFscilDraw {
         let views = context.views(batch, 1);

@@ -58,7 +58,9 @@ pub trait Criterion {
     const OTHER_LOSS: &'static str;
 
     /// Views of an image in a step.
-    fn views(&self, config: &PretrainConfig) -> usize;
+    fn views(&self, _: &PretrainConfig) -> usize {
+        1
+    }
 
     /// Whether cross entropy is among the losses: without it there is no classifier whose accuracy could be told.
     fn classifies(&self, _: &PretrainConfig) -> bool {
