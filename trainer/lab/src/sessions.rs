@@ -7,7 +7,7 @@ use orco_benchmark::benchmark::{Draws, SEED, classes_after};
 use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use orco_lab::report::{Confusion, write_confusion};
 use orco_state::target::argmax;
-use orco_trainer::config::{MeasureOn, Recipe, SHOTS};
+use orco_trainer::config::{Recipe, SHOTS};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::Run;
@@ -65,7 +65,7 @@ pub(crate) fn check_loss(loss: &Tensor) -> Result<()> {
 impl<'a> Protocol<'a> {
     /// The images that accuracy is measured on.
     pub fn measured(&self) -> &'a Images {
-        if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
+        self.data.measured(self.recipe.split.measure_on)
     }
 
     /// Runs a learner through all sessions of every draw that was not measured before. With the first draw the run

@@ -118,7 +118,7 @@ impl RunRecord {
         if self.device != "cpu" {
             return self.hardware.gpu.clone().unwrap_or_else(|| format!("the GPU {}", self.device));
         }
-        let threads = format!("{} CPU thread{}", self.threads, if self.threads == 1 { "" } else { "s" });
+        let threads = counted(self.threads as usize, "CPU thread");
         match &self.hardware.processor {
             Some(name) => format!("{threads} ({name})"),
             None => threads,
