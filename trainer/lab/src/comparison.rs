@@ -297,7 +297,7 @@ impl SessionLearner for ComparedLearner<'_> {
     fn learn(&mut self, shots: &[usize]) -> Result<()> {
         self.number += 1;
         self.model.restore(&self.start.tensors)?;
-        self.session.admit(self.model, shots)?;
+        self.session.admit(self.model, shots);
         let (seed, number) = (self.protocol.session_seed(self.draw, self.number), self.number);
         let progress = &mut *self.progress;
         let mut on_epoch = || progress.advance(1, &format!("session {number}"));

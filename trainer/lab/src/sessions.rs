@@ -9,10 +9,11 @@ use orco_lab::report::{Confusion, write_confusion};
 use orco_state::target::argmax;
 use orco_trainer::config::{Recipe, SHOTS};
 use orco_trainer::data::dataset::{DataSet, Images};
+use orco_trainer::platform::device::values;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::Run;
 use orco_trainer::train::training_loop::part_seed;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Tensor, no_grad};
 
 use crate::measurements;
 
@@ -141,8 +142,7 @@ impl<'a> Protocol<'a> {
         let known: Vec<i64> = (0..split.measured.len() as i64).filter(|row| label(row) < seen).collect();
         let mut counts = AccuracyCounts::new(seen, split.base_classes);
         for rows in known.chunks(BATCH as usize) {
-            let scores = no_grad(|| learner.scores(&Tensor::from_slice(rows)).to_kind(Kind::Float));
-            let scores = Vec::<f32>::try_from(scores.to_device(Device::Cpu).contiguous().view(-1)).expect("scores");
+            let scores = values(&no_grad(|| learner.scores(&Tensor::from_slice(rows))));
             for (row, scores) in rows.iter().zip(scores.chunks_exact(seen)) {
                 counts.count_scores(label(row), scores);
                 confusion[label(row)][argmax(scores)] += 1;

@@ -19,6 +19,7 @@ use super::statistics::{clean_features, picture};
 use crate::config::{MeasureOn, Recipe, SHOTS};
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::Model;
+use crate::platform::device::values;
 use crate::platform::interrupt;
 use crate::run::progress::PhaseProgress;
 use crate::train::objective::Targets;
@@ -128,7 +129,6 @@ impl<'a> BundleSource<'a> {
     pub fn base_model(&self, model: &Model, targets: &Targets, encoder: &mut dyn Encoder) -> Result<BaseModel> {
         let config = self.recipe.learn.clone();
         let exemplars = self.bank(encoder, self.train, &self.base_exemplars(), config.views)?;
-        let vectors = targets.vectors.to_device(tch::Device::Cpu).contiguous().view(-1);
         let classes = targets.assignment.iter().zip(self.labels).map(|(&row, label)| Class {
             label: label.clone(),
             target: row as u32,
@@ -136,7 +136,7 @@ impl<'a> BundleSource<'a> {
         });
         Ok(BaseModel {
             dimension: self.recipe.head.projection as usize,
-            targets: Vec::try_from(vectors)?,
+            targets: values(&targets.vectors),
             head: model.head.to_runtime(),
             classes: classes.collect(),
             exemplars,

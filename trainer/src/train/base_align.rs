@@ -11,7 +11,7 @@ use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::target::match_to_targets;
 use serde_json::{Map, json};
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
@@ -21,6 +21,7 @@ use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, Pretrain
 use crate::data::augment::random_view;
 use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
+use crate::platform::device::values;
 use crate::platform::interrupt::{self, Activity};
 use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::loss::unit_class_means;
@@ -145,10 +146,7 @@ fn assign_base_classes(
     }
     let dimension = means.size()[1] as usize;
     let rows = match config.assignment {
-        BaseAssignment::Matched => {
-            let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
-            match_to_targets(&prototypes, targets, dimension)
-        }
+        BaseAssignment::Matched => match_to_targets(&values(&means), targets, dimension),
         BaseAssignment::Random => {
             let mut rows: Vec<usize> = (0..targets.len() / dimension).collect();
             Random::new(base.seed, "base assignment").shuffle(&mut rows);

@@ -10,6 +10,7 @@ use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::model::store::Parameter;
+use orco_trainer::platform::device::values;
 use orco_trainer::platform::interrupt;
 use orco_trainer::train::loss::unit_class_means;
 use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets};
@@ -43,18 +44,16 @@ struct SessionSample {
 impl ComparedSession<'_> {
     /// Takes new classes in: their shots become exemplars, and the means of these, as `model` sees them, choose among
     /// the free targets.
-    pub(super) fn admit(&mut self, model: &Model, shots: &[usize]) -> Result<()> {
+    pub(super) fn admit(&mut self, model: &Model, shots: &[usize]) {
         let classes: Vec<i64> = shots.iter().map(|&image| self.class(image)).collect();
         let z = no_grad(|| model.head.project(&features(model, self.train, shots)));
         let known = self.targets.assignment.len() as i64;
         let new = known..classes.iter().map(|class| class + 1).max().unwrap_or(known);
         let (means, _) = unit_class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()), new);
-        let flat = |tensor: Tensor| Vec::<f32>::try_from(tensor.to_device(Device::Cpu).contiguous().view(-1));
         let (free, rows) = (self.targets.free(), self.targets.free_rows());
-        let chosen = target::match_to_targets(&flat(means)?, &flat(free)?, model.head.dimension() as usize);
+        let chosen = target::match_to_targets(&values(&means), &values(&free), model.head.dimension() as usize);
         self.targets.assignment.extend(chosen.into_iter().map(|index| rows[index]));
         self.exemplars.extend_from_slice(shots);
-        Ok(())
     }
 
     fn class(&self, image: usize) -> i64 {

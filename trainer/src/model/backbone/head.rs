@@ -4,6 +4,7 @@ use tch::nn::{Init, Path};
 use tch::{Kind, Tensor};
 
 use crate::config::HeadConfig;
+use crate::platform::device::values;
 
 /// g(f) = W2 relu(W1 f + b1) + b2 (OrCo, section 3.2); the caller normalises.
 #[derive(Debug)]
@@ -68,10 +69,6 @@ impl ProjectionHead {
 
     /// This head as the device stores it.
     pub fn to_runtime(&self) -> orco_state::head::Head {
-        let values = |tensor: &Tensor| -> Vec<f32> {
-            let tensor = tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Float);
-            Vec::try_from(tensor.contiguous().view(-1)).expect("f32 tensor")
-        };
         orco_state::head::Head {
             inputs: self.w1.size()[1] as usize,
             hidden: self.w1.size()[0] as usize,

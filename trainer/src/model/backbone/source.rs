@@ -23,6 +23,7 @@ use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
 use crate::data::dataset::ChannelStatistics;
 use crate::model::onnx_proto::{FLOAT, GraphProto, ModelProto, ValueInfoProto};
+use crate::platform::device::values;
 
 /// Computes features of images.
 pub trait FeatureSource {
@@ -206,10 +207,9 @@ impl ImportedBackbone<'_> {
         let OnnxBackbone { input, features, .. } = self.onnx;
         let parts = batches.flat_map(|images| images.split(batch_size(input) as i64, 0));
         let planes = parts.map(|images| {
-            let fitted = normalise(&fit(&images, input), input.mean, input.deviation).to_device(tch::Device::Cpu);
+            let fitted = normalise(&fit(&images, input), input.mean, input.deviation);
             let shape = (fitted.size()[0] as usize, 3, input.height as usize, input.width as usize);
-            let planes: Vec<f32> = Vec::try_from(fitted.contiguous().view(-1)).expect("a flat f32 tensor");
-            Array4::from_shape_vec(shape, planes).expect("planes of every image")
+            Array4::from_shape_vec(shape, values(&fitted)).expect("planes of every image")
         });
         let encode =
             |engine: &mut dyn Encoder, planes: Array4<f32>| encode_planes(engine, input, *features, planes.view());
