@@ -1,10 +1,12 @@
 //! The training loop: epochs, checkpoints, stops, progress. A [`TrainingPhase`] fills in what a step is.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tch::Device;
+use tch::{Device, Tensor};
 
 use crate::data::dataset::{Images, Split};
 use crate::platform::interrupt::{self, Activity, Interrupted};
@@ -66,9 +68,25 @@ pub struct Position {
 }
 
 impl Position {
+    /// Where a checkpoint stands, by its numbers `epochs` and `steps`; one that is missing is 0.
+    pub(super) fn of_checkpoint(tensors: &HashMap<String, Tensor>) -> Self {
+        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
+        Self { epoch: count("epochs"), step: count("steps") }
+    }
+
     /// Steps of the phase that are done.
     pub fn global_step(self, steps_per_epoch: usize) -> u64 {
         (self.epoch * steps_per_epoch + self.step) as u64
+    }
+}
+
+impl fmt::Display for Position {
+    /// The last epoch or step that is done: `epoch 3`, or `step 5 of epoch 4`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            0 => write!(f, "epoch {}", self.epoch),
+            step => write!(f, "step {step} of epoch {}", self.epoch + 1),
+        }
     }
 }
 

@@ -124,15 +124,11 @@ impl AlignState {
         }
         self.head.restore(tensors);
         self.backbone.iter_mut().for_each(|backbone| backbone.restore(tensors));
-        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
-        let at = Position { epoch: count("epochs"), step: count("steps") };
         if let Some(sum) = tensors.get("sum") {
             self.sum = sum.to_device(self.sum.device()).copy();
         }
-        match at.step {
-            0 => log::info!("phase 2 continues after epoch {}", at.epoch),
-            step => log::info!("phase 2 continues after step {step} of epoch {}", at.epoch + 1),
-        }
+        let at = Position::of_checkpoint(tensors);
+        log::info!("phase 2 continues after {at}");
         Ok(at)
     }
 
