@@ -48,6 +48,11 @@ pub fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tensor>) ->
     Ok(())
 }
 
+/// Copies of tensors by name, which keep their values while these are trained.
+pub fn copies(named: Vec<(String, Tensor)>) -> HashMap<String, Tensor> {
+    named.into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect()
+}
+
 /// Sets those tensors that have the same names to what others are.
 pub fn copy(from: impl IntoIterator<Item = (String, Tensor)>, to: &HashMap<String, Tensor>) {
     no_grad(|| {

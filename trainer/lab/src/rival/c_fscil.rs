@@ -181,7 +181,7 @@ struct CFscilSessions<'a> {
 
 impl<'a> CFscilSessions<'a> {
     fn new(layer: &'a ProjectionLayer, embedding: &'a Embedding, protocol: Protocol<'_>) -> Self {
-        let start = layer.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
+        let start = store::copies(layer.tensors());
         let means = embedding.means.squeeze_dim(1).to_device(layer.weight.device());
         let base = means * batches(protocol.data.split.base_classes) as f64;
         let (sgd, prototypes) = (nesterov_sgd(layer.parameters()), no_grad(|| layer.project(&base)));

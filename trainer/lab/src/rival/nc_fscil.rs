@@ -271,7 +271,7 @@ pub(super) struct NcFscilSessions<'a> {
 
 impl<'a> NcFscilSessions<'a> {
     pub fn new(own: &'a NcFscil, embedding: &'a Embedding, protocol: Protocol<'a>) -> Self {
-        let base = own.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
+        let base = store::copies(own.tensors());
         let means = embedding.means.squeeze_dim(1);
         Self { own, embedding, protocol, base, means, draw: 0, session: 0 }
     }
