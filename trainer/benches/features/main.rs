@@ -20,6 +20,7 @@ use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream, map_in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
 use orco_runtime::image::Preprocessing;
+use orco_state::sentence::byte_size;
 use orco_trainer::config::Recipe;
 use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::ChannelStatistics;
@@ -96,7 +97,7 @@ fn main() {
     );
     print_rates(&names, &rates);
     if let (Some(before), Some(peak)) = (before, system::memory_peak()) {
-        println!("most memory held: {}, before the first turn {}", system::size(peak), system::size(before));
+        println!("most memory held: {}, before the first turn {}", byte_size(peak), byte_size(before));
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use orco_runtime::memory;
 use orco_runtime::threads::available_threads;
+use orco_state::sentence::byte_size;
 
 use super::{device, gpu, system};
 
@@ -35,7 +36,7 @@ pub fn report(folder: &Path) -> String {
     let told = |has: bool| if has { "in hardware" } else { "emulated, slow" };
     line("precision", format!("f32 in hardware, bf16 {}, f16 {}", told(bf16), told(f16)));
     line("ONNX Runtime", onnx_runtime());
-    let amount = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), system::size);
+    let amount = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), byte_size);
     line("memory", format!("{} free of {}", amount(memory::available()), amount(memory::limit())));
     line("disk", format!("{} free in {}", amount(system::disk_free(folder)), folder.display()));
     text

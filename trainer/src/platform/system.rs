@@ -61,20 +61,8 @@ fn has_any(known: &[&str]) -> bool {
     flags.split_whitespace().any(|flag| known.contains(&flag))
 }
 
-/// Bytes in words: `512 MiB`, `21.3 GiB`.
-pub fn size(bytes: u64) -> String {
-    let mebibytes = bytes as f64 / 1_048_576.0;
-    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }
-}
-
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn sizes_read_well() {
-        assert_eq!(super::size(512 << 20), "512 MiB");
-        assert_eq!(super::size(21 << 30), "21.0 GiB");
-    }
-
     #[cfg(target_os = "linux")]
     #[test]
     fn linux_knows_itself() {
