@@ -11,7 +11,7 @@ use orco_state::sentence::counted;
 pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
 use crate::data::dataset::{self, ChannelStatistics, DataOrigin, DataSet};
-use crate::data::digest::trained_on;
+use crate::data::digest::digest_training_data;
 use crate::model::backbone::OnnxBackbone;
 use crate::model::{Model, Norms, WeightChannels, WeightFile};
 use crate::platform::distributed::RankGroup;
@@ -227,8 +227,8 @@ impl TrainingJob {
         model.channels = data.channels;
         model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe));
         let weights = start_from_weights(&mut model, &recipe, &data)?;
-        let trained_on =
-            trained_on(&data, weights.as_ref().map(WeightFile::digest), model.onnx.as_ref().map(|onnx| onnx.digest))?;
+        let imported = model.onnx.as_ref().map(|onnx| onnx.digest);
+        let trained_on = digest_training_data(&data, weights.as_ref().map(WeightFile::digest), imported)?;
         // What was read of the weights is of no more use.
         drop(weights);
         // Everything is read; only now is the folder claimed.

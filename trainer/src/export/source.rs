@@ -192,7 +192,7 @@ impl<'a> BundleSource<'a> {
             learn: self.recipe.learn.clone(),
             provenance: Provenance {
                 program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
-                trained_on: trained_on(self.recipe, self.split),
+                trained_on: describe_training_images(self.recipe, self.split),
                 seed: self.recipe.seed,
                 // A recipe's phase 1 is left out where the command line brings the backbone.
                 pretrain_epochs: if model.is_imported() { 0 } else { self.recipe.pretrain.epochs },
@@ -204,6 +204,6 @@ impl<'a> BundleSource<'a> {
 }
 
 /// The images that phases train on, in words, as a bundle's provenance names them.
-pub(super) fn trained_on(recipe: &Recipe, split: &Split) -> String {
+pub(super) fn describe_training_images(recipe: &Recipe, split: &Split) -> String {
     format!("{}, {} base classes, {} images", recipe.data.kind.title(), split.base_classes, split.base.len())
 }

@@ -18,7 +18,7 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
 use super::preset::{NewStatistics, replace_manifest, storing_as};
-use super::source::trained_on;
+use super::source::describe_training_images;
 use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::backbone::cosine;
@@ -167,7 +167,7 @@ fn check_origin(folder: &Path, bundle: &Bundle, recipe: &Recipe, data: &DataSet)
         input.width,
         input.height
     );
-    let trained_on = trained_on(recipe, &data.split);
+    let trained_on = describe_training_images(recipe, &data.split);
     ensure!(
         trained_on == provenance.trained_on,
         "{} was trained on {}, but the recipe and the data give {trained_on}; give those that it was made from",
