@@ -205,7 +205,7 @@ pub fn measure(
     let imported = model.onnx.as_ref().map(|onnx| onnx.digest);
     let inputs = fingerprint(json!([recipe, imported, sessions, question.name(), reading, draws]));
     let file = run.path(&format!("{}.json", AblationResults::file(question, reading)));
-    measurements::once(&file, &inputs, || {
+    measurements::read_or_measure(&file, &inputs, || {
         if question == Question::Frozen {
             return compare(model, targets, experiment, &[1.0]);
         }

@@ -79,7 +79,7 @@ impl<'a> Protocol<'a> {
         let mut draws = Vec::with_capacity(self.draws);
         for number in 0..self.draws {
             let file = self.run.path(&format!("{}-draw-{number}.json", self.file));
-            draws.push(measurements::once(&file, self.fingerprint, || self.draw(learner, number))?);
+            draws.push(measurements::read_or_measure(&file, self.fingerprint, || self.draw(learner, number))?);
             log::info!("{}: {} of {} draws are measured", self.name, number + 1, self.draws);
         }
         Ok(summarise(self.name, &draws))

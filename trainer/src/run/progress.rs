@@ -11,7 +11,7 @@ use crate::platform::gpu;
 use crate::platform::system::{memory_peak, memory_used};
 
 /// Where there is no terminal, a line is printed at least this often.
-const QUIET: Duration = Duration::from_secs(30);
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Whether this process shows no bars.
 static HIDDEN: AtomicBool = AtomicBool::new(false);
@@ -63,7 +63,7 @@ impl PhaseProgress {
         self.clock.get_or_insert_with(|| (position, Instant::now()));
         if !self.bar.is_hidden() {
             self.bar.set_message(message());
-        } else if self.said.elapsed() > QUIET {
+        } else if self.said.elapsed() > LINE_INTERVAL {
             let all = self.bar.length().unwrap_or(0);
             self.milestone(format!("{position} of {all}, {}", message()).trim_end_matches(", "));
         }

@@ -49,8 +49,8 @@ const SCHEDULE: EpisodeSchedule = EpisodeSchedule { epochs: 20, episodes: 50 };
 /// Learning rates of the backbone and of attention, `-lr_base` and `-lrg`, halved every fifth of the epochs: `-gamma`,
 /// `-step`.
 const RATES: [f64; 2] = [0.002, 0.0002];
-const FALL: f64 = 0.5;
-const EVERY: i32 = 4;
+const RATE_DECAY: f64 = 0.5;
+const DECAY_EPOCHS: i32 = 4;
 /// A new class is turned by 1 to `TURNS - 1` quarters.
 const TURNS: i64 = 4;
 
@@ -108,7 +108,7 @@ impl EpisodeSource for Cec<'_> {
     }
 
     fn rates(&self, epoch: usize) -> [f64; 2] {
-        RATES.map(|rate| rate * FALL.powi(epoch as i32 / EVERY))
+        RATES.map(|rate| rate * RATE_DECAY.powi(epoch as i32 / DECAY_EPOCHS))
     }
 
     /// Shots and images as they are, then each of them turned as its class is.
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn rates_are_halved_every_fifth_of_the_epochs() {
-        let rates = [0, 3, 4, 19].map(|epoch| RATES.map(|rate| rate * FALL.powi(epoch / EVERY)));
+        let rates = [0, 3, 4, 19].map(|epoch| RATES.map(|rate| rate * RATE_DECAY.powi(epoch / DECAY_EPOCHS)));
         assert_eq!(rates, [[2e-3, 2e-4], [2e-3, 2e-4], [1e-3, 1e-4], [1.25e-4, 1.25e-5]]);
     }
 }

@@ -56,7 +56,7 @@ const FAKE: i64 = 16;
 const EPOCHS: usize = 20;
 /// Learning rate of all, `-lr_base` and `-lrg`, and its share after epochs 2, 4 and 6: `-gamma`, `-milestones`.
 const RATE: f64 = 0.0002;
-const FALL: f64 = 0.3;
+const RATE_DECAY: f64 = 0.3;
 const MILESTONES: [usize; 3] = [2, 4, 6];
 
 /// Where LIMIT's episodes come from.
@@ -118,7 +118,7 @@ impl EpisodeSource for Limit<'_> {
 
     fn rates(&self, epoch: usize) -> [f64; 2] {
         let falls = MILESTONES.iter().filter(|milestone| epoch >= **milestone).count();
-        [RATE * FALL.powi(falls as i32); 2]
+        [RATE * RATE_DECAY.powi(falls as i32); 2]
     }
 
     fn draw(&self) -> Episode {
