@@ -234,8 +234,8 @@ impl RivalTraining<'_> {
     }
 
     /// Measures the answers by class means of the backbone as it is.
-    fn by_means(&self, turns: &[i64], classifier: &dyn PrototypeClassifier) -> Result<Summary> {
-        self.protocol.by_means(&self.embedding(turns)?, classifier)
+    fn measure_by_means(&self, turns: &[i64], classifier: &dyn PrototypeClassifier) -> Result<Summary> {
+        self.protocol.measure_by_means(&self.embedding(turns)?, classifier)
     }
 
     /// Base images as episodes show them.

@@ -157,7 +157,7 @@ fn assign_base_classes(
     Ok(rows.into_iter().map(|row| row as i64).collect())
 }
 
-/// Phase 2 at work.
+/// Phase 2 as a [`TrainingPhase`].
 struct AlignPhase<'a> {
     model: &'a Model,
     tables: AlignTables<'a>,

@@ -106,7 +106,7 @@ pub fn train<C: Criterion>(
     Ok(speed)
 }
 
-/// Phase 1 at work.
+/// Phase 1 as a [`TrainingPhase`].
 struct PretrainPhase<'a, C> {
     model: &'a Model,
     criterion: &'a mut C,

@@ -26,7 +26,7 @@ pub(super) static BASELINE: RivalSpec = RivalSpec {
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     training.train(&mut CrossEntropy)?;
-    training.by_means(&[0], &CrossEntropy)
+    training.measure_by_means(&[0], &CrossEntropy)
 }
 
 /// Cross entropy over scaled cosines, of one view of each image.

@@ -2,7 +2,7 @@
 //! Learning", CVPR 2022), in its mode 3.
 //!
 //! After cross entropy on the base classes, episodes train the backbone and a fully connected layer behind it
-//! ([`meta_training`]). From then on the backbone stands still. Of every class seen one feature vector is kept; its
+//! ([`meta_training`]). From then on the backbone is frozen. Of every class seen one feature vector is kept; its
 //! projection by the layer is the class's prototype. In every session, the base session among them, the prototypes are
 //! nudged apart until they are nearly orthogonal, without going far from where they were; the layer is trained on, so
 //! that the kept features come to the nudged prototypes; and new projections of them are the prototypes that images are
@@ -163,7 +163,7 @@ fn batches(base: usize) -> usize {
     (base * BASE_SHOTS).div_ceil(BATCH)
 }
 
-/// C-FSCIL on its way through the sessions, over features of a backbone that stands still.
+/// C-FSCIL in the incremental sessions, over features of a frozen backbone.
 struct CFscilSessions<'a> {
     layer: &'a ProjectionLayer,
     embedding: &'a Embedding,

@@ -37,7 +37,7 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let attention = training.attention();
     let source = Cec::new(training.episode_images());
     episodes::train(training.model, &attention, &source, &training.recipe.pretrain, &training.base)?;
-    training.by_means(&[0], &attention)
+    training.measure_by_means(&[0], &attention)
 }
 
 /// Classes of an episode, `-episode_way` and `-low_way`.

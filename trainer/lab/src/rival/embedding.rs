@@ -1,4 +1,4 @@
-//! Features of everything that is measured, learned from, or averaged, by a backbone that stands still.
+//! Features of all images that a rival measures, learns from or averages, by a frozen backbone.
 
 use std::collections::HashMap;
 

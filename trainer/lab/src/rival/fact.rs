@@ -48,7 +48,7 @@ pub(super) static FACT: RivalSpec = RivalSpec {
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut fact = Fact::new(training.model, training.recipe);
     training.train(&mut fact)?;
-    training.by_means(&[0], &fact)
+    training.measure_by_means(&[0], &fact)
 }
 
 /// Weight of the losses that reserve space, `-balance`.

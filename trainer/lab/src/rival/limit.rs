@@ -47,7 +47,7 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let pretrain = &training.recipe.pretrain;
     let source = Limit::new(training.episode_images(), pretrain.batch);
     episodes::train(training.model, &attention, &source, pretrain, &training.base)?;
-    training.by_means(&[0], &attention)
+    training.measure_by_means(&[0], &attention)
 }
 
 /// Classes of a task that are known by a shot, `-sample_class` with `-sample_shot 1`.

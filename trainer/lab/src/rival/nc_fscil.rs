@@ -256,7 +256,7 @@ fn balanced(labels: &Tensor) -> Tensor {
     classes.reciprocal() * labels.numel() as f64 / own
 }
 
-/// NC-FSCIL on its way through the sessions, over features of a backbone that stands still.
+/// NC-FSCIL in the incremental sessions, over features of a frozen backbone.
 pub(super) struct NcFscilSessions<'a> {
     own: &'a NcFscil,
     embedding: &'a Embedding,

@@ -44,7 +44,7 @@ pub(super) static SAVC: RivalSpec = RivalSpec {
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut savc = Savc::new(training.model, training.recipe);
     training.train(&mut savc)?;
-    training.by_means(&TURNS, &savc)
+    training.measure_by_means(&TURNS, &savc)
 }
 
 /// Quarters that an image is turned by, one for each of the classes that a class becomes, `-fantasy rotation2`.

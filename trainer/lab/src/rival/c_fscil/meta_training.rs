@@ -165,7 +165,7 @@ impl<'a> MetaTraining<'a> {
     }
 }
 
-/// Meta-training at work.
+/// Meta-training as a [`TrainingPhase`].
 struct MetaPhase<'a> {
     training: &'a MetaTraining<'a>,
     sgd: Sgd,
