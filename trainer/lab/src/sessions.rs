@@ -12,7 +12,7 @@ use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::platform::device::values;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::Run;
-use orco_trainer::train::training_loop::part_seed;
+use orco_trainer::train::seed::part_seed;
 use tch::{Tensor, no_grad};
 
 use crate::measurements;

@@ -27,9 +27,8 @@ use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::loss::unit_class_means;
 use crate::train::objective::{Objective, ObjectiveConfig, Targets, pseudo_targets};
 use crate::train::require_full_batch;
-use crate::train::training_loop::{
-    BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
-};
+use crate::train::seed::{PHASE_2, seed_torch};
+use crate::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
 
 /// The tables of a recipe that phase 2 goes by.
 #[derive(Clone, Copy, Debug)]

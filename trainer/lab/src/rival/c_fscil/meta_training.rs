@@ -20,7 +20,8 @@ use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, store};
 use orco_trainer::run::Run;
 use orco_trainer::train::optimiser::{Sgd, gradients};
-use orco_trainer::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingPhase, seed_torch};
+use orco_trainer::train::seed::seed_torch;
+use orco_trainer::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingPhase};
 use tch::{Kind, Reduction, Tensor, no_grad};
 
 use super::{C_FSCIL, ProjectionLayer, directions};
