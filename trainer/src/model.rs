@@ -146,8 +146,8 @@ impl Model {
         no_grad(|| self.backbone.forward(&input, Precision::F32, ForwardMode::Inference))
     }
 
-    /// Gives a backbone whose norms came folded the norms that images ask for, some of those at `indices`; what it
-    /// computes stays the same.
+    /// Undoes the folding of batch norm into convolutions, with statistics from some of the images at `indices`. In
+    /// inference mode the backbone's features stay the same.
     pub fn restore_norms(&self, images: &Images, indices: &[usize]) {
         /// Enough for means and variances, of which every image gives many numbers.
         const COUNT: usize = 1024;
@@ -166,7 +166,7 @@ impl Model {
     }
 }
 
-/// A network that only computes.
+/// The network in inference mode, without gradients.
 struct FrozenNetwork<'a> {
     network: &'a Network,
     channels: ChannelStatistics,

@@ -1,4 +1,4 @@
-//! What commands measured that train several things: kept in a run, and written as results.
+//! Measurements of commands that train several models: kept in a run, and written as results.
 
 use std::path::Path;
 

@@ -53,7 +53,7 @@ pub fn copies(named: Vec<(String, Tensor)>) -> HashMap<String, Tensor> {
     named.into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect()
 }
 
-/// Sets those tensors that have the same names to what others are.
+/// Copies the values of tensors to those of the same names in `to`.
 pub fn copy(from: impl IntoIterator<Item = (String, Tensor)>, to: &HashMap<String, Tensor>) {
     no_grad(|| {
         for (name, tensor) in from {

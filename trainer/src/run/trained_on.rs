@@ -1,4 +1,5 @@
-//! What a run was trained on, by digest: other images in the same run folder would get wrong labels without a word.
+//! Digests of what a run was trained on. Without them, a run continued with other images would silently learn wrong
+//! labels.
 
 use std::io;
 use std::path::Path;
@@ -40,8 +41,8 @@ impl TrainedOn {
         (Self { weights: None, onnx: None, ..self.clone() }, [&self.weights, &self.onnx])
     }
 
-    /// Refuses to go on with the run in `folder` if it was trained on something else. A run that does not say, from
-    /// before this was kept, is taken at its word.
+    /// Refuses to continue the run in `folder` if it was trained on something else. A run from before digests were kept
+    /// is accepted.
     ///
     /// # Errors
     /// If something differs, with what it is.

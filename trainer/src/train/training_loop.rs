@@ -86,13 +86,13 @@ pub struct EpochReport {
     pub summary: String,
 }
 
-/// What happens in a step and an epoch of one phase; [`TrainingLoop`] calls it.
+/// The steps and epochs of one phase, as [`TrainingLoop`] calls them.
 pub trait TrainingPhase {
     /// Begins an epoch: chooses the order of its images, and replays the random draws of the steps before `at`, so that
     /// a run that continues ends in the same numbers as one that was never stopped.
     fn begin(&mut self, at: Position) -> Result<()>;
 
-    /// Takes the step that `at` stands before.
+    /// Takes the next step; `at` is the position before it.
     fn step(&mut self, at: Position) -> Result<()>;
 
     /// Mean loss over the steps of this epoch; waits for the device.
@@ -101,7 +101,7 @@ pub trait TrainingPhase {
     /// If it is not finite.
     fn loss(&self, at: Position) -> Result<f64>;
 
-    /// Ends the epoch; `at` is after its last step.
+    /// Ends the epoch; `at` is the position after its last step.
     fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
     /// Whether training ends after this many epochs, before the last one of the schedule.

@@ -19,7 +19,7 @@ use tch::{Device, Tensor, no_grad};
 
 use super::{TrainedParts, features};
 
-/// What is known at the time of a session.
+/// The exemplars and targets of a session, and how it is trained.
 pub(super) struct ComparedSession<'a> {
     pub(super) train: &'a Images,
     pub(super) config: &'a MethodConfig,
@@ -42,8 +42,8 @@ struct SessionSample {
 }
 
 impl ComparedSession<'_> {
-    /// Takes new classes in: their shots become exemplars, and the means of these, as `model` sees them, choose among
-    /// the free targets.
+    /// Adds new classes: their shots become exemplars, and the class means of these, projected by `model`, are matched
+    /// to the free targets.
     pub(super) fn admit(&mut self, model: &Model, shots: &[usize]) {
         let classes: Vec<i64> = shots.iter().map(|&image| self.class(image)).collect();
         let z = no_grad(|| model.head.project(&features(model, self.train, shots)));
@@ -60,7 +60,7 @@ impl ComparedSession<'_> {
         self.train.labels[image].into()
     }
 
-    /// Trains the model on all exemplars; `on_epoch` is told of every epoch.
+    /// Trains the model on all exemplars; calls `on_epoch` after every epoch.
     pub(super) fn train(
         &self,
         model: &Model,

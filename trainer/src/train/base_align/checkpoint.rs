@@ -46,7 +46,7 @@ pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Resul
     Ok(Some(targets))
 }
 
-/// What a phase 2 left that was stopped.
+/// The checkpoint of a phase 2 that was stopped.
 pub(super) struct UnfinishedAlign {
     pub targets: Targets,
     /// All of its checkpoint.
@@ -83,7 +83,7 @@ impl AlignTask<'_> {
     }
 }
 
-/// What phase 2 changes, the head's and the backbone's tensors among it.
+/// The state of phase 2: the trained tensors with their optimisers, the loss of the epoch, early stopping.
 pub(super) struct AlignState {
     head: Sgd,
     /// Where the recipe trains the backbone.

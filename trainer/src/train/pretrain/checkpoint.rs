@@ -12,7 +12,7 @@ use crate::run::{PRETRAIN_CHECKPOINT, Run};
 use crate::train::optimiser::{LossScaler, Optimiser, finite};
 use crate::train::training_loop::Position;
 
-/// What phase 1 changes beside the model.
+/// The state of phase 1 beside the model: optimiser, loss scaler, averaged weights, losses of the epoch.
 pub(super) struct PretrainState {
     pub optimiser: Optimiser,
     pub scaler: Option<LossScaler>,

@@ -16,7 +16,7 @@ use crate::platform::device::send;
 use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::training_loop::BaseSession;
 
-/// What every step works on.
+/// What a criterion needs in every step.
 pub struct StepContext<'a> {
     /// What is trained.
     pub model: &'a Model,
@@ -24,7 +24,7 @@ pub struct StepContext<'a> {
     pub config: &'a PretrainConfig,
     /// All training images.
     pub images: &'a Images,
-    /// Who trains together.
+    /// The ranks that train together.
     pub group: &'a RankGroup,
 }
 
