@@ -24,22 +24,12 @@ pub fn memory_used() -> Option<u64> {
     machine::bytes("/proc/self/status", "VmRSS")
 }
 
-/// The most bytes of memory that this process ever held.
-pub fn memory_peak() -> Option<u64> {
-    machine::memory_peak()
-}
-
 /// Bytes that can be written into a folder's file system.
 pub fn disk_free(folder: &Path) -> Option<u64> {
     #[cfg(unix)]
     return rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail * disk.f_frsize);
     #[cfg(not(unix))]
     return folder.exists().then_some(()).and(None);
-}
-
-/// Name of the processor.
-pub fn processor() -> Option<String> {
-    machine::processor()
 }
 
 /// Whether the processor computes in bf16 and in f16 by itself.
@@ -67,7 +57,7 @@ mod tests {
     #[test]
     fn linux_knows_itself() {
         let used = super::memory_used().unwrap();
-        assert!(super::memory_peak().unwrap() >= used);
+        assert!(super::machine::memory_peak().unwrap() >= used);
         assert!(used > 1 << 20 && used < orco_runtime::memory::limit().unwrap());
         assert!(super::disk_free(&std::env::temp_dir()).is_some());
     }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use orco_benchmark::machine::memory_peak;
 use orco_state::sentence::byte_size;
 
 use crate::platform::gpu;
-use crate::platform::system::{memory_peak, memory_used};
+use crate::platform::system::memory_used;
 
 /// Where there is no terminal, a line is printed at least this often.
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
