@@ -18,7 +18,7 @@ use tch::{Device, Tensor, no_grad};
 use crate::config::{Precision, Recipe};
 use crate::data::dataset::{ChannelStatistics, Images};
 use crate::model::backbone::{
-    Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, parts,
+    Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, linear_init, parts,
 };
 use crate::model::store::Parameter;
 use crate::platform::mkl;
@@ -76,8 +76,7 @@ impl Model {
         let backbone = Network::new(&(store.root() / "backbone"), description);
         let head = ProjectionHead::new(&(store.root() / "head"), features, &recipe.head);
         let linear = store.root() / "classifier";
-        let bound = 1.0 / (features as f64).sqrt();
-        let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
+        let classifier = linear.var("weight", &[classes, features], linear_init(features));
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
         let channels = ChannelStatistics::of(recipe).unwrap_or_default();
         let look = recipe.data.look;

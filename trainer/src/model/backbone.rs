@@ -20,7 +20,7 @@ mod tensor_names;
 
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
-pub use head::{ProjectionHead, unit};
+pub use head::{ProjectionHead, linear_init, unit};
 pub use network::{ForwardMode, NORM_MOMENTUM, Network};
 pub(crate) use probe::cosine;
 pub(crate) use source::UNSOUND_METADATA;

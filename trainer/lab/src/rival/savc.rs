@@ -17,7 +17,7 @@ use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
 use orco_trainer::data::augment::random_view;
-use orco_trainer::model::backbone::{ForwardMode, Network, unit};
+use orco_trainer::model::backbone::{ForwardMode, Network, linear_init, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::loss::MASKED_LOGIT;
@@ -74,12 +74,11 @@ struct SavcProjection {
 
 impl SavcProjection {
     fn new(path: &Path<'_>, features: i64) -> Self {
-        let bound = 1.0 / (features as f64).sqrt();
-        let uniform = Init::Uniform { lo: -bound, up: bound };
+        let init = linear_init(features);
         Self {
-            w1: path.var("w1", &[features, features], uniform),
-            b1: path.var("b1", &[features], uniform),
-            w2: path.var("w2", &[KEY, features], uniform),
+            w1: path.var("w1", &[features, features], init),
+            b1: path.var("b1", &[features], init),
+            w2: path.var("w2", &[KEY, features], init),
         }
     }
 
@@ -121,9 +120,7 @@ impl Savc {
         let (base, features) = (recipe.split.base_classes as i64, model.backbone.description.features());
         let trained = VarStore::new(model.device());
         let path = trained.root() / "savc";
-        let bound = 1.0 / (features as f64).sqrt();
-        let uniform = Init::Uniform { lo: -bound, up: bound };
-        let classifier = path.var("classifier", &[TURNS.len() as i64 * base, features], uniform);
+        let classifier = path.var("classifier", &[TURNS.len() as i64 * base, features], linear_init(features));
         let projection = SavcProjection::new(&(&path / "projection"), features);
         let mut followed = VarStore::new(model.device());
         let path = followed.root() / "key";
