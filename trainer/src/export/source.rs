@@ -14,8 +14,8 @@ use orco_runtime::manifest::{BackboneFacts, Manifest, Provenance};
 use orco_state::bank::Bank;
 use orco_state::state::{BaseModel, Class};
 
+use super::features::{clean_features, picture};
 use super::onnx;
-use super::statistics::{clean_features, picture};
 use crate::config::{MeasureOn, Recipe, SHOTS};
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::Model;
