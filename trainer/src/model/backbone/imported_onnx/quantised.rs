@@ -53,7 +53,7 @@ impl NumberTensor {
 
 impl GraphParts {
     /// Makes constants of f32 of what nodes dequantise, where it is single numbers of int8, or several nodes read it
-    /// and it has one scale. Whether there was one.
+    /// and it has one scale. Returns whether anything was changed.
     pub(super) fn dequantise_shared(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         if !nodes.iter().any(dequantises) {
