@@ -18,6 +18,7 @@ pub use align::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment};
 pub use augment::{AugmentConfig, AugmentPolicy};
 pub use backbone::{Architecture, BackboneConfig, Pooling, Stem};
 pub use check::ConfigError;
+pub(crate) use check::MAX_CLASSES;
 pub(crate) use data::IMAGENET;
 pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
@@ -33,7 +34,7 @@ use orco_core::config::MethodConfig;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use check::{MAX_CLASSES, demand, refuse_long_lists};
+use check::{demand, refuse_long_lists};
 
 /// A whole training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

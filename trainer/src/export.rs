@@ -1,12 +1,13 @@
-//! The hand-over: a trained model becomes a bundle.
+//! Export: a trained model becomes a bundle.
 //!
-//! `bundle` is the whole of it: from what a `source` gives it has features computed, writes every file into a staged
-//! folder (`output`) and measures what it wrote. Files are made by [`onnx`] (with `graph`, `weights` and `metadata`),
-//! `int8` and `quantise`, `statistics` and `card`. `fidelity` and `report` say how close a written backbone is to
-//! the trained one. `preset`, `sign` and [`add_statistics`] change a bundle that is there.
+//! `bundle` does all of it: it computes `features` of the images of a `source`, writes every file into a staged folder
+//! (`output`) and measures the result. Files are made by [`onnx`] (with `graph`, `weights` and `metadata`), `int8` and
+//! `quantise`, `statistics` and `card`. `fidelity` and `report` say how close a written backbone is to the trained one.
+//! `preset`, `sign` and [`add_statistics`] change an existing bundle.
 
 mod bundle;
 mod card;
+mod features;
 mod fidelity;
 mod graph;
 mod int8;

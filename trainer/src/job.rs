@@ -11,7 +11,7 @@ use orco_state::sentence::counted;
 pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
 use crate::data::dataset::{self, ChannelStatistics, DataOrigin, DataSet};
-use crate::data::digest::trained_on;
+use crate::data::digest::digest_training_data;
 use crate::model::backbone::OnnxBackbone;
 use crate::model::{Model, Norms, WeightChannels, WeightFile};
 use crate::platform::distributed::RankGroup;
@@ -25,10 +25,10 @@ use crate::train::pretrain::pretrain;
 use crate::train::require_full_batch;
 use crate::train::training_loop::BaseSession;
 
-/// Reads a recipe and its images, together with the other ranks. The recipe may be one that needs `--backbone`.
+/// Reads a recipe and its images, together with the other ranks. A recipe that needs `--backbone` is accepted.
 ///
 /// # Errors
-/// If either is missing or not as it should be.
+/// If a file is missing or invalid.
 pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     open_images(Recipe::read_for_images(&images.recipe)?, images, group)
 }
@@ -59,10 +59,10 @@ fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -
     Ok((recipe, data))
 }
 
-/// As [`open_data`], on the device, and with the backbone, that the command line names.
+/// As [`open_data`], for training: also checks the device and the backbone's file that the command line names.
 ///
 /// # Errors
-/// As for [`open_data`], or if the device or the backbone's file is not there, which is told before images are read.
+/// As for [`open_data`]. A missing device or backbone file is reported before images are read.
 pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     device::open_for(arguments.device, group)?;
     let (images, run) = (&arguments.images, &arguments.run);
@@ -90,7 +90,7 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
     open_images(recipe, images, group)
 }
 
-/// Warns where an imported backbone is likely to be fed with other images than it was made for.
+/// Warns where an imported backbone probably gets other images than it was trained on.
 fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
     let (side, Preprocessing { width, height, .. }) = (recipe.data.side(), onnx.input);
     if [width, height] != [side; 2] {
@@ -110,8 +110,8 @@ fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
     }
 }
 
-/// Reads the weights that the recipe names, if it does, and gives them to the model, with the channels that they are
-/// fed with; warns where nobody knows those.
+/// Loads the weights that the recipe names, if any, and the channel statistics that they were trained with; warns if
+/// those are unknown.
 fn start_from_weights(model: &mut Model, recipe: &Recipe, data: &DataSet) -> Result<Option<WeightFile>> {
     let Some(path) = &recipe.backbone.weights else { return Ok(None) };
     let file = WeightFile::read(path)?;
@@ -133,10 +133,10 @@ fn start_from_weights(model: &mut Model, recipe: &Recipe, data: &DataSet) -> Res
     Ok(Some(file))
 }
 
-/// Meets the other ranks, if a launcher started several of this program; all but the first only warn from then on.
+/// Joins the other ranks, if a launcher started several. All but the first log warnings only from then on.
 ///
 /// # Errors
-/// If they cannot be met.
+/// If they cannot be reached.
 pub fn join(arguments: &TrainingArguments) -> Result<RankGroup> {
     let group = RankGroup::from_environment(arguments.device)?;
     if group.is_first() {
@@ -149,7 +149,7 @@ pub fn join(arguments: &TrainingArguments) -> Result<RankGroup> {
     Ok(group)
 }
 
-/// What a rank other than the first does of a command: it takes part in both phases.
+/// Runs both phases on a rank other than the first, which does the rest of the command.
 ///
 /// # Errors
 /// As for [`TrainingJob::open_for_both_phases`], [`TrainingJob::pretrain`] and [`TrainingJob::align`].
@@ -178,10 +178,10 @@ pub struct TrainingJob {
 }
 
 impl TrainingJob {
-    /// Reads recipe and data, makes the model, and claims the run's folder; every rank of several does so.
+    /// Reads recipe and data, makes the model, and claims the run's folder. Every rank calls it.
     ///
     /// # Errors
-    /// If something is missing or does not fit; the folder is then as it was.
+    /// If something is missing or does not fit; the folder is then unchanged.
     pub fn open(arguments: &TrainingArguments, request: serde_json::Value, group: &RankGroup) -> Result<Self> {
         let (recipe, data) = open_training_data(arguments, group)?;
         Self::with_data(recipe, data, arguments, request, group)
@@ -231,9 +231,9 @@ impl TrainingJob {
         model.channels = data.channels;
         model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe));
         let weights = start_from_weights(&mut model, &recipe, &data)?;
-        let trained_on =
-            trained_on(&data, weights.as_ref().map(WeightFile::digest), model.onnx.as_ref().map(|onnx| onnx.digest))?;
-        // What was read of the weights is of no more use.
+        let imported = model.onnx.as_ref().map(|onnx| onnx.digest);
+        let trained_on = digest_training_data(&data, weights.as_ref().map(WeightFile::digest), imported)?;
+        // Frees the bytes of the file.
         drop(weights);
         // Everything is read; only now is the folder claimed.
         let run = Run::open_on(&arguments.run, &recipe, &trained_on, group)?;
@@ -251,7 +251,7 @@ impl TrainingJob {
         Ok(Self { recipe, data, model, run })
     }
 
-    /// Phase 1, as far as it is not done yet.
+    /// Runs phase 1, or what is left of it.
     ///
     /// # Errors
     /// As for [`pretrain`].
@@ -268,7 +268,7 @@ impl TrainingJob {
         catch_torch(what, || pretrain(model, &recipe.pretrain, &base, until)).context("phase 1")
     }
 
-    /// Phase 2, as far as it is not done yet.
+    /// Runs phase 2, or what is left of it.
     ///
     /// # Errors
     /// As for [`crate::train::base_align::align`].

@@ -18,7 +18,7 @@ use tch::{Device, Tensor, no_grad};
 use crate::config::{Precision, Recipe};
 use crate::data::dataset::{ChannelStatistics, Images};
 use crate::model::backbone::{
-    Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, parts,
+    Description, FeatureSource, ForwardMode, LookingSource, Network, OnnxBackbone, ProjectionHead, linear_init, parts,
 };
 use crate::model::store::Parameter;
 use crate::platform::mkl;
@@ -76,8 +76,7 @@ impl Model {
         let backbone = Network::new(&(store.root() / "backbone"), description);
         let head = ProjectionHead::new(&(store.root() / "head"), features, &recipe.head);
         let linear = store.root() / "classifier";
-        let bound = 1.0 / (features as f64).sqrt();
-        let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
+        let classifier = linear.var("weight", &[classes, features], linear_init(features));
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
         let channels = ChannelStatistics::of(recipe).unwrap_or_default();
         let look = recipe.data.look;
@@ -146,8 +145,8 @@ impl Model {
         no_grad(|| self.backbone.forward(&input, Precision::F32, ForwardMode::Inference))
     }
 
-    /// Gives a backbone whose norms came folded the norms that images ask for, some of those at `indices`; what it
-    /// computes stays the same.
+    /// Undoes the folding of batch norm into convolutions, with statistics from some of the images at `indices`. In
+    /// inference mode the backbone's features stay the same.
     pub fn restore_norms(&self, images: &Images, indices: &[usize]) {
         /// Enough for means and variances, of which every image gives many numbers.
         const COUNT: usize = 1024;
@@ -166,7 +165,7 @@ impl Model {
     }
 }
 
-/// A network that only computes.
+/// The network in inference mode, without gradients.
 struct FrozenNetwork<'a> {
     network: &'a Network,
     channels: ChannelStatistics,

@@ -71,6 +71,20 @@ fn with_absolute_paths(recipe: &Recipe) -> Result<Recipe> {
     Ok(recipe)
 }
 
+/// The inputs of phase 1 in which two recipes differ, by [`PHASE_1_INPUTS`]. Weights and an imported backbone may have
+/// moved: [`TrainedOn`] compares their content.
+fn differing_inputs(there: &Recipe, here: &Recipe) -> Vec<&'static str> {
+    let without_paths = |recipe: &Recipe| {
+        let mut recipe = recipe.clone();
+        recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());
+        recipe.backbone.onnx = recipe.backbone.onnx.map(|_| PathBuf::new());
+        phase_1_inputs(&recipe)
+    };
+    let pairs = without_paths(there).into_iter().zip(without_paths(here));
+    let differing = PHASE_1_INPUTS.into_iter().zip(pairs).filter(|(_, (there, here))| there != here);
+    differing.map(|(name, _)| name).collect()
+}
+
 /// The folder that one run writes into. Of several ranks the first one alone does; the others know what it reads.
 #[derive(Debug)]
 pub struct Run {
@@ -128,18 +142,8 @@ impl Run {
         let path = folder.join(RECIPE);
         let text = toml::to_string(&with_absolute_paths(recipe)?).context("recipe")?;
         if path.exists() {
-            let there = read_recipe(folder)?;
-            // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights
-            // and an imported backbone may be elsewhere: their content is known.
-            let wherever = |recipe: &Recipe| {
-                let mut recipe = recipe.clone();
-                recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());
-                recipe.backbone.onnx = recipe.backbone.onnx.map(|_| PathBuf::new());
-                phase_1_inputs(&recipe)
-            };
-            let inputs = wherever(&there).into_iter().zip(wherever(recipe));
-            let differing = PHASE_1_INPUTS.into_iter().zip(inputs).filter(|(_, (there, here))| there != here);
-            let differing: Vec<&str> = differing.map(|(name, _)| name).collect();
+            // Settings of phases 2 and 3 may change over a trained backbone; those of phase 1 may not.
+            let differing = differing_inputs(&read_recipe(folder)?, recipe);
             if !differing.is_empty() {
                 bail!(
                     "{} holds a run of another recipe, which differs in {}; choose another folder with --run",
@@ -201,18 +205,21 @@ impl Run {
             fields.insert("machine".into(), machine.as_str().into());
         }
         metrics::append(&self.path(METRICS), &line)?;
+        self.append_events(metrics)
+            .with_context(|| format!("cannot write TensorBoard's events in {}", self.folder.display()))
+    }
+
+    /// Appends a line's numbers to TensorBoard's event file, which the first one begins.
+    fn append_events(&self, metrics: &serde_json::Value) -> std::io::Result<()> {
         let phase = metrics["phase"].as_str().unwrap_or("run");
         let fields = metrics.as_object().into_iter().flatten().filter(|(name, _)| *name != "epoch");
         let numbers = fields.filter_map(|(name, value)| Some((format!("{phase}/{name}"), value.as_f64()?))).collect();
-        let board = || -> std::io::Result<()> {
-            let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-            let events = match &mut *events {
-                Some(events) => events,
-                none => none.insert(EventFile::create(&self.folder)?),
-            };
-            events.scalars(metrics["epoch"].as_i64().unwrap_or(0), numbers)
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = match &mut *events {
+            Some(events) => events,
+            none => none.insert(EventFile::create(&self.folder)?),
         };
-        board().with_context(|| format!("cannot write TensorBoard's events in {}", self.folder.display()))
+        events.scalars(metrics["epoch"].as_i64().unwrap_or(0), numbers)
     }
 
     /// The lines of `metrics.jsonl` that belong to a phase; lines cut off by a kill are passed over.

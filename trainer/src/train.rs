@@ -7,8 +7,8 @@
 //! | phase 2: one-to-one assignment, then PSCL + CE + ORTH | [`base_align`] |
 //! | PSCL, CE and ORTH over the targets by role, Eqs. 5 to 7 | [`Objective`]; each loss alone is in [`loss`] |
 //!
-//! Phase 3 runs on devices ([`orco_core::align`]). [`optimiser`] has SGD and LARS; [`training_loop`] leads a phase
-//! through its epochs, with checkpoints.
+//! Phase 3 runs on devices ([`orco_core::align`]). [`optimiser`] has SGD and LARS; [`training_loop`] runs the epochs of
+//! a phase and saves checkpoints; [`seed`] gives each part of a training its random numbers.
 //!
 //! [`BatchLosses`]: pretrain::BatchLosses
 //! [`Objective`]: objective::Objective
@@ -20,6 +20,7 @@ pub mod loss;
 pub mod objective;
 pub mod optimiser;
 pub mod pretrain;
+pub mod seed;
 pub mod training_loop;
 
 /// Refuses a batch larger than the number of base images; `setting` is the recipe's name of the batch size.

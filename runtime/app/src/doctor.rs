@@ -134,9 +134,3 @@ pub fn examine_service(arguments: &crate::serve_options::ServeOptions, state: Op
     #[cfg(feature = "mqtt")]
     service::mqtt(arguments, findings);
 }
-
-/// A number of bytes for people.
-fn size(bytes: u64) -> String {
-    let mebibytes = bytes as f64 / f64::from(1 << 20);
-    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }
-}

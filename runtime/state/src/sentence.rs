@@ -1,4 +1,4 @@
-//! Parts of sentences for people: long lists, numbers of things, errors with their causes.
+//! Parts of sentences for people: long lists, numbers of things and of bytes, errors with their causes.
 
 use alloc::string::String;
 use core::error::Error;
@@ -41,6 +41,22 @@ pub fn counted(count: usize, thing: &str) -> String {
         _ => "s",
     };
     alloc::format!("{count} {thing}{plural}")
+}
+
+/// A number of bytes, in MiB or GiB.
+///
+/// ```
+/// use orco_state::sentence::byte_size;
+///
+/// assert_eq!([byte_size(512 << 20), byte_size(21 << 30)], ["512 MiB", "21.0 GiB"]);
+/// ```
+pub fn byte_size(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes < 1024.0 {
+        alloc::format!("{mebibytes:.0} MiB")
+    } else {
+        alloc::format!("{:.1} GiB", mebibytes / 1024.0)
+    }
 }
 
 /// An error with its causes, as one sentence.

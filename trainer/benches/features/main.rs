@@ -15,16 +15,17 @@ use std::env;
 use std::time::Instant;
 
 use ndarray::{Array4, ArrayView2, Axis};
+use orco_benchmark::machine::memory_peak;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream, map_in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
 use orco_runtime::image::Preprocessing;
+use orco_state::sentence::byte_size;
 use orco_trainer::config::Recipe;
 use orco_trainer::data::augment::random_view;
 use orco_trainer::data::dataset::ChannelStatistics;
 use orco_trainer::model::backbone::OnnxBackbone;
-use orco_trainer::platform::system;
 use orco_trials::benchmark::{Unit, record};
 use orco_trials::median;
 use tch::{Kind, Tensor};
@@ -52,7 +53,7 @@ fn main() {
         });
     let images =
         Tensor::rand([count as i64, 3, input.height.into(), input.width.into()], (Kind::Float, tch::Device::Cpu));
-    let before = system::memory_peak();
+    let before = memory_peak();
 
     let own = |encoder: &mut dyn Encoder| {
         let jobs = (0..count.div_ceil(batch_size(&input))).map(|_| prepared.view());
@@ -95,8 +96,8 @@ fn main() {
         "", "pictures/s", "ratio", input.width, input.height
     );
     print_rates(&names, &rates);
-    if let (Some(before), Some(peak)) = (before, system::memory_peak()) {
-        println!("most memory held: {}, before the first turn {}", system::size(peak), system::size(before));
+    if let (Some(before), Some(peak)) = (before, memory_peak()) {
+        println!("most memory held: {}, before the first turn {}", byte_size(peak), byte_size(before));
     }
 }
 

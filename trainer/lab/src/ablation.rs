@@ -183,7 +183,7 @@ fn backbone(recipe: &Recipe, name: &str, architecture: Architecture) -> Ablation
 }
 
 /// A digest of all that phase 1 depends on beside the data: variants that share it share its checkpoint.
-pub fn phase_1(variant: &AblationVariant<Recipe>) -> String {
+pub fn phase_1_digest(variant: &AblationVariant<Recipe>) -> String {
     digest(json!(phase_1_inputs(&variant.settings)))
 }
 
@@ -205,7 +205,7 @@ pub fn measure(
     let imported = model.onnx.as_ref().map(|onnx| onnx.digest);
     let inputs = fingerprint(json!([recipe, imported, sessions, question.name(), reading, draws]));
     let file = run.path(&format!("{}.json", AblationResults::file(question, reading)));
-    measurements::once(&file, &inputs, || {
+    measurements::read_or_measure(&file, &inputs, || {
         if question == Question::Frozen {
             return compare(model, targets, experiment, &[1.0]);
         }
@@ -298,7 +298,7 @@ mod tests {
     fn phase_1_is_shared_where_it_is_the_same() {
         let phases = |question: Question| {
             let variants = variants(question, &recipe(), PaperReading::Program).unwrap();
-            let phases: std::collections::HashSet<String> = variants.iter().map(phase_1).collect();
+            let phases: std::collections::HashSet<String> = variants.iter().map(phase_1_digest).collect();
             (variants.len(), phases.len())
         };
         assert_eq!((phases(Question::Targets), phases(Question::Frozen)), ((4, 1), (1, 1)));

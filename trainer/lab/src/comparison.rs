@@ -24,12 +24,12 @@ use orco_state::state::BaseModel;
 use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::export::BundleSource;
-use orco_trainer::model::Model;
+use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::objective::Targets;
 use serde_json::json;
-use tch::{Tensor, no_grad};
+use tch::Tensor;
 
 use self::session::ComparedSession;
 use crate::measurements::Experiment;
@@ -244,8 +244,7 @@ impl<'a> StartingPoint<'a> {
         let all = source.base_exemplars();
         let classes = all.chunk_by(|&a, &b| train.labels[a] == train.labels[b]);
         let exemplars = classes.flat_map(|class| &class[..most.min(class.len())]).copied().collect();
-        let copy = |(name, tensor): (String, Tensor)| (name, no_grad(|| tensor.copy()));
-        let tensors = model.tensors().into_iter().map(copy).collect();
+        let tensors = store::copies(model.tensors());
         let features = features(model, source.measured, &source.split.measured);
         Self { targets, exemplars, tensors, features }
     }
@@ -297,7 +296,7 @@ impl SessionLearner for ComparedLearner<'_> {
     fn learn(&mut self, shots: &[usize]) -> Result<()> {
         self.number += 1;
         self.model.restore(&self.start.tensors)?;
-        self.session.admit(self.model, shots)?;
+        self.session.admit(self.model, shots);
         let (seed, number) = (self.protocol.session_seed(self.draw, self.number), self.number);
         let progress = &mut *self.progress;
         let mut on_epoch = || progress.advance(1, &format!("session {number}"));

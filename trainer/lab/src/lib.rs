@@ -1,8 +1,8 @@
 //! Research that trains backbones, beside the lab (`orco-lab`), which measures bundles and needs no libtorch. Modules
 //! stand in layers, each importing only from those above:
 //!
-//! - [`measurements`] keeps what was measured, by all that it depends on;
-//! - `sessions` leads whoever learns through the incremental sessions, and measures;
+//! - [`measurements`] keeps measurements in a run, under a digest of their inputs;
+//! - `sessions` takes a learner through the incremental sessions and measures it;
 //! - [`comparison`] trains f in these sessions too;
 //! - [`ablation`] trains changed recipes: the paper's ablations;
 //! - [`rival`] trains other methods by the same recipe;

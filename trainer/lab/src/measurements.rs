@@ -1,4 +1,4 @@
-//! What commands measured that train several things: kept in a run, and written as results.
+//! Measurements of commands that train several models: kept in a run, and written as results.
 
 use std::path::Path;
 
@@ -27,11 +27,11 @@ pub struct Experiment<'a> {
     pub draws: usize,
 }
 
-/// What a file keeps under this [fingerprint](kept_measurements::fingerprint), or what is measured now and kept in it.
+/// Reads what a file keeps under this [fingerprint](kept_measurements::fingerprint), else measures and keeps it.
 ///
 /// # Errors
 /// If it cannot be measured, or the file cannot be written.
-pub(crate) fn once<T: Serialize + DeserializeOwned>(
+pub(crate) fn read_or_measure<T: Serialize + DeserializeOwned>(
     file: &Path,
     fingerprint: &str,
     measure: impl FnOnce() -> Result<T>,

@@ -228,14 +228,14 @@ impl RivalTraining<'_> {
         train(self.model, &self.recipe.pretrain, &self.base, None, criterion).context("phase 1").map(drop)
     }
 
-    /// Features of every image under each turn, by the backbone as it is.
-    fn embedding(&self, turns: &[i64]) -> Result<Embedding> {
-        Embedding::of(self.model, self.data, self.protocol.measured(), turns)
+    /// Features of every image under each rotation, in quarter turns, by the backbone as it is.
+    fn embedding(&self, rotations: &[i64]) -> Result<Embedding> {
+        Embedding::of(self.model, self.data, self.protocol.measured(), rotations)
     }
 
     /// Measures the answers by class means of the backbone as it is.
-    fn by_means(&self, turns: &[i64], classifier: &dyn PrototypeClassifier) -> Result<Summary> {
-        self.protocol.by_means(&self.embedding(turns)?, classifier)
+    fn measure_by_means(&self, rotations: &[i64], classifier: &dyn PrototypeClassifier) -> Result<Summary> {
+        self.protocol.measure_by_means(&self.embedding(rotations)?, classifier)
     }
 
     /// Base images as episodes show them.

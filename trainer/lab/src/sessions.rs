@@ -7,12 +7,13 @@ use orco_benchmark::benchmark::{Draws, SEED, classes_after};
 use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use orco_lab::report::{Confusion, write_confusion};
 use orco_state::target::argmax;
-use orco_trainer::config::{MeasureOn, Recipe, SHOTS};
+use orco_trainer::config::{Recipe, SHOTS};
 use orco_trainer::data::dataset::{DataSet, Images};
+use orco_trainer::platform::device::values;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::Run;
-use orco_trainer::train::training_loop::part_seed;
-use tch::{Device, Kind, Tensor, no_grad};
+use orco_trainer::train::seed::part_seed;
+use tch::{Tensor, no_grad};
 
 use crate::measurements;
 
@@ -65,7 +66,7 @@ pub(crate) fn check_loss(loss: &Tensor) -> Result<()> {
 impl<'a> Protocol<'a> {
     /// The images that accuracy is measured on.
     pub fn measured(&self) -> &'a Images {
-        if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
+        self.data.measured(self.recipe.split.measure_on)
     }
 
     /// Runs a learner through all sessions of every draw that was not measured before. With the first draw the run
@@ -78,7 +79,7 @@ impl<'a> Protocol<'a> {
         let mut draws = Vec::with_capacity(self.draws);
         for number in 0..self.draws {
             let file = self.run.path(&format!("{}-draw-{number}.json", self.file));
-            draws.push(measurements::once(&file, self.fingerprint, || self.draw(learner, number))?);
+            draws.push(measurements::read_or_measure(&file, self.fingerprint, || self.draw(learner, number))?);
             log::info!("{}: {} of {} draws are measured", self.name, number + 1, self.draws);
         }
         Ok(summarise(self.name, &draws))
@@ -141,8 +142,7 @@ impl<'a> Protocol<'a> {
         let known: Vec<i64> = (0..split.measured.len() as i64).filter(|row| label(row) < seen).collect();
         let mut counts = AccuracyCounts::new(seen, split.base_classes);
         for rows in known.chunks(BATCH as usize) {
-            let scores = no_grad(|| learner.scores(&Tensor::from_slice(rows)).to_kind(Kind::Float));
-            let scores = Vec::<f32>::try_from(scores.to_device(Device::Cpu).contiguous().view(-1)).expect("scores");
+            let scores = values(&no_grad(|| learner.scores(&Tensor::from_slice(rows))));
             for (row, scores) in rows.iter().zip(scores.chunks_exact(seen)) {
                 counts.count_scores(label(row), scores);
                 confusion[label(row)][argmax(scores)] += 1;

@@ -12,8 +12,9 @@ use super::defaults::{self, is_default};
 
 /// Phase 2: g is aligned to the targets, f frozen unless the recipe says otherwise.
 ///
-/// Settings that a recipe leaves out are those of the published program on CIFAR-100; they are not written either, so
-/// that what was made before they existed is still recognised.
+/// An optional key that a recipe leaves out has the value of the published program on CIFAR-100. Keys with that value
+/// are not serialised, so the settings of older runs compare as equal. A table that lacks a required key takes every
+/// missing key from [`BaseAlignConfig::default`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseAlignConfig {
@@ -28,7 +29,7 @@ pub struct BaseAlignConfig {
     pub steps: Option<usize>,
     /// Images per step.
     pub batch: usize,
-    /// Learning rate (the highest, where it changes).
+    /// Learning rate; the peak, if there is a schedule.
     pub learning_rate: f64,
     /// Weight decay.
     pub weight_decay: f64,
@@ -36,26 +37,26 @@ pub struct BaseAlignConfig {
     pub momentum: f64,
     /// SGD dampening.
     pub dampening: f64,
-    /// Weight of cross entropy over the base classes.
+    /// Weight of CE over the base classes (OrCo, Eq. 5).
     pub cross_entropy: f64,
-    /// Weight of the orthogonality loss.
+    /// Weight of ORTH (OrCo, Eq. 7).
     pub orthogonality: f64,
     /// Temperature of PSCL.
     pub temperature: f64,
     /// Magnitude e of the perturbation.
     pub perturbation_width: f64,
-    /// Augmented feature views computed per image beforehand; two different ones enter each step. Means nothing where
-    /// the backbone is trained, since every step then draws views of its own.
+    /// Augmented views of each image whose features are computed before training; each step takes two different ones.
+    /// Ignored with `train_backbone`: every step then draws new views.
     pub cached_views: usize,
-    /// Precision of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
-    /// Means nothing where the backbone is trained or an ONNX model that the user brings.
+    /// Precision of the backbone on the cached views. Clean images and exported features are computed in f32. Ignored
+    /// with `train_backbone` and for an imported backbone.
     #[serde(default, skip_serializing_if = "is_default")]
     pub views_precision: Precision,
-    /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
-    /// mirror image: steadier, for twice the arithmetic. Not for an ONNX model that the user brings.
+    /// Whether a feature vector is the mean over an image and its mirror image, from phase 2 on and in the exported
+    /// backbone. Doubles the backbone's arithmetic. Not for an imported backbone.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mirrored: bool,
-    /// Weight of PSCL.
+    /// Weight of PSCL (OrCo, Eq. 6).
     #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
     pub contrast: f64,
     /// Form of PSCL: `outside` (the published program), `inside` or `negatives` (the paper's text).
@@ -74,17 +75,17 @@ pub struct BaseAlignConfig {
     /// How base classes get their targets.
     #[serde(default, skip_serializing_if = "is_default")]
     pub assignment: BaseAssignment,
-    /// How the learning rate goes over the epochs.
+    /// Schedule of the learning rate over the epochs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate: BaseAlignSchedule,
     /// Linear warm-up, in epochs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub warmup_epochs: usize,
-    /// Whether f is trained too (the paper's CUB200, and its comparison of fine-tuning f and g). Its norms keep the
-    /// statistics that they have; their scales and offsets are trained.
+    /// Whether f is trained too, as the paper does on CUB200 and where it compares fine-tuning f and g. Batch norm
+    /// stays in inference mode; its scales and offsets are trained.
     #[serde(default, skip_serializing_if = "is_default")]
     pub train_backbone: bool,
-    /// Highest learning rate of f; `learning_rate` if left out.
+    /// Peak learning rate of f; `learning_rate` if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backbone_learning_rate: Option<f64>,
 }
@@ -100,17 +101,21 @@ fn is_free(perturbed: &PerturbedTargets) -> bool {
     *perturbed == FREE
 }
 
-/// Reads settings of phase 2. A table that leaves out what has no value of its own gives what differs from the default.
+/// Reads `[align]`.
+///
+/// A table with every required key stands for itself: optional keys that it leaves out have the values of the published
+/// program, a constant rate among them. A table that lacks a required key takes each missing key from
+/// [`BaseAlignConfig::default`].
 pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BaseAlignConfig, D::Error> {
     let mut given = toml::Table::deserialize(deserializer)?;
     let default = toml::Table::try_from(BaseAlignConfig::default()).expect("settings are a table");
-    // What has a value of its own is not written where it has it.
-    let needed = toml::Table::try_from(BaseAlignConfig {
+    // Optional keys with their default values are not serialised, so this table has the required keys alone.
+    let required = toml::Table::try_from(BaseAlignConfig {
         rate: BaseAlignSchedule::Constant,
         steps: None,
         ..BaseAlignConfig::default()
     });
-    let whole = needed.expect("settings are a table").keys().all(|key| key == "epochs" || given.contains_key(key));
+    let whole = required.expect("settings are a table").keys().all(|key| key == "epochs" || given.contains_key(key));
     if !whole {
         let by_epochs = given.contains_key("epochs");
         let others = default.into_iter().filter(|(key, _)| !given.contains_key(key));

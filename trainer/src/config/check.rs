@@ -62,7 +62,7 @@ pub enum ConfigError {
 }
 
 /// Largest number of classes and of pseudo-targets.
-pub(super) const MAX_CLASSES: usize = 4096;
+pub(crate) const MAX_CLASSES: usize = 4096;
 
 /// Refuses the recipe unless the rule holds.
 pub(super) fn demand(

@@ -3,8 +3,7 @@
 use orco_runtime::image::{Look, MAX_CANVAS};
 use serde::{Deserialize, Serialize};
 
-use super::ConfigError;
-use super::check::demand;
+use super::check::{ConfigError, MAX_CLASSES, demand};
 
 /// Mean and deviation of CIFAR-100's training images.
 const CIFAR100: ([f32; 3], [f32; 3]) = ([0.5071, 0.4867, 0.4408], [0.2675, 0.2565, 0.2761]);
@@ -197,7 +196,7 @@ impl DataConfig {
             "of parts that leave the whole at most 1024 pixels: image_size by the smallest side",
         )?;
         let synthetic = [
-            ("data.classes", self.classes, 2, 4096, "from 2 to 4096"),
+            ("data.classes", self.classes, 2, MAX_CLASSES, "from 2 to 4096"),
             ("data.train_per_class", self.train_per_class, 1, 100_000, "from 1 to 100000"),
             ("data.test_per_class", self.test_per_class, 1, 100_000, "from 1 to 100000"),
         ];

@@ -1,5 +1,5 @@
-//! Values of settings that a recipe leaves out, and whether a setting has such a value: then it is not written either,
-//! so that what was made before the setting existed is still recognised.
+//! Defaults of recipe keys for serde, and tests for them in `skip_serializing_if`: a key with its default value is not
+//! serialised, so digests of runs from before the key existed stay the same.
 
 use orco_core::loss::contrast::ContrastForm;
 

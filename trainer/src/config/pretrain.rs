@@ -17,16 +17,16 @@ pub struct PretrainConfig {
     pub batch: usize,
     /// Augmented views of an image per step.
     pub views: usize,
-    /// Highest learning rate.
+    /// Peak learning rate; it falls to 0 along a cosine.
     pub learning_rate: f64,
-    /// Who takes the steps.
+    /// Optimiser.
     #[serde(default)]
     pub optimiser: OptimiserKind,
     /// Momentum (of SGD: Nesterov's).
     pub momentum: f64,
     /// Weight decay; none on biases and norms.
     pub weight_decay: f64,
-    /// LARS only: eta, the share of a weight's norm that a step of rate 1 may move it by.
+    /// LARS only: the trust coefficient eta, the share of a weight's norm that a step of rate 1 may move it by.
     #[serde(default = "defaults::trust")]
     pub trust: f64,
     /// Linear warm-up, in epochs.
@@ -34,13 +34,13 @@ pub struct PretrainConfig {
     /// Learning rate of the warm-up's first step.
     #[serde(default)]
     pub warmup_start: f64,
-    /// Weight of cross entropy on the features (0 = the paper's).
+    /// Weight of cross entropy on the features; 0 in the paper.
     pub cross_entropy: f64,
     /// Label smoothing of the cross entropy.
     pub label_smoothing: f64,
-    /// Weight of the supervised contrastive loss.
+    /// Weight of SCL, the contrastive loss by class labels (OrCo, Eq. 2); 0.9 in the paper.
     pub supervised_contrast: f64,
-    /// Weight of the self-supervised contrastive loss.
+    /// Weight of SSCL, the contrastive loss by image identities; 0.1 in the paper.
     pub self_contrast: f64,
     /// Temperature of both contrastive losses.
     pub temperature: f64,

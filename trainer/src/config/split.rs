@@ -17,13 +17,13 @@ pub struct SplitConfig {
     pub sessions: usize,
     /// New classes per session.
     pub ways: usize,
-    /// Training images per class that no training step sees. With `measure_on = "test"`, those of base classes tell how
-    /// much easier the samples set aside are, which corrects the accuracies that a device promises.
+    /// Training images per class that no phase sees. With `measure_on = "test"`, those of base classes correct the
+    /// accuracy that a device estimates: the samples set aside are easier than unseen images.
     #[serde(default)]
     pub holdout_per_class: usize,
-    /// Further images of each base class that no training step sees, a fifth of them at most: by these a device chooses
-    /// the border between base classes and new ones. With 0 they are taken from among those that were trained on, which
-    /// makes base classes look surer than they are.
+    /// Training images of each base class, a fifth of them at most, by which a device chooses the border between base
+    /// and new classes. No phase is trained on them. With 0 a device uses images that were trained on, which have
+    /// higher scores than unseen ones.
     #[serde(default = "set_aside")]
     pub set_aside_per_class: usize,
     /// What accuracy is measured on.

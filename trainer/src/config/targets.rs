@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::check::{ConfigError, MAX_CLASSES, count, demand};
 use super::defaults;
 
-/// Pseudo-targets.
+/// Pseudo-targets (OrCo, section 3.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetConfig {
-    /// How many: the most classes that the device can ever know; 200 more than the split has if left out.
+    /// Number of targets, the most classes that a device can ever know; if left out, 200 more than the split has.
     #[serde(default)]
     pub count: usize,
     /// How they are made.

@@ -38,7 +38,7 @@ pub use split::{SessionSplit, Split, SplitError};
 use tch::{Device, Kind, Tensor};
 pub use write_session_lists::write_lists;
 
-use crate::config::{DataKind, MeasureOn, Recipe};
+use crate::config::{DataKind, MAX_CLASSES, MeasureOn, Recipe};
 use crate::platform::device::send;
 use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
@@ -289,9 +289,6 @@ fn labels(class_names: &[String], used: usize) -> Result<Vec<String>, DataError>
         None => Ok(labels),
     }
 }
-
-/// Most classes that a data set may have.
-const MAX_CLASSES: usize = 4096;
 
 /// Labelled images in memory.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ pub(crate) const BLOCK: usize = 1024;
 ///
 /// # Errors
 /// If the pixels cannot be read.
-pub fn trained_on(data: &DataSet, weights: Option<String>, onnx: Option<[u8; 32]>) -> Result<TrainedOn> {
+pub fn digest_training_data(data: &DataSet, weights: Option<String>, onnx: Option<[u8; 32]>) -> Result<TrainedOn> {
     let (train, split) = (&data.train, &data.split);
     let mut classes = Sha256::new();
     for name in &data.class_names {

@@ -17,13 +17,14 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use tch::Tensor;
 
+use super::features::clean_features;
 use super::fidelity::{EncoderOfFile, Fidelity};
 use super::int8::int8;
 use super::metadata::{OnnxFacts, metadata};
 use super::output::{BundleOutput, CARD};
 use super::report::{ExportReport, PARITY, Parity};
 use super::source::BundleSource;
-use super::statistics::{BaseImages, clean_features, statistics};
+use super::statistics::{BaseImages, statistics};
 use super::{card, onnx};
 use crate::config::{Precision, Recipe};
 use crate::data::dataset::DataSet;

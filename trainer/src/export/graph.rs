@@ -1,7 +1,7 @@
 //! The ONNX graph of a backbone in the making: what its float form and its int8 form have in common.
 
 use prost::Message;
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
 use crate::model::backbone::{Activation, ConvNorm, Description, Network};
 use crate::model::onnx_proto::{
@@ -152,12 +152,6 @@ pub(super) fn folded(network: &Network, conv: &ConvNorm) -> (Tensor, Tensor) {
     let weight = &tensors.weight * factor.view([-1, 1, 1, 1]);
     let bias = &tensors.offset - &tensors.mean * &factor;
     (weight, bias)
-}
-
-/// The numbers of a tensor, row-major.
-pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
-    let flat = tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous().view(-1);
-    Vec::try_from(flat).expect("a flat f32 tensor")
 }
 
 fn batch() -> DimensionProto {

@@ -1,6 +1,7 @@
 //! The metadata of an ONNX file, by the conventions of the field: `names`, `task`, `imgsz` ... as Ultralytics writes
 //! them, `Image.*` as Windows ML reads them, ours under `orco.`.
 
+use jiff::Timestamp;
 use orco_runtime::image::Preprocessing;
 
 use crate::config::ExportConfig;
@@ -54,32 +55,17 @@ pub fn metadata(facts: &OnnxFacts<'_>) -> Vec<(&'static str, String)> {
         ("orco.mean", format!("{:?}", facts.input.mean)),
         ("orco.deviation", format!("{:?}", facts.input.deviation)),
     ];
-    let epoch = || std::env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok().map(utc);
+    let epoch = || std::env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok().and_then(utc);
     if let Some(date) = facts.export.date.clone().or_else(epoch) {
         entries.push(("date", date));
     }
     entries
 }
 
-/// Seconds since 1970 as `2026-01-31T23:59:59Z`.
-fn utc(seconds: u64) -> String {
-    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    for length in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+/// Seconds since 1970 as `2026-01-31T23:59:59Z`; `None` beyond the year 9999.
+fn utc(seconds: u64) -> Option<String> {
+    let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 #[cfg(test)]
@@ -112,8 +98,8 @@ mod tests {
 
     #[test]
     fn seconds_become_a_date() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(951_827_696), "2000-02-29T12:34:56Z");
-        assert_eq!(utc(1_798_761_599), "2026-12-31T23:59:59Z");
+        assert_eq!(utc(0).unwrap(), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_827_696).unwrap(), "2000-02-29T12:34:56Z");
+        assert_eq!(utc(1_798_761_599).unwrap(), "2026-12-31T23:59:59Z");
     }
 }

@@ -3,8 +3,9 @@
 
 use orco_runtime::manifest::WeightFormat;
 
-use super::graph::{OnnxGraph, folded, values};
+use super::graph::{OnnxGraph, folded};
 use crate::model::backbone::{Builder, ConvNorm, Network};
+use crate::platform::device::values;
 
 /// Bytes of the ONNX file of a network in inference mode; the same network gives the same bytes.
 pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use tch::Tensor;
 
-use super::graph::{INPUT, OnnxGraph, folded, values};
+use super::graph::{INPUT, OnnxGraph, folded};
 use super::weights::{largest, to_int8};
 use crate::model::backbone::{Activation, Builder, ConvNorm, Network};
 use crate::model::onnx_proto::{INT8, INT32, UINT8, int};
+use crate::platform::device::values;
 
 /// Share of a batch's values that may lie outside the range of an activation, on either side.
 const TAIL: f64 = 1e-4;

@@ -14,11 +14,12 @@ use orco_runtime::manifest::{BackboneFacts, Manifest, Provenance};
 use orco_state::bank::Bank;
 use orco_state::state::{BaseModel, Class};
 
+use super::features::{clean_features, picture};
 use super::onnx;
-use super::statistics::{clean_features, picture};
 use crate::config::{MeasureOn, Recipe, SHOTS};
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::Model;
+use crate::platform::device::values;
 use crate::platform::interrupt;
 use crate::run::progress::PhaseProgress;
 use crate::train::objective::Targets;
@@ -128,7 +129,6 @@ impl<'a> BundleSource<'a> {
     pub fn base_model(&self, model: &Model, targets: &Targets, encoder: &mut dyn Encoder) -> Result<BaseModel> {
         let config = self.recipe.learn.clone();
         let exemplars = self.bank(encoder, self.train, &self.base_exemplars(), config.views)?;
-        let vectors = targets.vectors.to_device(tch::Device::Cpu).contiguous().view(-1);
         let classes = targets.assignment.iter().zip(self.labels).map(|(&row, label)| Class {
             label: label.clone(),
             target: row as u32,
@@ -136,7 +136,7 @@ impl<'a> BundleSource<'a> {
         });
         Ok(BaseModel {
             dimension: self.recipe.head.projection as usize,
-            targets: Vec::try_from(vectors)?,
+            targets: values(&targets.vectors),
             head: model.head.to_runtime(),
             classes: classes.collect(),
             exemplars,
@@ -192,7 +192,7 @@ impl<'a> BundleSource<'a> {
             learn: self.recipe.learn.clone(),
             provenance: Provenance {
                 program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
-                trained_on: trained_on(self.recipe, self.split),
+                trained_on: describe_training_images(self.recipe, self.split),
                 seed: self.recipe.seed,
                 // A recipe's phase 1 is left out where the command line brings the backbone.
                 pretrain_epochs: if model.is_imported() { 0 } else { self.recipe.pretrain.epochs },
@@ -204,6 +204,6 @@ impl<'a> BundleSource<'a> {
 }
 
 /// The images that phases train on, in words, as a bundle's provenance names them.
-pub(super) fn trained_on(recipe: &Recipe, split: &Split) -> String {
+pub(super) fn describe_training_images(recipe: &Recipe, split: &Split) -> String {
     format!("{}, {} base classes, {} images", recipe.data.kind.title(), split.base_classes, split.base.len())
 }

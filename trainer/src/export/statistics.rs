@@ -9,50 +9,19 @@ use orco_lab::statistics::{Features, UnseenPictures, ValidationPictures, class_m
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
-use orco_runtime::image::{Preprocessing, from_planes};
+use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BENCHMARK, STATISTICS, hexadecimal};
 use orco_state::bank::Bank;
 use orco_state::codec;
 use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
+use super::features::clean_features;
 use super::preset::{NewStatistics, replace_manifest, storing_as};
-use super::source::trained_on;
+use super::source::describe_training_images;
 use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::backbone::cosine;
-use crate::platform::interrupt;
-use crate::run::progress::PhaseProgress;
-
-/// Features of clean views, f32 `[indices, features]`, with progress.
-pub(super) fn clean_features(
-    encoder: &mut dyn Encoder,
-    input: &Preprocessing,
-    features: usize,
-    images: &Images,
-    indices: &[usize],
-) -> Result<Vec<f32>> {
-    let mut progress = PhaseProgress::new("features", indices.len() as u64, 0);
-    let mut all = Vec::with_capacity(indices.len() * features);
-    let pictures = indices.iter().map(|&index| picture(images, index));
-    let views = ViewSource { count: 1, draw: |picture: &_| vec![input.fit(picture)] };
-    encode_stream(encoder, BackboneShape { input, features }, pictures, views, |row| {
-        interrupt::check()?;
-        all.extend(row);
-        progress.advance(1, "");
-        anyhow::Ok(())
-    })?;
-    progress.finish();
-    Ok(all)
-}
-
-/// One of the images.
-pub(super) fn picture(images: &Images, index: usize) -> image::RgbImage {
-    let planes = Vec::<u8>::try_from(images.pixels.get(index as i64).contiguous().view(-1)).expect("u8 tensor");
-    let size = images.pixels.size();
-    from_planes(size[3] as u32, size[2] as u32, &planes)
-}
 
 /// Images of the base classes, and how the backbone gets them.
 #[derive(Clone, Copy)]
@@ -167,7 +136,7 @@ fn check_origin(folder: &Path, bundle: &Bundle, recipe: &Recipe, data: &DataSet)
         input.width,
         input.height
     );
-    let trained_on = trained_on(recipe, &data.split);
+    let trained_on = describe_training_images(recipe, &data.split);
     ensure!(
         trained_on == provenance.trained_on,
         "{} was trained on {}, but the recipe and the data give {trained_on}; give those that it was made from",

@@ -48,7 +48,12 @@ pub fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tensor>) ->
     Ok(())
 }
 
-/// Sets those tensors that have the same names to what others are.
+/// Copies of tensors by name, which keep their values while these are trained.
+pub fn copies(named: Vec<(String, Tensor)>) -> HashMap<String, Tensor> {
+    named.into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect()
+}
+
+/// Copies the values of tensors to those of the same names in `to`.
 pub fn copy(from: impl IntoIterator<Item = (String, Tensor)>, to: &HashMap<String, Tensor>) {
     no_grad(|| {
         for (name, tensor) in from {

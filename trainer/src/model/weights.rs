@@ -67,7 +67,7 @@ impl Model {
     }
 }
 
-/// How the norms of a backbone came out of a file.
+/// The form of batch norm in a file of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Norms {
@@ -77,14 +77,14 @@ pub enum Norms {
     Folded,
 }
 
-/// Which channels the images were normalised by that weights were trained on.
+/// The channel statistics that weights were trained with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WeightChannels {
     /// Those that the file states, as a bundle's does.
     Stated(ChannelStatistics),
     /// Those that the publishers of such weights train with.
     Published(ChannelStatistics),
-    /// Nobody says.
+    /// Neither states them.
     Unknown,
 }
 

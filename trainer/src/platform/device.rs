@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
-use tch::{Cuda, Device, Tensor};
+use tch::{Cuda, Device, Kind, Tensor};
 
 use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
@@ -149,6 +149,12 @@ pub fn send(tensor: &Tensor, device: Device) -> Tensor {
     // The other way nobody may read them before they have arrived.
     let queued = tensor.device() == Device::Cpu;
     tensor.to_device_(device, tensor.kind(), queued, false)
+}
+
+/// The numbers of a tensor as f32, row-major; waits for the device.
+pub fn values(tensor: &Tensor) -> Vec<f32> {
+    let flat = tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous().view(-1);
+    Vec::try_from(flat).expect("a flat f32 tensor")
 }
 
 /// Number of CUDA devices, at least one.

@@ -31,7 +31,7 @@ use crate::platform::interrupt::{self, Activity};
 
 /// How long a step waits for another rank: a machine that fell silent ends the job after this time. A process that ends
 /// is noticed at once, by its closed connections.
-const STEP: Duration = Duration::from_secs(45);
+const STEP_TIMEOUT: Duration = Duration::from_secs(45);
 /// How long is waited where ranks may be apart: for all of them to start, and after work that takes minutes.
 const APART_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -209,7 +209,7 @@ impl RankGroup {
         no_grad(|| {
             let parts: Vec<Tensor> = tensors.iter().map(|tensor| tensor.reshape([-1])).collect();
             let mut flat = Tensor::cat(&parts, 0);
-            self.or_lost(ranks.engine.all_reduce(&flat, STEP))?;
+            self.or_lost(ranks.engine.all_reduce(&flat, STEP_TIMEOUT))?;
             let _ = flat.g_div_scalar_(ranks.size as f64);
             let sizes: Vec<i64> = tensors.iter().map(|tensor| tensor.numel() as i64).collect();
             for (tensor, mean) in tensors.iter().zip(flat.split_with_sizes(&sizes, 0)) {
@@ -225,7 +225,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn all_reduce_sum(&self, part: &Tensor) -> Result<Tensor, RankError> {
         let Some(ranks) = &self.0 else { return Ok(part.shallow_clone()) };
-        self.or_lost(ranks.engine.all_reduce_with_gradient(part, STEP))
+        self.or_lost(ranks.engine.all_reduce_with_gradient(part, STEP_TIMEOUT))
     }
 
     /// The rows of all ranks for every view of the batch, in the order in which a single process has them; gradients
@@ -241,7 +241,7 @@ impl RankGroup {
         let Some(ranks) = &self.0 else { return Ok(rows.shallow_clone()) };
         let width = rows.size()[1];
         let by_image = rows.view([views, -1, width]).transpose(0, 1).contiguous();
-        let all = self.or_lost(ranks.engine.gather(&by_image, STEP))?;
+        let all = self.or_lost(ranks.engine.gather(&by_image, STEP_TIMEOUT))?;
         Ok(all.transpose(0, 1).reshape([-1, width]))
     }
 
@@ -301,7 +301,7 @@ impl RankGroup {
     pub fn each_on_any<const N: usize>(&self, own: [bool; N]) -> Result<[bool; N], RankError> {
         let Some(ranks) = &self.0 else { return Ok(own) };
         let counts = Tensor::from_slice(&own.map(i64::from));
-        self.or_lost(ranks.engine.all_reduce(&counts, STEP))?;
+        self.or_lost(ranks.engine.all_reduce(&counts, STEP_TIMEOUT))?;
         Ok(std::array::from_fn(|place| counts.int64_value(&[place as i64]) > 0))
     }
 
@@ -321,7 +321,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn wait_for_first(&self) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
-        let timeout = if self.is_first() { STEP } else { APART_TIMEOUT };
+        let timeout = if self.is_first() { STEP_TIMEOUT } else { APART_TIMEOUT };
         self.or_lost(ranks.engine.all_reduce(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), timeout))
     }
 

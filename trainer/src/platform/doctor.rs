@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use orco_benchmark::machine;
 use orco_runtime::memory;
 use orco_runtime::threads::available_threads;
+use orco_state::sentence::byte_size;
 
 use super::{device, gpu, system};
 
@@ -30,12 +32,12 @@ pub fn report(folder: &Path) -> String {
         }
     }
     line("threads", format!("{} of {} cores", tch::get_num_threads(), available_threads()));
-    line("processor", system::processor().unwrap_or_else(|| "unknown".into()));
+    line("processor", machine::processor().unwrap_or_else(|| "unknown".into()));
     let (bf16, f16) = system::half_precisions();
     let told = |has: bool| if has { "in hardware" } else { "emulated, slow" };
     line("precision", format!("f32 in hardware, bf16 {}, f16 {}", told(bf16), told(f16)));
     line("ONNX Runtime", onnx_runtime());
-    let amount = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), system::size);
+    let amount = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), byte_size);
     line("memory", format!("{} free of {}", amount(memory::available()), amount(memory::limit())));
     line("disk", format!("{} free in {}", amount(system::disk_free(folder)), folder.display()));
     text

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
 
 use anyhow::Result;
+use orco_state::sentence::byte_size;
 
 use crate::platform::distributed::{ADVICE, LOST};
 
@@ -92,9 +93,9 @@ fn explain(text: &str, setting: &'static str) -> Option<TorchError> {
 fn amount(lower: &str) -> String {
     let mut words = lower.split("tried to allocate ").nth(1).unwrap_or_default().split_whitespace();
     match (words.next(), words.next()) {
-        (Some(number), Some(unit)) if unit.starts_with("bytes") => number
-            .parse()
-            .map_or_else(|_| "more memory".into(), |bytes| format!("{} more", crate::platform::system::size(bytes))),
+        (Some(number), Some(unit)) if unit.starts_with("bytes") => {
+            number.parse().map_or_else(|_| "more memory".into(), |bytes| format!("{} more", byte_size(bytes)))
+        }
         (Some(number), Some(unit)) => {
             format!(
                 "{number} {} more",

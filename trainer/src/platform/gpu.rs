@@ -3,8 +3,7 @@
 use std::sync::OnceLock;
 
 use nvml_wrapper::{Device, Nvml};
-
-use crate::platform::system::size;
+use orco_state::sentence::byte_size;
 
 /// A GPU.
 #[derive(Debug)]
@@ -86,7 +85,8 @@ impl Gpu {
         let capability =
             capability.map_or_else(String::new, |it| format!(", compute capability {}.{}", it.major, it.minor));
         let memory = self.memory();
-        let memory = memory.map_or_else(String::new, |(free, all)| format!(", {} free of {}", size(free), size(all)));
+        let memory =
+            memory.map_or_else(String::new, |(free, all)| format!(", {} free of {}", byte_size(free), byte_size(all)));
         format!("{}{capability}{memory}", self.name)
     }
 

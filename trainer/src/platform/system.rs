@@ -24,22 +24,12 @@ pub fn memory_used() -> Option<u64> {
     machine::bytes("/proc/self/status", "VmRSS")
 }
 
-/// The most bytes of memory that this process ever held.
-pub fn memory_peak() -> Option<u64> {
-    machine::memory_peak()
-}
-
 /// Bytes that can be written into a folder's file system.
 pub fn disk_free(folder: &Path) -> Option<u64> {
     #[cfg(unix)]
     return rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail * disk.f_frsize);
     #[cfg(not(unix))]
     return folder.exists().then_some(()).and(None);
-}
-
-/// Name of the processor.
-pub fn processor() -> Option<String> {
-    machine::processor()
 }
 
 /// Whether the processor computes in bf16 and in f16 by itself.
@@ -61,25 +51,13 @@ fn has_any(known: &[&str]) -> bool {
     flags.split_whitespace().any(|flag| known.contains(&flag))
 }
 
-/// Bytes in words: `512 MiB`, `21.3 GiB`.
-pub fn size(bytes: u64) -> String {
-    let mebibytes = bytes as f64 / 1_048_576.0;
-    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }
-}
-
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn sizes_read_well() {
-        assert_eq!(super::size(512 << 20), "512 MiB");
-        assert_eq!(super::size(21 << 30), "21.0 GiB");
-    }
-
     #[cfg(target_os = "linux")]
     #[test]
     fn linux_knows_itself() {
         let used = super::memory_used().unwrap();
-        assert!(super::memory_peak().unwrap() >= used);
+        assert!(super::machine::memory_peak().unwrap() >= used);
         assert!(used > 1 << 20 && used < orco_runtime::memory::limit().unwrap());
         assert!(super::disk_free(&std::env::temp_dir()).is_some());
     }

@@ -1,8 +1,8 @@
-//! Checksums inside files: what a run reads again later says itself what its bytes were when they were written.
+//! Checksums inside the files of a run, checked when a run reads them again.
 //!
-//! The checksum is the SHA-256 of all bytes of the file, its own 64 digits taken as zeros. It stands behind the name
-//! `file_sha256`: in a field of JSON, in a comment of TOML, in the metadata of safetensors; every other program reads
-//! those files as before. One file, one write: a crash cannot part a file from its checksum.
+//! The checksum is the SHA-256 of all bytes of the file, its own 64 digits taken as zeros. Its name is `file_sha256`: a
+//! field of JSON, a comment of TOML, an entry in the metadata of safetensors, so other programs still read the files.
+//! File and checksum are one write, so a crash cannot separate them.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use orco_benchmark::machine::memory_peak;
+use orco_state::sentence::byte_size;
 
 use crate::platform::gpu;
-use crate::platform::system::{memory_peak, memory_used, size};
+use crate::platform::system::memory_used;
 
 /// Where there is no terminal, a line is printed at least this often.
-const QUIET: Duration = Duration::from_secs(30);
+const LINE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Whether this process shows no bars.
 static HIDDEN: AtomicBool = AtomicBool::new(false);
@@ -62,7 +64,7 @@ impl PhaseProgress {
         self.clock.get_or_insert_with(|| (position, Instant::now()));
         if !self.bar.is_hidden() {
             self.bar.set_message(message());
-        } else if self.said.elapsed() > QUIET {
+        } else if self.said.elapsed() > LINE_INTERVAL {
             let all = self.bar.length().unwrap_or(0);
             self.milestone(format!("{position} of {all}, {}", message()).trim_end_matches(", "));
         }
@@ -77,11 +79,11 @@ impl PhaseProgress {
     pub fn milestone(&mut self, line: &str) {
         let left = self.left().map_or_else(String::new, |left| format!("; {} left", duration(left)));
         let memory = match (memory_used(), memory_peak()) {
-            (Some(used), Some(peak)) => format!(", {} memory, {} at most", size(used), size(peak)),
+            (Some(used), Some(peak)) => format!(", {} memory, {} at most", byte_size(used), byte_size(peak)),
             _ => String::new(),
         };
         let gpu = gpu::used().and_then(|gpu| gpu.memory()).map_or_else(String::new, |(free, all)| {
-            format!(", {} of the GPU's {}", size(all.saturating_sub(free)), size(all))
+            format!(", {} of the GPU's {}", byte_size(all.saturating_sub(free)), byte_size(all))
         });
         let line = format!("{}: {line}{left}{memory}{gpu}", self.name);
         if self.bar.is_hidden() {

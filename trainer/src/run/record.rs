@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use orco_benchmark::machine;
 use orco_runtime::memory;
 use orco_runtime::threads::available_threads;
 use orco_state::sentence::counted;
 use serde::{Deserialize, Serialize};
 
 use super::RECORD;
-use crate::platform::{device, gpu, system};
+use crate::platform::{device, gpu};
 use crate::run::checksum::{self, Checksum};
 
 /// Everything about a run that its recipe does not say.
@@ -93,7 +94,7 @@ impl RunRecord {
             threads: tch::get_num_threads(),
             ranks: 1,
             hardware: Hardware {
-                processor: system::processor(),
+                processor: machine::processor(),
                 cores: available_threads(),
                 memory: memory::limit(),
                 gpu,
@@ -118,7 +119,7 @@ impl RunRecord {
         if self.device != "cpu" {
             return self.hardware.gpu.clone().unwrap_or_else(|| format!("the GPU {}", self.device));
         }
-        let threads = format!("{} CPU thread{}", self.threads, if self.threads == 1 { "" } else { "s" });
+        let threads = counted(self.threads as usize, "CPU thread");
         match &self.hardware.processor {
             Some(name) => format!("{threads} ({name})"),
             None => threads,

@@ -1,4 +1,5 @@
-//! What a run was trained on, by digest: other images in the same run folder would get wrong labels without a word.
+//! Digests of what a run was trained on. Without them, a run continued with other images would silently learn wrong
+//! labels.
 
 use std::io;
 use std::path::Path;
@@ -40,8 +41,8 @@ impl TrainedOn {
         (Self { weights: None, onnx: None, ..self.clone() }, [&self.weights, &self.onnx])
     }
 
-    /// Refuses to go on with the run in `folder` if it was trained on something else. A run that does not say, from
-    /// before this was kept, is taken at its word.
+    /// Refuses to continue the run in `folder` if it was trained on something else. A run from before digests were kept
+    /// is accepted.
     ///
     /// # Errors
     /// If something differs, with what it is.
@@ -95,7 +96,7 @@ impl TrainedOn {
 mod tests {
     use crate::config::Recipe;
     use crate::data::dataset::{self, DataOrigin, DataSet};
-    use crate::data::digest::{BLOCK, trained_on};
+    use crate::data::digest::{BLOCK, digest_training_data};
     use crate::model::WeightFile;
 
     fn data() -> DataSet {
@@ -107,12 +108,13 @@ mod tests {
     fn whatever_differs_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let mut data = data();
-        let first = trained_on(&data, None, None).unwrap();
+        let first = digest_training_data(&data, None, None).unwrap();
         first.check(folder.path()).unwrap();
         first.write(folder.path()).unwrap();
         first.check(folder.path()).unwrap();
-        let refused =
-            |data: &DataSet| trained_on(data, None, None).unwrap().check(folder.path()).unwrap_err().to_string();
+        let refused = |data: &DataSet| {
+            digest_training_data(data, None, None).unwrap().check(folder.path()).unwrap_err().to_string()
+        };
 
         data.class_names.swap(0, 1);
         assert!(refused(&data).contains("trained on other classes; name the same data"));
@@ -129,10 +131,10 @@ mod tests {
 
         // Lists may be added, but not others.
         data.split.fixed_draw = true;
-        trained_on(&data, None, None).unwrap().check(folder.path()).unwrap();
-        trained_on(&data, None, None).unwrap().write(folder.path()).unwrap();
+        digest_training_data(&data, None, None).unwrap().check(folder.path()).unwrap();
+        digest_training_data(&data, None, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = false;
-        trained_on(&data, None, None).unwrap().write(folder.path()).unwrap();
+        digest_training_data(&data, None, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = true;
         data.split.candidates[0].swap(0, 7);
         assert!(refused(&data).contains("other session lists"));
@@ -141,7 +143,7 @@ mod tests {
         let path = folder.path().join("weights");
         let on = |content: &str| {
             std::fs::write(&path, content).unwrap();
-            trained_on(&data, Some(WeightFile::read(&path).unwrap().digest()), None).unwrap()
+            digest_training_data(&data, Some(WeightFile::read(&path).unwrap().digest()), None).unwrap()
         };
         on("some").write(folder.path()).unwrap();
         let refused = on("other").check(folder.path()).unwrap_err().to_string();
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn another_imported_backbone_is_noticed() {
         let (folder, data) = (tempfile::tempdir().unwrap(), data());
-        let on = |digest: Option<[u8; 32]>| trained_on(&data, None, digest).unwrap();
+        let on = |digest: Option<[u8; 32]>| digest_training_data(&data, None, digest).unwrap();
         let [none, one, other] = [None, Some([1; 32]), Some([2; 32])].map(on);
         // A run that does not say is taken at its word.
         none.write(folder.path()).unwrap();

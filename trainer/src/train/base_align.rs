@@ -11,7 +11,7 @@ use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::target::match_to_targets;
 use serde_json::{Map, json};
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
@@ -21,14 +21,14 @@ use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, Pretrain
 use crate::data::augment::random_view;
 use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
+use crate::platform::device::values;
 use crate::platform::interrupt::{self, Activity};
 use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::loss::unit_class_means;
 use crate::train::objective::{Objective, ObjectiveConfig, Targets, pseudo_targets};
 use crate::train::require_full_batch;
-use crate::train::training_loop::{
-    BaseSession, EpochReport, EpochTime, PHASE_2, Position, TrainingLoop, TrainingPhase, seed_torch,
-};
+use crate::train::seed::{PHASE_2, seed_torch};
+use crate::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
 
 /// The tables of a recipe that phase 2 goes by.
 #[derive(Clone, Copy, Debug)]
@@ -145,10 +145,7 @@ fn assign_base_classes(
     }
     let dimension = means.size()[1] as usize;
     let rows = match config.assignment {
-        BaseAssignment::Matched => {
-            let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
-            match_to_targets(&prototypes, targets, dimension)
-        }
+        BaseAssignment::Matched => match_to_targets(&values(&means), targets, dimension),
         BaseAssignment::Random => {
             let mut rows: Vec<usize> = (0..targets.len() / dimension).collect();
             Random::new(base.seed, "base assignment").shuffle(&mut rows);
@@ -159,7 +156,7 @@ fn assign_base_classes(
     Ok(rows.into_iter().map(|row| row as i64).collect())
 }
 
-/// Phase 2 at work.
+/// Phase 2 as a [`TrainingPhase`].
 struct AlignPhase<'a> {
     model: &'a Model,
     tables: AlignTables<'a>,

@@ -25,9 +25,8 @@ use crate::platform::system;
 use crate::run::Run;
 use crate::train::optimiser::{gradients, unscale};
 use crate::train::require_full_batch;
-use crate::train::training_loop::{
-    BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
-};
+use crate::train::seed::seed_torch;
+use crate::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
 
 /// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::training_loop`]
 /// says when one is saved.
@@ -109,7 +108,7 @@ pub fn train<C: Criterion>(
     Ok(speed)
 }
 
-/// Phase 1 at work.
+/// Phase 1 as a [`TrainingPhase`].
 struct PretrainPhase<'a, C> {
     model: &'a Model,
     criterion: &'a mut C,

@@ -1,10 +1,12 @@
 //! The training loop: epochs, checkpoints, stops, progress. A [`TrainingPhase`] fills in what a step is.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tch::Device;
+use tch::{Device, Tensor};
 
 use crate::data::dataset::{Images, Split};
 use crate::platform::interrupt::{self, Activity, Interrupted};
@@ -19,29 +21,6 @@ const MIN_CHECKPOINT_INTERVAL_GPU: Duration = Duration::from_secs(30);
 const MAX_EPOCH_LINES: usize = 100;
 /// Steps between two checks of the loss on a device that would otherwise wait for each.
 const LOSS_CHECK_INTERVAL: usize = 8;
-
-/// Number of phase 2 among the parts of a training; see [`part_seed`].
-pub const PHASE_2: i64 = -1;
-
-/// Seeds torch's generator for a part of the training, by its number (see [`part_seed`]).
-pub fn seed_torch(seed: u64, number: i64) {
-    tch::manual_seed(part_seed(seed, number) as i64);
-}
-
-/// The seed of a part of the training, by the recipe's seed and the part's number:
-///
-/// | part | number |
-/// |---|---|
-/// | initial weights | the recipe's own seed |
-/// | epoch n of phase 1, or of a rival's episodes, from 0 | n + 1 |
-/// | batch-norm statistics of averaged weights, after N epochs | N + 1 |
-/// | phase 2 | [`PHASE_2`] |
-/// | session s of draw d, in the lab's protocol | 1000 d + s |
-pub fn part_seed(seed: u64, number: i64) -> u64 {
-    /// A prime beyond the numbers of parts, up to 1000 draws, so that the parts of neighbouring seeds have other seeds.
-    const STRIDE: u64 = 1_000_003;
-    seed.wrapping_mul(STRIDE).wrapping_add_signed(number)
-}
 
 /// The base session: what phases 1 and 2 train on, and the folder that keeps what they reach.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +45,25 @@ pub struct Position {
 }
 
 impl Position {
+    /// Where a checkpoint stands, by its numbers `epochs` and `steps`; one that is missing is 0.
+    pub(super) fn of_checkpoint(tensors: &HashMap<String, Tensor>) -> Self {
+        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
+        Self { epoch: count("epochs"), step: count("steps") }
+    }
+
     /// Steps of the phase that are done.
     pub fn global_step(self, steps_per_epoch: usize) -> u64 {
         (self.epoch * steps_per_epoch + self.step) as u64
+    }
+}
+
+impl fmt::Display for Position {
+    /// The last epoch or step that is done: `epoch 3`, or `step 5 of epoch 4`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            0 => write!(f, "epoch {}", self.epoch),
+            step => write!(f, "step {step} of epoch {}", self.epoch + 1),
+        }
     }
 }
 
@@ -91,13 +86,13 @@ pub struct EpochReport {
     pub summary: String,
 }
 
-/// What happens in a step and an epoch of one phase; [`TrainingLoop`] calls it.
+/// The steps and epochs of one phase, as [`TrainingLoop`] calls them.
 pub trait TrainingPhase {
     /// Begins an epoch: chooses the order of its images, and replays the random draws of the steps before `at`, so that
     /// a run that continues ends in the same numbers as one that was never stopped.
     fn begin(&mut self, at: Position) -> Result<()>;
 
-    /// Takes the step that `at` stands before.
+    /// Takes the next step; `at` is the position before it.
     fn step(&mut self, at: Position) -> Result<()>;
 
     /// Mean loss over the steps of this epoch; waits for the device.
@@ -106,7 +101,7 @@ pub trait TrainingPhase {
     /// If it is not finite.
     fn loss(&self, at: Position) -> Result<f64>;
 
-    /// Ends the epoch; `at` is after its last step.
+    /// Ends the epoch; `at` is the position after its last step.
     fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
     /// Whether training ends after this many epochs, before the last one of the schedule.

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use orco_runtime::state::sentence::counted;
+use orco_runtime::state::sentence::{byte_size, counted};
 use orco_runtime::{memory, threads};
 
-use super::{Findings, size};
+use super::Findings;
 
 /// A clock that shows less was never set: this program is younger (2026-01-01).
 const YOUNGEST: i64 = 1_767_225_600;
@@ -64,12 +64,15 @@ pub fn memory(needed: Option<usize>, findings: &mut Findings) {
     match needed.map(|bytes| bytes as u64) {
         Some(needed) if free < needed => findings.wrong(
             "memory",
-            format!("{} available, but learning a class takes {}; end other programs", size(free), size(needed)),
+            format!(
+                "{} available, but learning a class takes {}; end other programs",
+                byte_size(free),
+                byte_size(needed)
+            ),
         ),
-        Some(needed) => {
-            findings.good("memory", format!("{} available, learning a class takes {}", size(free), size(needed)))
-        }
-        None => findings.good("memory", format!("{} available", size(free))),
+        Some(needed) => findings
+            .good("memory", format!("{} available, learning a class takes {}", byte_size(free), byte_size(needed))),
+        None => findings.good("memory", format!("{} available", byte_size(free))),
     }
 }
 

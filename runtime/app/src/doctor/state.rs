@@ -11,9 +11,10 @@ use orco_runtime::files;
 use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::learner::Learner;
 use orco_runtime::scene::{KeptBackground, KeptRegions};
+use orco_runtime::state::sentence::byte_size;
 
+use super::Findings;
 use super::writable::{cannot_be_written, existing, try_write};
-use super::{Findings, size};
 use crate::advice;
 use crate::device;
 use crate::options::Options;
@@ -196,8 +197,12 @@ fn room(folder: &Path, findings: &mut Findings) {
         if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             findings.wrong("disk", format!("the disk of {} is read-only; mount it to be written", folder.display()));
         } else if free < MIN_ROOM {
-            let text =
-                format!("{} free, {} should be; make room where {} lies", size(free), size(MIN_ROOM), folder.display());
+            let text = format!(
+                "{} free, {} should be; make room where {} lies",
+                byte_size(free),
+                byte_size(MIN_ROOM),
+                folder.display()
+            );
             findings.wrong("disk", text);
         } else if disk.f_files > 0 && disk.f_favail < MIN_FILES {
             // File systems without a number of files to come give 0 for both.
@@ -208,9 +213,9 @@ fn room(folder: &Path, findings: &mut Findings) {
             );
             findings.wrong("disk", text);
         } else {
-            findings.good("disk", format!("{} free", size(free)));
+            findings.good("disk", format!("{} free", byte_size(free)));
         }
     }
     #[cfg(not(unix))]
-    let _ = (folder, findings, MIN_ROOM, MIN_FILES, size);
+    let _ = (folder, findings, MIN_ROOM, MIN_FILES, byte_size);
 }

@@ -10,6 +10,7 @@ use orco_trainer::data::dataset::Images;
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::{ForwardMode, unit};
 use orco_trainer::model::store::Parameter;
+use orco_trainer::platform::device::values;
 use orco_trainer::platform::interrupt;
 use orco_trainer::train::loss::unit_class_means;
 use orco_trainer::train::objective::{Objective, ObjectiveConfig, Targets};
@@ -18,7 +19,7 @@ use tch::{Device, Tensor, no_grad};
 
 use super::{TrainedParts, features};
 
-/// What is known at the time of a session.
+/// The exemplars and targets of a session, and how it is trained.
 pub(super) struct ComparedSession<'a> {
     pub(super) train: &'a Images,
     pub(super) config: &'a MethodConfig,
@@ -41,27 +42,25 @@ struct SessionSample {
 }
 
 impl ComparedSession<'_> {
-    /// Takes new classes in: their shots become exemplars, and the means of these, as `model` sees them, choose among
-    /// the free targets.
-    pub(super) fn admit(&mut self, model: &Model, shots: &[usize]) -> Result<()> {
+    /// Adds new classes: their shots become exemplars, and the class means of these, projected by `model`, are matched
+    /// to the free targets.
+    pub(super) fn admit(&mut self, model: &Model, shots: &[usize]) {
         let classes: Vec<i64> = shots.iter().map(|&image| self.class(image)).collect();
         let z = no_grad(|| model.head.project(&features(model, self.train, shots)));
         let known = self.targets.assignment.len() as i64;
         let new = known..classes.iter().map(|class| class + 1).max().unwrap_or(known);
         let (means, _) = unit_class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()), new);
-        let flat = |tensor: Tensor| Vec::<f32>::try_from(tensor.to_device(Device::Cpu).contiguous().view(-1));
         let (free, rows) = (self.targets.free(), self.targets.free_rows());
-        let chosen = target::match_to_targets(&flat(means)?, &flat(free)?, model.head.dimension() as usize);
+        let chosen = target::match_to_targets(&values(&means), &values(&free), model.head.dimension() as usize);
         self.targets.assignment.extend(chosen.into_iter().map(|index| rows[index]));
         self.exemplars.extend_from_slice(shots);
-        Ok(())
     }
 
     fn class(&self, image: usize) -> i64 {
         self.train.labels[image].into()
     }
 
-    /// Trains the model on all exemplars; `on_epoch` is told of every epoch.
+    /// Trains the model on all exemplars; calls `on_epoch` after every epoch.
     pub(super) fn train(
         &self,
         model: &Model,

@@ -6,6 +6,7 @@
 //! attends to m among its kind, with weights whose logarithmic sum is z, and to an image with weight s, attends to
 //! (1 - g) m + g image with g = sigmoid(s - z).
 
+use orco_trainer::model::backbone::linear_init;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Kind, Tensor};
 
@@ -38,8 +39,7 @@ impl Attention {
         let normal = Init::Randn { mean: 0.0, stdev: (1.0 / features as f64).sqrt() };
         let square = |name| path.var(name, &[features, features], normal);
         let (query, key, value, output) = (square("query"), square("key"), square("value"), square("output"));
-        let bound = 1.0 / (features as f64).sqrt();
-        let output_bias = path.var("offset", &[features], Init::Uniform { lo: -bound, up: bound });
+        let output_bias = path.var("offset", &[features], linear_init(features));
         let norm_scale = path.var("scale", &[features], Init::Const(1.0));
         let norm_bias = path.var("shift", &[features], Init::Const(0.0));
         Self { query, key, value, output, output_bias, norm_scale, norm_bias, store }

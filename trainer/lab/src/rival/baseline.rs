@@ -4,7 +4,6 @@
 use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
-use orco_trainer::config::PretrainConfig;
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext};
 use tch::Tensor;
@@ -27,7 +26,7 @@ pub(super) static BASELINE: RivalSpec = RivalSpec {
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     training.train(&mut CrossEntropy)?;
-    training.by_means(&[0], &CrossEntropy)
+    training.measure_by_means(&[0], &CrossEntropy)
 }
 
 /// Cross entropy over scaled cosines, of one view of each image.
@@ -37,10 +36,6 @@ impl Criterion for CrossEntropy {
     type StepDraw = Tensor;
 
     const OTHER_LOSS: &'static str = "other";
-
-    fn views(&self, _: &PretrainConfig) -> usize {
-        1
-    }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> Tensor {
         context.views(batch, 1)

@@ -65,7 +65,7 @@ const EXEMPLARS: usize = 50;
 /// The small networks: a hidden layer, two outputs.
 const SMALL: HeadConfig = HeadConfig { hidden: 64, projection: 2 };
 
-/// BiDist on its way through the sessions.
+/// BiDist in the incremental sessions.
 pub(super) struct Bidist<'a> {
     branch: Branch<'a>,
     /// What cosines are multiplied by to be logits.

@@ -2,7 +2,7 @@
 //! Learning", CVPR 2022), in its mode 3.
 //!
 //! After cross entropy on the base classes, episodes train the backbone and a fully connected layer behind it
-//! ([`meta_training`]). From then on the backbone stands still. Of every class seen one feature vector is kept; its
+//! ([`meta_training`]). From then on the backbone is frozen. Of every class seen one feature vector is kept; its
 //! projection by the layer is the class's prototype. In every session, the base session among them, the prototypes are
 //! nudged apart until they are nearly orthogonal, without going far from where they were; the layer is trained on, so
 //! that the kept features come to the nudged prototypes; and new projections of them are the prototypes that images are
@@ -163,7 +163,7 @@ fn batches(base: usize) -> usize {
     (base * BASE_SHOTS).div_ceil(BATCH)
 }
 
-/// C-FSCIL on its way through the sessions, over features of a backbone that stands still.
+/// C-FSCIL in the incremental sessions, over features of a frozen backbone.
 struct CFscilSessions<'a> {
     layer: &'a ProjectionLayer,
     embedding: &'a Embedding,
@@ -181,7 +181,7 @@ struct CFscilSessions<'a> {
 
 impl<'a> CFscilSessions<'a> {
     fn new(layer: &'a ProjectionLayer, embedding: &'a Embedding, protocol: Protocol<'_>) -> Self {
-        let start = layer.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
+        let start = store::copies(layer.tensors());
         let means = embedding.means.squeeze_dim(1).to_device(layer.weight.device());
         let base = means * batches(protocol.data.split.base_classes) as f64;
         let (sgd, prototypes) = (nesterov_sgd(layer.parameters()), no_grad(|| layer.project(&base)));

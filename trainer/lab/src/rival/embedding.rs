@@ -1,4 +1,4 @@
-//! Features of everything that is measured, learned from, or averaged, by a backbone that stands still.
+//! Features of all images that a rival measures, learns from or averages, by a frozen backbone.
 
 use std::collections::HashMap;
 
@@ -22,16 +22,16 @@ pub(super) struct Embedding {
 }
 
 impl Embedding {
-    /// Computes them, each image once for each number of quarter turns in `turns`.
+    /// Computes them, each image once for each rotation, in quarter turns.
     ///
     /// # Errors
     /// If a stop was asked for.
-    pub fn of(model: &Model, data: &DataSet, measured: &Images, turns: &[i64]) -> Result<Self> {
+    pub fn of(model: &Model, data: &DataSet, measured: &Images, rotations: &[i64]) -> Result<Self> {
         let split = &data.split;
         let shots: Vec<usize> = split.candidates.concat();
         let count = split.base.len() + shots.len() + split.measured.len();
         let mut progress = PhaseProgress::counting("features", "images", count as u64, 0);
-        let mut pass = |images: &Images, indices: &[usize]| clean(model, images, indices, turns, &mut progress);
+        let mut pass = |images: &Images, indices: &[usize]| clean(model, images, indices, rotations, &mut progress);
         let base = pass(&data.train, &split.base)?;
         let (candidates, measured) = (pass(&data.train, &shots)?, pass(measured, &split.measured)?);
         progress.finish();
@@ -47,32 +47,32 @@ impl Embedding {
     }
 }
 
-/// Features of clean images, each by all quarter turns in `turns`, f32 `[indices, turns, d]` on the processor.
+/// Features of clean images under each rotation, in quarter turns, f32 `[indices, rotations, d]` on the processor.
 fn clean(
     model: &Model,
     images: &Images,
     indices: &[usize],
-    turns: &[i64],
+    rotations: &[i64],
     progress: &mut PhaseProgress,
 ) -> Result<Tensor> {
-    let each = turns.iter().map(|&turn| turned(model, images, indices, turn, progress));
+    let each = rotations.iter().map(|&rotation| rotated(model, images, indices, rotation, progress));
     Ok(Tensor::stack(&each.collect::<Result<Vec<_>>>()?, 1))
 }
 
-/// Features of clean images turned by so many quarters, f32 `[indices, d]` on the processor.
-fn turned(
+/// Features of clean images rotated by so many quarter turns, f32 `[indices, d]` on the processor.
+fn rotated(
     model: &Model,
     images: &Images,
     indices: &[usize],
-    turn: i64,
+    rotation: i64,
     progress: &mut PhaseProgress,
 ) -> Result<Tensor> {
     let mut parts = Vec::new();
     for indices in indices.chunks(images.forward_batch(BATCH)) {
         interrupt::check()?;
-        let features = model.features(images, indices, |images| images.rot90(turn, [2, 3]));
+        let features = model.features(images, indices, |images| images.rot90(rotation, [2, 3]));
         parts.push(features.to_device(tch::Device::Cpu));
-        if turn == 0 {
+        if rotation == 0 {
             progress.advance(indices.len() as u64, "");
         }
     }
@@ -82,7 +82,7 @@ fn turned(
 /// Features of clean images, f32 `[indices, d]` on the processor, with progress.
 pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Result<Tensor> {
     let mut progress = PhaseProgress::counting("features", "images", indices.len() as u64, 0);
-    let features = turned(model, images, indices, 0, &mut progress)?;
+    let features = rotated(model, images, indices, 0, &mut progress)?;
     progress.finish();
     Ok(features)
 }

@@ -12,9 +12,8 @@ use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
 use orco_trainer::train::optimiser::{Sgd, finite, gradients, step_groups};
 use orco_trainer::train::pretrain::accuracy;
-use orco_trainer::train::training_loop::{
-    BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch,
-};
+use orco_trainer::train::seed::seed_torch;
+use orco_trainer::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
 use serde_json::{Map, json};
 use tch::{Device, Kind, Tensor};
 

@@ -19,7 +19,7 @@ use std::f64::consts::FRAC_PI_2;
 use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
-use orco_trainer::config::{PretrainConfig, Recipe};
+use orco_trainer::config::Recipe;
 use orco_trainer::model::backbone::{Description, ForwardMode, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
@@ -48,7 +48,7 @@ pub(super) static FACT: RivalSpec = RivalSpec {
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut fact = Fact::new(training.model, training.recipe);
     training.train(&mut fact)?;
-    training.by_means(&[0], &fact)
+    training.measure_by_means(&[0], &fact)
 }
 
 /// Weight of the losses that reserve space, `-balance`.
@@ -105,10 +105,6 @@ impl Criterion for Fact {
     type StepDraw = FactDraw;
 
     const OTHER_LOSS: &'static str = "reserve";
-
-    fn views(&self, _: &PretrainConfig) -> usize {
-        1
-    }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> FactDraw {
         let views = context.views(batch, 1);

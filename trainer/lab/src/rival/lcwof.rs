@@ -73,7 +73,7 @@ const CLIP: f64 = 100.0;
 /// The program's SGD.
 const SGD: SgdConfig = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 1e-4, nesterov: false };
 
-/// LCwoF on its way through the sessions.
+/// LCwoF in the incremental sessions.
 pub(super) struct Lcwof<'a> {
     branch: Branch<'a>,
     /// The classifier's rows: of the base classes as the base session left them, and of all classes seen, `[c, d]`.

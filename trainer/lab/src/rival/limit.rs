@@ -47,7 +47,7 @@ fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let pretrain = &training.recipe.pretrain;
     let source = Limit::new(training.episode_images(), pretrain.batch);
     episodes::train(training.model, &attention, &source, pretrain, &training.base)?;
-    training.by_means(&[0], &attention)
+    training.measure_by_means(&[0], &attention)
 }
 
 /// Classes of a task that are known by a shot, `-sample_class` with `-sample_shot 1`.
@@ -56,7 +56,7 @@ const FAKE: i64 = 16;
 const EPOCHS: usize = 20;
 /// Learning rate of all, `-lr_base` and `-lrg`, and its share after epochs 2, 4 and 6: `-gamma`, `-milestones`.
 const RATE: f64 = 0.0002;
-const FALL: f64 = 0.3;
+const RATE_DECAY: f64 = 0.3;
 const MILESTONES: [usize; 3] = [2, 4, 6];
 
 /// Where LIMIT's episodes come from.
@@ -118,7 +118,7 @@ impl EpisodeSource for Limit<'_> {
 
     fn rates(&self, epoch: usize) -> [f64; 2] {
         let falls = MILESTONES.iter().filter(|milestone| epoch >= **milestone).count();
-        [RATE * FALL.powi(falls as i32); 2]
+        [RATE * RATE_DECAY.powi(falls as i32); 2]
     }
 
     fn draw(&self) -> Episode {

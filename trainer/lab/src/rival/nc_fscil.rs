@@ -23,15 +23,15 @@ use orco_benchmark::Summary;
 use orco_core::schedule::Schedule;
 use orco_lab::method;
 use orco_state::target::{TargetMethod, generate};
-use orco_trainer::config::{PretrainConfig, Recipe};
-use orco_trainer::model::backbone::{ForwardMode, unit};
+use orco_trainer::config::Recipe;
+use orco_trainer::model::backbone::{ForwardMode, linear_init, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
-use tch::nn::{self, Init, LayerNorm, Linear, LinearConfig, Module, VarStore};
+use tch::nn::{self, LayerNorm, Linear, LinearConfig, Module, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::draw::{permuted, uniform};
@@ -125,11 +125,10 @@ impl Mixture {
     }
 }
 
-/// A layer as torch begins it, uniform in +-1/sqrt(inputs); tch's own default is another.
+/// A layer with the initial weights of `torch.nn.Linear`, which tch's own default are not.
 fn linear<'a>(path: impl Borrow<nn::Path<'a>>, inputs: i64, outputs: i64, bias: bool) -> Linear {
-    let bound = 1.0 / (inputs as f64).sqrt();
-    let uniform = Init::Uniform { lo: -bound, up: bound };
-    nn::linear(path, inputs, outputs, LinearConfig { ws_init: uniform, bs_init: Some(uniform), bias })
+    let init = linear_init(inputs);
+    nn::linear(path, inputs, outputs, LinearConfig { ws_init: init, bs_init: Some(init), bias })
 }
 
 impl NcFscil {
@@ -168,10 +167,6 @@ impl Criterion for NcFscil {
     type StepDraw = NcFscilDraw;
 
     const OTHER_LOSS: &'static str = "dot regression";
-
-    fn views(&self, _: &PretrainConfig) -> usize {
-        1
-    }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> NcFscilDraw {
         let views = context.views(batch, 1);
@@ -260,7 +255,7 @@ fn balanced(labels: &Tensor) -> Tensor {
     classes.reciprocal() * labels.numel() as f64 / own
 }
 
-/// NC-FSCIL on its way through the sessions, over features of a backbone that stands still.
+/// NC-FSCIL in the incremental sessions, over features of a frozen backbone.
 pub(super) struct NcFscilSessions<'a> {
     own: &'a NcFscil,
     embedding: &'a Embedding,
@@ -275,7 +270,7 @@ pub(super) struct NcFscilSessions<'a> {
 
 impl<'a> NcFscilSessions<'a> {
     pub fn new(own: &'a NcFscil, embedding: &'a Embedding, protocol: Protocol<'a>) -> Self {
-        let base = own.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
+        let base = store::copies(own.tensors());
         let means = embedding.means.squeeze_dim(1);
         Self { own, embedding, protocol, base, means, draw: 0, session: 0 }
     }

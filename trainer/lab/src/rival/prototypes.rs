@@ -1,4 +1,4 @@
-//! Rivals that answer by one prototype of each class, over features of a backbone that stands still.
+//! Rivals that answer by one prototype of each class, over features of a frozen backbone.
 
 use anyhow::Result;
 use orco_benchmark::Summary;
@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 use super::embedding::{Embedding, class_means};
 use crate::sessions::{Protocol, SessionLearner};
 
-/// How classes are answered with by features and class means.
+/// Scores classes by an image's features and the class means.
 pub(super) trait PrototypeClassifier {
     /// Scores of every class, f32 `[n, c]`.
     ///
@@ -18,20 +18,29 @@ pub(super) trait PrototypeClassifier {
 }
 
 impl Protocol<'_> {
-    /// Measures a rule over features of a backbone that stands still.
+    /// Measures a classifier over features of a frozen backbone.
     ///
     /// # Errors
     /// If a stop was asked for.
-    pub(super) fn by_means(&self, embedding: &Embedding, rule: &dyn PrototypeClassifier) -> Result<Summary> {
+    pub(super) fn measure_by_means(
+        &self,
+        embedding: &Embedding,
+        classifier: &dyn PrototypeClassifier,
+    ) -> Result<Summary> {
         let base = self.data.split.base_classes;
-        self.run_sessions(&mut PrototypeLearner { embedding, rule, base, classes: embedding.means.shallow_clone() })
+        self.run_sessions(&mut PrototypeLearner {
+            embedding,
+            classifier,
+            base,
+            classes: embedding.means.shallow_clone(),
+        })
     }
 }
 
 /// A learner that keeps the mean of each class.
 struct PrototypeLearner<'a> {
     embedding: &'a Embedding,
-    rule: &'a dyn PrototypeClassifier,
+    classifier: &'a dyn PrototypeClassifier,
     base: usize,
     /// `[seen, t, d]`.
     classes: Tensor,
@@ -49,7 +58,7 @@ impl SessionLearner for PrototypeLearner<'_> {
     }
 
     fn scores(&self, rows: &Tensor) -> Tensor {
-        self.rule.scores(&self.embedding.measured.index_select(0, rows), &self.classes, self.base)
+        self.classifier.scores(&self.embedding.measured.index_select(0, rows), &self.classes, self.base)
     }
 }
 

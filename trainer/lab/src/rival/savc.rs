@@ -6,18 +6,18 @@
 //! copy of the network makes of other views (MoCo, with labels). A class answers by the mean of its cosines over the
 //! transformations, each with the mean of its own.
 //!
-//! Settings are those of the authors' command for CIFAR-100, the transformations among them: none, and half a turn.
-//! Simplified, so that a small budget goes to steps: the view that is classified is also the query, all views are the
-//! recipe's, and there is one small crop of an image instead of four, which leaves the expected loss the same; it is
-//! not bound to overlap the key's crop. Classifiers of new classes are not trained (the authors' `-incft`, which their
-//! command leaves out).
+//! Settings are those of the authors' command for CIFAR-100, the transformations among them: none, and a rotation by
+//! 180 degrees. Simplified, so that a small budget goes to steps: the view that is classified is also the query, all
+//! views are the recipe's, and there is one small crop of an image instead of four, which leaves the expected loss the
+//! same; it is not bound to overlap the key's crop. Classifiers of new classes are not trained (the authors' `-incft`,
+//! which their command leaves out).
 
 use anyhow::Result;
 use orco_benchmark::Summary;
 use orco_lab::method::Method;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
 use orco_trainer::data::augment::random_view;
-use orco_trainer::model::backbone::{ForwardMode, Network, unit};
+use orco_trainer::model::backbone::{ForwardMode, Network, linear_init, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::loss::MASKED_LOGIT;
@@ -44,11 +44,11 @@ pub(super) static SAVC: RivalSpec = RivalSpec {
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut savc = Savc::new(training.model, training.recipe);
     training.train(&mut savc)?;
-    training.by_means(&TURNS, &savc)
+    training.measure_by_means(&ROTATIONS, &savc)
 }
 
-/// Quarters that an image is turned by, one for each of the classes that a class becomes, `-fantasy rotation2`.
-pub(super) const TURNS: [i64; 2] = [0, 2];
+/// Rotations of an image in quarter turns, one for each of the classes that a class becomes, `-fantasy rotation2`.
+pub(super) const ROTATIONS: [i64; 2] = [0, 2];
 /// Weights of contrast by whole views and by small crops, `-alpha` and `-beta`.
 const WHOLE: f64 = 0.2;
 const SMALL: f64 = 0.8;
@@ -74,12 +74,11 @@ struct SavcProjection {
 
 impl SavcProjection {
     fn new(path: &Path<'_>, features: i64) -> Self {
-        let bound = 1.0 / (features as f64).sqrt();
-        let uniform = Init::Uniform { lo: -bound, up: bound };
+        let init = linear_init(features);
         Self {
-            w1: path.var("w1", &[features, features], uniform),
-            b1: path.var("b1", &[features], uniform),
-            w2: path.var("w2", &[KEY, features], uniform),
+            w1: path.var("w1", &[features, features], init),
+            b1: path.var("b1", &[features], init),
+            w2: path.var("w2", &[KEY, features], init),
         }
     }
 
@@ -93,7 +92,7 @@ impl SavcProjection {
 pub(super) struct Savc {
     /// What is trained: classifier and projection.
     trained: VarStore,
-    /// Prototypes of the fantasised classes, `[turns base, d]`: those of the first transformation first.
+    /// Prototypes of the fantasised classes, `[rotations base, d]`: those of the first transformation first.
     classifier: Tensor,
     projection: SavcProjection,
     /// What follows, and the queue.
@@ -121,9 +120,7 @@ impl Savc {
         let (base, features) = (recipe.split.base_classes as i64, model.backbone.description.features());
         let trained = VarStore::new(model.device());
         let path = trained.root() / "savc";
-        let bound = 1.0 / (features as f64).sqrt();
-        let uniform = Init::Uniform { lo: -bound, up: bound };
-        let classifier = path.var("classifier", &[TURNS.len() as i64 * base, features], uniform);
+        let classifier = path.var("classifier", &[ROTATIONS.len() as i64 * base, features], linear_init(features));
         let projection = SavcProjection::new(&(&path / "projection"), features);
         let mut followed = VarStore::new(model.device());
         let path = followed.root() / "key";
@@ -165,14 +162,14 @@ impl Savc {
     }
 }
 
-/// Every image, then every image turned by half a turn, and so on for all transformations.
+/// Every image, then every image rotated by 180 degrees, and so on for all transformations.
 fn fantasised(images: &Tensor) -> Tensor {
-    Tensor::cat(&TURNS.map(|turn| images.rot90(turn, [2, 3])), 0)
+    Tensor::cat(&ROTATIONS.map(|rotation| images.rot90(rotation, [2, 3])), 0)
 }
 
 /// The classes of [`fantasised`] images: those of the first transformation are the base classes.
 fn fantasised_classes(labels: &Tensor, base: i64) -> Tensor {
-    let shifted: Vec<Tensor> = (0..TURNS.len() as i64).map(|number| labels + number * base).collect();
+    let shifted: Vec<Tensor> = (0..ROTATIONS.len() as i64).map(|number| labels + number * base).collect();
     Tensor::cat(&shifted, 0)
 }
 
@@ -182,7 +179,7 @@ impl Criterion for Savc {
     const OTHER_LOSS: &'static str = "contrast";
 
     fn views(&self, _: &PretrainConfig) -> usize {
-        3 * TURNS.len()
+        3 * ROTATIONS.len()
     }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> SavcDraw {
@@ -251,8 +248,9 @@ fn labelled_contrast(queries: &Tensor, keys: &Tensor, queue: &Tensor, positive: 
 
 impl PrototypeClassifier for Savc {
     fn scores(&self, features: &Tensor, classes: &Tensor, _: usize) -> Tensor {
-        let of = |tensor: &Tensor, turn: usize| tensor.select(1, turn as i64);
-        let each: Vec<Tensor> = (0..TURNS.len()).map(|turn| logits(&of(features, turn), &of(classes, turn))).collect();
+        let of = |tensor: &Tensor, rotation: usize| tensor.select(1, rotation as i64);
+        let each: Vec<Tensor> =
+            (0..ROTATIONS.len()).map(|rotation| logits(&of(features, rotation), &of(classes, rotation))).collect();
         Tensor::stack(&each, 0).mean_dim([0].as_slice(), false, Kind::Float)
     }
 }

@@ -4,19 +4,11 @@
 
 use std::path::Path;
 
-use orco_benchmark::cifar100::{self, Cifar100Error, Cifar100Part};
+use orco_benchmark::cifar100::{self, Cifar100Part};
 use tch::Tensor;
 
 use super::{DataError, Images};
 use crate::platform::distributed::{RankGroup, SharedRows};
-
-/// Names of the 100 classes, by label.
-///
-/// # Errors
-/// [`Cifar100Error`] if `fine_label_names.txt` is missing or does not hold 100 names.
-pub fn class_names(folder: &Path) -> Result<Vec<String>, Cifar100Error> {
-    cifar100::class_names(folder)
-}
 
 /// Reads one part of the binary version, into memory that the ranks of a machine share.
 ///
@@ -41,5 +33,5 @@ pub(super) fn open(folder: &Path, group: &RankGroup) -> Result<(Images, Images, 
     let inside = !folder.join("train.bin").is_file() && unpacked.join("train.bin").is_file();
     let folder = if inside { unpacked.as_path() } else { folder };
     let train = read(folder, Cifar100Part::Train, group)?;
-    Ok((train, read(folder, Cifar100Part::Test, group)?, class_names(folder)?))
+    Ok((train, read(folder, Cifar100Part::Test, group)?, cifar100::class_names(folder)?))
 }

@@ -11,11 +11,10 @@ use std::path::{Component, Path};
 use super::DataError;
 use super::image_files::{ListedImage, Listing};
 use super::session_lists::without_mark;
+use crate::config::MAX_CLASSES;
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, images.txt, image_class_labels.txt and train_test_split.txt";
-/// Most classes that the files may name.
-const MAX_CLASSES: u16 = 4096;
 /// Of the published files: classes, training and test images. Files of other classes may hold what they like.
 const CLASSES: usize = 200;
 const TRAIN: usize = 5994;
@@ -29,7 +28,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
         is_class_and_file(value).then(|| value.to_owned())
     })?;
     let classes = read(folder, "image_class_labels.txt", "a number and a class from 1 to 4096", |value| {
-        value.parse::<u16>().ok().filter(|class| (1..=MAX_CLASSES).contains(class))
+        value.parse::<u16>().ok().filter(|class| (1..=MAX_CLASSES).contains(&usize::from(*class)))
     })?;
     let trained = read(folder, "train_test_split.txt", "a number and 0 or 1", |value| match value {
         "0" => Some(false),

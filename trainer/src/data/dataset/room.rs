@@ -1,9 +1,9 @@
 //! Checks that images fit into memory before any of them is created.
 
 use orco_runtime::memory;
+use orco_state::sentence::byte_size;
 
 use super::DataError;
-use crate::platform::system::size;
 
 /// Refuses `count` images of `side` pixels, three bytes each, of which `copies` are in memory at once.
 ///
@@ -17,10 +17,10 @@ pub(super) fn demand_room(count: usize, side: u32, copies: usize) -> Result<(), 
     if fits {
         return Ok(());
     }
-    let wanted = bytes.map_or_else(|| "more than can be counted".into(), |bytes| size(bytes as u64));
+    let wanted = bytes.map_or_else(|| "more than can be counted".into(), |bytes| byte_size(bytes as u64));
     // Where the machine has enough, a limit of the process is in the way.
     let short = free.filter(|&free| bytes.is_none_or(|bytes| bytes as u64 > free));
-    Err(DataError::Room { count, side, wanted, free: short.map_or_else(|| "less".into(), size) })
+    Err(DataError::Room { count, side, wanted, free: short.map_or_else(|| "less".into(), byte_size) })
 }
 
 #[cfg(test)]

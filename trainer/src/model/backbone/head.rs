@@ -4,6 +4,7 @@ use tch::nn::{Init, Path};
 use tch::{Kind, Tensor};
 
 use crate::config::HeadConfig;
+use crate::platform::device::values;
 
 /// g(f) = W2 relu(W1 f + b1) + b2 (OrCo, section 3.2); the caller normalises.
 #[derive(Debug)]
@@ -19,17 +20,13 @@ pub struct ProjectionHead {
 }
 
 impl ProjectionHead {
-    /// Creates the parameters under `path`, uniform in +-1/sqrt(fan-in) as `torch.nn.Linear` does.
+    /// Creates the parameters under `path`, initialised by [`linear_init`].
     pub fn new(path: &Path<'_>, features: i64, config: &HeadConfig) -> Self {
-        let uniform = |fan_in: i64| {
-            let bound = 1.0 / (fan_in as f64).sqrt();
-            Init::Uniform { lo: -bound, up: bound }
-        };
         Self {
-            w1: path.var("w1", &[config.hidden, features], uniform(features)),
-            b1: path.var("b1", &[config.hidden], uniform(features)),
-            w2: path.var("w2", &[config.projection, config.hidden], uniform(config.hidden)),
-            b2: path.var("b2", &[config.projection], uniform(config.hidden)),
+            w1: path.var("w1", &[config.hidden, features], linear_init(features)),
+            b1: path.var("b1", &[config.hidden], linear_init(features)),
+            w2: path.var("w2", &[config.projection, config.hidden], linear_init(config.hidden)),
+            b2: path.var("b2", &[config.projection], linear_init(config.hidden)),
         }
     }
 
@@ -68,10 +65,6 @@ impl ProjectionHead {
 
     /// This head as the device stores it.
     pub fn to_runtime(&self) -> orco_state::head::Head {
-        let values = |tensor: &Tensor| -> Vec<f32> {
-            let tensor = tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Float);
-            Vec::try_from(tensor.contiguous().view(-1)).expect("f32 tensor")
-        };
         orco_state::head::Head {
             inputs: self.w1.size()[1] as usize,
             hidden: self.w1.size()[0] as usize,
@@ -82,6 +75,13 @@ impl ProjectionHead {
             b2: values(&self.b2),
         }
     }
+}
+
+/// The initial weights and biases of a layer with this fan-in, as `torch.nn.Linear` draws them: uniform in
+/// +-1/sqrt(fan-in).
+pub fn linear_init(fan_in: i64) -> Init {
+    let bound = 1.0 / (fan_in as f64).sqrt();
+    Init::Uniform { lo: -bound, up: bound }
 }
 
 /// Rows of unit length.

@@ -1,6 +1,6 @@
-//! Graphs of ONNX models that the user brings, rewritten until both engines take them. [`super::source`] opens such a
-//! model by all of it. `external_data` brings weights beside a model into it. `adapt` leads a graph, taken apart by
-//! `parts` (`lists` reads its constant shapes and axes), through these passes:
+//! Graphs of ONNX models that the user brings, rewritten until both engines accept them. [`super::onnx_backbone`] opens
+//! such a model by all of it. `external_data` brings weights beside a model into it. `adapt` leads a graph, taken apart
+//! by `parts` (`lists` reads its constant shapes and axes), through these passes:
 //!
 //! | file | pass |
 //! |---|---|

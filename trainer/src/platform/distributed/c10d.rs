@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{APART_TIMEOUT, RankError, RankPlace, STEP};
+use super::{APART_TIMEOUT, RankError, RankPlace, STEP_TIMEOUT};
 
 /// `orco_group` of the shim.
 #[repr(C)]
@@ -78,7 +78,7 @@ impl CollectiveEngine {
                 place.rank as c_int,
                 place.size as c_int,
                 milliseconds(APART_TIMEOUT),
-                milliseconds(STEP),
+                milliseconds(STEP_TIMEOUT),
                 cuda,
                 &raw mut opened,
             )

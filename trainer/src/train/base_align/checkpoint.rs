@@ -46,7 +46,7 @@ pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Resul
     Ok(Some(targets))
 }
 
-/// What a phase 2 left that was stopped.
+/// The checkpoint of a phase 2 that was stopped.
 pub(super) struct UnfinishedAlign {
     pub targets: Targets,
     /// All of its checkpoint.
@@ -83,7 +83,7 @@ impl AlignTask<'_> {
     }
 }
 
-/// What phase 2 changes, the head's and the backbone's tensors among it.
+/// The state of phase 2: the trained tensors with their optimisers, the loss of the epoch, early stopping.
 pub(super) struct AlignState {
     head: Sgd,
     /// Where the recipe trains the backbone.
@@ -124,15 +124,11 @@ impl AlignState {
         }
         self.head.restore(tensors);
         self.backbone.iter_mut().for_each(|backbone| backbone.restore(tensors));
-        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
-        let at = Position { epoch: count("epochs"), step: count("steps") };
         if let Some(sum) = tensors.get("sum") {
             self.sum = sum.to_device(self.sum.device()).copy();
         }
-        match at.step {
-            0 => log::info!("phase 2 continues after epoch {}", at.epoch),
-            step => log::info!("phase 2 continues after step {step} of epoch {}", at.epoch + 1),
-        }
+        let at = Position::of_checkpoint(tensors);
+        log::info!("phase 2 continues after {at}");
         Ok(at)
     }
 

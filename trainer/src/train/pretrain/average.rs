@@ -64,8 +64,7 @@ impl WeightAverage {
     /// Reads them back; a checkpoint from before the first epoch that counts has none.
     ///
     /// # Errors
-    /// If it has some of them and lacks others, or one has another shape: the weights would become the mean of fewer
-    /// epochs without a word.
+    /// If it has only some of them, or one has another shape: the mean would silently be over fewer epochs.
     pub fn restored(tensors: &HashMap<String, Tensor>, parameters: &[Parameter]) -> Result<Self> {
         let Some(epochs) = tensors.get(EPOCHS) else {
             let some = tensors.keys().find(|name| name.starts_with(SUM));

@@ -12,7 +12,7 @@ use crate::run::{PRETRAIN_CHECKPOINT, Run};
 use crate::train::optimiser::{LossScaler, Optimiser, finite};
 use crate::train::training_loop::Position;
 
-/// What phase 1 changes beside the model.
+/// The state of phase 1 beside the model: optimiser, loss scaler, averaged weights, losses of the epoch.
 pub(super) struct PretrainState {
     pub optimiser: Optimiser,
     pub scaler: Option<LossScaler>,
@@ -48,16 +48,15 @@ impl PretrainState {
         if let Some(scaler) = &mut state.scaler {
             scaler.restore(&tensors);
         }
-        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
-        let at = Position { epoch: count("epochs"), step: count("steps") };
+        let at = Position::of_checkpoint(&tensors);
         state.saved = at;
         if let Some(sums) = tensors.get("sums") {
             state.sums = LossSums::restored(sums, model.device());
         }
-        match at.step {
-            0 if at.epoch >= config.epochs => log::info!("phase 1 was finished before; its checkpoint is used"),
-            0 => log::info!("phase 1 continues after epoch {}", at.epoch),
-            step => log::info!("phase 1 continues after step {step} of epoch {}", at.epoch + 1),
+        if at.step == 0 && at.epoch >= config.epochs {
+            log::info!("phase 1 was finished before; its checkpoint is used");
+        } else {
+            log::info!("phase 1 continues after {at}");
         }
         Ok((state, at))
     }
@@ -114,8 +113,7 @@ impl PretrainState {
     fn kept(&self, at: Position) -> String {
         let checkpoint = match self.saved {
             Position { epoch: 0, step: 0 } => "there is no checkpoint yet".into(),
-            Position { epoch, step: 0 } => format!("the checkpoint of epoch {epoch} is kept"),
-            Position { epoch, step } => format!("the checkpoint of step {step} of epoch {} is kept", epoch + 1),
+            saved => format!("the checkpoint of {saved} is kept"),
         };
         // `save` comes after the epoch was closed.
         let epoch = if at.step == 0 { at.epoch.max(1) } else { at.epoch + 1 };

@@ -16,7 +16,7 @@ use crate::platform::device::send;
 use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::training_loop::BaseSession;
 
-/// What every step works on.
+/// What a criterion needs in every step.
 pub struct StepContext<'a> {
     /// What is trained.
     pub model: &'a Model,
@@ -24,7 +24,7 @@ pub struct StepContext<'a> {
     pub config: &'a PretrainConfig,
     /// All training images.
     pub images: &'a Images,
-    /// Who trains together.
+    /// The ranks that train together.
     pub group: &'a RankGroup,
 }
 
@@ -58,7 +58,9 @@ pub trait Criterion {
     const OTHER_LOSS: &'static str;
 
     /// Views of an image in a step.
-    fn views(&self, config: &PretrainConfig) -> usize;
+    fn views(&self, _: &PretrainConfig) -> usize {
+        1
+    }
 
     /// Whether cross entropy is among the losses: without it there is no classifier whose accuracy could be told.
     fn classifies(&self, _: &PretrainConfig) -> bool {

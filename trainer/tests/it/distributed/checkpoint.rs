@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::{self, DataOrigin};
-use orco_trainer::data::digest::trained_on;
+use orco_trainer::data::digest::digest_training_data;
 use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::interrupt::Activity;
@@ -59,7 +59,7 @@ fn a_rank_waits_for_the_checkpoint() {
     assert_eq!(group.each_on_any([false, group.is_first(), !group.is_first()]).unwrap(), [false, true, true]);
     let recipe = Recipe::read(&folder.join("recipe.toml")).unwrap();
     let data = dataset::open(&recipe, &DataOrigin { group: group.clone(), ..DataOrigin::default() }).unwrap();
-    let on = |digest| trained_on(&data, None, Some(digest)).unwrap();
+    let on = |digest| digest_training_data(&data, None, Some(digest)).unwrap();
     let open = |name: &str, digest| Run::open_on(&folder.join(name), &recipe, &on(digest), &group);
     let refused = open("other", [group.rank() as u8; 32]).unwrap_err().to_string();
     assert!(

@@ -15,14 +15,14 @@ use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::PRETRAIN_CHECKPOINT;
 use orco_trainer::train::base_align::SharedFeatures;
-use orco_trainer_lab::ablation::{measure, phase_1, trains_the_recipe, variants, write};
+use orco_trainer_lab::ablation::{measure, phase_1_digest, trains_the_recipe, variants, write};
 use orco_trainer_lab::measurements::{Experiment, ResultsContext};
 
 /// Trains and measures every variant. The images are read once; variants with the same phase 1 share it.
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, or a variant cannot be trained or measured; what is done by then is kept.
-pub fn all(
+pub fn run(
     question: Question,
     reading: PaperReading,
     common: &TrainingArguments,
@@ -49,22 +49,22 @@ pub fn all(
     for variant in variants {
         log::info!("variant \"{}\"", variant.name);
         let below = |folder: String| TrainingArguments { run: common.run.join(folder), ..common.clone() };
-        let phase_1 = below(format!("phase-1-{}", &phase_1(&variant)[..12]));
-        let mut job = TrainingJob::with_data(variant.settings.clone(), data, &phase_1, request.clone(), &group)?;
+        let shared = below(format!("phase-1-{}", &phase_1_digest(&variant)[..12]));
+        let mut job = TrainingJob::with_data(variant.settings.clone(), data, &shared, request.clone(), &group)?;
         job.pretrain(None)?;
         data = job.data;
-        let own = if trains_the_recipe(question) {
+        let folder = if trains_the_recipe(question) {
             variant.name.clone()
         } else {
             format!("{}/{}", question.name(), variant.name)
         };
-        let own = below(own.replace(' ', ""));
+        let own = below(folder.replace(' ', ""));
         let mut job = TrainingJob::with_data(variant.settings.clone(), data, &own, request.clone(), &group)?;
-        job.run.take_over(PRETRAIN_CHECKPOINT, &phase_1.run)?;
+        job.run.take_over(PRETRAIN_CHECKPOINT, &shared.run)?;
         job.pretrain(None)?;
         let targets = job.align_sharing(&mut features)?;
-        let TrainingJob { recipe: own, data: images, model, run } = &mut job;
-        let experiment = Experiment { recipe: own, data: images, run, sessions: &sessions, draws };
+        let TrainingJob { recipe: varied, data: images, model, run } = &mut job;
+        let experiment = Experiment { recipe: varied, data: images, run, sessions: &sessions, draws };
         let summaries =
             catch_torch("learn.batch", || measure(question, reading, &variant, model, &targets, &experiment))?;
         for summary in summaries {

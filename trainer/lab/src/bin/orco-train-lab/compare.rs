@@ -14,7 +14,7 @@ use orco_trainer_lab::measurements::Experiment;
 ///
 /// # Errors
 /// If the recipe leaves nothing to compare, or something cannot be trained or measured.
-pub fn all(common: &TrainingArguments, request: serde_json::Value, draws: usize, shares: &[f64]) -> Result<()> {
+pub fn run(common: &TrainingArguments, request: serde_json::Value, draws: usize, shares: &[f64]) -> Result<()> {
     interrupt::continue_with(Some("orco-train-lab resume"));
     let group = job::join(common)?;
     if !group.is_first() {

@@ -25,17 +25,17 @@ fn run(command: Command) -> Result<()> {
     let request = request::encode(&command)?;
     match command {
         Command::Compare { common, draws, backbone_rates } => {
-            compare::all(&common, request, draws as usize, &backbone_rates)
+            compare::run(&common, request, draws as usize, &backbone_rates)
         }
         Command::Ablate { question, common, reading, draws } => {
             sigpipe::reset();
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
             let question = Question::named(&question).context("no such question")?;
-            ablate::all(question, reading, &common, &request, draws as usize)
+            ablate::run(question, reading, &common, &request, draws as usize)
         }
         Command::Rival { rivals, common, seeds, draws } => {
             sigpipe::reset();
-            rival::all(&rivals, &common, &request, seeds, draws as usize)
+            rival::run(&rivals, &common, &request, seeds, draws as usize)
         }
         Command::Resume { run: folder } => run(resume::stored(&folder)?),
         Command::Tune { bundle, trials, draws, seed } => {

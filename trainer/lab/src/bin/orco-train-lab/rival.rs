@@ -28,7 +28,7 @@ use crate::arguments::Rivals;
 ///
 /// # Errors
 /// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
-pub fn all(
+pub fn run(
     rivals: &Rivals,
     common: &TrainingArguments,
     request: &serde_json::Value,

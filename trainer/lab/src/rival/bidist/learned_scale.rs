@@ -1,6 +1,5 @@
 //! BiDist's base session: cross entropy over cosines whose scale is learned with the rest.
 
-use orco_trainer::config::PretrainConfig;
 use orco_trainer::model::store::{self, Parameter};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext};
@@ -36,10 +35,6 @@ impl Criterion for LearnedScale {
     type StepDraw = Tensor;
 
     const OTHER_LOSS: &'static str = "other";
-
-    fn views(&self, _: &PretrainConfig) -> usize {
-        1
-    }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> Tensor {
         context.views(batch, 1)

@@ -20,7 +20,8 @@ use orco_trainer::model::backbone::ForwardMode;
 use orco_trainer::model::{Model, store};
 use orco_trainer::run::Run;
 use orco_trainer::train::optimiser::{Sgd, gradients};
-use orco_trainer::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingPhase, seed_torch};
+use orco_trainer::train::seed::seed_torch;
+use orco_trainer::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingPhase};
 use tch::{Kind, Reduction, Tensor, no_grad};
 
 use super::{C_FSCIL, ProjectionLayer, directions};
@@ -39,8 +40,8 @@ const QUERIES: usize = 10;
 const EPOCHS: usize = 21;
 /// Learning rate, a tenth after each 9 epochs: `learning_rate`, and a hundredth of `lr_step_size` 30000.
 const RATE: f64 = 0.01;
-const FALL: f64 = 0.1;
-const EVERY: usize = 9;
+const RATE_DECAY: f64 = 0.1;
+const DECAY_EPOCHS: usize = 9;
 /// How steeply softabs rises, `sharpening_strength`.
 const STEEPNESS: f64 = 10.0;
 
@@ -165,7 +166,7 @@ impl<'a> MetaTraining<'a> {
     }
 }
 
-/// Meta-training at work.
+/// Meta-training as a [`TrainingPhase`].
 struct MetaPhase<'a> {
     training: &'a MetaTraining<'a>,
     sgd: Sgd,
@@ -215,7 +216,7 @@ impl TrainingPhase for MetaPhase<'_> {
 
 /// Learning rate of an epoch.
 fn rate(epoch: usize) -> f64 {
-    RATE * FALL.powi((epoch / EVERY) as i32)
+    RATE * RATE_DECAY.powi((epoch / DECAY_EPOCHS) as i32)
 }
 
 #[cfg(test)]
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_rate_falls_after_the_shares_of_the_training_that_the_authors_have() {
-        assert_eq!([30_000 * EPOCHS, 60_000 * EPOCHS], [70_000 * EVERY, 70_000 * 2 * EVERY]);
+        assert_eq!([30_000 * EPOCHS, 60_000 * EPOCHS], [70_000 * DECAY_EPOCHS, 70_000 * 2 * DECAY_EPOCHS]);
         let rates = [0, 8, 9, 20].map(rate);
         assert!(
             rates.iter().zip([1e-2, 1e-2, 1e-3, 1e-4]).all(|(rate, expected)| (rate / expected - 1.0).abs() < 1e-9),

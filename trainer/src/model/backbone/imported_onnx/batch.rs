@@ -32,9 +32,9 @@ const MOST_REPEATED: usize = 64;
 
 impl GraphParts {
     /// Where the input takes exactly one image, lets it take any number: shapes have as many rows as there are images,
-    /// and class tokens and masks of windows are repeated for each. Whether it did. Nodes must be in order. Results for
-    /// one image do not change. A layer that still assumes one image has no shapes for two, or mixes them; the model is
-    /// refused for that later.
+    /// and class tokens and masks of windows are repeated for each. Returns whether it did. Nodes must be in order.
+    /// Results for one image do not change. A layer that still assumes one image has no shapes for two, or mixes them;
+    /// the model is refused for that later.
     pub(super) fn open_batch(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let Some(images) = self.input_of_one_image()? else { return Ok(false) };
         let model = ModelParts { graph: Some(self.clone()), ..model.clone() };

@@ -120,7 +120,7 @@ fn rule_of(node: &NodeProto) -> Option<Rule> {
 
 impl GraphParts {
     /// Writes attention, RMS norms and some functions as the operators that they are made of, and batch norm of a
-    /// weight as instance norm. What a rule does not cover stays as it is. Whether there was one.
+    /// weight as instance norm. What a rule does not cover stays as it is. Returns whether anything was changed.
     pub(super) fn decompose(&mut self) -> Result<bool, DecodeError> {
         let mut values = None;
         let mut is_decomposed = false;

@@ -43,8 +43,8 @@ impl Weights {
 }
 
 impl GraphParts {
-    /// Writes out the kernels of convolutions and the strides of pooling, and makes dropout an identity. Whether there
-    /// was one.
+    /// Writes out the kernels of convolutions and the strides of pooling, and makes dropout an identity. Returns
+    /// whether anything was changed.
     pub(super) fn write_defaults(&mut self) -> Result<bool, DecodeError> {
         let weights = Weights::of(self)?;
         let nodes = self.nodes()?;

@@ -89,8 +89,8 @@ fn node(bytes: &[u8]) -> Replacement {
 
 impl GraphParts {
     /// Widens all that is of half precision, unless it is weights alone, each of which the model widens itself: a file
-    /// of this program whose weights take half the room ([`orco_runtime::manifest::WeightFormat`]). Whether there was
-    /// anything.
+    /// of this program whose weights take half the room ([`orco_runtime::manifest::WeightFormat`]). Returns whether
+    /// anything was changed.
     pub(super) fn half_precision_to_f32(&mut self) -> Result<bool, DecodeError> {
         if !self.computes_in_half_precision()? {
             return Ok(false);

@@ -19,7 +19,7 @@ fn image_dimensions(value: &mut ValueInfoProto) -> Option<&mut [DimensionProto; 
 
 impl GraphParts {
     /// Leaves out inputs that are weights, as which files of before 2019 list theirs, in any order: a caller might have
-    /// given others. Whether there was one.
+    /// given others. Returns whether anything was changed.
     pub(super) fn drop_listed_weights(&mut self) -> Result<bool, DecodeError> {
         let (weights, inputs) = (self.weights()?, names_of(&self.input)?);
         let mut names = inputs.iter();
@@ -28,7 +28,7 @@ impl GraphParts {
     }
 
     /// Leaves out inputs that no node reads. tf2onnx declares some for the constants of Keras's own normalisation,
-    /// though they are in the file elsewhere. Whether there was one.
+    /// though they are in the file elsewhere. Returns whether anything was changed.
     pub(super) fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         // Control flow reads values that its node does not list; the audit refuses it later.
@@ -43,7 +43,7 @@ impl GraphParts {
     }
 
     /// Where an input takes images with their channels last (NHWC), as Keras writes them, makes it take them first
-    /// (NCHW), and transposes them. Whether there was one.
+    /// (NCHW), and transposes them. Returns whether anything was changed.
     pub(super) fn put_channels_first(&mut self) -> Result<bool, DecodeError> {
         // Old models list their weights among the inputs.
         let weights = self.weights()?;
@@ -66,7 +66,8 @@ impl GraphParts {
         Ok(false)
     }
 
-    /// Fixes what inputs of images leave open: three channels, sides of this length. Whether there was one.
+    /// Fixes what inputs of images leave open: three channels, sides of this length. Returns whether anything was
+    /// changed.
     pub(super) fn fix_images(&mut self, side: u32) -> Result<bool, DecodeError> {
         let mut is_fixed = false;
         for bytes in &mut self.input {

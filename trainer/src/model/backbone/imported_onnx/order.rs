@@ -10,7 +10,7 @@ use prost::DecodeError;
 use super::parts::GraphParts;
 
 impl GraphParts {
-    /// Brings its nodes into such an order. Whether they were in another.
+    /// Brings its nodes into such an order. Returns whether they were in another.
     pub(super) fn sort_nodes(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         let makers: HashMap<&str, usize> = nodes

@@ -8,7 +8,7 @@ use crate::model::onnx_proto::{DimensionProto, FLOAT, ValueInfoProto};
 
 impl GraphParts {
     /// Declares outputs that are declared without a type or sides, as where somebody cut a classifier, and maps whose
-    /// sides are open, as the audit infers them. Whether there was one.
+    /// sides are open, as the audit infers them. Returns whether anything was changed.
     pub(super) fn declare_outputs(&mut self, parts: &ModelParts) -> Result<bool, DecodeError> {
         let outputs = self.outputs()?;
         if !outputs.iter().any(is_open) {

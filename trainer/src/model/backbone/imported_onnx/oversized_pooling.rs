@@ -11,8 +11,8 @@ const MOST_WINDOWS: usize = 8;
 
 impl GraphParts {
     /// Writes pooling whose one window covers all of its map and more as pooling over the map. rten goes through every
-    /// place of such a window, and Hugging Face's EfficientNet has one as wide as it has features. Whether there was
-    /// one.
+    /// place of such a window, and Hugging Face's EfficientNet has one as wide as it has features. Returns whether
+    /// anything was changed.
     pub(super) fn pool_whole_maps(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let mut seen = 0;
         let mut is_changed = false;

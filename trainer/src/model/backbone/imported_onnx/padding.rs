@@ -9,7 +9,7 @@ use crate::model::onnx_proto::{AttributeProto, NodeProto, ValueInfoProto, ints, 
 
 impl GraphParts {
     /// Writes out the padding of windows whose odd pixel stands in front, where the audit infers the sizes of their
-    /// maps. Whether a node was changed.
+    /// maps. Returns whether a node was changed.
     pub(super) fn spell_out_same_lower(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         let padded_in_front: Vec<usize> = (0..nodes.len()).filter(|&at| is_padded_in_front(&nodes[at])).collect();

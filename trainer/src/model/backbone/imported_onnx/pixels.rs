@@ -24,7 +24,7 @@ pub fn are_byte_channels(channels: ChannelStatistics) -> bool {
 
 impl GraphParts {
     /// Where the images are bytes which become f32 before anything is computed of them, makes the model take them as
-    /// f32. Whether it did.
+    /// f32. Returns whether it did.
     ///
     /// # Errors
     /// A sentence if something is computed of bytes.

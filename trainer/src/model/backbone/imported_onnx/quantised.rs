@@ -101,7 +101,7 @@ impl GraphParts {
     }
 
     /// Makes constants of f32 of what nodes dequantise, where it is single numbers of int8, or several nodes read it
-    /// and it has one scale. Whether there was one.
+    /// and it has one scale. Returns whether anything was changed.
     fn dequantise_shared(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         if !nodes.iter().any(dequantises) {

@@ -16,8 +16,8 @@ const MOST_AFTER_CLASSIFIER: usize = 8;
 const NAMED_VALUES: usize = 6;
 
 impl GraphParts {
-    /// Leaves the value of this name as the only output, whether it is one already or lies between nodes. Whether there
-    /// is such a value.
+    /// Makes the value of this name the only output, be it an output already or a value between nodes. Returns whether
+    /// there is such a value.
     pub(super) fn end_at(&mut self, name: &str) -> Result<bool, DecodeError> {
         let is_given = |node: &NodeProto| node.output.iter().any(|output| output == name);
         let exists = names_of(&self.output)?.iter().any(|output| output == name) || self.nodes()?.iter().any(is_given);
@@ -27,7 +27,7 @@ impl GraphParts {
         Ok(exists)
     }
 
-    /// Leaves out nodes and weights that no output needs. Nodes must be in order. Whether there was one.
+    /// Leaves out nodes and weights that no output needs. Nodes must be in order. Returns whether anything was changed.
     pub(super) fn drop_unread(&mut self) -> Result<bool, DecodeError> {
         let (nodes, outputs) = (self.nodes()?, names_of(&self.output)?);
         let mut needed: HashSet<&str> = outputs.iter().map(String::as_str).collect();
