@@ -166,7 +166,7 @@ mod tests {
             first_recognitions: FirstRecognitions::default(),
         };
         let entries = (first..).zip(entries).map(entry).collect();
-        History { entries, attic: Bank::new(1, 1, ExemplarPrecision::Int8), next_class: 0 }
+        History { entries, past_exemplars: Bank::new(1, 1, ExemplarPrecision::Int8), next_class: 0 }
     }
 
     fn timeline(first: u32, entries: &[Option<u32>]) -> (u32, Vec<u32>, Vec<u32>) {
