@@ -346,13 +346,13 @@ impl Bank {
         let vectors = self.classes.len().checked_mul(self.views);
         let numbers = vectors.and_then(|vectors| vectors.checked_mul(self.inputs));
         let scales = if self.precision == ExemplarPrecision::Int8 { vectors } else { Some(0) };
-        let finite = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).is_finite();
+        let is_finite = |half: &[u8; 2]| half::f16::from_le_bytes(*half).is_finite();
         self.inputs > 0
             && (1..=MAX_VIEWS).contains(&self.views)
             && scales == Some(self.scales.len())
             && numbers.and_then(|numbers| numbers.checked_mul(self.precision.bytes())) == Some(self.values.len())
             && self.scales.iter().all(|scale| (scale * 128.0).is_finite() && *scale >= 0.0)
-            && (self.precision == ExemplarPrecision::Int8 || self.values.chunks_exact(2).all(finite))
+            && (self.precision == ExemplarPrecision::Int8 || self.values.as_chunks::<2>().0.iter().all(is_finite))
     }
 }
 
