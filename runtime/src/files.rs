@@ -28,6 +28,11 @@ pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Whether the last name of a path begins with a dot, as names of hidden files do.
+pub fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
 /// Opens a regular file for reading, or the one that a link leads to.
 ///
 /// # Errors
