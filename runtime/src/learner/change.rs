@@ -11,11 +11,11 @@ use orco_state::sentence::with_causes;
 use orco_state::session::{self, BaseLabels, ChangeReport, LearnError, Session, StoredClass};
 use orco_state::state::{Balance, State};
 
+use super::Learner;
 use super::error::ChangeError;
 use super::observer::{ChangeStep, Observer};
 use super::shot_keeper::ShotKeeper;
 use super::shots::Shots;
-use super::{Learner, StoreSnapshot};
 use crate::clock::seconds_if_set;
 use crate::store::{LockedStore, StoreError, uncertainty};
 use crate::threads::Threads;
@@ -340,7 +340,7 @@ impl Learner {
         // Read again after warnings, or after an uncertain save: its files may then differ from what is in memory.
         let known = self.newest.take().filter(|_| self.warnings.is_empty());
         if !known.is_some_and(|known| locked.resume(known)) {
-            let reading: StoreSnapshot = locked.load(&self.bundle)?;
+            let reading = locked.load(&self.bundle)?;
             self.adopt(reading)?;
         } else if !self.provisional.is_empty() {
             self.reset_classifier();

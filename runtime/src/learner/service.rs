@@ -4,7 +4,7 @@ use ndarray::ArrayView3;
 use orco_state::answer::{self, BalanceEstimate};
 use orco_state::history::EntryId;
 use orco_state::label;
-use orco_state::session::{self, BaseLabels, ChangeReport, ExpectedByScope, LearnError};
+use orco_state::session::{self, BaseLabels, ExpectedByScope, LearnError};
 use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 use super::change::NumberedShot;
@@ -112,7 +112,7 @@ impl Learner {
         exemplar: &[u8; 32],
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<ChangeReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let number = self.number_of(from, exemplar)?;
         self.move_locked(&locked, NumberedShot { label: from, number }, to, observer)
@@ -127,7 +127,7 @@ impl Learner {
         label: &str,
         exemplar: &[u8; 32],
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<ChangeReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let number = self.number_of(label, exemplar)?;
         self.remove_locked(&locked, NumberedShot { label, number }, observer)

@@ -20,7 +20,7 @@ use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
 use crate::files::if_there;
-use crate::store::{BundleRecord, FormerState, LockedStore, Store, uncertainty};
+use crate::store::{BundleRecord, FormerState, LockedStore, Store, StoreError, uncertainty};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
 pub use check::ClassComparison;
@@ -207,11 +207,7 @@ fn use_release(bundle: &Bundle, locked: &LockedStore, settings: &LearnerSettings
 }
 
 /// Puts one state into the place of the other, which is kept aside.
-fn switch_bundle(
-    locked: &LockedStore,
-    old: &SavedState,
-    new: &SavedState,
-) -> Result<Option<crate::store::StoreError>, UpgradeError> {
+fn switch_bundle(locked: &LockedStore, old: &SavedState, new: &SavedState) -> Result<Option<StoreError>, UpgradeError> {
     let uncertain = uncertainty(locked.switch(Some(old), new, FormerState::KeptAside))?;
     // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
     if uncertain.is_none() {
