@@ -64,7 +64,7 @@ impl Border {
 pub struct BorderWeights<'a> {
     /// w: weight of the accuracy on base classes in the harmonic mean, 0..1; learned classes have the rest.
     pub base: f32,
-    /// h: weights of the harmonic mean in the objective, 0..1 and falling; the accuracy over all classes has the rest.
+    /// h: weights of the harmonic mean in the objective, 0..1, in descending order; the accuracy over all classes has the rest.
     /// The first is used unless it misses [`BorderObjective::min_accuracy`]; then the next ones are tried.
     pub harmonic: &'a [f32],
 }

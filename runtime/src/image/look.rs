@@ -78,7 +78,7 @@ impl Look {
     /// The whole picture alone.
     pub const WHOLE: Self = Self { parts: [LookPart::WHOLE; MAX_PARTS], count: 1 };
 
-    /// A look at centred parts whose sides are these shares of the picture's, falling; the first is the whole. All count
+    /// A look at centred parts whose sides are these shares of the picture's, in descending order; the first is the whole. All count
     /// alike.
     ///
     /// # Errors

@@ -457,7 +457,7 @@ impl History {
 
     fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {
         let pool = state.exemplars.len() + self.past_exemplars.len();
-        let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
+        let is_ascending = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
         let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
         // Far from where counting on would start again.
         const MAX_NUMBER: u32 = u32::MAX / 2;
@@ -465,7 +465,7 @@ impl History {
         counts
             && self.past_exemplars.is_sound()
             && self.past_exemplars.has_layout_of(&state.exemplars)
-            && rising
+            && is_ascending
             && entries
             && self.describes(state)
     }

@@ -218,7 +218,7 @@ impl Embedder {
         means_of_views(self.embed(shots), views, self.length())
     }
 
-    /// Projections of some of a bank's exemplars, whose numbers rise; those that earlier scorings left are taken.
+    /// Projections of some of a bank's exemplars, in ascending order; those that earlier scorings left are taken.
     pub(super) fn projections(&self, bank: &Bank, exemplars: &[usize], work: &mut ScoringWork<'_>) -> Projections {
         let (views, projections_len) = (bank.views(), self.projections_len);
         if projections_len == 0 {
@@ -285,7 +285,7 @@ impl Embedder {
 pub(super) struct Projections {
     views: usize,
     projections_len: usize,
-    /// Numbers of the exemplars, rising.
+    /// Indices of the exemplars, in ascending order.
     exemplars: Vec<usize>,
     /// `[exemplars, views, projections_len]`.
     rows: Vec<f32>,

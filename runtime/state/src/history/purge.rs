@@ -104,7 +104,7 @@ impl SavedState {
 
 /// The classes that have or had a label, by their identities.
 struct LabelBearers {
-    /// Those that are purged, at least one, rising.
+    /// Those that are purged, at least one, in ascending order.
     purged: Vec<u32>,
     /// Those that are still known, by another label.
     living: Vec<u32>,
