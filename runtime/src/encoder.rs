@@ -109,8 +109,8 @@ fn in_words(size: Option<usize>) -> String {
     size.map_or_else(|| "any".to_owned(), |size| size.to_string())
 }
 
-/// Computes features of [fitted](Preprocessing::fit) pictures, in batches of at most [`batch_size`] images. The look may
-/// give a picture several parts, each of them an image; the picture's features are their weighted mean.
+/// Computes features of [fitted](Preprocessing::fit) pictures, in batches of at most [`batch_size`] images. The look
+/// may give a picture several parts, each of them an image; the picture's features are their weighted mean.
 ///
 /// # Shapes
 /// Returns `[pictures, features]`, finite.

@@ -1,5 +1,5 @@
-//! Reads, makes and replaces files without trusting their size or kind (a path may be a link or a pipe); a replaced file
-//! survives a power cut.
+//! Reads, makes and replaces files without trusting their size or kind (a path may be a link or a pipe); a replaced
+//! file survives a power cut.
 
 pub mod destination;
 pub(crate) mod folder;

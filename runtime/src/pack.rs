@@ -98,8 +98,8 @@ pub fn unsigned(pack: &Pack) -> Option<Vec<u8>> {
     pack.is_sound().then(|| seal(&pack.to_be_signed(), ""))
 }
 
-/// Writes a pack of a store's class, without a signature, into a file, as a whole or not at all; returns the file's size
-/// in bytes. The file lies outside the store's folder, whose own files it could replace; a link is followed.
+/// Writes a pack of a store's class, without a signature, into a file, as a whole or not at all; returns the file's
+/// size in bytes. The file lies outside the store's folder, whose own files it could replace; a link is followed.
 ///
 /// # Errors
 /// [`WritePackError`] if no device would take the pack, there is an `existing` file that is to stay, or the file cannot

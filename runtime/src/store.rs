@@ -84,8 +84,8 @@ pub(crate) struct NewestState {
     pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
-    /// SHA-256 of the learner file of the bundle for which both slots are known and neither is to be set aside. While the
-    /// files stay the same, a save for that bundle need not read them (`STATE.md`, "Which slot holds", 8).
+    /// SHA-256 of the learner file of the bundle for which both slots are known and neither is to be set aside. While
+    /// the files stay the same, a save for that bundle need not read them (`STATE.md`, "Which slot holds", 8).
     undisturbed_for: Option<[u8; 32]>,
 }
 
@@ -273,8 +273,8 @@ impl Store {
         )
     }
 
-    /// The warning that there is no slot, but patches of one: somebody moved `slot-a` and `slot-b` away without them, or
-    /// copied them without these.
+    /// The warning that there is no slot, but patches of one: somebody moved `slot-a` and `slot-b` away without them,
+    /// or copied them without these.
     fn patches_alone_warning(&self) -> String {
         format!(
             "slot-a and slot-b are missing in {}, where changes that were appended to them still lie (slot-a.patch-..., \
@@ -335,8 +335,8 @@ impl Store {
     }
 }
 
-/// Whether the bytes of a slot hold a label, those of states that patches changed among them: what cannot be decoded may
-/// hold it anywhere.
+/// Whether the bytes of a slot hold a label, those of states that patches changed among them: what cannot be decoded
+/// may hold it anywhere.
 fn slot_mentions(bytes: &[u8], label: &str) -> bool {
     let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
     slots::read_each(bytes).any(|saved| match saved {

@@ -9,8 +9,8 @@ const SOS: u8 = 0xda;
 const END: [u8; 2] = [0xff, 0xd9];
 
 /// The picture with the usual tables before its first scan, if it has none of its own, and with the marker of its end,
-/// which some cameras leave out. The marker makes no whole picture of one that was cut: whoever decodes it counts its scans
-/// and their codes. Blank lines before the picture, as some cameras send, are left out.
+/// which some cameras leave out. The marker makes no whole picture of one that was cut: whoever decodes it counts its
+/// scans and their codes. Blank lines before the picture, as some cameras send, are left out.
 pub fn completed(jpeg: &[u8]) -> Cow<'_, [u8]> {
     let jpeg = jpeg.trim_ascii_start();
     let Some(scan) = Scan::first(jpeg) else { return Cow::Borrowed(jpeg) };

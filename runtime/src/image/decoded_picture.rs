@@ -5,8 +5,8 @@ use ::image::metadata::Orientation;
 
 use super::upright_size;
 
-/// A decoded picture, and how large the picture in its file is: larger than this one if it was decoded at reduced scale.
-/// Use it, not the pixels alone, where places are told in pixels: people know those of the file.
+/// A decoded picture, and how large the picture in its file is: larger than this one if it was decoded at reduced
+/// scale. Use it, not the pixels alone, where places are told in pixels: people know those of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedPicture {
     /// The pixels, upright.

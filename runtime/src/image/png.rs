@@ -44,8 +44,8 @@ pub(super) fn size<R: BufRead + Seek>(mut file: R) -> Result<((u32, u32), Orient
     Ok((file.reader.info().size(), file.orientation))
 }
 
-/// How the picture is to be turned, by the first chunk that says so: it may stand behind the pixels (PNG, third edition,
-/// section 5.6), and is wanted before them. Leaves the file at its start.
+/// How the picture is to be turned, by the first chunk that says so: it may stand behind the pixels (PNG, third
+/// edition, section 5.6), and is wanted before them. Leaves the file at its start.
 fn orientation<R: BufRead + Seek>(file: &mut R) -> Result<Orientation, ImageError> {
     let found = find_exif(file);
     file.rewind().map_err(ImageError::Read)?;

@@ -3,8 +3,8 @@
 //! In a frame of a moved camera most pixels still have the colours of the place, so that little of it counts as lost.
 //! Its structure tells more: blocks of the place that can be recognised are looked for around where they were. If one
 //! movement of the whole picture explains where they are found, and hardly any is where it was, the camera was moved. A
-//! thing hides blocks, and a change of light leaves them where they are. The thresholds were set on photographs of rooms
-//! and shelves (journal of the book, 2026-11-30, a moved camera).
+//! thing hides blocks, and a change of light leaves them where they are. The thresholds were set on photographs of
+//! rooms and shelves (journal of the book, 2026-11-30, a moved camera).
 
 mod structure;
 

@@ -85,8 +85,8 @@ impl LogRatios {
         if 2 * self.clipped.len() <= self.pixels {
             return frequent;
         }
-        // Most of the frame is clipped. If enough other pixels agree on one ratio, they show the place, and a white thing
-        // hides the rest; if they do not, the exposure clips the place.
+        // Most of the frame is clipped. If enough other pixels agree on one ratio, they show the place, and a white
+        // thing hides the rest; if they do not, the exposure clips the place.
         let agrees = |ratio: f32| self.usable.iter().filter(|other| (*other - ratio).abs() < NEAR[0]).count();
         let is_seen = frequent.is_some_and(|ratio| is_enough(agrees(ratio)));
         if is_seen {

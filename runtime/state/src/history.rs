@@ -161,8 +161,8 @@ impl SavedState {
     pub fn successor(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
         let mut history = self.history.clone();
         history.reindex_exemplars(&self.state.exemplars, &next.exemplars);
-        // If neither the head nor what it is aligned to changes, the recorded seed still gives that head. An undo has the
-        // seed of the entry that comes back, whose head may still be to be aligned.
+        // If neither the head nor what it is aligned to changes, the recorded seed still gives that head. An undo has
+        // the seed of the entry that comes back, whose head may still be to be aligned.
         let stayed = self.state.head == next.head && self.state.aligns_alike(&next);
         let seed = if stayed && change.kind != ChangeKind::Undo { self.seed() } else { change.seed };
         history.append(&next, &HistoryChange { seed, ..change.clone() });
@@ -170,9 +170,9 @@ impl SavedState {
         Self { state: next, history }
     }
 
-    /// Replaces the present state by one of the same classes with another head, without an entry of its own: an alignment
-    /// is part of the change before it, and undone with it. Where that change was an undo, the entry that it went back to
-    /// is aligned as well.
+    /// Replaces the present state by one of the same classes with another head, without an entry of its own: an
+    /// alignment is part of the change before it, and undone with it. Where that change was an undo, the entry that it
+    /// went back to is aligned as well.
     ///
     /// # Panics
     /// If `aligned` is another class set.
@@ -314,8 +314,8 @@ impl History {
         codec::postcard_size(self)
     }
 
-    /// Makes the indices of all entries count on from `next` instead of `present`. What only earlier class sets have moves
-    /// to the past exemplars.
+    /// Makes the indices of all entries count on from `next` instead of `present`. What only earlier class sets have
+    /// moves to the past exemplars.
     fn reindex_exemplars(&mut self, present: &Bank, next: &Bank) {
         let mut known: BTreeMap<[u8; 32], u32> =
             (0..next.len()).rev().map(|exemplar| (next.digest_of(exemplar), exemplar as u32)).collect();

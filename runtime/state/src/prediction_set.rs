@@ -106,7 +106,8 @@ impl RightProbabilities {
 }
 
 /// The floor((1 - coverage) (n + 1))-th smallest of n probabilities, classes counting alike; none where that is 0. It
-/// is the quantile of split conformal prediction (Angelopoulos and Bates 2021, section 1) for the score 1 - probability.
+/// is the quantile of split conformal prediction (Angelopoulos and Bates 2021, section 1) for the score 1 -
+/// probability.
 fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
     let count = right.len() as f32;
     let below = ((1.0 - coverage) * (count + 1.0) - 1.0) / count;

@@ -3,8 +3,8 @@
 //! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the
 //! old state or the new one.
 //!
-//! A change touches a small part of a state. Where the medium can, a save adds a [patch](SlotPatch) to a slot instead of
-//! writing it whole.
+//! A change touches a small part of a state. Where the medium can, a save adds a [patch](SlotPatch) to a slot instead
+//! of writing it whole.
 //!
 //! What a slot holds is a [`SavedState`]: the state, and the history of how it came to be. Each has a *generation*, the
 //! number of the save that wrote it.

@@ -2,9 +2,9 @@
 //! chosen share of them pass.
 //!
 //! The threshold comes from pictures whose class is known: the samples of base classes that the bundle set aside, and
-//! the stored exemplars of the device, each left out of its own class; where there are many, some at even distances. Every
-//! class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the share
-//! may be another one at every start.
+//! the stored exemplars of the device, each left out of its own class; where there are many, some at even distances.
+//! Every class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the
+//! share may be another one at every start.
 //!
 //! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much
 //! like a learned class as their views do, and no base class may be ahead by more than it is on them. A banana that

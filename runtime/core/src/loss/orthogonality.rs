@@ -245,8 +245,8 @@ impl GradientTerms<'_> {
     }
 }
 
-/// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one line for each of the first rows r_i. `transposed` is the
-/// transpose of the rows t_j, packed. What pads a line is undefined.
+/// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one line for each of the first rows r_i. `transposed` is
+/// the transpose of the rows t_j, packed. What pads a line is undefined.
 fn exponentials(rows: UnitRows<'_>, transposed: &[f32], lines: &mut [f32], stride: usize) {
     let width = rows.width;
     let (left, right) = (LeftFactor::rows(rows.values, width), RightFactor::packed(transposed, width, stride));

@@ -17,8 +17,8 @@ use crate::state::{BaseModel, Scoring, State};
 /// Exemplars that are embedded at a time.
 pub(crate) const EMBED_BATCH: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
-/// The part of the aligned head's weight that goes to the head of phase 2 where a left-out shot is scored for the border
-/// or an estimate.
+/// The part of the aligned head's weight that goes to the head of phase 2 where a left-out shot is scored for the
+/// border or an estimate.
 const MOVED_FROM_ALIGNED: f32 = 0.5;
 
 /// A head, prepared for projecting, with the weight of its score.

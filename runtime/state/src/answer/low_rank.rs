@@ -8,8 +8,8 @@ use orco_core::math::normalise_rows;
 
 use crate::statistics::Statistics;
 
-/// Multiplies vectors by factor (I - sum of damping a a^T), a sum over axes a: a multiple of the identity with an update
-/// of low rank.
+/// Multiplies vectors by factor (I - sum of damping a a^T), a sum over axes a: a multiple of the identity with an
+/// update of low rank.
 #[derive(Clone, Debug)]
 pub(super) struct LowRankMap {
     /// `[inputs, padded(axes)]`, packed.
@@ -22,7 +22,8 @@ pub(super) struct LowRankMap {
 }
 
 impl LowRankMap {
-    /// What whitens by the covariance of base classes: [`orco_core::discriminant::Whitening`] for many vectors at a time.
+    /// What whitens by the covariance of base classes: [`orco_core::discriminant::Whitening`] for many vectors at a
+    /// time.
     pub(super) fn whitening(statistics: &Statistics, inputs: usize) -> Self {
         let mut axes = statistics.axes.clean();
         normalise_rows(&mut axes, inputs);

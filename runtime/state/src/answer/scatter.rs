@@ -8,8 +8,8 @@
 //! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance in the same way (Hayes and Kanan
 //! 2020).
 //!
-//! Where classes have more than [`USUAL_SHOTS`] shots on average, the shots say more than the bundle: PRIOR is divided by
-//! their [multiple](multiple_of_usual) of that number, and more of them count.
+//! Where classes have more than [`USUAL_SHOTS`] shots on average, the shots say more than the bundle: PRIOR is divided
+//! by their [multiple](multiple_of_usual) of that number, and more of them count.
 //!
 //! A shot that is left out of its class is taken out of the scatter, too. One of a class's n shots, with residual r,
 //! adds n / (n - 1) r r^T to the scatter.

@@ -1,5 +1,5 @@
-//! Sums over the shots of each class and projections of samples, kept from the scoring of one state to that of the next:
-//! a change touches few classes, and what belongs to all others stays.
+//! Sums over the shots of each class and projections of samples, kept from the scoring of one state to that of the
+//! next: a change touches few classes, and what belongs to all others stays.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,8 +16,8 @@ const MAX_AGE: u32 = 8;
 /// other. It changes no answer, and saves the more time the more classes are known.
 ///
 /// Each row is found by a digest of the shots that it was computed from, so none is ever taken for another. A row that
-/// the last eight states did not use is dropped. A class takes 4 bytes for each number of its embedding, a sample 4 bytes
-/// for each number of each view's projection; projections are kept for up to three heads.
+/// the last eight states did not use is dropped. A class takes 4 bytes for each number of its embedding, a sample 4
+/// bytes for each number of each view's projection; projections are kept for up to three heads.
 #[derive(Clone, Debug, Default)]
 pub struct ScoringCache {
     /// Sums over classes' shots of directions from the centre, `[inputs]`, by the digest of the class's shots.

@@ -121,8 +121,8 @@ impl<'a> ValidationSamples<'a> {
         only_of(viewable, &self.chosen)
     }
 
-    /// The exemplars whose projections scoring these samples needs, in ascending order: those among the samples and, for a border,
-    /// the shots that are left out in turn beside one whose views are scored.
+    /// The exemplars whose projections scoring these samples needs, in ascending order: those among the samples and,
+    /// for a border, the shots that are left out in turn beside one whose views are scored.
     fn needed_exemplars(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
         let mut exemplars: BTreeSet<usize> =
             samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
@@ -296,8 +296,8 @@ impl<'a> ValidationSamples<'a> {
         self.needed_exemplars(&self.samples(), ScoringPurpose::Border)
     }
 
-    /// Scores of samples, by their indices, in the state whose exemplars they are, without the border; excluded ones are
-    /// left out.
+    /// Scores of samples, by their indices, in the state whose exemplars they are, without the border; excluded ones
+    /// are left out.
     pub(crate) fn scored_samples(
         &self,
         model: &ScoringModel<'_>,

@@ -63,8 +63,8 @@ impl Timeline {
 }
 
 impl History {
-    /// Whether an entry is an undo or a redo, which only went to another entry that is remembered: a list that says which
-    /// changes [were undone](Timeline::is_undone) can leave it out.
+    /// Whether an entry is an undo or a redo, which only went to another entry that is remembered: a list that says
+    /// which changes [were undone](Timeline::is_undone) can leave it out.
     pub fn is_undo_or_redo(&self, entry: &HistoryEntry) -> bool {
         restored(&self.entries, entry).is_some()
     }

@@ -103,8 +103,8 @@ impl ScoringPurpose {
     }
 
     /// Whether the aligned head counts less for the shots that it was trained on. Not for thresholds: with its whole
-    /// weight they refuse no more taught things than is meant (journal of the book, 2026-11-30, left-out shots), and lower
-    /// ones would let more unknown things pass.
+    /// weight they refuse no more taught things than is meant (journal of the book, 2026-11-30, left-out shots), and
+    /// lower ones would let more unknown things pass.
     fn discounts_aligned(self) -> bool {
         matches!(self, Self::Answers | Self::Border)
     }
