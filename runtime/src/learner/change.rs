@@ -148,7 +148,7 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        let known = session::check_known(self.base_model(), self.state(), label)?;
+        let known = session::known_class(self.base_model(), self.state(), label)?;
         let mut keeper = self.keeper(&locked)?;
         let class = self.read_shots(&[(label, shots)], Some(known), keeper.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;

@@ -136,7 +136,7 @@ impl Learner {
     /// Number of the shot of a class that has this digest.
     fn number_of(&self, label: &str, exemplar: &[u8; 32]) -> Result<usize, ChangeError> {
         let label = label::normal(label);
-        let class = session::check_known(self.base_model(), self.state(), &label)?;
+        let class = session::known_class(self.base_model(), self.state(), &label)?;
         let bank = &self.state().exemplars;
         let place = bank.members(class as u32).position(|shot| bank.digest_of(shot) == *exemplar);
         place.map(|place| place + 1).ok_or(ChangeError::OtherShot { label })

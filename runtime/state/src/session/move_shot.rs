@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::check::{check_count, check_known};
+use super::check::{check_count, known_class};
 use super::{ChangeReport, LearnError, Session};
 use orco_core::align::Sampling;
 
@@ -22,7 +22,7 @@ impl Session<'_> {
         number: usize,
         to: &str,
     ) -> Result<(State, ChangeReport), LearnError> {
-        let [source, target] = [from, to].map(|label| check_known(self.base_model, state, label));
+        let [source, target] = [from, to].map(|label| known_class(self.base_model, state, label));
         let (source, target) = (source?, target?);
         let moved = self.stored_shot(state, from, source, number)?;
         if source == target {
@@ -46,7 +46,7 @@ impl Session<'_> {
         label: &str,
         number: usize,
     ) -> Result<(State, ChangeReport), LearnError> {
-        let class = check_known(self.base_model, state, label)?;
+        let class = known_class(self.base_model, state, label)?;
         let removed = self.stored_shot(state, label, class, number)?;
         self.check_not_last(state, label, class)?;
         let next = self.without_shot(state, class, removed);
