@@ -137,7 +137,7 @@ pub fn batch_size(input: &Preprocessing) -> usize {
     (BATCH_BYTES / (3 * size_of::<f32>() * input.height as usize * input.width as usize)).max(1)
 }
 
-/// The number of pictures that go through an engine together, with so many views each.
+/// The number of pictures that go through an engine together, with `views` views each.
 fn pictures_at_once(input: &Preprocessing, views: usize) -> usize {
     (batch_size(input) / (views.max(1) * input.look.parts().len())).max(1)
 }

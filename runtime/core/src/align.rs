@@ -276,7 +276,7 @@ fn train(
     Ok(())
 }
 
-/// Refuses settings that are out of range, and working memory that is too small for so many known classes.
+/// Refuses settings that are out of range, and working memory that is too small for `classes` known classes.
 fn check(
     data: &AlignmentData<'_>,
     classes: usize,

@@ -35,7 +35,7 @@ const OVERHEAD: usize = 2 << 20;
 enum DecodingPlan {
     /// By the decoder, as it is.
     Whole,
-    /// At a scale of 1 to `by`, from so much [detail](reduced::DETAIL).
+    /// At a scale of 1 to `by`, from this much [detail](reduced::DETAIL).
     Reduced { by: usize, detail: usize },
 }
 

@@ -65,9 +65,9 @@ impl Shots<'_> {
         }
     }
 
-    /// Refuses what cannot be learned under a label by a head with so many inputs, as far as that shows before anything
-    /// is read: rows of another length, which could pass for several, pictures without pixels, and another number of
-    /// pictures than of features.
+    /// Refuses what cannot be learned under a label by a head with `inputs` inputs, as far as that shows before
+    /// anything is read: rows of another length, which could pass for several, pictures without pixels, and another
+    /// number of pictures than of features.
     pub(super) fn check(&self, label: &str, inputs: usize) -> Result<(), ShotsError> {
         let check_rows = |features: &ArrayView3<f32>| match features.dim() {
             (_, 1.., length) if length == inputs => Ok(()),

@@ -10,7 +10,7 @@ const MAX_LOG_RATIO: f32 = 1.2;
 const BINS_PER_UNIT: f32 = 100.0;
 /// Bins on both sides of one that count with it.
 const REACH: usize = 7;
-/// A channel's logarithm is at most so far from that of the brightness: as white balance goes.
+/// A channel's logarithm is at most this far from that of the brightness: as far as white balance goes.
 const MAX_TINT: f32 = 0.15;
 /// One pixel of this many is counted.
 const STEP: usize = 3;

@@ -274,7 +274,7 @@ pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST
     Ok(elements)
 }
 
-/// Decodes the last elements that together weigh at most so much, and leaves earlier ones out.
+/// Decodes the last elements that together weigh at most `most`, and leaves earlier ones out.
 pub(crate) fn last_within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     most: usize,

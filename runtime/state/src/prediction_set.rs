@@ -52,7 +52,7 @@ pub(crate) struct ProbabilityScale {
 }
 
 impl ProbabilityScale {
-    /// The probability of a sample's class among those from number `first` on, its score lowered by so much.
+    /// The probability of a sample's class among those from index `first` on, its score less `lowered`.
     fn right(&self, sample: &ScoredSample, first: usize, lowered: f32) -> ClassValue {
         let (mut scores, own) = (sample.scores[first..].to_vec(), sample.class as usize - first);
         scores[own] -= lowered;

@@ -10,7 +10,7 @@ pub(super) const NO_CODE: Damage = "its picture data make no sense";
 
 pub(super) const WRONG_TABLE: Damage = "a Huffman table of it makes no sense";
 
-/// Codes of up to so many bits are looked up at once.
+/// Codes of up to this many bits are looked up at once.
 const SHORT: u32 = 9;
 
 /// A Huffman table, ready for decoding.

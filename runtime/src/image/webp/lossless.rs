@@ -36,7 +36,7 @@ impl CodeGroups {
         Self::read(&mut WebpBits { bytes: stream, position: 0 }, size).map(|(groups, _)| groups)
     }
 
-    /// Reads up to the codes, of which those of green have so many symbols.
+    /// Reads up to the codes; returns with the groups how many symbols the codes of green have.
     fn read(bits: &mut WebpBits<'_>, [mut width, height]: [usize; 2]) -> Result<(Self, usize), BadStream> {
         // Transforms (section 3.5), each at most once.
         for _ in 0..4 {

@@ -56,7 +56,7 @@ impl<const WORD: usize, const PAGE: usize> Chip<WORD, PAGE> {
         cut
     }
 
-    /// Turns the power on; cuts it again after so many more changes if that is asked for.
+    /// Turns the power on; cuts it again after further changes if that is asked for.
     fn with_power(mut self, until: Option<(usize, Cut)>) -> Self {
         (self.off, self.changes, self.power) = (false, 0, until);
         self

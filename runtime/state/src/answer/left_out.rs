@@ -93,7 +93,7 @@ fn with_fewer(
     rows.filter_map(fewer).collect()
 }
 
-/// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one
+/// What a class of `count` shots gains by a shot of `copies` copies, as a multiple of what it gains by another one
 /// when it lacks the first. With n shots, c copies of the one and o of the other:
 ///
 /// (1 / (n - c) - 1 / n) / (1 / (n - c - o) - 1 / (n - c)) = c (n - c - o) / (o n)

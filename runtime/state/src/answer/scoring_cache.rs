@@ -9,7 +9,7 @@ use crate::head::Projector;
 /// Most heads whose projections are kept: that of phase 2, and those aligned before a change and after it.
 const MAX_HEADS: usize = 3;
 
-/// A row that none of the last so many states used is dropped. A change compares fewer states than that.
+/// A row that none of this many last states used is dropped. A change compares fewer states than that.
 const MAX_AGE: u32 = 8;
 
 /// Sums over the shots of classes and projections of samples, for a program that scores one state of a bundle after the

@@ -67,7 +67,7 @@ impl ExpectedByScope {
 /// The samples of a state that an expected accuracy rests on.
 pub(super) struct AccuracyEvidence {
     judged: JudgeableSamples,
-    /// The first so many classes came with the bundle.
+    /// Number of classes that came with the bundle; they are the first.
     base_classes: usize,
     /// Of every learned class; `None` where nothing tells how alike the shots of a class usually are.
     independence: Option<Vec<ShotIndependence>>,

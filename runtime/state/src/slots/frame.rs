@@ -198,7 +198,7 @@ impl<'a> SlotContent<'a> {
     }
 }
 
-/// Most bytes of a body that a slot of so many bytes holds. A body that grew beyond is written whole.
+/// Most bytes of a body that a slot of `slot` bytes holds. A body that grew beyond is written whole.
 const fn max_body(slot: usize) -> usize {
     slot.saturating_mul(2)
 }
