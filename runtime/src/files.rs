@@ -397,7 +397,7 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// That of a file of which the system says this.
+    /// The stamp of a file with this metadata.
     pub fn of(facts: &Metadata) -> Self {
         #[cfg(unix)]
         let (number, changed) = {

@@ -53,7 +53,7 @@ struct FileState {
 }
 
 impl FileState {
-    /// That of a file that nothing is known of.
+    /// The state of a file of which nothing else is known.
     fn of(data: &Metadata) -> io::Result<Self> {
         let (length, changed_at, identity) = (data.len(), changed_at(data)?, identity(data));
         Ok(Self { length, changed_at, identity, is_known: false, is_settled: false, rewrites: 0 })

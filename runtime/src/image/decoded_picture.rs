@@ -16,7 +16,7 @@ pub struct DecodedPicture {
 }
 
 impl DecodedPicture {
-    /// Of a file whose picture has this size before it is turned upright.
+    /// A picture decoded from a file, where it has this size before it is turned upright.
     pub(super) fn new(picture: RgbImage, size: [usize; 2], orientation: Orientation) -> Self {
         Self { picture, size_in_file: upright_size(size.map(|side| side as u32), orientation) }
     }

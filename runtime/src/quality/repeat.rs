@@ -28,7 +28,7 @@ pub struct PictureFingerprint {
 }
 
 impl PictureFingerprint {
-    /// That of a square picture.
+    /// Computes the fingerprint of a square picture.
     pub(super) fn of(square: &RgbImage) -> Self {
         let (falls, flat) = falls(square);
         let cells = image::resize(square, [CELLS; 2]);

@@ -44,7 +44,7 @@ const TOLERANCE: f32 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CameraPose {
-    /// As it stood.
+    /// It stands as it stood.
     Kept,
     /// It was pushed or turned, or has come nearer.
     Changed,
@@ -107,7 +107,7 @@ impl BlockSearch {
         self.blocks.iter().filter(|(_, in_place)| *in_place >= least).count()
     }
 
-    /// Those that are found elsewhere: roughly in the coarse frame, then in the small one.
+    /// Finds the blocks that are elsewhere in the frame: roughly in the coarse frame, then in the small one.
     fn displaced_blocks(&self) -> Vec<DisplacedBlock> {
         let (coarse_place, coarse_frame) = (self.place.coarse(), self.frame.coarse());
         let uncertain = self.blocks.iter().filter(|(_, in_place)| *in_place < CERTAIN);

@@ -61,7 +61,7 @@ struct LogRatios {
 }
 
 impl LogRatios {
-    /// Those of pixels, each with its brightness in the frame and in the background.
+    /// Computes the ratios of pixels, each given by its brightness in the frame and in the background.
     fn of(pixels: impl Iterator<Item = [f32; 2]>) -> Self {
         let mut ratios = Self { usable: Vec::new(), clipped: Vec::new(), pixels: 0 };
         for [frame, background] in pixels {

@@ -29,7 +29,7 @@ pub(crate) struct RightProbabilities {
     learned_only: RankedValues,
 }
 
-/// From which probability on a label is in a set.
+/// Least probabilities with which a label is in a set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SetThresholds {
     /// For base classes.
@@ -73,14 +73,14 @@ impl ProbabilityScale {
     }
 }
 
-/// By how much the score of a sample's class is ahead of all others'.
+/// The margin by which the score of a sample's class is ahead of all others'.
 fn margin(sample: &ScoredSample) -> f32 {
     let (before, rest) = sample.scores.split_at(sample.class as usize);
     rest[0] - before.iter().chain(&rest[1..]).copied().fold(f32::MIN, f32::max)
 }
 
 impl RightProbabilities {
-    /// Of samples of base classes, and of the shots of learned ones; scores have the border among them.
+    /// Computes them for samples of base classes and for shots of learned ones; scores have the border among them.
     pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: ProbabilityScale) -> Self {
         let base = scale.of_base(samples);
         let of_shots = |first: usize| shots.iter().map(|sample| scale.right(sample, first, 0.0)).collect::<Vec<_>>();

@@ -31,7 +31,7 @@ struct CodeLength {
 }
 
 impl HuffmanTable {
-    /// From the number of codes of each length and the values in the order of their codes.
+    /// Makes it from the number of codes of each length and the values in the order of their codes.
     pub(super) fn new(counts: &[u8; 16], values: &[u8]) -> Result<Self, Damage> {
         let mut short = vec![(0, 0); 1 << SHORT];
         let mut lengths = [CodeLength::default(); 17];

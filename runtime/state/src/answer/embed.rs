@@ -300,12 +300,12 @@ impl Projections {
         parts.zip(rows.chunks_exact(dimension)).for_each(|(to, from)| to.copy_from_slice(from));
     }
 
-    /// Of all views of an exemplar, `[views, projections_len]`.
+    /// Projections of all views of an exemplar, `[views, projections_len]`.
     fn of(&self, exemplar: usize) -> &[f32] {
         self.find(exemplar).expect("projections of every exemplar that is needed")
     }
 
-    /// Of all views of an exemplar, `[views, projections_len]`, if they are known.
+    /// Projections of all views of an exemplar, `[views, projections_len]`, if they are known.
     fn find(&self, exemplar: usize) -> Option<&[f32]> {
         let length = self.views * self.projections_len;
         if length == 0 {
@@ -315,7 +315,7 @@ impl Projections {
         Some(&self.rows[place * length..][..length])
     }
 
-    /// Of its clean view, `[projections_len]`.
+    /// Projections of the clean view of an exemplar, `[projections_len]`.
     fn clean(&self, exemplar: usize) -> &[f32] {
         &self.of(exemplar)[..self.projections_len]
     }

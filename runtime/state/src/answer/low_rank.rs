@@ -30,7 +30,7 @@ impl LowRankMap {
         Self::new(&axes, statistics.damping.clone(), statistics.factor, inputs)
     }
 
-    /// With these axes `[n, inputs]`: of length 1, if damping is to be a share.
+    /// A map with these axes `[n, inputs]`, of length 1 if damping is to be a share.
     pub(super) fn new(axes: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
         let (count, width) = (damping.len(), padded(inputs));
         let mut transposed = vec![0.0; inputs * padded(count)];

@@ -175,7 +175,7 @@ pub(super) struct PieceWriter<'a> {
 }
 
 impl<'a> PieceWriter<'a> {
-    /// Of a body that follows the one in a slot; refuses to write more than `most` bytes.
+    /// A writer of the body that follows the one in a slot; refuses to write more than `most` bytes.
     pub(super) fn new(slot: &'a [u8], segments: &'a Segments, most: usize) -> Self {
         let old = OldBody { slot, segments };
         Self {

@@ -55,7 +55,7 @@ pub fn tile(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, input.data_type), ELEMENT_COST))
 }
 
-/// From a start to before an end, in steps.
+/// Numbers from a start to before an end, in steps.
 pub fn range(call: &NodeCall<'_>) -> RuleResult {
     if call.folds && call.input(0)?.data_type == DataType::FLOAT {
         return range_of_floats(call);
