@@ -6,7 +6,7 @@
 //! |---|---|
 //! | *state*, [`State`](orco_state::state::State) | what a device has learned on a bundle: classes, exemplars, aligned head, balance |
 //! | *saved*, [`SavedState`] | a state with the history of how it came to be: what is written and read as one |
-//! | *slot*, [`Slot`] | one of the two places for a saved state; the newest sound one holds |
+//! | *slot*, [`Slot`] | one of the two places for a saved state; the newest sound one is current |
 //! | *generation*, [`StoreSnapshot::generation`] | counts the saves, 0 before the first, and stands in the slot: it tells which slot is newer, and whether another process saved meanwhile |
 //! | *revision*, [`Revision`] | which files the slots are now, without reading them: another one after every save, of which none is higher than another; it tells cheaply whether the state is to be read again |
 //!
@@ -85,7 +85,7 @@ pub(crate) struct NewestState {
     /// The slot that holds it.
     slot: Option<Slot>,
     /// SHA-256 of the learner file of the bundle for which both slots are known and neither is to be set aside. While
-    /// the files stay the same, a save for that bundle need not read them (`STATE.md`, "Which slot holds", 8).
+    /// the files stay the same, a save for that bundle need not read them (`STATE.md`, "Which slot is current", 8).
     undisturbed_for: Option<[u8; 32]>,
 }
 

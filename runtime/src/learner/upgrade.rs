@@ -85,7 +85,7 @@ impl UpgradeOptions {
 /// aligned before this returns, whatever `keep_shots` and `alignment` say.
 ///
 /// # Errors
-/// [`UpgradeError`]; the old state holds then.
+/// [`UpgradeError`]; the old state stays current then.
 pub fn upgrade(
     bundle: &Bundle,
     store: &Store,
@@ -138,7 +138,7 @@ pub fn upgrade(
 /// Of the settings, `wait` and `compare_releases` count.
 ///
 /// # Errors
-/// [`UpgradeError`] if there is none, or it cannot be used; the present state holds then.
+/// [`UpgradeError`] if there is none, or it cannot be used; the present state stays current then.
 pub fn undo_upgrade(
     bundle: &Bundle,
     store: &Store,
