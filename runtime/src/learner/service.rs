@@ -38,7 +38,7 @@ impl Learner {
     pub fn imprint(&mut self, label: &str, shots: ArrayView3<'_, f32>) -> Result<(), LearnError> {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         session::check_labels(base_model, state, &[label], BaseLabels::Refuse)?;
-        session::check_count(state, label, None, shots.dim().0)?;
+        session::check_shot_count(state, label, None, shots.dim().0)?;
         if self.provisional.iter().any(|known| label::same(known, label)) {
             return Err(LearnError::LabelExists { label: label.into() });
         }

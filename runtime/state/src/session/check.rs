@@ -87,7 +87,7 @@ pub(super) const MAX_FEATURE: f32 = 1e15;
 ///
 /// # Errors
 /// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
-pub fn check_count(state: &State, label: &str, known: Option<usize>, shots: usize) -> Result<(), LearnError> {
+pub fn check_shot_count(state: &State, label: &str, known: Option<usize>, shots: usize) -> Result<(), LearnError> {
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
@@ -103,7 +103,7 @@ pub(super) fn check_shots(
     class: &NewClass,
     known: Option<usize>,
 ) -> Result<(), LearnError> {
-    check_count(state, &class.label, known, class.shots.len())?;
+    check_shot_count(state, &class.label, known, class.shots.len())?;
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
             && shot.len().is_multiple_of(base_model.head.inputs)

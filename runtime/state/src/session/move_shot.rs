@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::check::{check_count, known_class};
+use super::check::{check_shot_count, known_class};
 use super::{ChangeReport, LearnError, Session};
 use orco_core::align::Sampling;
 
@@ -29,7 +29,7 @@ impl Session<'_> {
             return Err(LearnError::SameClass { label: to.into() });
         }
         self.check_not_last(state, from, source)?;
-        check_count(state, to, Some(target), 1)?;
+        check_shot_count(state, to, Some(target), 1)?;
         let mut next = self.without_shot(state, source, moved);
         next.exemplars.push_from(&state.exemplars, moved, target as u32);
         self.align(state, next, Sampling::seeded(self.seed))
