@@ -15,7 +15,7 @@
 //! | `bundle.toml` | the bundle that it was learned on: name, release, SHA-256 of its learner file, base classes |
 //! | `releases.toml` | the highest release of each bundle that was used ([`crate::release`]) |
 //! | `slot` | the newest slot: the state with its history (`STATE.md`) |
-//! | `shots/DIGEST.png` | the kept picture of each shot, rising, named by the digest of its exemplar |
+//! | `shots/DIGEST.png` | the kept picture of each shot, named by the digest of its exemplar, in ascending order |
 //!
 //! Nothing else may be in it: no folders, links or long names, nothing twice. Nothing in it is believed before the
 //! checksum of the whole and, where a public key is configured, the signature are right, and no name of it becomes a

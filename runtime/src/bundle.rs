@@ -213,7 +213,7 @@ impl Bundle {
         encode_pictures(encoder, &self.manifest.preprocessing, self.base_model.head.inputs, &drawn)
     }
 
-    /// So many views of a picture, the clean one first, as the backbone is fed with them.
+    /// `count` views of a picture, the clean one first, as the backbone is fed with them.
     ///
     /// # Panics
     /// If the picture has no pixels.

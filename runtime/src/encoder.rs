@@ -109,8 +109,8 @@ fn in_words(size: Option<usize>) -> String {
     size.map_or_else(|| "any".to_owned(), |size| size.to_string())
 }
 
-/// Computes features of [fitted](Preprocessing::fit) pictures, in batches of at most [`batch_size`] images. The look may
-/// give a picture several parts, each of them an image; the picture's features are their weighted mean.
+/// Computes features of [fitted](Preprocessing::fit) pictures, in batches of at most [`batch_size`] images. The look
+/// may give a picture several parts, each of them an image; the picture's features are their weighted mean.
 ///
 /// # Shapes
 /// Returns `[pictures, features]`, finite.
@@ -137,7 +137,7 @@ pub fn batch_size(input: &Preprocessing) -> usize {
     (BATCH_BYTES / (3 * size_of::<f32>() * input.height as usize * input.width as usize)).max(1)
 }
 
-/// The number of pictures that go through an engine together, with so many views each.
+/// The number of pictures that go through an engine together, with `views` views each.
 fn pictures_at_once(input: &Preprocessing, views: usize) -> usize {
     (batch_size(input) / (views.max(1) * input.look.parts().len())).max(1)
 }

@@ -1,5 +1,5 @@
-//! Reads, makes and replaces files without trusting their size or kind (a path may be a link or a pipe); a replaced file
-//! survives a power cut.
+//! Reads, makes and replaces files without trusting their size or kind (a path may be a link or a pipe); a replaced
+//! file survives a power cut.
 
 pub mod destination;
 pub(crate) mod folder;
@@ -26,6 +26,11 @@ pub const MAX_PEM_BYTES: u64 = 1 << 20;
 /// Whether there was no room for what was to be written.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether the last name of a path begins with a dot, as names of hidden files do.
+pub fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// Opens a regular file for reading, or the one that a link leads to.
@@ -392,7 +397,7 @@ pub struct FileStamp {
 }
 
 impl FileStamp {
-    /// That of a file of which the system says this.
+    /// The stamp of a file with this metadata.
     pub fn of(facts: &Metadata) -> Self {
         #[cfg(unix)]
         let (number, changed) = {

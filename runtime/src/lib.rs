@@ -48,11 +48,12 @@
 //!
 //! The *backbone* is the network itself, a file in the bundle of which the manifest tells shape and cost
 //! ([`BackboneFacts`](manifest::BackboneFacts)). An [`Engine`](encoder::engine_choice::Engine) is a program that
-//! computes networks: rten or ONNX Runtime. An [`EngineChoice`](encoder::engine_choice::EngineChoice) is the engine that
-//! a user asks for, or leaves open. A [`ChosenEngine`](encoder::engine_choice::ChosenEngine) is the engine that the work
-//! ahead got, with the reason. An [`Encoder`](encoder::Encoder) is a backbone opened on an engine, which computes
-//! features; an [`OpenedEncoder`](encoder::engine_choice::OpenedEncoder) has it with the reason for its engine, and
-//! [`EngineInUse`](learner::EngineInUse) tells name and reason of the one that a learner's answers come from.
+//! computes networks: rten or ONNX Runtime. An [`EngineChoice`](encoder::engine_choice::EngineChoice) is the engine
+//! that a user asks for, or leaves open. A [`ChosenEngine`](encoder::engine_choice::ChosenEngine) is the engine that
+//! the work ahead got, with the reason. An [`Encoder`](encoder::Encoder) is a backbone opened on an engine, which
+//! computes features; an [`OpenedEncoder`](encoder::engine_choice::OpenedEncoder) has it with the reason for its
+//! engine, and [`EngineInUse`](learner::EngineInUse) tells name and reason of the one that a learner's answers come
+//! from.
 //!
 //! # Features
 //!

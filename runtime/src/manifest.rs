@@ -218,7 +218,8 @@ pub fn hexadecimal(digest: &[u8]) -> String {
     })
 }
 
-/// A digest, or other bytes, out of two hexadecimal digits for each, as [`hexadecimal`] writes them; nothing else is one.
+/// A digest, or other bytes, out of two hexadecimal digits for each, as [`hexadecimal`] writes them; nothing else is
+/// one.
 pub fn from_hexadecimal<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| (byte as char).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
     let mut digest = [0; N];

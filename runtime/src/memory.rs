@@ -26,7 +26,8 @@ fn figure(meminfo: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Limits from here on are none: version 1 of control groups writes a number close to 2^63 where version 2 writes `max`.
+/// Limits from here on are none: version 1 of control groups writes a number close to 2^63 where version 2 writes
+/// `max`.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Bytes that a control group, or one around it, allows this process in all. `None` where none has a limit.
@@ -52,8 +53,8 @@ fn memory_group(line: &str) -> Option<&str> {
     controllers.split(',').any(|controller| controller == "memory").then_some(group)
 }
 
-/// The lowest limit of a group below `root` and of those around it. In a container the group may be named as the machine
-/// outside names it; `root` is the container's own then.
+/// The lowest limit of a group below `root` and of those around it. In a container the group may be named as the
+/// machine outside names it; `root` is the container's own then.
 fn lowest_around(root: &Path, group: &str, file: &str) -> Option<u64> {
     let folder = root.join(group.trim_end());
     let around = folder.ancestors().take_while(|folder| folder.starts_with(root));

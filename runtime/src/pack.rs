@@ -18,7 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use ::image::ImageFormat;
@@ -98,8 +98,8 @@ pub fn unsigned(pack: &Pack) -> Option<Vec<u8>> {
     pack.is_sound().then(|| seal(&pack.to_be_signed(), ""))
 }
 
-/// Writes a pack of a store's class, without a signature, into a file, as a whole or not at all; returns the file's size
-/// in bytes. The file lies outside the store's folder, whose own files it could replace; a link is followed.
+/// Writes a pack of a store's class, without a signature, into a file, as a whole or not at all; returns the file's
+/// size in bytes. The file lies outside the store's folder, whose own files it could replace; a link is followed.
 ///
 /// # Errors
 /// [`WritePackError`] if no device would take the pack, there is an `existing` file that is to stay, or the file cannot
@@ -112,11 +112,7 @@ pub fn write_unsigned(
 ) -> Result<usize, WritePackError> {
     let bytes = unsigned(pack).ok_or(WritePackError::Unsound)?;
     let path = destination::file(path, store.folder(), existing)?;
-    let written = match existing {
-        ExistingFile::Refuse => files::create(&path, &bytes),
-        ExistingFile::Replace => files::replace(&path, &bytes),
-    };
-    match written {
+    match existing.write_with(&path, |new| new.write_all(&bytes)) {
         Ok(()) => Ok(bytes.len()),
         Err(error) if files::is_unsynced(&error) => Err(WritePackError::Unsynced { size: bytes.len(), error }),
         Err(error) => Err(error.into()),

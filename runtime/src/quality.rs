@@ -251,14 +251,12 @@ impl Thresholds {
     pub fn flaws(&self, quality: &Quality) -> Vec<Flaw> {
         let is_dark = quality.dark > self.dark && quality.bright < THING;
         let is_bright = quality.clipped > self.clipped && quality.dark < THING && !quality.shows_thing_on_white();
+        let noise = if quality.is_unscaled { UNSCALED * self.noise } else { self.noise };
         let exposure = [(is_dark, Flaw::TooDark), (is_bright, Flaw::TooBright)];
-        let mut flaws: Vec<Flaw> = exposure.into_iter().filter(|(is, _)| *is).map(|(_, flaw)| flaw).collect();
-        if flaws.is_empty() {
-            let noise = if quality.is_unscaled { UNSCALED * self.noise } else { self.noise };
-            let detail = [(self.is_blurred(quality), Flaw::Blurred), (quality.sharpness > noise, Flaw::Noise)];
-            flaws.extend(detail.into_iter().filter(|(is, _)| *is).map(|(_, flaw)| flaw));
-        }
-        flaws
+        let detail = [(self.is_blurred(quality), Flaw::Blurred), (quality.sharpness > noise, Flaw::Noise)];
+        let is_well_exposed = exposure.iter().all(|(is_flawed, _)| !is_flawed);
+        let flaws = if is_well_exposed { detail } else { exposure };
+        flaws.into_iter().filter_map(|(is_flawed, flaw)| is_flawed.then_some(flaw)).collect()
     }
 
     fn is_blurred(&self, quality: &Quality) -> bool {

@@ -56,7 +56,7 @@ pub struct ReleasesFormatError(String);
 pub struct Releases(BTreeMap<String, u32>);
 
 impl Releases {
-    /// Those that are remembered in a state's folder; none if there is no file of them.
+    /// Reads the releases that are remembered in a state's folder; none if there is no file of them.
     ///
     /// # Errors
     /// [`ReleaseError::Remembered`] if it cannot be read.
@@ -69,7 +69,7 @@ impl Releases {
         Self::parse(&text).map_err(|error| failed(error.to_string()))
     }
 
-    /// As the text of a file.
+    /// The releases as the text of a file.
     ///
     /// # Errors
     /// If it cannot be written as TOML.
@@ -77,7 +77,7 @@ impl Releases {
         toml::to_string(self).map_err(io::Error::other)
     }
 
-    /// Out of the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// [`ReleasesFormatError`] if it is no TOML table of bundles' names and release numbers.

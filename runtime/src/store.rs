@@ -6,7 +6,7 @@
 //! |---|---|
 //! | *state*, [`State`](orco_state::state::State) | what a device has learned on a bundle: classes, exemplars, aligned head, balance |
 //! | *saved*, [`SavedState`] | a state with the history of how it came to be: what is written and read as one |
-//! | *slot*, [`Slot`] | one of the two places for a saved state; the newest sound one holds |
+//! | *slot*, [`Slot`] | one of the two places for a saved state; the newest sound one is current |
 //! | *generation*, [`StoreSnapshot::generation`] | counts the saves, 0 before the first, and stands in the slot: it tells which slot is newer, and whether another process saved meanwhile |
 //! | *revision*, [`Revision`] | which files the slots are now, without reading them: another one after every save, of which none is higher than another; it tells cheaply whether the state is to be read again |
 //!
@@ -84,8 +84,8 @@ pub(crate) struct NewestState {
     pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
-    /// SHA-256 of the learner file of the bundle for which both slots are known and neither is to be set aside. While the
-    /// files stay the same, a save for that bundle need not read them (`STATE.md`, "Which slot holds", 8).
+    /// SHA-256 of the learner file of the bundle for which both slots are known and neither is to be set aside. While
+    /// the files stay the same, a save for that bundle need not read them (`STATE.md`, "Which slot is current", 8).
     undisturbed_for: Option<[u8; 32]>,
 }
 
@@ -273,8 +273,8 @@ impl Store {
         )
     }
 
-    /// The warning that there is no slot, but patches of one: somebody moved `slot-a` and `slot-b` away without them, or
-    /// copied them without these.
+    /// The warning that there is no slot, but patches of one: somebody moved `slot-a` and `slot-b` away without them,
+    /// or copied them without these.
     fn patches_alone_warning(&self) -> String {
         format!(
             "slot-a and slot-b are missing in {}, where changes that were appended to them still lie (slot-a.patch-..., \
@@ -335,8 +335,8 @@ impl Store {
     }
 }
 
-/// Whether the bytes of a slot hold a label, those of states that patches changed among them: what cannot be decoded may
-/// hold it anywhere.
+/// Whether the bytes of a slot hold a label, those of states that patches changed among them: what cannot be decoded
+/// may hold it anywhere.
 fn slot_mentions(bytes: &[u8], label: &str) -> bool {
     let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
     slots::read_each(bytes).any(|saved| match saved {

@@ -20,7 +20,7 @@ pub const VARIABLE: &str = "RTEN_NUM_THREADS";
 /// What [`set_limit`] was told; 0 stands for no limit.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
-/// Has this process compute on so many threads at most. To be called at the start of `main`: rten is told through the
+/// Has this process compute on at most `count` threads. To be called at the start of `main`: rten is told through the
 /// environment, which other threads may be reading. Where [`VARIABLE`] says so already, it may be called at any time
 /// before rten computes.
 ///

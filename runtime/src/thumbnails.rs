@@ -82,8 +82,8 @@ impl Thumbnails {
     /// returns, no power cut brings them back.
     ///
     /// # Errors
-    /// [`StoreError::Uncertain`] if one cannot be removed for good, [`StoreError::LinkNotFollowed`] if a link lies in the place of
-    /// the folder.
+    /// [`StoreError::Uncertain`] if one cannot be removed for good, [`StoreError::LinkNotFollowed`] if a link lies in
+    /// the place of the folder.
     pub fn prune(&self, saved: &SavedState) -> Result<(), StoreError> {
         self.remove_strays(saved, files::is_temporary)
     }

@@ -187,13 +187,12 @@ impl Camera {
         state.newest.clone().filter(|frame| frame.number > after)
     }
 
-    /// Decodes a frame of this camera, and notes in its status whether that could be done. With `side`, in pixels, a
-    /// JPEG picture is reduced while it is decoded; at least so many pixels are left in width and in height.
+    /// Decodes a frame of this camera as [`CameraFrame::decode`] does, and notes in the status whether that succeeded.
     ///
     /// # Errors
-    /// [`ImageError`] if the frame is no picture, is damaged or too large.
+    /// As for [`CameraFrame::decode`].
     pub fn decode(&self, frame: &CameraFrame, side: Option<u32>) -> Result<RgbImage, ImageError> {
-        let decoded = side.map_or_else(|| frame.decode(), |side| frame.decode_reduced(side));
+        let decoded = frame.decode(side);
         let mut state = self.shared.state();
         state.note_decoding(frame.number, decoded.is_ok());
         match &decoded {

@@ -50,10 +50,10 @@ pub enum CameraError {
          folder:PATH"
     )]
     UntrustedCertificate(String),
-    /// Nothing came for so long.
+    /// Nothing came for this long.
     #[error("nothing came for {} s", .0.as_secs())]
     Silent(Duration),
-    /// No connection could be made for so long.
+    /// No connection could be made for this long.
     #[error("it cannot be reached within {} s", .0.as_secs())]
     Unreachable(Duration),
     /// It wants a name and password, and the address has none.

@@ -53,7 +53,7 @@ struct FileState {
 }
 
 impl FileState {
-    /// That of a file that nothing is known of.
+    /// The state of a file of which nothing else is known.
     fn of(data: &Metadata) -> io::Result<Self> {
         let (length, changed_at, identity) = (data.len(), changed_at(data)?, identity(data));
         Ok(Self { length, changed_at, identity, is_known: false, is_settled: false, rewrites: 0 })
@@ -178,7 +178,7 @@ impl<'a> FolderSource<'a> {
 
     /// Says once that a picture in a format that is not read is passed over: a camera may save nothing else.
     fn tell_of_format(&mut self, name: &OsString) {
-        if self.known.was_told_of_format || is_hidden(name) {
+        if self.known.was_told_of_format || files::is_hidden(Path::new(name)) {
             return;
         }
         if let Some(format) = UnsupportedFormat::of_name(Path::new(name)) {
@@ -215,12 +215,9 @@ impl<'a> FolderSource<'a> {
     }
 }
 
-fn is_hidden(name: &OsString) -> bool {
-    name.as_encoded_bytes().starts_with(b".")
-}
-
 fn is_picture(name: &OsString) -> bool {
-    !is_hidden(name) && image::has_extension(Path::new(name))
+    let path = Path::new(name);
+    !files::is_hidden(path) && image::has_extension(path)
 }
 
 /// When anything of the file changed, its name and place included.

@@ -44,30 +44,20 @@ pub struct CameraFrame {
 }
 
 impl CameraFrame {
-    /// The picture at its full size, as far as that can be decoded within [`image::MAX_MEMORY`].
+    /// The picture at its full size, as far as that can be decoded within [`image::MAX_MEMORY`]. With `side`, a JPEG
+    /// picture is reduced while it is decoded; at least `side` pixels are left in width and in height.
     ///
     /// # Errors
     /// [`ImageError`] if it is no picture, is damaged or too large.
-    pub fn decode(&self) -> Result<RgbImage, ImageError> {
-        match &self.picture {
-            CameraPicture::File(bytes) => image::decode(bytes),
-            CameraPicture::Yuyv(raw) => Ok(raw.to_rgb()),
+    pub fn decode(&self, side: Option<u32>) -> Result<RgbImage, ImageError> {
+        match (&self.picture, side) {
+            (CameraPicture::File(bytes), None) => image::decode(bytes),
+            (CameraPicture::File(bytes), Some(side)) => image::decode_reduced(bytes, side),
+            (CameraPicture::Yuyv(raw), _) => Ok(raw.to_rgb()),
         }
     }
 
-    /// As [`CameraFrame::decode`], but reduces a JPEG picture as far as at least `side` pixels are left in width and
-    /// height.
-    ///
-    /// # Errors
-    /// As for [`CameraFrame::decode`].
-    pub fn decode_reduced(&self, side: u32) -> Result<RgbImage, ImageError> {
-        match &self.picture {
-            CameraPicture::File(bytes) => image::decode_reduced(bytes, side),
-            CameraPicture::Yuyv(raw) => Ok(raw.to_rgb()),
-        }
-    }
-
-    /// Memory that decoding it takes: at its full size, or with `side` by [`CameraFrame::decode_reduced`].
+    /// Memory that [`CameraFrame::decode`] takes with the same `side`.
     ///
     /// # Errors
     /// [`ImageError`] if it is no picture, or too large.

@@ -59,8 +59,8 @@ fn complete_pipeline(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// GStreamer's program with a pipeline. It speaks English whatever the machine's language: [`listen`] knows its errors by
-/// their first word.
+/// GStreamer's program with a pipeline. It speaks English whatever the machine's language: [`listen`] knows its errors
+/// by their first word.
 fn command_for(words: Vec<String>) -> Command {
     let mut command = Command::new(PROGRAM);
     command.arg("-q").args(complete_pipeline(words)).env("LANGUAGE", "C");

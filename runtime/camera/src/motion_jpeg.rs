@@ -9,8 +9,8 @@ const SOS: u8 = 0xda;
 const END: [u8; 2] = [0xff, 0xd9];
 
 /// The picture with the usual tables before its first scan, if it has none of its own, and with the marker of its end,
-/// which some cameras leave out. The marker makes no whole picture of one that was cut: whoever decodes it counts its scans
-/// and their codes. Blank lines before the picture, as some cameras send, are left out.
+/// which some cameras leave out. The marker makes no whole picture of one that was cut: whoever decodes it counts its
+/// scans and their codes. Blank lines before the picture, as some cameras send, are left out.
 pub fn completed(jpeg: &[u8]) -> Cow<'_, [u8]> {
     let jpeg = jpeg.trim_ascii_start();
     let Some(scan) = Scan::first(jpeg) else { return Cow::Borrowed(jpeg) };
@@ -53,15 +53,33 @@ impl Scan {
     }
 }
 
-/// For each table its class and number, how many codes have 1 to 16 bits, and what they stand for (tables K.3 to K.6).
-const LIGHT_DC: (u8, [u8; 16], &[u8]) =
-    (0x00, [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-const COLOUR_DC: (u8, [u8; 16], &[u8]) =
-    (0x01, [0, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-const LIGHT_AC: (u8, [u8; 16], &[u8]) = (
-    0x10,
-    [0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 0x7d],
-    &[
+/// A Huffman table as it stands in a DHT segment (section B.2.4.2).
+struct HuffmanTable {
+    /// Its class (0 DC, 1 AC) and its number, four bits each.
+    id: u8,
+    /// How many codes have 1 to 16 bits.
+    counts: [u8; 16],
+    /// What the codes stand for.
+    symbols: &'static [u8],
+}
+
+/// Table K.3.
+const LUMINANCE_DC: HuffmanTable = HuffmanTable {
+    id: 0x00,
+    counts: [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+    symbols: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+};
+/// Table K.4.
+const CHROMINANCE_DC: HuffmanTable = HuffmanTable {
+    id: 0x01,
+    counts: [0, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0],
+    symbols: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+};
+/// Table K.5.
+const LUMINANCE_AC: HuffmanTable = HuffmanTable {
+    id: 0x10,
+    counts: [0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 0x7d],
+    symbols: &[
         0x01, 0x02, 0x03, 0x00, 0x04, 0x11, 0x05, 0x12, 0x21, 0x31, 0x41, 0x06, 0x13, 0x51, 0x61, 0x07, 0x22, 0x71,
         0x14, 0x32, 0x81, 0x91, 0xa1, 0x08, 0x23, 0x42, 0xb1, 0xc1, 0x15, 0x52, 0xd1, 0xf0, 0x24, 0x33, 0x62, 0x72,
         0x82, 0x09, 0x0a, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x34, 0x35, 0x36, 0x37,
@@ -72,11 +90,12 @@ const LIGHT_AC: (u8, [u8; 16], &[u8]) = (
         0xc4, 0xc5, 0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8, 0xd9, 0xda, 0xe1, 0xe2,
         0xe3, 0xe4, 0xe5, 0xe6, 0xe7, 0xe8, 0xe9, 0xea, 0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9, 0xfa,
     ],
-);
-const COLOUR_AC: (u8, [u8; 16], &[u8]) = (
-    0x11,
-    [0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 0x77],
-    &[
+};
+/// Table K.6.
+const CHROMINANCE_AC: HuffmanTable = HuffmanTable {
+    id: 0x11,
+    counts: [0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 0x77],
+    symbols: &[
         0x00, 0x01, 0x02, 0x03, 0x11, 0x04, 0x05, 0x21, 0x31, 0x06, 0x12, 0x41, 0x51, 0x07, 0x61, 0x71, 0x13, 0x22,
         0x32, 0x81, 0x08, 0x14, 0x42, 0x91, 0xa1, 0xb1, 0xc1, 0x09, 0x23, 0x33, 0x52, 0xf0, 0x15, 0x62, 0x72, 0xd1,
         0x0a, 0x16, 0x24, 0x34, 0xe1, 0x25, 0xf1, 0x17, 0x18, 0x19, 0x1a, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x35, 0x36,
@@ -87,15 +106,15 @@ const COLOUR_AC: (u8, [u8; 16], &[u8]) = (
         0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7, 0xc8, 0xc9, 0xca, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8, 0xd9, 0xda,
         0xe2, 0xe3, 0xe4, 0xe5, 0xe6, 0xe7, 0xe8, 0xe9, 0xea, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9, 0xfa,
     ],
-);
+};
 
 /// One segment with all four tables.
 fn tables() -> Vec<u8> {
     let mut content = Vec::new();
-    for (name, counts, symbols) in [LIGHT_DC, LIGHT_AC, COLOUR_DC, COLOUR_AC] {
-        content.push(name);
-        content.extend_from_slice(&counts);
-        content.extend_from_slice(symbols);
+    for table in [LUMINANCE_DC, LUMINANCE_AC, CHROMINANCE_DC, CHROMINANCE_AC] {
+        content.push(table.id);
+        content.extend_from_slice(&table.counts);
+        content.extend_from_slice(table.symbols);
     }
     let length = (content.len() as u16 + 2).to_be_bytes();
     [&[0xff, DHT][..], &length, &content].concat()

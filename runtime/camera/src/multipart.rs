@@ -211,7 +211,7 @@ impl<R: Read> Multipart<R> {
 mod tests {
     use super::*;
 
-    /// Gives so many bytes at a time.
+    /// Gives at most this many bytes at a time.
     struct Dripping<'a>(&'a [u8], usize);
 
     impl Read for Dripping<'_> {

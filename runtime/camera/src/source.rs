@@ -67,7 +67,7 @@ pub(crate) trait OpenSource {
     }
 }
 
-/// As it was written, passwords replaced by stars.
+/// The source as it was written, passwords replaced by stars.
 impl fmt::Display for CameraSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

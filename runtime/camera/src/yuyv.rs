@@ -38,8 +38,8 @@ impl Yuyv {
         (self.width, self.height)
     }
 
-    /// In red, green and blue, by ITU-R BT.601 with brightness from 16 to 235, as V4L2 has it where a driver says
-    /// nothing else.
+    /// Converts it to red, green and blue, by ITU-R BT.601 with brightness from 16 to 235, as V4L2 has it where a
+    /// driver says nothing else.
     ///
     /// # Panics
     /// Never: the number of bytes was checked.

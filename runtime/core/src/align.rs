@@ -57,15 +57,15 @@
 mod data;
 mod extent;
 mod memory;
-mod perturbation;
 mod sampler;
+mod sampling;
 mod step;
 
 pub use data::{AlignmentData, AlignmentInput};
 pub use extent::AlignmentExtent;
 pub use memory::{Workspace, WorkspaceSize};
-pub use perturbation::{Perturbation, PerturbedTargets, Sampling};
 pub use sampler::Sampler;
+pub use sampling::{Perturbation, PerturbedTargets, Sampling};
 pub use step::{HeadTrainer, LossTerms, StepBatch, StepExtent, TargetRows};
 
 use core::ops::ControlFlow;
@@ -276,7 +276,7 @@ fn train(
     Ok(())
 }
 
-/// Refuses settings that are out of range, and working memory that is too small for so many known classes.
+/// Refuses settings that are out of range, and working memory that is too small for `classes` known classes.
 fn check(
     data: &AlignmentData<'_>,
     classes: usize,

@@ -16,7 +16,7 @@ pub struct AssignmentMemory {
 }
 
 impl AssignmentMemory {
-    /// For this many classes and free targets.
+    /// The memory that assigning `classes` classes to `free` free targets takes.
     pub const fn of(classes: usize, free: usize) -> Self {
         Self { numbers: classes + 2 * free, indices: 3 * free }
     }

@@ -35,8 +35,8 @@ pub struct BorderSample {
     pub margin: f32,
     /// Whether the best class of the sample's own side is its class.
     pub right: bool,
-    /// What the sample adds to the accuracy of its side if it is recognised. The weights of a side sum to 1 at most, and
-    /// to less where its samples are easier than new pictures.
+    /// What the sample adds to the accuracy of its side if it is recognised. The weights of a side sum to 1 at most,
+    /// and to less where its samples are easier than new pictures.
     pub weight: f32,
 }
 
@@ -64,8 +64,8 @@ impl Border {
 pub struct BorderWeights<'a> {
     /// w: weight of the accuracy on base classes in the harmonic mean, 0..1; learned classes have the rest.
     pub base: f32,
-    /// h: weights of the harmonic mean in the objective, 0..1 and falling; the accuracy over all classes has the rest.
-    /// The first is used unless it misses [`BorderObjective::min_accuracy`]; then the next ones are tried.
+    /// h: weights of the harmonic mean in the objective, 0..1, in descending order; the accuracy over all classes has
+    /// the rest. The first is used unless it misses [`BorderObjective::min_accuracy`]; then the next ones are tried.
     pub harmonic: &'a [f32],
 }
 

@@ -94,16 +94,16 @@ impl UnperturbedTargets {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerWeights {
-    /// Of the cosine, under the head of phase 2, to a base class's pseudo-target or to the mean projection of a learned
-    /// class's shots.
+    /// Weight of the cosine, under the head of phase 2, to a base class's pseudo-target or to the mean projection of a
+    /// learned class's shots.
     pub targets: f32,
-    /// Of the same cosine under the head that phase 3 aligned. Where there is none, the head of phase 2 has this weight
-    /// besides its own.
+    /// Weight of the same cosine under the head that phase 3 aligned. Where there is none, the head of phase 2 has this
+    /// weight besides its own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub aligned: f32,
-    /// Of the cosine to the class's mean direction, seen from the mean of all base features.
+    /// Weight of the cosine to the class's mean direction, seen from the mean of all base features.
     pub means: f32,
-    /// Of the linear discriminant with the covariance that the base classes share, on the roots of features.
+    /// Weight of the linear discriminant with the covariance that the base classes share, on the roots of features.
     pub discriminant: f32,
     /// How much of its excess over others is taken off a learned class's score, 0..1: some classes of few shots lie
     /// nearer to everything (hubs, Radovanović et al. 2010). The excess is what its score leads the best base class's

@@ -96,8 +96,8 @@ impl Exemplars<'_> {
                 features.iter_mut().zip(values).for_each(|(to, byte)| *to = scale * f32::from(byte.cast_signed()));
             }
             ExemplarPrecision::F16 => {
-                let halves = values.chunks_exact(2).map(|pair| half::f16::from_le_bytes([pair[0], pair[1]]));
-                features.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_f32());
+                let halves = values.as_chunks::<2>().0;
+                features.iter_mut().zip(halves).for_each(|(to, half)| *to = half::f16::from_le_bytes(*half).to_f32());
             }
         }
     }

@@ -113,7 +113,7 @@ impl Prefetch {
     /// None.
     pub const NONE: Self = Self { start: core::ptr::null(), length: 0 };
 
-    /// So many numbers from the given index of a slice on, which may lie outside of it.
+    /// `length` numbers from index `from` of a slice on, which may lie outside of it.
     #[inline(always)]
     pub fn of(slice: &[f32], from: usize, length: usize) -> Self {
         Self { start: slice.as_ptr().wrapping_add(from), length }

@@ -14,7 +14,7 @@ mod pairs;
 pub use pairs::PairScratch;
 
 use crate::linalg::kernel::on_vector_units;
-use crate::math::{exp, highest, ln, sum};
+use crate::math::{add_scaled, exp, highest, ln, sum};
 
 /// Unit rows of `width` numbers, a multiple of [`crate::linalg::LANES`].
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,11 @@ pub struct GradientAccumulator<'a> {
     pub weight: f32,
     /// `[m, width]`: the gradient with respect to the first m rows, to which the loss adds its own.
     pub values: &'a mut [f32],
+}
+
+/// What a matrix product does with its entries: adds them, times a factor, to a gradient `[rows, width]`.
+fn add_to(gradient: &mut [f32], width: usize, factor: f32) -> impl FnMut(usize, usize, &[f32]) {
+    move |row, column, sums| add_scaled(&mut gradient[row * width + column..][..sums.len()], factor, sums)
 }
 
 on_vector_units! {

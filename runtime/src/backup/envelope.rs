@@ -100,8 +100,8 @@ impl EnvelopeHeader {
 /// Compares a file's length, checksum and version with what its start says, and its signature with a key.
 ///
 /// # Errors
-/// [`BackupError::Decode`] if it is no sound backup of a version that can be read, [`BackupError::Signature`] if a key is
-/// given and it is not signed with it.
+/// [`BackupError::Decode`] if it is no sound backup of a version that can be read, [`BackupError::Signature`] if a key
+/// is given and it is not signed with it.
 pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<SoundEnvelope, BackupError> {
     let EnvelopeHeader { start, version, length, sum: expected } = EnvelopeHeader::read(file)?;
     // Nothing of what stands at the end is believed before the checksum is right, but it is needed to check both at

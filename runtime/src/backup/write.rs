@@ -102,8 +102,8 @@ impl LockedState {
 /// Of the settings, `wait` and `compare_releases` count.
 ///
 /// # Errors
-/// [`BackupError`] if nothing was learned, the newest state cannot be read, the bundle is an older release than was used
-/// before, or the file cannot be written.
+/// [`BackupError`] if nothing was learned, the newest state cannot be read, the bundle is an older release than was
+/// used before, or the file cannot be written.
 pub fn write(
     bundle: &Bundle,
     store: &Store,

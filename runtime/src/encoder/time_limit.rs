@@ -47,7 +47,8 @@ impl Cancel {
 /// Opens a model within [`LIMIT`].
 ///
 /// # Errors
-/// [`EncodeError::Slow`] if it takes longer, [`EncodeError::Busy`] while an engine still opens a model that took longer.
+/// [`EncodeError::Slow`] if it takes longer, [`EncodeError::Busy`] while an engine still opens a model that took
+/// longer.
 pub fn within_limit<T: Send + 'static>(open: impl FnOnce(&Cancel) -> T + Send + 'static) -> Result<T, EncodeError> {
     static ABANDONED: AtomicUsize = AtomicUsize::new(0);
     within(LIMIT, &ABANDONED, open)

@@ -28,8 +28,8 @@ impl ExistingFile {
     }
 
     /// Makes a file, or replaces it where it may be, by what `write` writes into a new one. One that came since
-    /// [`file()`] looked stays, too, where the file system has links; elsewhere one that comes in the last moment may be
-    /// replaced.
+    /// [`file()`] looked stays, too, where the file system has links; elsewhere one that comes in the last moment may
+    /// be replaced.
     ///
     /// # Errors
     /// As for [`create_with`] and [`replace_with`].

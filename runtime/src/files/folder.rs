@@ -24,7 +24,7 @@ pub(crate) struct OpenFolder {
 /// What an entry of a folder is. A link is [`FolderEntry::Other`], wherever it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FolderEntry {
-    /// A regular file of so many bytes.
+    /// A regular file of this many bytes.
     File(u64),
     /// A folder.
     Folder,

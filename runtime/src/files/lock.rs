@@ -37,7 +37,7 @@ impl HeldFile {
     /// locks for folders.
     ///
     /// # Errors
-    /// [`LockError::Held`] if another process holds it for so long.
+    /// [`LockError::Held`] if another process holds it for longer than `wait`.
     pub fn folder(folder: &Path, wait: Duration) -> Result<Option<Self>, LockError> {
         let Ok(file) = File::open(folder) else { return Ok(None) };
         let held = keep_trying(wait, || match file.try_lock() {

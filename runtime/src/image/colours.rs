@@ -52,7 +52,7 @@ pub(super) enum Conversion {
 }
 
 impl Conversion {
-    /// From an ICC profile; `None` where nothing is to be converted, or the profile cannot be used.
+    /// Makes it from an ICC profile; `None` where nothing is to be converted, or the profile cannot be used.
     pub(super) fn of_profile(icc: &[u8], kind: ProfileKind) -> Option<Self> {
         if !is_bounded(icc) {
             return unusable("it is too large, or its table of contents makes no sense");
@@ -76,8 +76,8 @@ impl Conversion {
         Self::of(&profile, kind)
     }
 
-    /// From the numbers of a PNG's chunk `cICP` (ITU-T H.273): primaries, transfer, matrix, and whether the range is
-    /// full. Pictures of high dynamic range stay as they are.
+    /// Makes it from the numbers of a PNG's chunk `cICP` (ITU-T H.273): primaries, transfer, matrix, and whether the
+    /// range is full. Pictures of high dynamic range stay as they are.
     pub(super) fn of_code_points(primaries: u8, transfer: u8, matrix: u8, full: bool) -> Option<Self> {
         // BT.709, BT.601, BT.2020, DCI-P3 and Display P3; curves of video, gamma 2.2 and 2.8, linear, sRGB's.
         let known =
@@ -92,8 +92,8 @@ impl Conversion {
         Self::of(&ColorProfile::new_from_cicp(code), ProfileKind::Rgb)
     }
 
-    /// From a PNG's chunk `gAMA` and, unless the picture is grey, `cHRM`: white, red, green and blue, x and y of each.
-    /// A gamma close to that of sRGB stands for sRGB's own curve.
+    /// Makes it from a PNG's chunk `gAMA` and, unless the picture is grey, `cHRM`: white, red, green and blue, x and y
+    /// of each. A gamma close to that of sRGB stands for sRGB's own curve.
     pub(super) fn of_gamma(gamma: f32, chromaticities: Option<[[f32; 2]; 4]>) -> Option<Self> {
         if !(0.1..=10.0).contains(&gamma) {
             return unusable("its gamma makes no sense");

@@ -23,7 +23,7 @@ pub struct DecodingCost {
 }
 
 impl DecodingCost {
-    /// For a picture that has this size before it is turned upright, decoded at a scale of 1 to `by`.
+    /// The cost of a picture that has this size before it is turned upright, decoded at a scale of 1 to `by`.
     pub(super) fn new(size: [usize; 2], by: usize, orientation: Orientation, peak: usize) -> Self {
         let [file_width, file_height] = upright_size(size.map(|side| side as u32), orientation);
         let [width, height] = [file_width, file_height].map(|side| side.div_ceil(by as u32));

@@ -33,9 +33,9 @@ const OVERHEAD: usize = 2 << 20;
 /// How a picture is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecodingPlan {
-    /// By the decoder, as it is.
+    /// As a whole, by the decoder.
     Whole,
-    /// At a scale of 1 to `by`, from so much [detail](reduced::DETAIL).
+    /// At a scale of 1 to `by`, from this much [detail](reduced::DETAIL).
     Reduced { by: usize, detail: usize },
 }
 

@@ -17,8 +17,8 @@ const MAX_WEIGHT: f32 = 10.0;
 /// Look closer where things rarely fill the picture: a thing in the middle counts for more, and what surrounds it for
 /// less. Every part is an image for the backbone and takes its time.
 ///
-/// In TOML and JSON it is a list whose first element is 1.0, the whole; each further one is a side, or a side and a weight:
-/// `[1.0, 0.75]`, `[1.0, { side = 0.55, weight = 0.5 }]`.
+/// In TOML and JSON it is a list whose first element is 1.0, the whole; each further one is a side, or a side and a
+/// weight: `[1.0, 0.75]`, `[1.0, { side = 0.55, weight = 0.5 }]`.
 ///
 /// ```
 /// use orco_runtime::image::{Look, LookPart};
@@ -78,8 +78,8 @@ impl Look {
     /// The whole picture alone.
     pub const WHOLE: Self = Self { parts: [LookPart::WHOLE; MAX_PARTS], count: 1 };
 
-    /// A look at centred parts whose sides are these shares of the picture's, falling; the first is the whole. All count
-    /// alike.
+    /// A look at centred parts whose sides are these shares of the picture's, in descending order; the first is the
+    /// whole. All count alike.
     ///
     /// # Errors
     /// [`LookError`] if the numbers are something else.

@@ -44,8 +44,8 @@ pub(super) fn size<R: BufRead + Seek>(mut file: R) -> Result<((u32, u32), Orient
     Ok((file.reader.info().size(), file.orientation))
 }
 
-/// How the picture is to be turned, by the first chunk that says so: it may stand behind the pixels (PNG, third edition,
-/// section 5.6), and is wanted before them. Leaves the file at its start.
+/// How the picture is to be turned, by the first chunk that says so: it may stand behind the pixels (PNG, third
+/// edition, section 5.6), and is wanted before them. Leaves the file at its start.
 fn orientation<R: BufRead + Seek>(file: &mut R) -> Result<Orientation, ImageError> {
     let found = find_exif(file);
     file.rewind().map_err(ImageError::Read)?;
@@ -244,10 +244,10 @@ fn each_pixel<const COUNT: usize, const WIDTH: usize>(row: &[u8], mut pixel: imp
     }
 }
 
-/// Sums of squares of so many pixels a side fit into 16 bits.
+/// Sums over squares of this many pixels a side fit into 16 bits.
 const MAX_SIDE_OF_SQUARE: usize = 16;
 
-/// How many pixels a side become one, at least, where converting colours takes so many bytes.
+/// How many pixels a side become one, at least, where converting colours takes `converting` bytes.
 fn scale(size: [usize; 2], orientation: Orientation, converting: usize) -> Result<usize, ImageError> {
     let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| converting + bytes(size, *by, orientation) <= MAX_MEMORY as usize);
     by.ok_or(ImageError::TooLarge)

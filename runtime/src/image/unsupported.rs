@@ -93,7 +93,7 @@ impl UnsupportedFormat {
     const MISNAMED: Self =
         Self { name: "misnamed", article: "a", remedy: "rename it so that it ends in .jpg, .png or .webp" };
 
-    /// That of a file with these first bytes, if they tell.
+    /// The format of a file with these first bytes, if they tell.
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
         if start.get(4..8) == Some(b"ftyp") {
             return Some(match start.get(8..12)? {
@@ -129,7 +129,7 @@ impl UnsupportedFormat {
         known.or(is_pnm.then_some(PNM))
     }
 
-    /// That of a file of this name, if its ending tells.
+    /// The format of a file of this name, if its ending tells.
     pub fn of_name(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_string_lossy().to_lowercase();
         ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, format)| *format)

@@ -89,7 +89,7 @@ impl<'a> WebpFile<'a> {
         self.within(bytes + self.code_groups()?.bytes())
     }
 
-    /// So many bytes, if decoding may take them.
+    /// This number of bytes, if decoding may take them.
     fn within(&self, bytes: usize) -> Result<usize, ImageError> {
         let (width, height) = self.decoder.dimensions();
         if bytes <= MAX_MEMORY as usize { Ok(bytes) } else { Err(ImageError::LargeWebp { width, height }) }

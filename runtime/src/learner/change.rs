@@ -11,11 +11,11 @@ use orco_state::sentence::with_causes;
 use orco_state::session::{self, BaseLabels, ChangeReport, LearnError, Session, StoredClass};
 use orco_state::state::{Balance, State};
 
+use super::Learner;
 use super::error::ChangeError;
 use super::observer::{ChangeStep, Observer};
 use super::shot_keeper::ShotKeeper;
 use super::shots::Shots;
-use super::{Learner, StoreSnapshot};
 use crate::clock::seconds_if_set;
 use crate::store::{LockedStore, StoreError, uncertainty};
 use crate::threads::Threads;
@@ -148,7 +148,7 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        let known = session::check_known(self.base_model(), self.state(), label)?;
+        let known = session::known_class(self.base_model(), self.state(), label)?;
         let mut keeper = self.keeper(&locked)?;
         let class = self.read_shots(&[(label, shots)], Some(known), keeper.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
@@ -340,7 +340,7 @@ impl Learner {
         // Read again after warnings, or after an uncertain save: its files may then differ from what is in memory.
         let known = self.newest.take().filter(|_| self.warnings.is_empty());
         if !known.is_some_and(|known| locked.resume(known)) {
-            let reading: StoreSnapshot = locked.load(&self.bundle)?;
+            let reading = locked.load(&self.bundle)?;
             self.adopt(reading)?;
         } else if !self.provisional.is_empty() {
             self.reset_classifier();

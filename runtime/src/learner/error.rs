@@ -135,7 +135,7 @@ pub enum PictureProblem {
     View(#[from] ViewError),
 }
 
-/// That fewer changes can be undone or redone than were to be.
+/// Says that fewer changes can be undone or redone than were to be.
 fn too_few(possible: usize, asked: usize, what: &str) -> String {
     match possible {
         0 => format!("nothing can be {what}"),

@@ -30,7 +30,7 @@ pub struct ScopeFileError {
 }
 
 impl KeptScope {
-    /// That of a state's folder.
+    /// The place in a state's folder.
     pub fn of(folder: impl AsRef<Path>) -> Self {
         Self { path: folder.as_ref().join(NAME) }
     }

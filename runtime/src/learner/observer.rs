@@ -8,14 +8,14 @@ use orco_core::align::AlignProgress;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeStep {
-    /// So many kept pictures of all are checked, before any is learned from.
+    /// Kept pictures are checked, before any is learned from.
     Pictures {
         /// Pictures done.
         done: usize,
         /// Pictures in all.
         total: usize,
     },
-    /// So many shots of all are turned into features.
+    /// Shots are turned into features.
     Shots {
         /// Shots done.
         done: usize,

@@ -4,7 +4,7 @@ use ndarray::ArrayView3;
 use orco_state::answer::{self, BalanceEstimate};
 use orco_state::history::EntryId;
 use orco_state::label;
-use orco_state::session::{self, BaseLabels, ChangeReport, ExpectedByScope, LearnError};
+use orco_state::session::{self, BaseLabels, ExpectedByScope, LearnError};
 use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 use super::change::NumberedShot;
@@ -38,7 +38,7 @@ impl Learner {
     pub fn imprint(&mut self, label: &str, shots: ArrayView3<'_, f32>) -> Result<(), LearnError> {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         session::check_labels(base_model, state, &[label], BaseLabels::Refuse)?;
-        session::check_count(state, label, None, shots.dim().0)?;
+        session::check_shot_count(state, label, None, shots.dim().0)?;
         if self.provisional.iter().any(|known| label::same(known, label)) {
             return Err(LearnError::LabelExists { label: label.into() });
         }
@@ -112,7 +112,7 @@ impl Learner {
         exemplar: &[u8; 32],
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<ChangeReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let number = self.number_of(from, exemplar)?;
         self.move_locked(&locked, NumberedShot { label: from, number }, to, observer)
@@ -127,7 +127,7 @@ impl Learner {
         label: &str,
         exemplar: &[u8; 32],
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<ChangeReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let number = self.number_of(label, exemplar)?;
         self.remove_locked(&locked, NumberedShot { label, number }, observer)
@@ -136,7 +136,7 @@ impl Learner {
     /// Number of the shot of a class that has this digest.
     fn number_of(&self, label: &str, exemplar: &[u8; 32]) -> Result<usize, ChangeError> {
         let label = label::normal(label);
-        let class = session::check_known(self.base_model(), self.state(), &label)?;
+        let class = session::known_class(self.base_model(), self.state(), &label)?;
         let bank = &self.state().exemplars;
         let place = bank.members(class as u32).position(|shot| bank.digest_of(shot) == *exemplar);
         place.map(|place| place + 1).ok_or(ChangeError::OtherShot { label })

@@ -30,7 +30,7 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<Vec<NewClass>, ChangeError> {
         for (label, shots) in classes {
-            session::check_count(self.state(), label, known, shots.count())?;
+            session::check_shot_count(self.state(), label, known, shots.count())?;
             shots.check(label, self.base_model().head.inputs)?;
         }
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();

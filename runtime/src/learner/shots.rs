@@ -8,8 +8,8 @@ use ndarray::{ArrayView3, Axis};
 use orco_state::escape::EscapedText;
 
 use super::error::{BrokenPicture, ShotsError};
-use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
+use crate::files::{SymlinkPolicy, is_hidden};
 use crate::image::{self, UnsupportedFile, UnsupportedFormat};
 use crate::scene::{PlaceFit, ShotView, Viewfinder};
 
@@ -65,9 +65,9 @@ impl Shots<'_> {
         }
     }
 
-    /// Refuses what cannot be learned under a label by a head with so many inputs, as far as that shows before anything
-    /// is read: rows of another length, which could pass for several, pictures without pixels, and another number of
-    /// pictures than of features.
+    /// Refuses what cannot be learned under a label by a head with `inputs` inputs, as far as that shows before
+    /// anything is read: rows of another length, which could pass for several, pictures without pixels, and another
+    /// number of pictures than of features.
     pub(super) fn check(&self, label: &str, inputs: usize) -> Result<(), ShotsError> {
         let check_rows = |features: &ArrayView3<f32>| match features.dim() {
             (_, 1.., length) if length == inputs => Ok(()),
@@ -203,7 +203,6 @@ fn entries_of(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
     let unreadable = |source| ShotsError::Folder { path: folder.into(), source };
     let opened = OpenFolder::open_existing(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
     let names = opened.all_names().map_err(unreadable)?;
-    let is_hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     Ok(names.iter().map(|name| folder.join(name)).filter(|path| !is_hidden(path)).collect())
 }
 

@@ -20,7 +20,7 @@ use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
 use crate::files::if_there;
-use crate::store::{BundleRecord, FormerState, LockedStore, Store, uncertainty};
+use crate::store::{BundleRecord, FormerState, LockedStore, Store, StoreError, uncertainty};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
 pub use check::ClassComparison;
@@ -85,7 +85,7 @@ impl UpgradeOptions {
 /// aligned before this returns, whatever `keep_shots` and `alignment` say.
 ///
 /// # Errors
-/// [`UpgradeError`]; the old state holds then.
+/// [`UpgradeError`]; the old state stays current then.
 pub fn upgrade(
     bundle: &Bundle,
     store: &Store,
@@ -138,7 +138,7 @@ pub fn upgrade(
 /// Of the settings, `wait` and `compare_releases` count.
 ///
 /// # Errors
-/// [`UpgradeError`] if there is none, or it cannot be used; the present state holds then.
+/// [`UpgradeError`] if there is none, or it cannot be used; the present state stays current then.
 pub fn undo_upgrade(
     bundle: &Bundle,
     store: &Store,
@@ -207,11 +207,7 @@ fn use_release(bundle: &Bundle, locked: &LockedStore, settings: &LearnerSettings
 }
 
 /// Puts one state into the place of the other, which is kept aside.
-fn switch_bundle(
-    locked: &LockedStore,
-    old: &SavedState,
-    new: &SavedState,
-) -> Result<Option<crate::store::StoreError>, UpgradeError> {
+fn switch_bundle(locked: &LockedStore, old: &SavedState, new: &SavedState) -> Result<Option<StoreError>, UpgradeError> {
     let uncertain = uncertainty(locked.switch(Some(old), new, FormerState::KeptAside))?;
     // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
     if uncertain.is_none() {

@@ -28,7 +28,7 @@ pub struct PictureFingerprint {
 }
 
 impl PictureFingerprint {
-    /// That of a square picture.
+    /// Computes the fingerprint of a square picture.
     pub(super) fn of(square: &RgbImage) -> Self {
         let (falls, flat) = falls(square);
         let cells = image::resize(square, [CELLS; 2]);
@@ -37,8 +37,8 @@ impl PictureFingerprint {
     }
 
     /// In how many of 256 places brightness falls otherwise: about half of them for unrelated pictures, few for a copy
-    /// that was compressed, brightened or moved a little. Places that are flat in both pictures are skipped, and the count is
-    /// scaled to all 256.
+    /// that was compressed, brightened or moved a little. Places that are flat in both pictures are skipped, and the
+    /// count is scaled to all 256.
     pub fn distance(&self, other: &Self) -> u32 {
         let telling = |part: usize| !(self.flat[part] & other.flat[part]);
         let differing = |part: usize| telling(part) & (self.falls[part] ^ other.falls[part]);

@@ -21,13 +21,13 @@ fn samples() -> Vec<RgbImage> {
     ["learn", "try"].iter().flat_map(|part| pictures(&shots.join(part))).collect()
 }
 
-/// Blurred by so many of [`SIDE`] pixels (standard deviation).
+/// Blurred with a standard deviation of `pixels`, where [`SIDE`] pixels are a side.
 fn blurred(picture: &RgbImage, pixels: f32) -> RgbImage {
     let scale = picture.width().min(picture.height()) as f32 / SIDE as f32;
     imageops::blur(picture, pixels * scale)
 }
 
-/// As taken with so many pixels a side, and enlarged eightfold.
+/// As taken with `side` pixels a side, and enlarged eightfold.
 fn enlarged(picture: &RgbImage, side: u32) -> RgbImage {
     imageops::resize(&square(picture, side), 8 * side, 8 * side, imageops::FilterType::CatmullRom)
 }

@@ -79,7 +79,7 @@ impl PartialEq for KeptGrey {
 }
 
 impl Background {
-    /// With what follows from its colours.
+    /// The background with what follows from its colours.
     pub(super) fn with_slopes(self) -> Self {
         Self { slopes: slopes(&self.colours, self.width), ..self }
     }

@@ -3,8 +3,8 @@
 //! In a frame of a moved camera most pixels still have the colours of the place, so that little of it counts as lost.
 //! Its structure tells more: blocks of the place that can be recognised are looked for around where they were. If one
 //! movement of the whole picture explains where they are found, and hardly any is where it was, the camera was moved. A
-//! thing hides blocks, and a change of light leaves them where they are. The thresholds were set on photographs of rooms
-//! and shelves (journal of the book, 2026-11-30, a moved camera).
+//! thing hides blocks, and a change of light leaves them where they are. The thresholds were set on photographs of
+//! rooms and shelves (journal of the book, 2026-11-30, a moved camera).
 
 pub(super) mod structure;
 
@@ -44,7 +44,7 @@ const TOLERANCE: f32 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CameraPose {
-    /// As it stood.
+    /// It stands as it stood.
     Kept,
     /// It was pushed or turned, or has come nearer.
     Changed,
@@ -107,7 +107,7 @@ impl BlockSearch {
         self.blocks.iter().filter(|(_, in_place)| *in_place >= least).count()
     }
 
-    /// Those that are found elsewhere: roughly in the coarse frame, then in the small one.
+    /// Finds the blocks that are elsewhere in the frame: roughly in the coarse frame, then in the small one.
     fn displaced_blocks(&self) -> Vec<DisplacedBlock> {
         let (coarse_place, coarse_frame) = (self.place.coarse(), self.frame.coarse());
         let uncertain = self.blocks.iter().filter(|(_, in_place)| *in_place < CERTAIN);

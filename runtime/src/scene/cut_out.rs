@@ -24,7 +24,7 @@ struct Square {
 }
 
 impl Square {
-    /// With a margin on each side, as a share of the square's side.
+    /// The square around bounds, with a margin on each side, as a share of the square's side.
     fn around(bounds: PixelRect, margin: f64) -> Self {
         let [middle_x, middle_y] = bounds.doubled_middle().map(|doubled| doubled as f64 / 2.0);
         let side = f64::from(bounds.width.max(bounds.height).max(1)) / (1.0 - 2.0 * margin);

@@ -152,7 +152,7 @@ impl Difference {
         PlaceFit { lost, pose: self.pose }
     }
 
-    /// As [`Difference::lost`], of some pixels alone; 0 where there are none.
+    /// [`Difference::lost`] of the pixels that count alone; 0 where there are none.
     fn lost_where(&self, counts: impl Fn(usize) -> bool) -> f32 {
         let (mut surface, mut edges) = (ChangedShare::default(), ChangedShare::default());
         for index in (0..self.changes.len()).filter(|index| counts(*index)) {

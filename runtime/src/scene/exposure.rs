@@ -10,7 +10,7 @@ const MAX_LOG_RATIO: f32 = 1.2;
 const BINS_PER_UNIT: f32 = 100.0;
 /// Bins on both sides of one that count with it.
 const REACH: usize = 7;
-/// A channel's logarithm is at most so far from that of the brightness: as white balance goes.
+/// A channel's logarithm is at most this far from that of the brightness: as far as white balance goes.
 const MAX_TINT: f32 = 0.15;
 /// One pixel of this many is counted.
 const STEP: usize = 3;
@@ -61,7 +61,7 @@ struct LogRatios {
 }
 
 impl LogRatios {
-    /// Those of pixels, each with its brightness in the frame and in the background.
+    /// Computes the ratios of pixels, each given by its brightness in the frame and in the background.
     fn of(pixels: impl Iterator<Item = [f32; 2]>) -> Self {
         let mut ratios = Self { usable: Vec::new(), clipped: Vec::new(), pixels: 0 };
         for [frame, background] in pixels {
@@ -85,8 +85,8 @@ impl LogRatios {
         if 2 * self.clipped.len() <= self.pixels {
             return frequent;
         }
-        // Most of the frame is clipped. If enough other pixels agree on one ratio, they show the place, and a white thing
-        // hides the rest; if they do not, the exposure clips the place.
+        // Most of the frame is clipped. If enough other pixels agree on one ratio, they show the place, and a white
+        // thing hides the rest; if they do not, the exposure clips the place.
         let agrees = |ratio: f32| self.usable.iter().filter(|other| (*other - ratio).abs() < NEAR[0]).count();
         let is_seen = frequent.is_some_and(|ratio| is_enough(agrees(ratio)));
         if is_seen {

@@ -63,7 +63,7 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// That of a frame of that size, whose small frame has `columns` columns.
+    /// The foreground of a frame of size `frame_size`, whose small frame has `columns` columns.
     pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
@@ -83,7 +83,7 @@ impl Foreground {
         Self { frame_size, marks, things, fit }
     }
 
-    /// That of an empty place, for a frame of that size.
+    /// The foreground of a frame of that size in which the place is empty.
     pub fn empty(frame_size: [u32; 2]) -> Self {
         Self { frame_size, marks: GrayImage::new(1, 1), things: Vec::new(), fit: PlaceFit::WHOLE }
     }
@@ -243,7 +243,7 @@ impl SmallThing {
         gaps[0].max(gaps[1])
     }
 
-    /// In pixels of the frame.
+    /// The bounds in pixels of the frame.
     fn bounds(&self, small_size: [u32; 2], frame_size: [u32; 2]) -> PixelRect {
         let scaled = |edge: u32, axis: usize| {
             (u64::from(edge) * u64::from(frame_size[axis]) / u64::from(small_size[axis])) as u32

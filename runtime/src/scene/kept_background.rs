@@ -61,7 +61,7 @@ struct StoredBackground {
 }
 
 impl KeptBackground {
-    /// The one of a state's folder.
+    /// The place in a state's folder.
     pub fn of(folder: impl AsRef<Path>) -> Self {
         Self { path: folder.as_ref().join(NAME) }
     }

@@ -41,7 +41,7 @@ pub struct KeptRegions {
 }
 
 impl KeptRegions {
-    /// Those of a state's folder.
+    /// The place in a state's folder.
     pub fn of(folder: impl AsRef<Path>) -> Self {
         Self { path: folder.as_ref().join(NAME) }
     }

@@ -17,7 +17,7 @@ pub struct PlaceFit {
 }
 
 impl PlaceFit {
-    /// That of a picture which is not compared with an empty place, or shows nothing else.
+    /// The fit of a picture which is not compared with an empty place, or shows nothing else.
     pub(crate) const WHOLE: Self = Self { lost: 0.0, pose: CameraPose::Kept };
 
     /// Whether the camera seems to have been moved since the empty place was shown, or the light is quite another.

@@ -117,7 +117,7 @@ pub enum Region {
     CentreSquare,
     /// Left edge, upper edge, width and height as shares of the frame's sides, 0..1.
     Shares([f64; 4]),
-    /// In pixels.
+    /// A rectangle in pixels.
     Pixels(PixelRect),
 }
 
@@ -190,7 +190,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As shares of the sides of a frame of that size: left edge, upper edge, width and height.
+    /// Left edge, upper edge, width and height as shares of the sides of a frame of that size.
     pub fn shares(&self, width: u32, height: u32) -> [f64; 4] {
         if let Self::Shares(shares) = *self {
             return shares;
@@ -250,7 +250,7 @@ impl FromStr for Region {
     }
 }
 
-/// As it is read.
+/// The text from which it is parsed.
 impl fmt::Display for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -270,7 +270,7 @@ pub struct NamedRegion {
     pub region: Region,
 }
 
-/// As it is read.
+/// The text from which it is parsed.
 impl fmt::Display for NamedRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name.is_empty() { self.region.fmt(f) } else { write!(f, "{}={}", self.name, self.region) }

@@ -39,7 +39,7 @@ impl LockedStore {
     }
 
     /// The slot that holds the state which was loaded or saved last, if a save for this bundle need not read both
-    /// again: they were in order, and nobody has changed their files since (`STATE.md`, "Which slot holds", 8).
+    /// again: they were in order, and nobody has changed their files since (`STATE.md`, "Which slot is current", 8).
     fn undisturbed(&self, digest: [u8; 32]) -> Option<NewestSlot> {
         let NewestState { revision, generation, slot, undisturbed_for } = self.newest.get();
         let slot = slot.filter(|_| undisturbed_for == Some(digest) && self.store.revision() == revision)?;
@@ -149,11 +149,11 @@ impl LockedStore {
             SaveError::Unsound => self.unsound(),
             SaveError::Occupied(error) => self.store.not_loaded(error),
             SaveError::Overtaken { .. } => self.overtaken(),
-            SaveError::Medium { holds: MediumState::Old, .. } if !self.lock.is_in_place() => self.overtaken(),
-            SaveError::Medium { slot, source, holds: MediumState::Old } => {
+            SaveError::Medium { state: MediumState::Old, .. } if !self.lock.is_in_place() => self.overtaken(),
+            SaveError::Medium { slot, source, state: MediumState::Old } => {
                 StoreError::Write { path: self.store.path(slot), source }
             }
-            SaveError::Medium { slot, source, holds: MediumState::New | MediumState::Either } => {
+            SaveError::Medium { slot, source, state: MediumState::New | MediumState::Either } => {
                 StoreError::Uncertain { path: self.store.path(slot), source }
             }
         })?;

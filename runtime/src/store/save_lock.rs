@@ -30,8 +30,8 @@ impl Store {
     /// another one.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state, or for root the folder
-    /// in which it is to be made, belongs to another user, [`StoreError::Folder`], [`StoreError::Write`] or
+    /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state, or for root the
+    /// folder in which it is to be made, belongs to another user, [`StoreError::Folder`], [`StoreError::Write`] or
     /// [`StoreError::Lock`] if the folder cannot be made, written or locked.
     pub fn lock(&self, wait: Duration) -> Result<LockedStore, StoreError> {
         let path = self.folder.join(LOCK);
@@ -90,10 +90,10 @@ impl LockedStore {
 
     /// Holds the store for a save. `slot` holds the state that was loaded.
     ///
-    /// Where the lock file was removed, another process may be saving just now. So a save holds the folder: the first one
-    /// writes both slots, and nobody may change the state between. Only where the system has no locks for folders does it
-    /// hold the file of the state that both loaded, which neither writes: on SMB nobody, not even the holder, can read a
-    /// locked file by another handle.
+    /// Where the lock file was removed, another process may be saving just now. So a save holds the folder: the first
+    /// one writes both slots, and nobody may change the state between. Only where the system has no locks for folders
+    /// does it hold the file of the state that both loaded, which neither writes: on SMB nobody, not even the holder,
+    /// can read a locked file by another handle.
     pub(super) fn hold_for_save(&self, slot: Option<Slot>) -> Result<SaveLock, StoreError> {
         let folder = self.store.hold_folder(MAX_SAVE_WAIT)?;
         let held = slot.filter(|_| folder.is_none());

@@ -63,8 +63,9 @@ impl LockedStore {
         self.store.slot_of(self.newest.get())
     }
 
-    /// Puts a state into the place of one that is lost, whose slots are set aside: nothing of them is deleted. A failure
-    /// gives them their names back; after a power cut in between they are still aside, which is said at each load.
+    /// Puts a state into the place of one that is lost, whose slots are set aside: nothing of them is deleted. A
+    /// failure gives them their names back; after a power cut in between they are still aside, which is said at each
+    /// load.
     ///
     /// # Errors
     /// As for [`LockedStore::switch`].
@@ -97,8 +98,8 @@ impl LockedStore {
         Ok(())
     }
 
-    /// Gives slots of a lost state their names back, unless another process has saved a state meanwhile. What stays aside
-    /// is said at each load; why the backup was not restored counts more.
+    /// Gives slots of a lost state their names back, unless another process has saved a state meanwhile. What stays
+    /// aside is said at each load; why the backup was not restored counts more.
     fn put_back(&self, aside: &[AsideSlot]) {
         let Ok(_folder) = self.store.hold_folder(MAX_SAVE_WAIT) else { return };
         if !matches!(self.load_any(), Ok(None) | Err(StoreError::Lost { .. })) {

@@ -46,7 +46,7 @@ fn base_model() -> BaseModel {
     }
 }
 
-/// The states that a device goes through: each has one class more, of so many exemplars.
+/// The states that a device goes through: each has one class more, of `exemplars` exemplars.
 fn saves(base_model: &BaseModel, count: usize, exemplars: usize) -> Vec<SavedState> {
     saves_of(base_model, &vec![exemplars; count], HistoryLimits::default())
 }

@@ -85,7 +85,7 @@ impl Bank {
         &self.classes
     }
 
-    /// Numbers of the exemplars of one class, rising; [`Bank::by_class`] gives those of all classes.
+    /// Indices of the exemplars of one class, in ascending order; [`Bank::by_class`] gives those of all classes.
     pub fn members(&self, class: u32) -> impl Iterator<Item = usize> {
         (0..self.len()).filter(move |&exemplar| self.classes[exemplar] == class)
     }
@@ -174,13 +174,13 @@ impl Bank {
         self.note_digests(first..self.len());
     }
 
-    /// Numbers of the exemplars of every class that has some, rising.
+    /// Indices of the exemplars of every class that has some, in ascending order.
     pub fn by_class(&self) -> BTreeMap<u32, Vec<usize>> {
-        let mut numbers = BTreeMap::<_, Vec<usize>>::new();
+        let mut by_class = BTreeMap::<_, Vec<usize>>::new();
         for (exemplar, &class) in self.classes.iter().enumerate() {
-            numbers.entry(class).or_default().push(exemplar);
+            by_class.entry(class).or_default().push(exemplar);
         }
-        numbers
+        by_class
     }
 
     /// Whether an exemplar is stored as one of another bank is, their classes apart.
@@ -259,7 +259,7 @@ impl Bank {
         crate::codec::digest_of_parts(&[&scales, values])
     }
 
-    /// Scales and numbers of an exemplar.
+    /// Scales and values of an exemplar.
     fn stored(&self, exemplar: usize) -> (&[f32], &[u8]) {
         let length = self.views * self.inputs * self.precision.bytes();
         let scales = if self.precision == ExemplarPrecision::Int8 { self.views } else { 0 };
@@ -273,7 +273,7 @@ impl Bank {
     }
 
     /// Leaves as many exemplars as [`shrink_to`](Self::shrink_to) does, of each class those that `order` puts first; it
-    /// is given the bank and the numbers of a class's exemplars, rising.
+    /// is given the bank and the indices of a class's exemplars, in ascending order.
     pub fn shrink_in_order(&mut self, limit: usize, mut order: impl FnMut(&Self, &mut [usize])) {
         if self.bytes() <= limit {
             return;
@@ -341,18 +341,18 @@ impl Bank {
         means
     }
 
-    /// Whether lengths fit together and numbers are finite; to be asked after decoding.
+    /// Whether lengths fit together and values are finite; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
         let vectors = self.classes.len().checked_mul(self.views);
-        let numbers = vectors.and_then(|vectors| vectors.checked_mul(self.inputs));
+        let values = vectors.and_then(|vectors| vectors.checked_mul(self.inputs));
         let scales = if self.precision == ExemplarPrecision::Int8 { vectors } else { Some(0) };
-        let finite = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).is_finite();
+        let is_finite = |half: &[u8; 2]| half::f16::from_le_bytes(*half).is_finite();
         self.inputs > 0
             && (1..=MAX_VIEWS).contains(&self.views)
             && scales == Some(self.scales.len())
-            && numbers.and_then(|numbers| numbers.checked_mul(self.precision.bytes())) == Some(self.values.len())
+            && values.and_then(|values| values.checked_mul(self.precision.bytes())) == Some(self.values.len())
             && self.scales.iter().all(|scale| (scale * 128.0).is_finite() && *scale >= 0.0)
-            && (self.precision == ExemplarPrecision::Int8 || self.values.chunks_exact(2).all(finite))
+            && (self.precision == ExemplarPrecision::Int8 || self.values.as_chunks::<2>().0.iter().all(is_finite))
     }
 }
 

@@ -10,7 +10,8 @@
 //! | 50 | n | the content |
 //!
 //! The envelope is the same in every release, so that damage is told from a newer version: only bytes whose checksum is
-//! right are asked for their version. Nothing follows the content, but that of a slot: its patches, each in an envelope.
+//! right are asked for their version. Nothing follows the content, but that of a slot: its patches, each in an
+//! envelope.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -183,8 +184,8 @@ impl<'a> Envelope<'a> {
 /// Opens an envelope that others may follow.
 ///
 /// # Errors
-/// [`DecodeError::WrongKind`] if the bytes do not start with an envelope of this kind, [`DecodeError::Checksum`] if it is
-/// cut off or altered in any bit.
+/// [`DecodeError::WrongKind`] if the bytes do not start with an envelope of this kind, [`DecodeError::Checksum`] if it
+/// is cut off or altered in any bit.
 pub(crate) fn open_first(kind: FileKind, bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     let envelope = split_first(kind, bytes)?;
     let is_whole = envelope.checksum == checksum(&bytes[..CHECKED], &[envelope.content]);
@@ -273,7 +274,7 @@ pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST
     Ok(elements)
 }
 
-/// Decodes the last elements that together weigh at most so much, and leaves earlier ones out.
+/// Decodes the last elements that together weigh at most `most`, and leaves earlier ones out.
 pub(crate) fn last_within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     most: usize,

@@ -23,7 +23,7 @@ use crate::state::{BaseModel, State};
 
 /// Normal deviate z of the range, a Wilson interval of 80 %; 1.96 would make it one of 95 %.
 const INTERVAL_DEVIATE: f32 = 1.28;
-/// From which share in common on shots are said to come from one scene: however many they are, they then count like
+/// Least rho of shots that are said to come from one scene: however many they are, they then count like
 /// fewer than two independent ones, 2 n / (n + 1).
 const ONE_SCENE: f32 = 0.5;
 /// Least shots of which that is said.
@@ -43,7 +43,7 @@ pub struct ShotIndependence {
 }
 
 impl ShotIndependence {
-    /// How many independent shots those count like that can be judged: n / (1 + (n - 1) rho).
+    /// The effective sample size of the shots that are judged: n / (1 + (n - 1) rho).
     pub fn effective(&self) -> f32 {
         let shots = self.judged as f32;
         shots / (1.0 + (shots - 1.0).max(0.0) * self.common)
@@ -55,13 +55,13 @@ impl ShotIndependence {
     }
 }
 
-/// Those of the learned classes, in their order; none where the bundle has no statistics, or too few exemplars to tell
-/// how alike pictures of a class usually are.
+/// How alike the shots of each learned class are, in the order of classes. `None` where the bundle has no statistics,
+/// or too few exemplars to tell how alike pictures of a class usually are.
 pub fn of_learned(base_model: &BaseModel, state: &State) -> Option<Vec<ShotIndependence>> {
     of_judged(base_model, state, &judgeable_samples(base_model, state)?.counts)
 }
 
-/// As [`of_learned`]; so many samples of every class can be judged.
+/// As [`of_learned`]; `judged` says for every class, base and learned, how many samples an estimate counts.
 pub(crate) fn of_judged(base_model: &BaseModel, state: &State, judged: &[usize]) -> Option<Vec<ShotIndependence>> {
     let centre = &base_model.statistics.as_ref()?.centre;
     let usual: Vec<f32> =
@@ -92,8 +92,9 @@ pub fn range(expected: f32, learned: &[ShotIndependence]) -> [f32; 2] {
     [(middle - half).max(0.0), (middle + half).min(1.0)]
 }
 
-/// Exemplars of a class.
+/// How alike the exemplars of a class are.
 struct ClassCosines {
+    /// How many exemplars it has.
     count: usize,
     /// Mean cosine of pairs; none of a single exemplar.
     mean: Option<f32>,
@@ -106,7 +107,8 @@ fn cosines_by_class(bank: &Bank, centre: &[f32]) -> BTreeMap<u32, ClassCosines> 
     bank.by_class().into_iter().map(of_class).collect()
 }
 
-/// Of n unit vectors the sum of all cosines, each with itself among them, is the square of their sum's length.
+/// Mean cosine of the pairs of some exemplars, seen from `centre`; none of fewer than two. The square of the length of
+/// a sum of n unit vectors is the sum of all their cosines, each with itself among them.
 fn mean_cosine(bank: &Bank, exemplars: &[usize], centre: &[f32]) -> Option<f32> {
     let (mut row, mut sum) = (vec![0.0; bank.inputs()], vec![0.0; bank.inputs()]);
     for exemplar in exemplars {

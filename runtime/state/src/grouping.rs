@@ -50,7 +50,8 @@ impl Grouping {
         grouping
     }
 
-    /// With the centre that directions are seen from, and the least mean cosine between two parts of a group.
+    /// A grouping with the centre that directions are seen from, and the least mean cosine between two parts of a
+    /// group.
     pub fn with(centre: Option<Vec<f32>>, least_cosine: f32) -> Self {
         Self { centre, least_cosine }
     }
@@ -77,7 +78,7 @@ impl Grouping {
         linkage.members
     }
 
-    /// Of every picture, whether it would join the rest of its group now. Groups grow by the mean, so one that joined
+    /// Whether each picture would join the rest of its group now. Groups grow by the mean, so one that joined
     /// early may fit less than what came later.
     ///
     /// # Shapes
@@ -187,7 +188,7 @@ struct LinkedPair {
 /// Groups that grow together.
 struct Linkage {
     members: Vec<Vec<usize>>,
-    /// Of each group's rows.
+    /// Sum of each group's rows.
     sums: Vec<Vec<f32>>,
     /// Mean cosine between the rows of a group and those of every earlier one.
     likeness: Vec<Vec<f32>>,

@@ -94,7 +94,7 @@ pub struct Projector {
 }
 
 impl Projector {
-    /// Brings the head's parameters into the order of work.
+    /// Packs the head's parameters for matrix products.
     pub fn new(head: &Head) -> Self {
         let shape = head.shape();
         let mut parameters = vec![0.0; shape.parameters()];

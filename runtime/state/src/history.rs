@@ -3,7 +3,7 @@
 //! An entry remembers the class set that a change led to: labels, pseudo-targets, which exemplars, which seed. The
 //! head, by far the largest part of a state, is not kept: the same exemplars, targets, settings and seed give the same
 //! head again, in seconds, and its digest tells whether they did. Exemplars are kept once, however many entries name
-//! them: those of the present state lie in the state, those of earlier ones alone in the history's attic.
+//! them: those of the present state lie in the state, those that only earlier class sets had in the history.
 //!
 //! Undoing is saved like any other change, with an entry of its own. Which entry the next undo or redo leads to follows
 //! from the entries ([`History::timeline`]).
@@ -86,7 +86,7 @@ pub struct History {
     #[serde(deserialize_with = "newest_entries")]
     entries: Vec<HistoryEntry>,
     /// Exemplars that earlier class sets had and the present one has not; their classes are in the entries.
-    attic: Bank,
+    past_exemplars: Bank,
     /// Identity of the next class that is learned.
     next_class: u32,
 }
@@ -151,7 +151,8 @@ impl SavedState {
 
     /// A state with which a history begins, by some change.
     pub fn initial(state: State, change: &HistoryChange) -> Self {
-        let mut history = History { entries: Vec::new(), attic: state.exemplars.empty_like(), next_class: 0 };
+        let past_exemplars = state.exemplars.empty_like();
+        let mut history = History { entries: Vec::new(), past_exemplars, next_class: 0 };
         history.append(&state, change);
         Self { state, history }
     }
@@ -160,8 +161,8 @@ impl SavedState {
     pub fn successor(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
         let mut history = self.history.clone();
         history.reindex_exemplars(&self.state.exemplars, &next.exemplars);
-        // If neither the head nor what it is aligned to changes, the recorded seed still gives that head. An undo has the
-        // seed of the entry that comes back, whose head may still be to be aligned.
+        // If neither the head nor what it is aligned to changes, the recorded seed still gives that head. An undo has
+        // the seed of the entry that comes back, whose head may still be to be aligned.
         let stayed = self.state.head == next.head && self.state.aligns_alike(&next);
         let seed = if stayed && change.kind != ChangeKind::Undo { self.seed() } else { change.seed };
         history.append(&next, &HistoryChange { seed, ..change.clone() });
@@ -169,9 +170,9 @@ impl SavedState {
         Self { state: next, history }
     }
 
-    /// Replaces the present state by one of the same classes with another head, without an entry of its own: an alignment
-    /// is part of the change before it, and undone with it. Where that change was an undo, the entry that it went back to
-    /// is aligned as well.
+    /// Replaces the present state by one of the same classes with another head, without an entry of its own: an
+    /// alignment is part of the change before it, and undone with it. Where that change was an undo, the entry that it
+    /// went back to is aligned as well.
     ///
     /// # Panics
     /// If `aligned` is another class set.
@@ -207,7 +208,7 @@ impl SavedState {
             let exemplar = exemplar as usize;
             match exemplar.checked_sub(present.len()) {
                 None => exemplars.push_from(present, exemplar, class),
-                Some(exemplar) => exemplars.push_from(&self.history.attic, exemplar, class),
+                Some(exemplar) => exemplars.push_from(&self.history.past_exemplars, exemplar, class),
             }
         }
         let classes = entry.classes.iter().map(|known| known.class.clone()).collect();
@@ -231,13 +232,13 @@ impl SavedState {
     /// Keeps the digests of all exemplars from now on ([`Bank::keep_digests`]).
     pub fn keep_digests(&mut self) {
         self.state.exemplars.keep_digests();
-        self.history.attic.keep_digests();
+        self.history.past_exemplars.keep_digests();
     }
 
     /// SHA-256 of every exemplar that the state or its history has ([`Bank::digest_of`]).
     pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
         let all = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();
-        [all(&self.state.exemplars), all(&self.history.attic)].into_iter().flatten().collect()
+        [all(&self.state.exemplars), all(&self.history.past_exemplars)].into_iter().flatten().collect()
     }
 
     /// Whether all parts fit together and onto the base model; to be asked after decoding.
@@ -247,15 +248,15 @@ impl SavedState {
 
     /// Whether the parts fit together as far as can be told without the base model.
     pub fn is_consistent(&self) -> bool {
-        let (present, attic) = (&self.state.exemplars, &self.history.attic);
-        let pool = present.len() + attic.len();
+        let (present, past) = (&self.state.exemplars, &self.history.past_exemplars);
+        let pool = present.len() + past.len();
         let entry = |entry: &HistoryEntry| {
             let exemplars = entry.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool);
             exemplars && entry.exemplars.len() == entry.exemplar_classes.len()
         };
         present.is_sound()
-            && attic.is_sound()
-            && attic.has_layout_of(present)
+            && past.is_sound()
+            && past.has_layout_of(present)
             && within_shot_limit(present.classes())
             && self.history.entries.iter().all(entry)
             && self.history.describes(&self.state)
@@ -313,31 +314,32 @@ impl History {
         codec::postcard_size(self)
     }
 
-    /// Points all entries at exemplars in `next` and the attic instead of in `present` and the attic.
+    /// Makes the indices of all entries count on from `next` instead of `present`. What only earlier class sets have
+    /// moves to the past exemplars.
     fn reindex_exemplars(&mut self, present: &Bank, next: &Bank) {
         let mut known: BTreeMap<[u8; 32], u32> =
             (0..next.len()).rev().map(|exemplar| (next.digest_of(exemplar), exemplar as u32)).collect();
-        let mut attic = next.empty_like();
+        let mut past = next.empty_like();
         let mut moved = |bank: &Bank, exemplar: usize| {
             *known.entry(bank.digest_of(exemplar)).or_insert_with(|| {
-                attic.push_from(bank, exemplar, 0);
-                (next.len() + attic.len() - 1) as u32
+                past.push_from(bank, exemplar, 0);
+                (next.len() + past.len() - 1) as u32
             })
         };
-        let mut new_indices = Vec::with_capacity(present.len() + self.attic.len());
-        for bank in [present, &self.attic] {
+        let mut new_indices = Vec::with_capacity(present.len() + self.past_exemplars.len());
+        for bank in [present, &self.past_exemplars] {
             (0..bank.len()).for_each(|exemplar| new_indices.push(moved(bank, exemplar)));
         }
         for entry in &mut self.entries {
             entry.exemplars.iter_mut().for_each(|exemplar| *exemplar = new_indices[*exemplar as usize]);
         }
-        self.attic = attic;
+        self.past_exemplars = past;
         self.sweep(next.len());
     }
 
-    /// Drops what lies in the attic and no entry names; `present` exemplars come before it.
+    /// Drops past exemplars that no entry names; `present` exemplars come before them in the entries' indices.
     fn sweep(&mut self, present: usize) {
-        let mut used = alloc::vec![false; self.attic.len()];
+        let mut used = alloc::vec![false; self.past_exemplars.len()];
         let named = self.entries.iter().flat_map(|entry| &entry.exemplars);
         named.filter_map(|exemplar| (*exemplar as usize).checked_sub(present)).for_each(|index| used[index] = true);
         let kept: Vec<usize> = (0..used.len()).filter(|index| used[*index]).collect();
@@ -351,7 +353,7 @@ impl History {
                 *exemplar = new_indices[index];
             }
         }
-        self.attic = self.attic.only(&kept);
+        self.past_exemplars = self.past_exemplars.only(&kept);
     }
 
     /// Adds an entry for the present state.
@@ -399,7 +401,7 @@ impl History {
         self.entries.push(entry);
     }
 
-    /// Forgets the oldest entries until the rest keeps the limits; `present` exemplars come before the attic's.
+    /// Forgets the oldest entries until the rest keeps the limits; there are `present` exemplars now.
     fn truncate(&mut self, limits: HistoryLimits, present: usize) {
         let step = if limits.keeps_last_change { self.last_step() } else { None };
         self.forget_surplus(limits, step.as_ref());
@@ -454,16 +456,16 @@ impl History {
     }
 
     fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {
-        let pool = state.exemplars.len() + self.attic.len();
-        let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
+        let pool = state.exemplars.len() + self.past_exemplars.len();
+        let is_ascending = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
         let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
         // Far from where counting on would start again.
         const MAX_NUMBER: u32 = u32::MAX / 2;
         let counts = self.next_class <= MAX_NUMBER && self.entries.iter().all(|entry| entry.number <= MAX_NUMBER);
         counts
-            && self.attic.is_sound()
-            && self.attic.has_layout_of(&state.exemplars)
-            && rising
+            && self.past_exemplars.is_sound()
+            && self.past_exemplars.has_layout_of(&state.exemplars)
+            && is_ascending
             && entries
             && self.describes(state)
     }

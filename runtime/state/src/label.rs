@@ -2,8 +2,8 @@
 //!
 //! The same word can be written in more than one way ("é" as one character, or as "e" with an accent), and characters
 //! that nobody sees can make two labels look alike. Labels are therefore kept and compared in Unicode's normal form C,
-//! without the selectors that phones put behind symbols, and refused if there is anything else invisible in them. Joiners
-//! stay where spelling needs them: between letters of scripts that join, and between emoji.
+//! without the selectors that phones put behind symbols, and refused if there is anything else invisible in them.
+//! Joiners stay where spelling needs them: between letters of scripts that join, and between emoji.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -54,8 +54,8 @@ pub fn is_usable(label: &str) -> bool {
         && is_part(label)
 }
 
-/// Whether a text can be part of a label: it can be seen, stands on one line, and holds no `=`, which ends labels on the
-/// command line.
+/// Whether a text can be part of a label: it can be seen, stands on one line, and holds no `=`, which ends labels on
+/// the command line.
 pub fn is_part(text: &str) -> bool {
     is_plain(text) && !text.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' '))
 }
@@ -101,7 +101,8 @@ pub(crate) fn with_unseen(text: &str) -> impl Iterator<Item = (char, bool)> {
     })
 }
 
-/// Whether a character is of a script whose letters join (Arabic and its neighbours, those of India), or a symbol or emoji.
+/// Whether a character is of a script whose letters join (Arabic and its neighbours, those of India), or a symbol or
+/// emoji.
 fn is_joined(c: char) -> bool {
     matches!(c,
         '\u{600}'..='\u{dff}' | '\u{2190}'..='\u{2bff}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}'

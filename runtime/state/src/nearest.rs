@@ -11,9 +11,9 @@ use crate::state::{BaseModel, State};
 /// A stored exemplar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExemplarId {
-    /// In the bundle, with this index.
+    /// One of the bundle's, with this index.
     Bundle(usize),
-    /// In the device's state, with this index.
+    /// One of the device's state, with this index.
     Device(usize),
 }
 

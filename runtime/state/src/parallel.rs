@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use orco_core::workers::{Workers, for_each_chunk};
 
-/// Runs `task` on chunks of `length` items and hands the results to `note`, in order. As many results are held at a time
-/// as there are workers.
+/// Runs `task` on chunks of `length` items and hands the results to `note`, in order. As many results are held at a
+/// time as there are workers.
 pub(crate) fn for_each_result<I: Sync, T: Send>(
     workers: &dyn Workers,
     items: &[I],

@@ -29,7 +29,7 @@ pub(crate) struct RightProbabilities {
     learned_only: RankedValues,
 }
 
-/// From which probability on a label is in a set.
+/// Least probabilities with which a label is in a set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SetThresholds {
     /// For base classes.
@@ -52,7 +52,7 @@ pub(crate) struct ProbabilityScale {
 }
 
 impl ProbabilityScale {
-    /// The probability of a sample's class among those from number `first` on, its score lowered by so much.
+    /// The probability of a sample's class among those from index `first` on, its score less `lowered`.
     fn right(&self, sample: &ScoredSample, first: usize, lowered: f32) -> ClassValue {
         let (mut scores, own) = (sample.scores[first..].to_vec(), sample.class as usize - first);
         scores[own] -= lowered;
@@ -73,14 +73,14 @@ impl ProbabilityScale {
     }
 }
 
-/// By how much the score of a sample's class is ahead of all others'.
+/// The margin by which the score of a sample's class is ahead of all others'.
 fn margin(sample: &ScoredSample) -> f32 {
     let (before, rest) = sample.scores.split_at(sample.class as usize);
     rest[0] - before.iter().chain(&rest[1..]).copied().fold(f32::MIN, f32::max)
 }
 
 impl RightProbabilities {
-    /// Of samples of base classes, and of the shots of learned ones; scores have the border among them.
+    /// Computes them for samples of base classes and for shots of learned ones; scores have the border among them.
     pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: ProbabilityScale) -> Self {
         let base = scale.of_base(samples);
         let of_shots = |first: usize| shots.iter().map(|sample| scale.right(sample, first, 0.0)).collect::<Vec<_>>();
@@ -106,7 +106,8 @@ impl RightProbabilities {
 }
 
 /// The floor((1 - coverage) (n + 1))-th smallest of n probabilities, classes counting alike; none where that is 0. It
-/// is the quantile of split conformal prediction (Angelopoulos and Bates 2021, section 1) for the score 1 - probability.
+/// is the quantile of split conformal prediction (Angelopoulos and Bates 2021, section 1) for the score 1 -
+/// probability.
 fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
     let count = right.len() as f32;
     let below = ((1.0 - coverage) * (count + 1.0) - 1.0) / count;

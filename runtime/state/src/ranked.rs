@@ -22,7 +22,7 @@ pub(crate) struct ClassValue {
 }
 
 impl RankedValues {
-    /// Of these samples.
+    /// Ranks the values of samples.
     pub(crate) fn of(samples: &[ClassValue]) -> Self {
         let mut counts = BTreeMap::<u32, f32>::new();
         samples.iter().for_each(|sample| *counts.entry(sample.class).or_default() += 1.0);

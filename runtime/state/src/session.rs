@@ -77,7 +77,7 @@ mod summary;
 mod tests;
 
 pub use change::rename;
-pub use check::{BaseLabels, check_count, check_known, check_labels};
+pub use check::{BaseLabels, check_labels, check_shot_count, known_class};
 pub use error::LearnError;
 pub use expected_accuracy::{ExpectedAccuracy, ExpectedByScope, LearnedOnlyAccuracy};
 pub use forgetting_budget::{ForgettingExcess, ForgettingGroup, GroupLoss};

@@ -1,10 +1,11 @@
-//! Keeping a state so that it survives anything: two slots, written alternately, the newest sound one holds.
+//! Keeping a state so that it survives anything: two slots are written alternately, and the newest sound one is
+//! current.
 //!
 //! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the
 //! old state or the new one.
 //!
-//! A change touches a small part of a state. Where the medium can, a save adds a [patch](SlotPatch) to a slot instead of
-//! writing it whole.
+//! A change touches a small part of a state. Where the medium can, a save adds a [patch](SlotPatch) to a slot instead
+//! of writing it whole.
 //!
 //! What a slot holds is a [`SavedState`]: the state, and the history of how it came to be. Each has a *generation*, the
 //! number of the save that wrote it.
@@ -59,7 +60,7 @@ pub fn load_to_change<M: Medium>(
 }
 
 /// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power
-/// cut; until then the old one holds.
+/// cut; until then the old one is current.
 ///
 /// # Errors
 /// [`SaveError`] if the state would not be read again, what is there may not be replaced, cannot be read or is of
@@ -120,7 +121,7 @@ pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, L
 }
 
 /// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot.
-/// Until this returns, the old state holds. The new one's bundle is not at hand: the caller makes sure that it is
+/// Until this returns, the old state is current. The new one's bundle is not at hand: the caller makes sure that it is
 /// [sound](SavedState::is_sound).
 ///
 /// # Errors

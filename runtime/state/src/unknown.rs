@@ -2,9 +2,9 @@
 //! chosen share of them pass.
 //!
 //! The threshold comes from pictures whose class is known: the samples of base classes that the bundle set aside, and
-//! the stored exemplars of the device, each left out of its own class; where there are many, some at even distances. Every
-//! class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the share
-//! may be another one at every start.
+//! the stored exemplars of the device, each left out of its own class; where there are many, some at even distances.
+//! Every class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the
+//! share may be another one at every start.
 //!
 //! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much
 //! like a learned class as their views do, and no base class may be ahead by more than it is on them. A banana that
@@ -33,7 +33,7 @@ pub struct KnownScores {
 struct LearnedScores {
     /// The best score of a learned class.
     familiarity: RankedValues,
-    /// By how much that is ahead of the best base class.
+    /// The margin by which that score is ahead of the best base class's.
     margin: RankedValues,
 }
 
@@ -42,7 +42,7 @@ struct LearnedScores {
 pub struct LearnedThresholds {
     /// The best score of a learned class.
     pub familiarity: f32,
-    /// By how much that must be ahead of the best score of a base class; at most 0.
+    /// The margin by which that score must be ahead of the best base class's; at most 0.
     pub margin: f32,
 }
 
@@ -81,7 +81,7 @@ impl KnownScores {
         Some(LearnedThresholds { familiarity: familiarity.threshold(share), margin: margin.threshold(share).min(0.0) })
     }
 
-    /// From which probability on a label is in the set that holds the right one with a probability of `coverage`.
+    /// Least probabilities with which a label is in the set that holds the right one with a probability of `coverage`.
     pub fn set_thresholds(&self, coverage: f32) -> SetThresholds {
         self.right.thresholds(coverage)
     }
@@ -94,7 +94,7 @@ impl LearnedThresholds {
     }
 }
 
-/// By how much the best learned class is ahead of the best base class.
+/// The margin by which the best learned class's score is ahead of the best base class's.
 fn margin(scores: &[f32], base: usize) -> f32 {
     familiarity(&scores[base..]) - familiarity(&scores[..base])
 }

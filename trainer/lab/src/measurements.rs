@@ -131,8 +131,8 @@ mod tests {
     fn what_is_kept_is_not_measured_again() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("kept.json");
-        let measured = |key: &str, value: f64| once(&file, key, || Ok(value)).unwrap();
-        assert!(once::<f64>(&file, "one", || anyhow::bail!("stopped")).is_err() && !file.exists());
+        let measured = |key: &str, value: f64| read_or_measure(&file, key, || Ok(value)).unwrap();
+        assert!(read_or_measure::<f64>(&file, "one", || anyhow::bail!("stopped")).is_err() && !file.exists());
         assert_eq!([measured("one", 1.5), measured("one", 2.5), measured("other", 3.5)], [1.5, 1.5, 3.5]);
         let bytes = fs::read_to_string(&file).unwrap();
         fs::write(&file, bytes.replace("3.5", "4.5")).unwrap();

@@ -1,6 +1,6 @@
 //! What an alignment learns from.
 
-use super::perturbation::Sampling;
+use super::sampling::Sampling;
 use crate::config::MethodConfig;
 use crate::exemplar::Exemplars;
 use crate::projection::{HeadParameters, HeadShape};

@@ -22,12 +22,12 @@ pub struct WorkspaceSize {
 }
 
 impl WorkspaceSize {
-    /// In bytes.
+    /// The size in bytes.
     pub const fn bytes(self) -> usize {
         4 * (self.numbers + self.indices)
     }
 
-    /// Enough for one or the other.
+    /// The size that is enough for one or the other.
     pub const fn max(self, other: Self) -> Self {
         const fn larger(a: usize, b: usize) -> usize {
             if a > b { a } else { b }

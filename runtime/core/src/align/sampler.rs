@@ -2,7 +2,7 @@
 
 use super::data::{AlignmentData, AlignmentInput};
 use super::memory::{WorkspaceSize, buffers};
-use super::perturbation::Perturbation;
+use super::sampling::Perturbation;
 use super::step::{StepBatch, TargetRows};
 use crate::config::{MethodConfig, SampleViews};
 use crate::math::normalise;

@@ -378,7 +378,7 @@ fn pass<'a>(
     }
 }
 
-/// Labels of the targets that are rows of PSCL unperturbed, of so many known classes and targets.
+/// Labels of the targets that are rows of PSCL unperturbed. The first `classes` of `targets` are assigned.
 fn unperturbed_labels(which: UnperturbedTargets, classes: usize, targets: usize) -> impl Iterator<Item = u32> + Clone {
     let assigned = if which.assigned { classes } else { 0 };
     let first_free = if which.free { classes } else { targets };

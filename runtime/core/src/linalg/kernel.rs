@@ -140,8 +140,8 @@ trait Vector: Copy {
     fn fetch(_: *const f32) {}
 }
 
-/// Rows of the next tile where so many are left: tiles of `most`, then of four, two and one; not so many of `most` that
-/// one or two rows would be left alone, since those take as long as four.
+/// Rows of the next tile where `left` are left: tiles of `most`, then of four, two and one; fewer of `most` where one
+/// or two rows would be left alone otherwise, since those take as long as four.
 #[inline(always)]
 const fn next_tile(left: usize, most: usize) -> usize {
     match left {

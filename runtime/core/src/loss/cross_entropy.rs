@@ -1,6 +1,6 @@
 //! Cross entropy over cosine logits.
 
-use super::{GradientAccumulator, UnitRows, exponentiate};
+use super::{GradientAccumulator, UnitRows, add_to, exponentiate};
 use crate::linalg::{LeftFactor, RightFactor, padded, product};
 use crate::workers::{Workers, for_each_chunk};
 
@@ -87,10 +87,7 @@ pub fn loss(
             line[label] -= factor;
         }
         let right = RightFactor::rows(classes.targets.values, width);
-        product(losses.len(), known, LeftFactor::rows(logits, stride), right, |row, column, sums| {
-            let gradient = &mut gradient[row * width + column..][..sums.len()];
-            gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
-        });
+        product(losses.len(), known, LeftFactor::rows(logits, stride), right, add_to(gradient, width, 1.0));
     });
     let total: f64 = losses.iter().map(|loss| f64::from(*loss)).sum();
     (total / counted as f64) as f32

@@ -1,6 +1,6 @@
 //! ORTH over class means and pseudo-targets, and L_TG over pseudo-targets alone, which generates them.
 
-use super::{GradientAccumulator, PairScratch, UnitRows, exponentiate};
+use super::{GradientAccumulator, PairScratch, UnitRows, add_to, exponentiate};
 use crate::linalg::kernel::on_vector_units;
 use crate::linalg::{LeftFactor, RightFactor, pack_transposed, padded, product};
 use crate::math::{SHORTEST, add_scaled, dot, exp, ln, normalise, sum};
@@ -241,15 +241,12 @@ impl GradientTerms<'_> {
             line.iter_mut().zip(inverse_sums).for_each(|(value, inverse)| *value *= inverse + own);
         }
         let (left, right) = (LeftFactor::rows(lines, stride), RightFactor::rows(rows.values, width));
-        product(lines.len() / stride, inverse_sums.len(), left, right, |row, column, sums| {
-            let gradient = &mut gradient[row * width + column..][..sums.len()];
-            gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += factor * sum);
-        });
+        product(lines.len() / stride, inverse_sums.len(), left, right, add_to(gradient, width, factor));
     }
 }
 
-/// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one line for each of the first rows r_i. `transposed` is the
-/// transpose of the rows t_j, packed. What pads a line is undefined.
+/// Fills lines of `stride` numbers with exp(r_i . t_j - 1), one line for each of the first rows r_i. `transposed` is
+/// the transpose of the rows t_j, packed. What pads a line is undefined.
 fn exponentials(rows: UnitRows<'_>, transposed: &[f32], lines: &mut [f32], stride: usize) {
     let width = rows.width;
     let (left, right) = (LeftFactor::rows(rows.values, width), RightFactor::packed(transposed, width, stride));

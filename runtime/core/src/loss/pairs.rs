@@ -1,6 +1,6 @@
 //! What the losses over all pairs of rows have in common.
 
-use super::UnitRows;
+use super::{UnitRows, add_to};
 use crate::linalg::kernel::on_vector_units;
 use crate::linalg::{LeftFactor, RightFactor, pack_transposed, padded, product};
 use crate::workers::{Workers, for_each_chunk};
@@ -61,10 +61,8 @@ impl PairScratch<'_> {
             lines.copy_from_slice(&similarity[first * stride..][..lines.len()]);
             add_transposed(lines, &similarity[first..], stride);
             let right = RightFactor::rows(rows.values, width);
-            product(lines.len() / stride, count, LeftFactor::rows(lines, stride), right, |row, column, sums| {
-                let gradient = &mut gradient[row * width + column..][..sums.len()];
-                gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += factor * sum);
-            });
+            let left = LeftFactor::rows(lines, stride);
+            product(lines.len() / stride, count, left, right, add_to(gradient, width, factor));
         });
         losses.iter().map(|loss| f64::from(*loss)).sum()
     }

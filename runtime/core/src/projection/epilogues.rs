@@ -11,8 +11,9 @@ pub(super) struct HeadActivation<'a> {
     pub(super) hidden: &'a mut [f32],
     /// `[LANES]`.
     pub(super) biases: &'a [f32],
-    /// Whether these are the first of the depth, and the last.
+    /// Whether the sums start here.
     pub(super) first: bool,
+    /// Whether the sums end here, so that bias and activation follow.
     pub(super) last: bool,
     /// The weights that come next.
     pub(super) next: Prefetch,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use orco_runtime::files::is_hidden;
 use orco_runtime::image_rs::{self, RgbaImage, imageops};
 
 /// Folder of the masks beside pictures without transparency: `maps/NAME-map.png`, white on black, as ETH-80 has them.
@@ -73,7 +74,7 @@ fn collect(root: &Path, folder: &Path, objects: &mut Vec<PhotographedObject>) ->
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let (path, name) = (entry.path(), entry.file_name());
-        if name.as_encoded_bytes().starts_with(b".") {
+        if is_hidden(&path) {
             continue;
         }
         if entry.file_type().map_err(unreadable)?.is_dir() {

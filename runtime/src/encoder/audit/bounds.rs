@@ -93,8 +93,8 @@ pub struct ConstantIntegers {
     pub numbers: Vec<i64>,
 }
 
-/// Looks through a model whose constants are going to be folded, and infers which of its values are few whole numbers that
-/// depend on no picture: sides, and what is computed of them. By name.
+/// Looks through a model whose constants are going to be folded, and infers which of its values are few whole numbers
+/// that depend on no picture: sides, and what is computed of them. By name.
 ///
 /// # Errors
 /// [`AuditError`] names what is refused.
@@ -134,8 +134,8 @@ pub fn shapes_of_values(model: &[u8]) -> Result<HashMap<String, Vec<u64>>, Audit
     Ok(names.iter().filter_map(shape).collect())
 }
 
-/// Looks through a model as [`audit_layers`] does, and infers what it costs for one image of the shape that it declares.
-/// One with other operators, or whose shapes cannot be inferred, is perhaps worth folding
+/// Looks through a model as [`audit_layers`] does, and infers what it costs for one image of the shape that it
+/// declares. One with other operators, or whose shapes cannot be inferred, is perhaps worth folding
 /// ([`fold_constants`](crate::encoder::onnx::fold_constants)).
 ///
 /// # Errors

@@ -40,7 +40,7 @@ pub struct NodeCall<'a> {
 /// The outputs of a node, and what computing them costs.
 pub struct NodeOutput {
     pub outputs: Vec<TensorType>,
-    /// In multiply-adds of a matrix product.
+    /// What computing it takes, in multiply-adds of a matrix product.
     pub work: u64,
     /// Memory beside inputs and outputs while it runs, in bytes.
     pub scratch: u64,

@@ -121,7 +121,7 @@ pub enum AuditError {
 
 /// What helps where a model has this operator, with its domain, as the end of a sentence.
 fn advice(operator: &str) -> &'static str {
-    /// Of operators that draw random numbers, as those of dropout.
+    /// For operators that draw random numbers, as those of dropout.
     const RANDOM: &str =
         "; it draws random numbers, as a model does in training: call model.eval() on all of it before the export";
     match operator {

@@ -1,8 +1,10 @@
-//! Follows a few floats through a model whose constants are going to be folded, as whole numbers are followed everywhere:
-//! exporters cast sides to floats to divide them by strides and round up, or take the root of a number of patches.
+//! Follows a few floats through a model whose constants are going to be folded, as whole numbers are followed
+//! everywhere: exporters cast sides to floats to divide them by strides and round up, or take the root of a number of
+//! patches.
 //!
-//! What is followed here is computed by ONNX Runtime afterwards. So only operations count whose result IEEE 754 fixes to the
-//! last bit: one that came out otherwise there could be multiplied to another shape than the one that was bounded.
+//! What is followed here is computed by ONNX Runtime afterwards. So only operations count whose result IEEE 754 fixes
+//! to the last bit: one that came out otherwise there could be multiplied to another shape than the one that was
+//! bounded.
 
 use super::call::{NodeCall, at_each_position};
 use super::tensor::{DataType, SHORT, TensorType};
@@ -75,7 +77,8 @@ fn two(floats: &[f32], value: fn(f32, f32) -> f32) -> Option<f32> {
     if let &[a, b] = floats { Some(value(a, b)) } else { None }
 }
 
-/// The root of a whole number's square, which every function of powers finds exactly. No standard fixes the last bit of others.
+/// The root of a whole number's square, which every function of powers finds exactly. No standard fixes the last bit of
+/// others.
 fn power(floats: &[f32]) -> Option<f32> {
     let &[base, exponent] = floats else { return None };
     let root = base.sqrt();

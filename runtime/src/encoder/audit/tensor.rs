@@ -60,7 +60,8 @@ pub struct TensorType {
     pub data_type: DataType,
     /// Its values, if they are integers, at most [`SHORT`], and known.
     pub values: Option<Vec<i64>>,
-    /// Its values, if they are at most [`SHORT`] floats and known: those of a constant, or followed ([`super::floats`]).
+    /// Its values, if they are at most [`SHORT`] floats and known: those of a constant, or followed
+    /// ([`super::floats`]).
     pub floats: Option<Vec<f32>>,
     /// Whether it is the same for every picture: then an engine may compute it when it opens the model.
     pub constant: bool,

@@ -303,7 +303,7 @@ fn a_png_with_a_profile_that_is_too_large_is_read_without_it() {
     }
 }
 
-/// A profile with a table of colours, of so many points along each axis as it says, and has.
+/// A profile with a table of colours; how many points it has along each axis by its own word, and in truth.
 fn table_profile(says: u8, has: usize) -> Vec<u8> {
     let mut lut = Vec::new();
     lut.extend_from_slice(b"mft2\0\0\0\0");
@@ -372,7 +372,7 @@ fn no_profile_does_harm_however_it_is_broken() {
         survives(&icc, &format!("broken profile {round}"));
     }
     let shared = |count: usize, size: usize| {
-        // So many entries which all name the same bytes.
+        // `count` entries which all name the same bytes.
         let mut icc = profile(b"XYZ ", &vec![(b"desc", &b"text\0\0\0\0"[..]); count]);
         icc.resize(size, b'a');
         for entry in 0..count {

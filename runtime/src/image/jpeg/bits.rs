@@ -10,7 +10,7 @@ pub(super) const NO_CODE: Damage = "its picture data make no sense";
 
 pub(super) const WRONG_TABLE: Damage = "a Huffman table of it makes no sense";
 
-/// Codes of up to so many bits are looked up at once.
+/// Codes of up to this many bits are looked up at once.
 const SHORT: u32 = 9;
 
 /// A Huffman table, ready for decoding.
@@ -31,7 +31,7 @@ struct CodeLength {
 }
 
 impl HuffmanTable {
-    /// From the number of codes of each length and the values in the order of their codes.
+    /// Makes it from the number of codes of each length and the values in the order of their codes.
     pub(super) fn new(counts: &[u8; 16], values: &[u8]) -> Result<Self, Damage> {
         let mut short = vec![(0, 0); 1 << SHORT];
         let mut lengths = [CodeLength::default(); 17];

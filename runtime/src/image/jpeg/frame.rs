@@ -194,8 +194,8 @@ impl JpegFrame {
         Ok(Self { size, progressive, components: read, sampling, units, colours, orientation, interleaved: true })
     }
 
-    /// The colours of components, as Adobe's transform tells, or as JFIF fixes them for three; those that call themselves R,
-    /// G and B are that, as for the decoder of whole pictures.
+    /// The colours of components, as Adobe's transform tells, or as JFIF fixes them for three; those that call
+    /// themselves R, G and B are that, as for the decoder of whole pictures.
     fn colours_of(&self, adobe: Option<u8>, is_jfif: bool) -> Colours {
         match (self.components.len(), adobe) {
             (1, _) => Colours::Grey,

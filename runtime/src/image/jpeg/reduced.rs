@@ -62,7 +62,8 @@ pub(super) fn bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     planes.map(|(own, side)| own.blocks[0] * own.blocks[1] * each(side)).sum()
 }
 
-/// The inverse transform of a block, and the means of so many of its 8 samples, `[side, used]`.
+/// The inverse transform of a line of a block from its first `used` coefficients, and the means of its 8 samples in
+/// `side` parts, `[side, used]`.
 fn basis(side: usize, used: usize) -> Vec<f32> {
     let mean = 8 / side;
     let value = |index: usize| {

@@ -318,7 +318,7 @@ impl ScanWalk<'_, '_> {
             match (zeros, size) {
                 (15, 0) => {}
                 (_, 0) => {
-                    // So many blocks end here, this one among them.
+                    // A run of blocks ends here, this one among them.
                     *eob_run = (1 << zeros) + bits.take(zeros as u32)?;
                     break;
                 }

@@ -26,17 +26,17 @@ const LONGEST: usize = 15;
 const ORDER: [usize; 19] = [17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 impl CodeGroups {
-    /// Of the chunk `VP8L`.
+    /// Reads them from the chunk `VP8L`, for a picture of that size.
     pub(super) fn of_picture(chunk: &[u8], size: [usize; 2]) -> Result<Self, BadStream> {
         Self::of_stream(chunk.get(HEAD..).ok_or(BadStream)?, size)
     }
 
-    /// Of a stream without a head, for a picture of that size.
+    /// Reads them from a stream without a head, for a picture of that size.
     pub(super) fn of_stream(stream: &[u8], size: [usize; 2]) -> Result<Self, BadStream> {
         Self::read(&mut WebpBits { bytes: stream, position: 0 }, size).map(|(groups, _)| groups)
     }
 
-    /// Reads up to the codes, of which those of green have so many symbols.
+    /// Reads up to the codes; returns with the groups how many symbols the codes of green have.
     fn read(bits: &mut WebpBits<'_>, [mut width, height]: [usize; 2]) -> Result<(Self, usize), BadStream> {
         // Transforms (section 3.5), each at most once.
         for _ in 0..4 {

@@ -21,7 +21,7 @@ pub(in crate::scene) struct Structure {
 }
 
 impl Structure {
-    /// That of a small frame.
+    /// Computes the structure of a small frame.
     ///
     /// # Shapes
     /// `pixels` `[height, width]`, row-major; both at least [`BLOCK`].
@@ -113,7 +113,7 @@ impl Block {
         [self.x, self.y].map(|edge| (edge + BLOCK / 2) as f32)
     }
 
-    /// None if it would begin before the picture.
+    /// The block moved by `[x, y]` pixels; `None` if it would begin before the picture.
     fn displaced(self, [x, y]: [isize; 2]) -> Option<Self> {
         Some(Self { x: self.x.checked_add_signed(x)?, y: self.y.checked_add_signed(y)? })
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Painting {
-    /// As a camera sees it that was pushed by so many pixels, turned by so many degrees around the frame's middle, and
+    /// As a camera sees it that was `pushed` by pixels, turned by `degrees` around the frame's middle, and
     /// has come nearer by a factor.
     pub(super) fn moved_by(self, pushed: [f32; 2], degrees: f32, nearer: f32) -> Self {
         let (sine, cosine) = (libm::sinf(degrees.to_radians()) / nearer, libm::cosf(degrees.to_radians()) / nearer);

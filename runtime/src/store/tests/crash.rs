@@ -128,8 +128,8 @@ fn patches_in(image: &Image) -> usize {
     image.keys().filter(|name| name.contains(".patch-")).count()
 }
 
-/// Cuts the power at every moment of every kind of change that leads through these five states, and of the recovery, which
-/// saves the last.
+/// Cuts the power at every moment of every kind of change that leads through these five states, and of the recovery,
+/// which saves the last.
 fn cut_all_changes(base_model: &BaseModel, saves: &[SavedState], deep: usize, first: &mut Tally, again: &mut Tally) {
     let state_of = |count: usize| state_of(base_model, &saves[..count]);
     // As somebody who takes the slots away leaves it.

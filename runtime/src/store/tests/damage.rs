@@ -48,7 +48,7 @@ fn damage(saves: &[SavedState], mut medium: MemoryMedium, trial: &mut Trial) {
         generation(loaded.saved.as_ref())
     };
     let bits = good.len() * 8;
-    // Of the body, all of them or one in so many.
+    // Of the body, all of them or one in 61.
     let apart = if heavy() { 1 } else { 61 };
     let tried = |index: usize, header: usize| index < header || index.is_multiple_of(apart);
     let threads = crate::threads::usable_threads();

@@ -94,8 +94,8 @@ fn fail_every_operation(base_model: &BaseModel, saves: &[SavedState], trial: &mu
                     let here = found(&mut files) as usize;
                     match &saved {
                         Ok(_) => assert_eq!(here, before + 1, "{what}"),
-                        Err(SaveError::Medium { holds: MediumState::Old, .. }) => assert_eq!(here, before, "{what}"),
-                        Err(SaveError::Medium { holds: MediumState::New, .. }) => {
+                        Err(SaveError::Medium { state: MediumState::Old, .. }) => assert_eq!(here, before, "{what}"),
+                        Err(SaveError::Medium { state: MediumState::New, .. }) => {
                             assert_eq!(here, before + 1, "{what}")
                         }
                         Err(error) => panic!("{what}: {error:?}"),

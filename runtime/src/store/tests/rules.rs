@@ -1,4 +1,4 @@
-//! Which slot holds, on a medium that is always there.
+//! Which slot is current, on a medium that is always there.
 
 use super::{DIGEST, base_model, generation, saves, saves_beside_many};
 use orco_state::codec::{DecodeError, FileKind, HEADER, encode};
@@ -90,7 +90,7 @@ fn medium_with(saves: &[SavedState]) -> MemoryMedium {
 }
 
 #[test]
-fn slots_are_written_alternately_and_the_newest_holds() {
+fn slots_are_written_alternately_and_the_newest_is_current() {
     let saves = saves(&base_model(), 5, 1);
     let mut medium = MemoryMedium::default();
     assert_eq!(found(&mut medium), Ok(0));
@@ -203,7 +203,7 @@ fn a_change_of_an_older_state_is_refused() {
 }
 
 #[test]
-fn every_way_to_save_says_which_slot_holds() {
+fn every_way_to_save_says_which_slot_is_current() {
     let saves = saves(&base_model(), 4, 1);
     let mut medium = MemoryMedium::default();
     for round in 0..12 {

@@ -74,7 +74,7 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// A disk with these files on it, which takes so many bytes at a time.
+    /// A disk with these files on it, which takes `block` bytes at a time.
     pub fn new(image: &Image, block: usize) -> Self {
         let disk = Self::default();
         for (name, bytes) in image {
@@ -341,7 +341,7 @@ impl Disk for SimulatedDisk {
     }
 }
 
-/// Calls `each` with every combination of fates of so many operations.
+/// Calls `each` with every combination of fates of `operations` operations.
 pub fn every_fate(operations: usize, each: &mut dyn FnMut(&[Fate])) {
     let mut digits = vec![0usize; operations];
     let mut fates: Box<[Fate]> = vec![FATES[0]; operations].into();

@@ -19,7 +19,7 @@ fn change(
 ) -> Result<u64, String> {
     files.remove_unfinished().map_err(|error| format!("{error}"))?;
     match write(files, base_model, saved) {
-        Err(SaveError::Medium { holds: MediumState::New, .. }) => Ok(0),
+        Err(SaveError::Medium { state: MediumState::New, .. }) => Ok(0),
         saved => saved.map_err(|error| format!("{error:?}")),
     }
 }

@@ -56,7 +56,7 @@ impl<const WORD: usize, const PAGE: usize> Chip<WORD, PAGE> {
         cut
     }
 
-    /// Turns the power on; cuts it again after so many more changes if that is asked for.
+    /// Turns the power on; cuts it again after further changes if that is asked for.
     fn with_power(mut self, until: Option<(usize, Cut)>) -> Self {
         (self.off, self.changes, self.power) = (false, 0, until);
         self
@@ -228,7 +228,7 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
     let saves = saves(&base_model, 4, 200);
     let mut flash = Flash::new(Chip::<4, 256>::new(16), 0..16 * 256).unwrap();
     let refused = super::save(&mut flash, &base_model, &saves[3]);
-    let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, holds: MediumState::Old };
+    let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, state: MediumState::Old };
     assert_eq!(refused, Err(full));
     assert_eq!(slots::load(&mut flash, &base_model, DIGEST).unwrap().saved, None);
     for range in [0..256, 0..3 * 256, 10..522, 0..64 * 256] {

@@ -159,7 +159,8 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Takes the scores of the views of the sample that `add` or `add_excluded` took last, a shot of a
-    /// learned class, `[views, count]`, the clean one first, without a border. Where shots have views, the border is chosen by those alone.
+    /// learned class, `[views, count]`, the clean one first, without a border. Where shots have views, the border is
+    /// chosen by those alone.
     pub fn add_views(&mut self, rows: &[f32]) {
         let Some(sample) = self.best.len().checked_sub(1) else { return };
         let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));

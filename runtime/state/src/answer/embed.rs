@@ -17,8 +17,8 @@ use crate::state::{BaseModel, Scoring, State};
 /// Exemplars that are embedded at a time.
 pub(crate) const EMBED_BATCH: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
-/// The part of the aligned head's weight that goes to the head of phase 2 where a left-out shot is scored for the border
-/// or an estimate.
+/// The part of the aligned head's weight that goes to the head of phase 2 where a left-out shot is scored for the
+/// border or an estimate.
 const MOVED_FROM_ALIGNED: f32 = 0.5;
 
 /// A head, prepared for projecting, with the weight of its score.
@@ -218,7 +218,7 @@ impl Embedder {
         means_of_views(self.embed(shots), views, self.length())
     }
 
-    /// Projections of some of a bank's exemplars, whose numbers rise; those that earlier scorings left are taken.
+    /// Projections of some of a bank's exemplars, in ascending order; those that earlier scorings left are taken.
     pub(super) fn projections(&self, bank: &Bank, exemplars: &[usize], work: &mut ScoringWork<'_>) -> Projections {
         let (views, projections_len) = (bank.views(), self.projections_len);
         if projections_len == 0 {
@@ -285,7 +285,7 @@ impl Embedder {
 pub(super) struct Projections {
     views: usize,
     projections_len: usize,
-    /// Numbers of the exemplars, rising.
+    /// Indices of the exemplars, in ascending order.
     exemplars: Vec<usize>,
     /// `[exemplars, views, projections_len]`.
     rows: Vec<f32>,
@@ -300,12 +300,12 @@ impl Projections {
         parts.zip(rows.chunks_exact(dimension)).for_each(|(to, from)| to.copy_from_slice(from));
     }
 
-    /// Of all views of an exemplar, `[views, projections_len]`.
+    /// Projections of all views of an exemplar, `[views, projections_len]`.
     fn of(&self, exemplar: usize) -> &[f32] {
         self.find(exemplar).expect("projections of every exemplar that is needed")
     }
 
-    /// Of all views of an exemplar, `[views, projections_len]`, if they are known.
+    /// Projections of all views of an exemplar, `[views, projections_len]`, if they are known.
     fn find(&self, exemplar: usize) -> Option<&[f32]> {
         let length = self.views * self.projections_len;
         if length == 0 {
@@ -315,7 +315,7 @@ impl Projections {
         Some(&self.rows[place * length..][..length])
     }
 
-    /// Of its clean view, `[projections_len]`.
+    /// Projections of the clean view of an exemplar, `[projections_len]`.
     fn clean(&self, exemplar: usize) -> &[f32] {
         &self.of(exemplar)[..self.projections_len]
     }

@@ -1,9 +1,9 @@
 //! Scores of a left-out shot's views: estimates of what new pictures of its class will score.
 //!
 //! All views count, not the clean one alone: augmentation makes them look like other pictures of the class. But a class
-//! that lacks one of its shots scores its pictures lower than the whole class will. The error of a mean of n shots falls
-//! as 1 / n, and so does the gap between a score and the one that very many shots would give. Leaving out a second shot
-//! shows how fast: with five shots, 0.6 times the loss that the second one causes is added.
+//! that lacks one of its shots scores its pictures lower than the whole class will. The error of a mean of n shots
+//! falls as 1 / n, and so does the gap between a score and the one that very many shots would give. Leaving out a
+//! second shot shows how fast: with five shots, 0.6 times the loss that the second one causes is added.
 
 use alloc::vec::Vec;
 
@@ -93,7 +93,7 @@ fn with_fewer(
     rows.filter_map(fewer).collect()
 }
 
-/// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one
+/// What a class of `count` shots gains by a shot of `copies` copies, as a multiple of what it gains by another one
 /// when it lacks the first. With n shots, c copies of the one and o of the other:
 ///
 /// (1 / (n - c) - 1 / n) / (1 / (n - c - o) - 1 / (n - c)) = c (n - c - o) / (o n)

@@ -8,8 +8,8 @@ use orco_core::math::normalise_rows;
 
 use crate::statistics::Statistics;
 
-/// Multiplies vectors by factor (I - sum of damping a a^T), a sum over axes a: a multiple of the identity with an update
-/// of low rank.
+/// Multiplies vectors by factor (I - sum of damping a a^T), a sum over axes a: a multiple of the identity with an
+/// update of low rank.
 #[derive(Clone, Debug)]
 pub(super) struct LowRankMap {
     /// `[inputs, padded(axes)]`, packed.
@@ -22,14 +22,15 @@ pub(super) struct LowRankMap {
 }
 
 impl LowRankMap {
-    /// What whitens by the covariance of base classes: [`orco_core::discriminant::Whitening`] for many vectors at a time.
+    /// What whitens by the covariance of base classes: [`orco_core::discriminant::Whitening`] for many vectors at a
+    /// time.
     pub(super) fn whitening(statistics: &Statistics, inputs: usize) -> Self {
         let mut axes = statistics.axes.clean();
         normalise_rows(&mut axes, inputs);
         Self::new(&axes, statistics.damping.clone(), statistics.factor, inputs)
     }
 
-    /// With these axes `[n, inputs]`: of length 1, if damping is to be a share.
+    /// A map with these axes `[n, inputs]`, of length 1 if damping is to be a share.
     pub(super) fn new(axes: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
         let (count, width) = (damping.len(), padded(inputs));
         let mut transposed = vec![0.0; inputs * padded(count)];

@@ -62,7 +62,7 @@ pub(crate) struct ScoringModel<'a> {
 }
 
 impl<'a> ScoringModel<'a> {
-    /// Projections of the state's exemplars `wanted`, whose numbers rise, are kept.
+    /// Projections of the state's exemplars `wanted`, in ascending order, are kept.
     pub(crate) fn new(
         base_model: &'a BaseModel,
         state: &'a State,

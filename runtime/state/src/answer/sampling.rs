@@ -6,8 +6,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// At most `most` exemplars, rising, stratified by class: as many of each class as of any other, as far as it has them,
-/// at even distances. There must be no more classes than `most`.
+/// At most `most` exemplars in ascending order, stratified by class: as many of each class as of any other, as far as
+/// it has them, at even distances. There must be no more classes than `most`.
 pub(super) fn stratified(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
     let chosen = |share: usize| by_class.values().map(|exemplars| exemplars.len().min(share)).sum::<usize>();
     let longest = by_class.values().map(Vec::len).max().unwrap_or(0);
@@ -26,9 +26,9 @@ pub(super) fn stratified(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Ve
     chosen
 }
 
-/// At most `most` exemplars, rising: [`stratified`] where there are fewer classes than `most`, else one of each of
-/// `most / 2` classes, those whose first exemplars have the lowest digests. That is a random choice, in which a class
-/// that is added or forgotten replaces at most one other. `digests` are those of all exemplars.
+/// At most `most` exemplars in ascending order: [`stratified`] where there are fewer classes than `most`, else one of
+/// each of `most / 2` classes, those whose first exemplars have the lowest digests. That is a random choice, in which a
+/// class that is added or forgotten replaces at most one other. `digests` are those of all exemplars.
 pub(super) fn sampled(by_class: BTreeMap<u32, Vec<usize>>, most: usize, digests: &[[u8; 32]]) -> Vec<usize> {
     if by_class.len() < most {
         return stratified(by_class, most);

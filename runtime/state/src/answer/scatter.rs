@@ -8,8 +8,8 @@
 //! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance in the same way (Hayes and Kanan
 //! 2020).
 //!
-//! Where classes have more than [`USUAL_SHOTS`] shots on average, the shots say more than the bundle: PRIOR is divided by
-//! their [multiple](multiple_of_usual) of that number, and more of them count.
+//! Where classes have more than [`USUAL_SHOTS`] shots on average, the shots say more than the bundle: PRIOR is divided
+//! by their [multiple](multiple_of_usual) of that number, and more of them count.
 //!
 //! A shot that is left out of its class is taken out of the scatter, too. One of a class's n shots, with residual r,
 //! adds n / (n - 1) r r^T to the scatter.
@@ -377,7 +377,7 @@ mod tests {
         assert!(without(2, 8).is_none(), "a class of one shot does not scatter");
     }
 
-    /// Classes with so many different shots each.
+    /// One class for each number of `shots`, with that many different ones.
     fn bank_of(shots: impl IntoIterator<Item = usize>) -> Bank {
         let mut random = Random::new(6, "scatter");
         let mut bank = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
@@ -387,7 +387,7 @@ mod tests {
         bank
     }
 
-    /// The scatter of classes with so many different shots each.
+    /// The scatter of [such classes](bank_of).
     fn of_classes(shots: impl IntoIterator<Item = usize>) -> ShotScatter {
         scatter(&bank_of(shots))
     }

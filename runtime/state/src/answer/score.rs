@@ -37,7 +37,7 @@ pub(super) struct ClassRowBuilder {
 }
 
 impl ClassRowBuilder {
-    /// For the classes that have these shots.
+    /// A builder for the classes that have these shots.
     pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>, shots: &Bank) -> Self {
         let Scoring { weights, statistics } = scoring;
         let sum_of_weights: f32 = weights.values().iter().sum();
@@ -198,12 +198,13 @@ pub(super) struct ScoreRows {
 }
 
 impl ScoreRows {
-    /// Of no class.
+    /// The rows of no class.
     pub(super) fn empty(length: usize) -> Self {
         Self { columns: Vec::new(), offsets: Vec::new(), length }
     }
 
-    /// Of `classes` classes: `rows_of` returns the rows `[n, length]` of a range of them, and their offsets, `[n]`.
+    /// Computes the rows of `classes` classes: `rows_of` returns the rows `[n, length]` of a range of them, and their
+    /// offsets, `[n]`.
     pub(super) fn compute(
         classes: usize,
         length: usize,

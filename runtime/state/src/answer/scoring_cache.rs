@@ -1,5 +1,5 @@
-//! Sums over the shots of each class and projections of samples, kept from the scoring of one state to that of the next:
-//! a change touches few classes, and what belongs to all others stays.
+//! Sums over the shots of each class and projections of samples, kept from the scoring of one state to that of the
+//! next: a change touches few classes, and what belongs to all others stays.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,15 +9,15 @@ use crate::head::Projector;
 /// Most heads whose projections are kept: that of phase 2, and those aligned before a change and after it.
 const MAX_HEADS: usize = 3;
 
-/// A row that none of the last so many states used is dropped. A change compares fewer states than that.
+/// A row that none of this many last states used is dropped. A change compares fewer states than that.
 const MAX_AGE: u32 = 8;
 
 /// Sums over the shots of classes and projections of samples, for a program that scores one state of a bundle after the
 /// other. It changes no answer, and saves the more time the more classes are known.
 ///
 /// Each row is found by a digest of the shots that it was computed from, so none is ever taken for another. A row that
-/// the last eight states did not use is dropped. A class takes 4 bytes for each number of its embedding, a sample 4 bytes
-/// for each number of each view's projection; projections are kept for up to three heads.
+/// the last eight states did not use is dropped. A class takes 4 bytes for each number of its embedding, a sample 4
+/// bytes for each number of each view's projection; projections are kept for up to three heads.
 #[derive(Clone, Debug, Default)]
 pub struct ScoringCache {
     /// Sums over classes' shots of directions from the centre, `[inputs]`, by the digest of the class's shots.

@@ -44,9 +44,9 @@ pub(crate) struct ValidationSamples<'a> {
     digests: Vec<[u8; 32]>,
     /// For every exemplar, whether another class has the same one, or its own class has the same one before it.
     duplicate: Vec<bool>,
-    /// The exemplars that are samples, rising.
+    /// The exemplars that are samples, in ascending order.
     chosen: Vec<usize>,
-    /// Exemplars of learned classes whose views are samples, too, rising.
+    /// Exemplars of learned classes whose views are samples, too, in ascending order.
     viewed: Vec<usize>,
     /// For every base class, whether a learned one replaces it.
     replaced: Vec<bool>,
@@ -93,7 +93,7 @@ impl<'a> ValidationSamples<'a> {
         self.scoring.statistics.set_aside.len()
     }
 
-    /// Numbers of the samples, rising: all that were set aside, and the exemplars that were chosen.
+    /// Indices of the samples, in ascending order: all that were set aside, and the exemplars that were chosen.
     pub(crate) fn samples(&self) -> Vec<usize> {
         let aside = self.set_aside();
         (0..aside).chain(self.chosen.iter().map(|exemplar| aside + exemplar)).collect()
@@ -121,8 +121,8 @@ impl<'a> ValidationSamples<'a> {
         only_of(viewable, &self.chosen)
     }
 
-    /// The exemplars whose projections scoring these samples needs, rising: those among the samples and, for a border,
-    /// the shots that are left out in turn beside one whose views are scored.
+    /// The exemplars whose projections scoring these samples needs, in ascending order: those among the samples and,
+    /// for a border, the shots that are left out in turn beside one whose views are scored.
     fn needed_exemplars(&self, samples: &[usize], purpose: ScoringPurpose) -> Vec<usize> {
         let mut exemplars: BTreeSet<usize> =
             samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
@@ -187,7 +187,7 @@ impl<'a> ValidationSamples<'a> {
         left.into_iter().map(|left| left > 0).collect()
     }
 
-    /// Samples, and all shots of the classes that have changed since an earlier state, rising.
+    /// Samples, and all shots of the classes that have changed since an earlier state, in ascending order.
     fn with_changed(&self, samples: &[usize], earlier: &State, indices: &[Option<usize>]) -> Vec<usize> {
         if self.chosen.len() == self.digests.len() {
             return samples.to_vec();
@@ -282,7 +282,7 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// The exemplars that [`scored_samples`](Self::scored_samples) needs for some samples, and
-    /// [`scored_views`](Self::scored_views) for others, rising.
+    /// [`scored_views`](Self::scored_views) for others, in ascending order.
     pub(crate) fn exemplars_of(&self, samples: &[usize], viewed: &[usize]) -> Vec<usize> {
         let mut exemplars = self.needed_exemplars(samples, ScoringPurpose::Thresholds);
         exemplars.extend(self.needed_exemplars(viewed, ScoringPurpose::ViewThresholds));
@@ -291,13 +291,13 @@ impl<'a> ValidationSamples<'a> {
         exemplars
     }
 
-    /// The exemplars that [calibrate](Self::calibrate) needs, rising.
+    /// The exemplars that [calibrate](Self::calibrate) needs, in ascending order.
     pub(crate) fn exemplars_to_calibrate(&self) -> Vec<usize> {
         self.needed_exemplars(&self.samples(), ScoringPurpose::Border)
     }
 
-    /// Scores of samples, by their numbers, in the state whose exemplars they are, without the border; excluded ones are
-    /// left out.
+    /// Scores of samples, by their indices, in the state whose exemplars they are, without the border; excluded ones
+    /// are left out.
     pub(crate) fn scored_samples(
         &self,
         model: &ScoringModel<'_>,
@@ -401,7 +401,7 @@ impl<'a> ValidationSamples<'a> {
         JudgeableSamples { counts, has_two_shot_class }
     }
 
-    /// The exemplars of every class that are not duplicates, rising.
+    /// The exemplars of every class that are not duplicates, in ascending order.
     fn different_by_class(&self) -> BTreeMap<u32, Vec<usize>> {
         let mut different = self.state.exemplars.by_class();
         different.values_mut().for_each(|members| members.retain(|&exemplar| !self.duplicate[exemplar]));
@@ -446,7 +446,7 @@ impl<'a> ValidationSamples<'a> {
     }
 }
 
-/// Of the exemplars of every class those that are among `some`, which rise; classes without any are left out.
+/// Of the exemplars of every class those that are among `some`, in ascending order; classes without any are left out.
 fn only_of(mut by_class: BTreeMap<u32, Vec<usize>>, some: &[usize]) -> BTreeMap<u32, Vec<usize>> {
     by_class.values_mut().for_each(|exemplars| exemplars.retain(|exemplar| some.binary_search(exemplar).is_ok()));
     by_class.retain(|_, exemplars| !exemplars.is_empty());

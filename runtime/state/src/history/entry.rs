@@ -202,8 +202,7 @@ pub struct HistoryEntry {
     /// The learned classes, in their order.
     #[serde(deserialize_with = "codec::bounded::<_, _, MAX_TARGETS>")]
     pub classes: Vec<EntryClass>,
-    /// Their exemplars, in their order: numbers below that of the present state's exemplars mean those, the others the
-    /// attic's.
+    /// Their exemplars, in their order: indices of the present state's exemplars, then of the history's past ones.
     pub(super) exemplars: Vec<u32>,
     /// Class of each of them, base classes counted first.
     pub(super) exemplar_classes: Vec<u32>,

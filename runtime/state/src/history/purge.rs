@@ -104,7 +104,7 @@ impl SavedState {
 
 /// The classes that have or had a label, by their identities.
 struct LabelBearers {
-    /// Those that are purged, at least one, rising.
+    /// Those that are purged, at least one, in ascending order.
     purged: Vec<u32>,
     /// Those that are still known, by another label.
     living: Vec<u32>,
@@ -117,8 +117,8 @@ impl History {
         let LabelBearers { purged, living } = bearers;
         let newest = self.entries.last().map(|last| last.number);
         let mut kept: Vec<HistoryEntry> = Vec::with_capacity(self.entries.len());
-        // For each entry that repeats the one before it, which stays: an undo that went back to the one went back to the
-        // other.
+        // For each entry that repeats the one before it, which stays: an undo that went back to the one went back to
+        // the other.
         let mut repeated: BTreeMap<u32, u32> = BTreeMap::new();
         for mut entry in core::mem::take(&mut self.entries) {
             let last = Some(entry.number) == newest;

@@ -288,7 +288,7 @@ fn what_was_undone_is_redone_exactly() {
     assert_eq!(walk.restored(&again), two);
     assert_eq!((timeline.back(1), timeline.back(2)), (Some(0), None));
     // The exemplars of the second class are there once, though two entries name them.
-    assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
+    assert_eq!(walk.saved.history.past_exemplars.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn the_last_change_is_undone_and_redone_however_much_that_takes() {
     // What is left by further changes is forgotten.
     walk.learn();
     walk.learn();
-    assert_eq!((walk.saved.history.entries().len(), walk.saved.history.attic.len()), (2, 0));
+    assert_eq!((walk.saved.history.entries().len(), walk.saved.history.past_exemplars.len()), (2, 0));
 }
 
 #[test]
@@ -487,11 +487,11 @@ fn of_too_many_changes_the_newest_are_remembered_and_read_back() {
     let mut walk = Walk::new(0, unlimited, 1);
     walk.learn();
     // Far more entries than anybody makes, all of the same class set.
-    let History { entries, attic, next_class } = walk.saved.history.clone();
+    let History { entries, past_exemplars, next_class } = walk.saved.history.clone();
     let last = entries.last().unwrap().clone();
     let count = (MAX_WEIGHT / last.weight()) as u32 + 100;
     let entries = (0..count).map(|number| HistoryEntry { number, ..last.clone() }).collect();
-    walk.saved.history = History { entries, attic, next_class };
+    walk.saved.history = History { entries, past_exemplars, next_class };
     let read = |saved: &SavedState| codec::from_postcard::<SavedState>(&codec::to_postcard(saved));
     // As an earlier release may have written it.
     let newest = read(&walk.saved).unwrap();

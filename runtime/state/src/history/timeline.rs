@@ -63,8 +63,8 @@ impl Timeline {
 }
 
 impl History {
-    /// Whether an entry is an undo or a redo, which only went to another entry that is remembered: a list that says which
-    /// changes [were undone](Timeline::is_undone) can leave it out.
+    /// Whether an entry is an undo or a redo, which only went to another entry that is remembered: a list that says
+    /// which changes [were undone](Timeline::is_undone) can leave it out.
     pub fn is_undo_or_redo(&self, entry: &HistoryEntry) -> bool {
         restored(&self.entries, entry).is_some()
     }
@@ -166,7 +166,7 @@ mod tests {
             first_recognitions: FirstRecognitions::default(),
         };
         let entries = (first..).zip(entries).map(entry).collect();
-        History { entries, attic: Bank::new(1, 1, ExemplarPrecision::Int8), next_class: 0 }
+        History { entries, past_exemplars: Bank::new(1, 1, ExemplarPrecision::Int8), next_class: 0 }
     }
 
     fn timeline(first: u32, entries: &[Option<u32>]) -> (u32, Vec<u32>, Vec<u32>) {

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::check::{check_free_label, check_known, check_shots};
+use super::check::{check_free_label, check_shots, known_class};
 use super::{ChangeReport, LearnError, NewClass, Session, in_fixed_order};
 use crate::history::{EarlierState, HeadFingerprint};
 use crate::label;
@@ -26,7 +26,7 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the class is unknown, or the shots are unusable.
     pub(super) fn push_shots(&self, state: &mut State, class: &NewClass) -> Result<(), LearnError> {
-        let index = check_known(self.base_model, state, &class.label)?;
+        let index = known_class(self.base_model, state, &class.label)?;
         check_shots(self.base_model, state, class, Some(index))?;
         in_fixed_order(class).shots.iter().for_each(|shot| state.exemplars.push(index as u32, shot));
         Ok(())
@@ -84,6 +84,6 @@ pub fn rename(base_model: &BaseModel, state: &State, from: &str, to: &str) -> Re
 
 /// Index of a class among the learned ones.
 fn learned(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
-    let index = check_known(base_model, state, label)?;
+    let index = known_class(base_model, state, label)?;
     base_model.learned_index(index).ok_or_else(|| LearnError::BaseClass { label: label.into() })
 }

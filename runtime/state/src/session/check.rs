@@ -1,4 +1,4 @@
-//! What a change asks before it begins: labels, targets, numbers of shots, features.
+//! What is checked before a change begins: labels, targets, counts of shots, features.
 
 use alloc::vec::Vec;
 
@@ -6,11 +6,11 @@ use super::{LearnError, NewClass};
 use crate::label;
 use crate::state::{BaseModel, MAX_SHOTS, State};
 
-/// Asks whether there is a class of this label, base or learned; returns its index.
+/// Index of the class that has this label, base or learned.
 ///
 /// # Errors
 /// [`LearnError::UnknownLabel`] if there is none.
-pub fn check_known(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
+pub fn known_class(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
     state.find_class(base_model, label).ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
 }
 
@@ -24,7 +24,7 @@ pub enum BaseLabels {
     Replace,
 }
 
-/// Asks whether classes of these labels could be learned: the checks that need no features.
+/// Refuses labels of which no classes could be learned: the checks that need no features.
 ///
 /// # Errors
 /// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are
@@ -53,7 +53,7 @@ pub fn check_labels(
     Ok(())
 }
 
-/// Whether a label is usable, in its normal form, and no class has it.
+/// Refuses a label that is unusable in its normal form, or that a class has already.
 pub(super) fn check_free_label(base_model: &BaseModel, state: &State, label: &str) -> Result<(), LearnError> {
     let trimmed = label.trim() == label;
     if !trimmed || !label::is_usable(&label::normal(label)) {
@@ -66,7 +66,7 @@ pub(super) fn check_free_label(base_model: &BaseModel, state: &State, label: &st
     }
 }
 
-/// Whether new classes can be learned.
+/// Refuses new classes that cannot be learned.
 pub(super) fn check_classes(
     base_model: &BaseModel,
     state: &State,
@@ -82,12 +82,12 @@ pub(super) fn check_classes(
 /// have stay within the range of f32.
 pub(super) const MAX_FEATURE: f32 = 1e15;
 
-/// Asks whether a class may get this many shots: the check that needs no features. A known one, of index `known`, has
-/// some already.
+/// Refuses a count of shots that a class cannot get: the check that needs no features. A known class, of index `known`,
+/// has some already.
 ///
 /// # Errors
 /// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
-pub fn check_count(state: &State, label: &str, known: Option<usize>, shots: usize) -> Result<(), LearnError> {
+pub fn check_shot_count(state: &State, label: &str, known: Option<usize>, shots: usize) -> Result<(), LearnError> {
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
@@ -95,14 +95,15 @@ pub fn check_count(state: &State, label: &str, known: Option<usize>, shots: usiz
     if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
 }
 
-/// Whether a class has shots, not too many beside those of a known one, all of usable features.
+/// Refuses a class without shots, with too many beside those that a known one, of index `known`, has already, or with
+/// unusable features.
 pub(super) fn check_shots(
     base_model: &BaseModel,
     state: &State,
     class: &NewClass,
     known: Option<usize>,
 ) -> Result<(), LearnError> {
-    check_count(state, &class.label, known, class.shots.len())?;
+    check_shot_count(state, &class.label, known, class.shots.len())?;
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
             && shot.len().is_multiple_of(base_model.head.inputs)

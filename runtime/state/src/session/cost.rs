@@ -198,8 +198,8 @@ impl EvaluationCost {
         let projections = views * self.needed_shots() * heads * shape.outputs;
         let sums = known * length;
         let columns = length * padded(known);
-        // First the classes' rows are made of sums, some at a time; then they score the samples, some at a time, and the
-        // scores of some are kept.
+        // First the classes' rows are made of sums, some at a time; then they score the samples, some at a time, and
+        // the scores of some are kept.
         let making = 2 * base * inputs + columns + threads * EMBED_BATCH.next_multiple_of(LANES) * 2 * length;
         let kept = self.samples() / self.samples().div_ceil(MAX_FIRST_SAMPLES).max(1) * known;
         let removed = EMBED_BATCH.min(scattered) * (2 * known + 2 * inputs);

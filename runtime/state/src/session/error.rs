@@ -7,7 +7,7 @@ use crate::sentence::counted;
 use crate::state::MAX_SHOTS;
 use orco_core::align::AlignError;
 
-/// Why a session was refused. The old state holds.
+/// Why a session was refused. The old state is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnError {

@@ -13,18 +13,18 @@ use orco_core::border::Border;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExpectedAccuracy {
-    /// Of base classes, 0..1; `None` without samples.
+    /// Accuracy on base classes, 0..1; `None` without samples.
     pub base: Option<f32>,
-    /// Of learned classes with three different shots or more, 0..1; `None` without samples.
+    /// Accuracy on learned classes with three different shots or more, 0..1; `None` without samples.
     pub learned: Option<f32>,
     /// The range around `learned`, by how many independent shots it rests on ([`crate::effective_sample_size`]).
     pub learned_range: Option<[f32; 2]>,
 }
 
 impl ExpectedAccuracy {
-    /// By the border of a state; `None` where answers have no border. The border holds one estimate for all learned
-    /// classes. Where some of these have just two different shots, that estimate is too low, and `learned` is `None`;
-    /// [`ExpectedByScope`] leaves such classes out instead.
+    /// Takes them from the border of a state; `None` where answers have no border. The border holds one estimate for
+    /// all learned classes. Where some of these have just two different shots, that estimate is too low, and `learned`
+    /// is `None`; [`ExpectedByScope`] leaves such classes out instead.
     pub fn of(base_model: &BaseModel, state: &State) -> Option<Self> {
         let border = state.calibration?.border;
         let evidence = AccuracyEvidence::of(base_model, state)?;
@@ -38,7 +38,7 @@ impl ExpectedAccuracy {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LearnedOnlyAccuracy {
-    /// Of classes with three different shots or more, 0..1.
+    /// Accuracy on classes with three different shots or more, 0..1.
     pub learned: f32,
     /// The range around `learned`, by how many independent shots it rests on ([`crate::effective_sample_size`]).
     pub learned_range: Option<[f32; 2]>,
@@ -48,15 +48,15 @@ pub struct LearnedOnlyAccuracy {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ExpectedByScope {
-    /// If answers name all classes; `None` where they have no border.
+    /// Accuracies if answers name all classes; `None` where they have no border.
     pub all: Option<ExpectedAccuracy>,
-    /// If answers name learned classes alone; `None` where they have no border, there are fewer than two learned
-    /// classes, or too few shots to tell.
+    /// Accuracy if answers name learned classes alone; `None` where they have no border, there are fewer than two
+    /// learned classes, or too few shots to tell.
     pub learned_only: Option<LearnedOnlyAccuracy>,
 }
 
 impl ExpectedByScope {
-    /// By the border of a state and its left-out shots.
+    /// Takes them from the border of a state and its left-out shots.
     pub fn of(base_model: &BaseModel, state: &State, left_out: Option<LeftOutAccuracy>) -> Self {
         let Some(calibration) = state.calibration else { return Self::default() };
         let evidence = AccuracyEvidence::of(base_model, state);
@@ -67,9 +67,10 @@ impl ExpectedByScope {
 /// The samples of a state that an expected accuracy rests on.
 pub(super) struct AccuracyEvidence {
     judged: JudgeableSamples,
-    /// The first so many classes came with the bundle.
+    /// Number of classes that came with the bundle; they are the first.
     base_classes: usize,
-    /// Of every learned class; `None` where nothing tells how alike the shots of a class usually are.
+    /// How alike the shots of every learned class are; `None` where nothing tells how alike the shots of a class
+    /// usually are.
     independence: Option<Vec<ShotIndependence>>,
 }
 

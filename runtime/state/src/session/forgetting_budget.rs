@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Classes with samples of which so many were recognised at first, and are now.
+    /// Of each class how many samples there are, how many were recognised at first, and how many are now.
     fn report(base: &[(u32, u32, u32)], learned: &[(u32, u32, u32)]) -> ChangeReport {
         let class = |(index, &(samples, first, now)): (usize, &(u32, u32, u32))| {
             let share = |right: u32| right as f32 / samples as f32;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::check::{check_count, check_known};
+use super::check::{check_shot_count, known_class};
 use super::{ChangeReport, LearnError, Session};
 use orco_core::align::Sampling;
 
@@ -22,14 +22,14 @@ impl Session<'_> {
         number: usize,
         to: &str,
     ) -> Result<(State, ChangeReport), LearnError> {
-        let [source, target] = [from, to].map(|label| check_known(self.base_model, state, label));
+        let [source, target] = [from, to].map(|label| known_class(self.base_model, state, label));
         let (source, target) = (source?, target?);
         let moved = self.stored_shot(state, from, source, number)?;
         if source == target {
             return Err(LearnError::SameClass { label: to.into() });
         }
         self.check_not_last(state, from, source)?;
-        check_count(state, to, Some(target), 1)?;
+        check_shot_count(state, to, Some(target), 1)?;
         let mut next = self.without_shot(state, source, moved);
         next.exemplars.push_from(&state.exemplars, moved, target as u32);
         self.align(state, next, Sampling::seeded(self.seed))
@@ -46,7 +46,7 @@ impl Session<'_> {
         label: &str,
         number: usize,
     ) -> Result<(State, ChangeReport), LearnError> {
-        let class = check_known(self.base_model, state, label)?;
+        let class = known_class(self.base_model, state, label)?;
         let removed = self.stored_shot(state, label, class, number)?;
         self.check_not_last(state, label, class)?;
         let next = self.without_shot(state, class, removed);

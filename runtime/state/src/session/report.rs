@@ -234,8 +234,8 @@ fn share(hits: u32, of: u32) -> f32 {
 }
 
 impl ChangeReport {
-    /// From the answers for every sample under the old state and under the new one. `index_before` says which index
-    /// each class had in the old state, `since` what all sessions have cost it.
+    /// Reports from the answers for every sample under the old state and under the new one. `index_before` says which
+    /// index each class had in the old state, `since` what all sessions have cost it.
     pub(super) fn new(
         base_model: &BaseModel,
         new: &State,

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::check::{BaseLabels, MAX_FEATURE, check_count, check_labels};
+use super::check::{BaseLabels, MAX_FEATURE, check_labels, check_shot_count};
 use super::{ChangeReport, LearnError, Session};
 use crate::bank::Bank;
 use crate::state::State;
@@ -36,7 +36,7 @@ impl Session<'_> {
 /// Whether a class has exemplars, all usable.
 fn check_exemplars(state: &State, class: &StoredClass) -> Result<(), LearnError> {
     let StoredClass { label, exemplars } = class;
-    check_count(state, label, None, exemplars.len())?;
+    check_shot_count(state, label, None, exemplars.len())?;
     if !exemplars.has_layout_of(&state.exemplars) || !exemplars.is_sound() {
         return Err(LearnError::OtherLayout { label: label.clone() });
     }

@@ -181,7 +181,7 @@ impl<'a> SlotContent<'a> {
     }
 
     /// The patch that turns the body into this one; `None` if the slot should be written whole (`STATE.md`, "Which slot
-    /// holds", 2).
+    /// is current", 2).
     pub fn patch_to<T: Serialize>(&self, generation: u64, body: &T) -> Option<SlotPatch> {
         let has_room = self.patches < MAX_PATCHES && self.frame_len <= MAX_PATCHABLE_FRAME;
         if !has_room || generation <= self.generation {
@@ -198,7 +198,7 @@ impl<'a> SlotContent<'a> {
     }
 }
 
-/// Most bytes of a body that a slot of so many bytes holds. A body that grew beyond is written whole.
+/// Most bytes of a body that a slot of `slot` bytes holds. A body that grew beyond is written whole.
 const fn max_body(slot: usize) -> usize {
     slot.saturating_mul(2)
 }

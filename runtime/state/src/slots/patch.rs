@@ -70,7 +70,7 @@ impl Segments {
         Some(patched)
     }
 
-    /// Adds so many bytes of another body, from `start` on.
+    /// Adds `length` bytes of another body, from `start` on.
     fn push_kept(&mut self, body: &Self, mut start: usize, mut length: usize, most: usize) -> Option<()> {
         while length > 0 {
             let ahead = body.range_from(start)?;
@@ -175,7 +175,7 @@ pub(super) struct PieceWriter<'a> {
 }
 
 impl<'a> PieceWriter<'a> {
-    /// Of a body that follows the one in a slot; refuses to write more than `most` bytes.
+    /// A writer of the body that follows the one in a slot; refuses to write more than `most` bytes.
     pub(super) fn new(slot: &'a [u8], segments: &'a Segments, most: usize) -> Self {
         let old = OldBody { slot, segments };
         Self {
@@ -415,7 +415,7 @@ mod tests {
         (0..length).map(|_| random.below(256) as u8).collect()
     }
 
-    /// Replaces so many bytes by others.
+    /// Replaces `removed` bytes from `at` on by others.
     fn edit(body: &[u8], (at, removed): (usize, usize), inserted: &[u8]) -> Vec<u8> {
         let at = at.min(body.len());
         let end = (at + removed).min(body.len());

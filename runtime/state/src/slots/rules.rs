@@ -1,9 +1,9 @@
-//! Which slot holds, which is written next.
+//! Which slot is current, and which is written next.
 //!
-//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; where
-//! the medium can, it only appends what has changed. What is damaged there, another bundle's or a later release's is
-//! set aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged save on
-//! there are always two.
+//! The newest sound slot is the current one. A save writes the other one, so that until it is done the newest is
+//! untouched; where the medium can, it only appends what has changed. What is damaged there, another bundle's or a
+//! later release's is set aside first. Where there is no sound slot yet, both are written, so that from the first
+//! acknowledged save on there are always two.
 //!
 //! A slot that cannot be read may be the newest: looking goes on with the other one, and says so; nothing is saved.
 
@@ -103,7 +103,7 @@ pub enum SaveError<E> {
         /// Why.
         source: E,
         /// Which state is there now.
-        holds: MediumState,
+        state: MediumState,
     },
 }
 
@@ -137,7 +137,7 @@ pub struct MediumSnapshot<E> {
 
 impl<E> MediumSnapshot<E> {
     /// The newest slot, if both were read and neither is to be set aside: a save need then [judge none
-    /// again](super::save_next) (`STATE.md`, "Which slot holds", 8).
+    /// again](super::save_next) (`STATE.md`, "Which slot is current", 8).
     pub fn newest_undisturbed(&self) -> Option<NewestSlot> {
         let slot = self.slot.filter(|_| self.faults.is_empty() && self.not_ours.is_none())?;
         Some(NewestSlot { generation: self.generation, slot })
@@ -263,7 +263,7 @@ impl SlotRules<'_> {
     /// into both if there is none.
     ///
     /// # Errors
-    /// [`SaveError`]; the old state holds, unless the error says otherwise.
+    /// [`SaveError`]; the old state stays current, unless the error says otherwise.
     pub fn save<M: Medium>(
         &self,
         medium: &mut M,
@@ -281,7 +281,7 @@ impl SlotRules<'_> {
     /// Saves a state that was made from the newest state into the slot that does not hold that one.
     ///
     /// # Errors
-    /// [`SaveError::Medium`]; the old state holds, unless the error says otherwise.
+    /// [`SaveError::Medium`]; the old state stays current, unless the error says otherwise.
     pub fn save_next<M: Medium>(
         &self,
         medium: &mut M,
@@ -328,7 +328,7 @@ impl SlotRules<'_> {
         let found = self.load_to_change(medium, from)?;
         let first = found.slot.map_or(Slot::A, Slot::other);
         let newest = self.write_both(medium, first, from, saved, M::write)?;
-        medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: MediumState::New })?;
+        medium.clear().map_err(|source| SaveError::Medium { slot: first, source, state: MediumState::New })?;
         Ok(newest)
     }
 
@@ -336,7 +336,7 @@ impl SlotRules<'_> {
     /// `from`.
     ///
     /// # Errors
-    /// [`SaveError`]; the old state holds, unless the error says otherwise.
+    /// [`SaveError`]; the old state stays current, unless the error says otherwise.
     pub fn switch<M: Medium>(
         &self,
         medium: &mut M,
@@ -363,7 +363,7 @@ impl SlotRules<'_> {
     ) -> Result<NewestSlot, SaveError<M::Error>> {
         self.write(medium, first, from + 1, saved, how)?;
         self.write(medium, first.other(), from + 2, saved, how).map_err(|error| match error {
-            SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, holds: MediumState::New },
+            SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, state: MediumState::New },
             other => other,
         })
     }
@@ -404,19 +404,19 @@ fn outcome<M: Medium>(
     is_new: impl FnOnce(&[u8]) -> bool,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
     let Err(source) = written else { return Ok(NewestSlot { generation, slot }) };
-    let holds = match medium.read(slot) {
+    let state = match medium.read(slot) {
         Ok(Some(there)) if is_new(&there) => MediumState::New,
         Ok(_) => MediumState::Old,
         Err(_) => MediumState::Either,
     };
-    Err(SaveError::Medium { slot, source, holds })
+    Err(SaveError::Medium { slot, source, state })
 }
 
 /// Sets aside what is damaged or not ours, and would be written over.
 fn set_aside<M: Medium>(medium: &mut M, found: &MediumSnapshot<M::Error>) -> Result<(), SaveError<M::Error>> {
     let faulty = found.faults.iter().map(|faulty| faulty.slot);
     faulty.chain(found.not_ours).try_for_each(|slot| {
-        medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: MediumState::Old })
+        medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, state: MediumState::Old })
     })
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_core::random::Random;
+use orco_runtime::files::is_hidden;
 use orco_runtime::image::{UnsupportedFormat, has_extension};
 use orco_runtime::learner::is_made_by_systems;
 use orco_runtime::manifest::MANIFEST;
@@ -171,9 +172,9 @@ impl FolderReader<'_> {
             let child = child.map_err(failed)?;
             let path = child.path();
             match child.file_name().into_string() {
-                Ok(name) if name.starts_with('.') || is_made_by_systems(&path) => {}
+                _ if is_hidden(&path) => {}
+                Ok(_) if is_made_by_systems(&path) => {}
                 Ok(name) => children.push((path, name)),
-                Err(name) if name.as_encoded_bytes().starts_with(b".") => {}
                 Err(_) if !path.is_dir() && !has_extension(&path) => {}
                 Err(_) if self.skip_broken => {
                     // The folders of classes are looked through twice.

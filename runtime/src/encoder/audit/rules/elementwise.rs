@@ -69,8 +69,8 @@ pub fn abs(call: &NodeCall<'_>) -> RuleResult {
     map_values(call, i64::checked_abs)
 }
 
-/// Whether each element is no number. PyTorch's exporter asks so of the softmax of attention, which a row that is masked
-/// as a whole would make of nothing.
+/// Whether each element is no number. PyTorch's exporter asks so of the softmax of attention, which a row that is
+/// masked as a whole would make of nothing.
 pub fn is_nan(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(call.input(0)?.shape.clone(), DataType::BOOL), ELEMENT_COST))
 }

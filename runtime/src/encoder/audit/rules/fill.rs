@@ -55,7 +55,7 @@ pub fn tile(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, input.data_type), ELEMENT_COST))
 }
 
-/// From a start to before an end, in steps.
+/// Numbers from a start to before an end, in steps.
 pub fn range(call: &NodeCall<'_>) -> RuleResult {
     if call.folds && call.input(0)?.data_type == DataType::FLOAT {
         return range_of_floats(call);
@@ -76,8 +76,9 @@ pub fn range(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(vec![count], call.input(0)?.data_type).with_values(values), ELEMENT_COST))
 }
 
-/// Floats in steps of one from a half or a whole number to another, as tables of positions count the middles of patches: how many
-/// there are comes out the same however it is computed. Constants, which an engine does not get to see.
+/// Floats in steps of one from a half or a whole number to another, as tables of positions count the middles of
+/// patches: how many there are comes out the same however it is computed. Constants, which an engine does not get to
+/// see.
 fn range_of_floats(call: &NodeCall<'_>) -> RuleResult {
     let number = |index| {
         let float = call.input(index)?.floats.as_ref().ok_or(UNKNOWN)?;

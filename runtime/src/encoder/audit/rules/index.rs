@@ -49,7 +49,7 @@ pub fn scatter_nd(call: &NodeCall<'_>) -> RuleResult {
     Ok(result.with_work(work))
 }
 
-/// From a start to before an end, in steps, along some axes.
+/// The elements from a start to before an end, in steps, along some axes.
 pub fn slice(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let starts = call.attribute_or_input("starts", 1)?.ok_or(MISMATCH)?;

@@ -57,7 +57,7 @@ pub fn squeeze(call: &NodeCall<'_>) -> RuleResult {
     reshaped(input, kept.collect())
 }
 
-/// With further axes of length 1.
+/// The same elements, with further axes of length 1.
 pub fn unsqueeze(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let axes = call.attribute_or_input("axes", 1)?.ok_or(UNKNOWN_SHAPE)?;

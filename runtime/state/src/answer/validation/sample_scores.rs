@@ -47,7 +47,7 @@ pub(super) struct SampleSource<'a> {
     pub(super) projections: &'a Projections,
     /// Class of a sample in that state; `None` where the state does not know it.
     pub(super) class_in_state: &'a (dyn Fn(usize) -> Option<usize> + Sync),
-    /// Numbers of the samples, rising.
+    /// Indices of the samples, in ascending order.
     pub(super) samples: &'a [usize],
 }
 
@@ -103,8 +103,8 @@ impl ScoringPurpose {
     }
 
     /// Whether the aligned head counts less for the shots that it was trained on. Not for thresholds: with its whole
-    /// weight they refuse no more taught things than is meant (journal of the book, 2026-11-30, left-out shots), and lower
-    /// ones would let more unknown things pass.
+    /// weight they refuse no more taught things than is meant (journal of the book, 2026-11-30, left-out shots), and
+    /// lower ones would let more unknown things pass.
     fn discounts_aligned(self) -> bool {
         matches!(self, Self::Answers | Self::Border)
     }
@@ -147,7 +147,7 @@ impl ValidationSamples<'_> {
         for_each_result(work.workers, source.samples, batch, scores, |scored| scored.into_iter().for_each(&mut *note));
     }
 
-    /// The place among these samples, whose numbers rise, at which exemplars begin.
+    /// The place among these samples, in ascending order, at which exemplars begin.
     fn first_exemplar_of(&self, samples: &[usize]) -> usize {
         samples.partition_point(|&sample| sample < self.set_aside())
     }
@@ -251,7 +251,7 @@ impl ValidationSamples<'_> {
         others.filter_map(|other| self.left_out(context, self.set_aside() + other)).collect()
     }
 
-    /// Embeddings `[samples, length]` of these samples, whose numbers rise.
+    /// Embeddings `[samples, length]` of these samples, which are in ascending order.
     fn embed_samples(&self, context: &ScoringContext<'_>, samples: &[usize]) -> Vec<f32> {
         let embedder = &context.model.embedder;
         // Samples set aside come before exemplars.
