@@ -215,10 +215,6 @@ impl TrainingJob {
         request: serde_json::Value,
         group: &RankGroup,
     ) -> Result<Self> {
-        if !recipe.backbone.is_imported() && recipe.pretrain.epochs > 0 {
-            let batch = recipe.pretrain.batch;
-            require_full_batch("pretrain.batch", batch, data.split.base.len()).context("phase 1")?;
-        }
         let device = device::open_for(arguments.device, group)?;
         let mut model = match &recipe.backbone.onnx {
             Some(path) => Model::with_onnx_backbone(
@@ -235,6 +231,11 @@ impl TrainingJob {
         let trained_on = digest_training_data(&data, weights.as_ref().map(WeightFile::digest), imported)?;
         // Frees the bytes of the file.
         drop(weights);
+        Run::compare_ranks(&recipe, &trained_on, group)?;
+        if !model.is_imported() && recipe.pretrain.epochs > 0 {
+            let batch = recipe.pretrain.batch;
+            require_full_batch("pretrain.batch", batch, data.split.base.len()).context("phase 1")?;
+        }
         // Everything is read; only now is the folder claimed.
         let run = Run::open_on(&arguments.run, &recipe, &trained_on, group)?;
         let record = RunRecord { ranks: group.size(), ..RunRecord::new(recipe.seed, device, request) };

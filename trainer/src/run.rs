@@ -108,20 +108,27 @@ impl Run {
         Self::open_with(folder, recipe, None, RankGroup::alone())
     }
 
-    /// Creates the folder, or opens it to continue with the same data. Of several ranks the first does so, and the
-    /// others come once it has.
+    /// Refuses ranks that have different recipes or data.
     ///
     /// # Errors
-    /// If the folder cannot be made, belongs to another recipe or other data, another process works in it, or the ranks
-    /// have different recipes or data. A run that is there is then as it was.
-    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
+    /// If they have, or one of them has ended.
+    pub fn compare_ranks(recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<()> {
         group.require_same("a recipe", &toml::to_string(recipe).context("recipe")?)?;
         let (data, files) = trained_on.data_and_files();
         group.require_same("images, labels or a split", &serde_json::to_string(&data).context("data")?)?;
         group.require_same(
             "a file of backbone.weights or backbone.onnx",
             &serde_json::to_string(&files).context("files")?,
-        )?;
+        )
+    }
+
+    /// Creates the folder, or opens it to continue with the same data. Of several ranks, which
+    /// [are alike](Self::compare_ranks), the first does so, and the others come once it has.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. A run that
+    /// is there is then as it was.
+    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
         let run = if group.is_first() {
             Self::open_with(folder, recipe, Some(trained_on), group.clone())?
         } else {
