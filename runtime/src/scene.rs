@@ -42,7 +42,7 @@
 //! 4. `light_field`: where something differs, says how the light has changed from one part of the place to another, as
 //!    by a lamp at one side, and what then differs no more.
 //! 5. `camera_pose`: says whether the place is seen where it was, or shifted or turned, where something differs. How
-//!    well a frame fits the place by both steps is in `place_fit`.
+//!    well a frame fits the place by `difference` and `camera_pose` is in `place_fit`.
 //! 6. `foreground`: tells the things in what is left apart, by morphology and connected components (`imageproc`).
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]

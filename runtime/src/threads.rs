@@ -65,7 +65,12 @@ pub(crate) fn is_single_threaded() -> bool {
         return true;
     }
     // Linux lists the threads of a process there; without /proc nothing is known.
-    fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
+    let is_alone = || fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    // One that was waited for is listed a moment longer.
+    is_alone() || {
+        thread::sleep(Duration::from_millis(5));
+        is_alone()
+    }
 }
 
 /// The results of two functions, computed at the same time where this process [may](usable_threads) compute on two

@@ -224,6 +224,9 @@ impl TrainingJob {
             ),
             None => Model::new(&recipe, input_of(&recipe), device),
         };
+        if !model.is_imported() && !recipe.backbone.architecture.has_width() && recipe.backbone.width != 0 {
+            log::warn!("backbone.width counts for nothing: {} has no width", recipe.backbone.architecture.name());
+        }
         model.channels = data.channels;
         model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe));
         let weights = start_from_weights(&mut model, &recipe, &data)?;

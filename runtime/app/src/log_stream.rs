@@ -5,6 +5,9 @@ use std::time::Duration;
 
 /// How long a line waits for a slow reader.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest text of a line, in bytes: with what stands before it, a pipe that is writable takes it at once
+/// (`PIPE_BUF` of Linux is 4,096).
+const MAX_TEXT: usize = 3900;
 
 /// Counts the lines that were left out since the last one that was written.
 #[derive(Default)]
@@ -12,7 +15,7 @@ pub struct MissingLines(AtomicU64);
 
 impl MissingLines {
     /// How many lines are missing before the next one; none if that one must be left out, too. `takes_more` says whether
-    /// it can be written after a time at most. Only the first line that is left out waits.
+    /// it can be written within a time. Once a line was left out, others do not wait.
     pub fn before_next(&self, takes_more: impl FnOnce(Duration) -> bool) -> Option<u64> {
         let patience = if self.0.load(Ordering::Relaxed) == 0 { PATIENCE } else { Duration::ZERO };
         if takes_more(patience) {
@@ -21,6 +24,23 @@ impl MissingLines {
         self.0.fetch_add(1, Ordering::Relaxed);
         None
     }
+}
+
+/// Has the message of a panic printed where standard error takes it: a thread that waited there would end nothing and
+/// be restarted by nobody.
+pub fn print_panics_where_read() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if takes_more(PATIENCE) {
+            print(panic);
+        }
+    }));
+}
+
+/// A text without what a line has no room for.
+pub fn cut(text: &str) -> &str {
+    let is_end = |end: &usize| text.is_char_boundary(*end);
+    if text.len() <= MAX_TEXT { text } else { &text[..(0..=MAX_TEXT).rev().find(is_end).unwrap_or(0)] }
 }
 
 /// Whether standard error takes a line within a time, or fails at once.
@@ -66,6 +86,14 @@ mod tests {
         assert_eq!(next(false, Duration::ZERO), None);
         assert_eq!(next(true, Duration::ZERO), Some(2));
         assert_eq!(next(true, PATIENCE), Some(0));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        assert_eq!(cut("short"), "short");
+        let long = "\u{e4}".repeat(MAX_TEXT);
+        assert_eq!(cut(&long), &long[..MAX_TEXT]);
+        assert_eq!(cut(&format!("x{long}")).len(), MAX_TEXT - 1);
     }
 
     #[test]

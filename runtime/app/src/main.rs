@@ -25,7 +25,7 @@ mod scene_options;
 mod serve_options;
 mod session_report;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -170,16 +170,19 @@ fn start_log() {
         if record.target().starts_with("ureq") && record.level() > log::Level::Warn {
             return Ok(());
         }
-        // A thread that waited for a reader would answer nobody.
-        let Some(missing) = missing.before_next(log_stream::takes_more) else { return Ok(()) };
+        // A thread that waited for a reader would answer nobody. After an error nothing is written, and no lock taken.
+        let Some(missing) = missing.before_next(log_stream::takes_more) else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
         if missing > 0 {
             writeln!(buffer, "[WARN ] lines of the log that are missing here, since nobody read it: {missing}")?;
         }
-        let (level, text) = (record.level(), record.args().to_string());
+        let (level, text) = (record.level(), EscapedText(&record.args().to_string()).to_string());
         let style = buffer.default_level_style(level);
-        writeln!(buffer, "[{style}{level:<5}{style:#}] {}", EscapedText(&text))
+        writeln!(buffer, "[{style}{level:<5}{style:#}] {}", log_stream::cut(&text))
     });
     log.init();
+    log_stream::print_panics_where_read();
 }
 
 /// What the command line and the environment say; ends the program where that is wrong.

@@ -57,8 +57,8 @@ impl SceneOptions {
     }
 }
 
-/// A background from pictures of the empty place, and from folders of them. Beside regions, where there are some,
-/// pictures may differ.
+/// A background from pictures of the empty place, and from folders of them. Pictures may differ outside regions, if
+/// there are some.
 pub fn learn_background(paths: &[PathBuf], regions: &[NamedRegion], output: &Output) -> Result<Background> {
     let mut files = Vec::new();
     for path in paths {
@@ -69,5 +69,6 @@ pub fn learn_background(paths: &[PathBuf], regions: &[NamedRegion], output: &Out
         return Err(BackgroundError::Count { views: files.len() }.into());
     }
     let views = files.iter().map(image::open).collect::<Result<Vec<_>, PictureFileError>>()?;
+    regions.iter().try_for_each(|named| named.region.in_frame(views[0].width(), views[0].height()).map(drop))?;
     Ok(Background::learn_in(&views, regions)?)
 }

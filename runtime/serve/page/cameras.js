@@ -1,6 +1,7 @@
 // Which of the browser's cameras is used, where there are several. Browsers name them once people allowed one.
 import { $, element } from "./dom.js";
 import { browserStorage } from "./storage.js";
+import { store } from "./store.js";
 
 const CHOSEN = "camera";
 
@@ -24,15 +25,18 @@ export function listenToCameraChoice(restart) {
   };
 }
 
-// Lists the cameras. This is the stream of the chosen one, if that has started.
-export async function showCameraChoice(stream) {
+// Lists the cameras, and marks the one that runs, else the chosen one.
+export async function showCameraChoice() {
   // A camera may be plugged in or taken away meanwhile.
-  navigator.mediaDevices.ondevicechange = () => showCameraChoice(stream).catch(() => {});
+  navigator.mediaDevices.ondevicechange = () => showCameraChoice().catch(() => {});
   const devices = await navigator.mediaDevices.enumerateDevices();
   const cameras = devices.filter(({ kind, deviceId }) => kind === "videoinput" && deviceId);
-  const running = stream ? stream.getVideoTracks()[0].getSettings().deviceId : browserStorage.get(CHOSEN);
+  const { stream } = store.state;
+  const marked = stream ? stream.getVideoTracks()[0].getSettings().deviceId : browserStorage.get(CHOSEN);
   // Numbered, since cameras of one model have the same name.
   $("camera-choice").replaceChildren(...cameras.map(({ deviceId, label }, index) =>
-    element("option", { value: deviceId, textContent: `${index + 1}: ${label}`, selected: deviceId === running })));
+    element("option", { value: deviceId, textContent: `${index + 1}: ${label}`, selected: deviceId === marked })));
+  // Otherwise the first one would look chosen, and could not be.
+  if (!cameras.some(({ deviceId }) => deviceId === marked)) $("camera-choice").selectedIndex = -1;
   $("browser-cameras").hidden = cameras.length < 2;
 }

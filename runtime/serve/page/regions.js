@@ -25,24 +25,24 @@ export function startRegions() {
     return placeInPicture([clientX - left, clientY - top], pictureSize(store.state), viewSize());
   };
   $("view").addEventListener("pointerdown", (event) => {
-    if (!isDrawing || event.button || !event.isPrimary || !pictureSize(store.state)?.[0]) return;
+    if (!isDrawing || from || event.button || !event.isPrimary || !pictureSize(store.state)?.[0]) return;
     event.preventDefault();
     $("view").setPointerCapture(event.pointerId);
-    byKeys = null;
+    [pointer, byKeys] = [event.pointerId, null];
     from = place(event);
     showTools(store.state);
   });
   $("view").addEventListener("pointermove", (event) => {
-    if (!from || !event.isPrimary) return;
+    if (!from || event.pointerId !== pointer) return;
     draw(regionBetween(from, place(event)));
   });
   $("view").addEventListener("pointerup", (event) => {
-    if (!from || !event.isPrimary) return;
+    if (!from || event.pointerId !== pointer) return;
     const part = regionBetween(from, place(event));
     stop();
     if (part) add(part).catch(() => {});
   });
-  $("view").addEventListener("pointercancel", stop);
+  $("view").addEventListener("pointercancel", (event) => { if (event.pointerId === pointer) stop(); });
   $("regions").append(drawn);
   addEventListener("keydown", ({ key }) => { if (key === "Escape" && isDrawing) stop(); });
   store.subscribe(["deviceCamera", "deviceChosen", "regions", "language"], showTools);
@@ -51,6 +51,8 @@ export function startRegions() {
 
 // `byKeys` is the part that keys draw.
 let isDrawing = false, from = null, byKeys = null;
+// What draws: a finger, a pen, or a mouse.
+let pointer = null;
 // The rectangle that is being drawn.
 let drawn = null;
 

@@ -120,13 +120,12 @@ async function startCamera() {
     update({ stream, files: [], deviceChosen: false });
   } catch (error) {
     stop(stream);
-    stream = null;
     setText("camera-error", cameraProblem(error));
   } finally {
     isStarting = false;
   }
   // A page that cannot list them goes on with the one.
-  showCameraChoice(stream).catch(() => {});
+  showCameraChoice().catch(() => {});
 }
 
 // Tells what becomes of a stream's picture, as long as it is that of the page.

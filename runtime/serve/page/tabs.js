@@ -56,9 +56,10 @@ export function choose(tab) {
   showError();
   store.update({ tab });
   scrollTo({ top: 0 });
-  // On a low screen, the picture would fill it.
+  // On a low screen, where it scrolls with the page, the picture would fill it.
   const panel = $(`panel-${tab}`);
-  if (panel.getBoundingClientRect().top > 0.7 * innerHeight) panel.scrollIntoView();
+  const scrolls = getComputedStyle(document.querySelector(".look")).position === "static";
+  if (scrolls && panel.getBoundingClientRect().top > 0.7 * innerHeight) panel.scrollIntoView();
 }
 
 const shown = ({ tab }) => (tabsOf(wide.matches).includes(tab) ? tab : TABS[0]);

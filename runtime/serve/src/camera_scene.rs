@@ -178,7 +178,7 @@ impl CameraScene {
         }
     }
 
-    /// Learns the background from empty views, and keeps it. Beside regions, where there are some, views may differ.
+    /// Learns the background from empty views, and keeps it. Views may differ outside regions, if there are some.
     ///
     /// # Errors
     /// [`Refusal`] if the views show no empty place, or it cannot be kept; an earlier background is kept then.

@@ -435,8 +435,7 @@ impl ChangeWorker {
     /// Lets shots go that were learned, and tells listeners how many their label has left.
     fn drop_learned_shots(&self, label: &str, is_learned: impl Fn(Id) -> bool) {
         if self.records.pending_shots.remove(label, is_learned) > 0 {
-            let shots = self.records.pending_shots.of(label).len();
-            self.shared.telemetry.events.send(Event::Shots { label: label.to_owned(), shots });
+            self.records.pending_shots.tell_count(label, &self.shared.telemetry.events);
         }
     }
 

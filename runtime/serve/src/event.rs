@@ -24,7 +24,7 @@ pub enum Event {
         /// The change of this service that did it, if one did.
         job: Option<Id>,
     },
-    /// A shot was taken or removed, or shots were learned.
+    /// A shot was taken or removed, or shots were learned or got another label.
     Shots {
         /// Its label.
         label: String,

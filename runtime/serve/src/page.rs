@@ -77,7 +77,7 @@ impl PageFile {
         file(self.content_type, self.served())
     }
 
-    /// The text that browsers get: that of a script without lines that are comments, a sixth of the page.
+    /// The text that browsers get: scripts lose their comment lines, a sixth of the page.
     fn served(&self) -> Cow<'static, str> {
         if !self.path.ends_with(".js") {
             return self.text.into();

@@ -16,6 +16,7 @@ use orco_runtime::quality::{BestClass, EarlierShot, Objection, Quality, ShotCand
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
+use crate::event::{Event, Events};
 use crate::id::{Id, IdSource};
 use crate::metric::Metrics;
 use crate::prediction::ShotFeatures;
@@ -114,6 +115,13 @@ impl PendingShots {
 
     fn held(&self) -> MutexGuard<'_, HeldShots> {
         lock(&self.held)
+    }
+
+    /// Sends how many shots a label has, before that can change: the last event says what holds.
+    pub fn tell_count(&self, label: &str, events: &Events) {
+        let held = self.held();
+        let shots = held.labels.get(label).map_or(0, Vec::len);
+        events.send(Event::Shots { label: label.to_owned(), shots });
     }
 
     /// Takes a shot, unless something speaks against it and `acceptance` does not overrule that. Returns its

@@ -127,8 +127,9 @@ impl Background {
         Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference })
     }
 
-    /// Where a frame differs from the place as it is by now and as it was shown, and how the camera stands. Each of
-    /// these is computed only if those before it leave strong differences: an empty frame is compared once.
+    /// Where a frame differs from the place as it is by now, as it was shown, and in uneven light, and how the camera
+    /// stands. Each of these is computed only if those before it leave strong differences: an empty frame is compared
+    /// once.
     pub(super) fn difference(&self, small: &SmallFrame) -> Difference {
         let mut difference = Difference::of(self, small);
         let is_explained = |difference: &Difference| !difference.changes.contains(&Change::Strong);
@@ -144,7 +145,7 @@ impl Background {
         let place = if difference.is_grey { self.in_grey() } else { self };
         if let Some(light) = LightField::of(place, small, &difference) {
             let relit = Difference::compare(&place.relit(&light.factors), small);
-            difference.accept_as_light(&relit, |index| light.is_told[index]);
+            difference.accept_as_light(&relit, |index| light.is_known[index]);
             if is_explained(&difference) {
                 return difference;
             }

@@ -4,8 +4,8 @@
 //! sun through a curtain: parts of the place are then brighter than a reflection makes them. Where the place has
 //! structure, and the frame shows the same structure, the place itself is seen, in whatever light. A polynomial through
 //! the logarithms of its brightness there is the light. It tells nothing of plain parts far from such structure: a plain
-//! thing before a plain wall looks like light. The thresholds were set on photographs of rooms (journal of the book,
-//! 2026-11-30, a lamp at one side).
+//! thing before a plain wall looks like light. The thresholds were set on pasted scenes as those of the journal of the
+//! book (2026-11-30, a lamp at one side), in other draws.
 
 use nalgebra::{SMatrix, SVector};
 
@@ -18,11 +18,11 @@ use super::small_frame::{SmallFrame, brightness};
 const RECOGNISABLE: f32 = 4.0;
 /// Correlation from which a block shows the place.
 const MIN_CORRELATION: f32 = 0.8;
-/// Share of the blocks that must show it, and how many that are at least.
+/// Share of the blocks that must show it, and their least number.
 const MIN_SHARE: f32 = 0.25;
 const MIN_BLOCKS: usize = 6;
-/// Pixels of the small frame around such blocks for which the light is told: as far as the next block reaches.
-const REACH: usize = BLOCK;
+/// Pixels of the small frame around such blocks for which the light is known: as far as the next block reaches.
+const AROUND: usize = BLOCK;
 /// One column and one row of this many is sampled.
 const STEP: usize = 4;
 /// Fewest samples.
@@ -34,7 +34,7 @@ const TERMS: usize = 15;
 type Terms = SVector<f64, TERMS>;
 /// Distance from the last polynomial at which a sample counts a quarter, fit by fit: what covers the place must not tell
 /// its light.
-const REACHES: [f64; 8] = [0.6, 0.4, 0.25, 0.15, 0.1, 0.08, 0.06, 0.06];
+const DISTANCES: [f64; 8] = [0.6, 0.4, 0.25, 0.15, 0.1, 0.08, 0.06, 0.06];
 /// Keeps the equations solvable where samples lie on a line.
 const RIDGE: f64 = 1e-6;
 /// How near samples must be to the polynomial to agree with it, and the share of them that must.
@@ -47,10 +47,10 @@ const MAX_LOG: f64 = 1.2;
 
 /// The light on the place, compared with that in which it was shown, once the frame's exposure is that of the place.
 pub(super) struct LightField {
-    /// Factor by which each pixel of the small frame is brighter.
+    /// Factor by which each pixel of the small frame is brighter; 1 where that is not known.
     pub factors: Vec<f32>,
-    /// Whether that is known of each pixel.
-    pub is_told: Vec<bool>,
+    /// Whether it is known of each pixel.
+    pub is_known: Vec<bool>,
 }
 
 impl LightField {
@@ -84,9 +84,12 @@ impl LightField {
         if (agreeing as f64) < MIN_AGREEING * samples.len() as f64 || range < MIN_RANGE {
             return None;
         }
-        let factor = |index| libm::exp(terms_of(index).dot(&polynomial).clamp(-MAX_LOG, MAX_LOG)) as f32;
+        let is_known = within(&blocks, AROUND, width, height);
+        let lit = |index| libm::exp(terms_of(index).dot(&polynomial).clamp(-MAX_LOG, MAX_LOG)) as f32;
+        // Elsewhere the polynomial tells nothing, and must not sway the exposure.
+        let factor = |index: usize| if is_known[index] { lit(index) } else { 1.0 };
         let factors = (0..small.pixels.len()).map(factor).collect();
-        Some(Self { factors, is_told: within(&blocks, REACH, width, height) })
+        Some(Self { factors, is_known })
     }
 }
 
@@ -141,12 +144,12 @@ fn terms(column: usize, row: usize, width: usize, height: usize) -> Terms {
 /// the last one (iteratively reweighted). None if the equations cannot be solved.
 fn fit(samples: &[Sample]) -> Option<Terms> {
     let mut polynomial: Option<Terms> = None;
-    for reach in REACHES {
+    for distance in DISTANCES {
         let mut matrix = SMatrix::<f64, TERMS, TERMS>::identity() * (RIDGE * samples.len() as f64);
         let mut right_side = Terms::zeros();
         for sample in samples {
             let weight = polynomial.as_ref().map_or(1.0, |last| {
-                let off = sample.off(last) / reach;
+                let off = sample.off(last) / distance;
                 1.0 / ((1.0 + off * off) * (1.0 + off * off))
             });
             matrix.ger(weight, &sample.terms, &sample.terms, 1.0);

@@ -47,6 +47,7 @@ use self::embed::Embedder;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
 pub(crate) use self::scatter::{most_scattered, multiple_of_usual};
+pub(crate) use self::score::ROW_BATCH;
 use self::score::{ClassRow, ClassRowBuilder, ScoreRows};
 pub use self::scoring_cache::ScoringCache;
 pub(crate) use self::validation::{

@@ -12,9 +12,10 @@ use super::defaults::{self, is_default};
 
 /// Phase 2: g is aligned to the targets, f frozen unless the recipe says otherwise.
 ///
-/// An optional key that a recipe leaves out has the value of the published program on CIFAR-100. Keys with that value
-/// are not serialised, so the settings of older runs compare as equal. A table that lacks a required key takes every
-/// missing key from [`BaseAlignConfig::default`].
+/// A recipe's table that has every required key, `epochs` aside, stands for itself: optional keys that it leaves out have
+/// the values of the published program on CIFAR-100, a constant rate among them. Any other table takes each missing key
+/// from [`BaseAlignConfig::default`], `steps` only if it has no `epochs`. Optional keys with the published program's
+/// values are not serialised, so the settings of older runs compare as equal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseAlignConfig {
@@ -101,11 +102,7 @@ fn is_free(perturbed: &PerturbedTargets) -> bool {
     *perturbed == FREE
 }
 
-/// Reads `[align]`.
-///
-/// A table with every required key stands for itself: optional keys that it leaves out have the values of the published
-/// program, a constant rate among them. A table that lacks a required key takes each missing key from
-/// [`BaseAlignConfig::default`].
+/// Reads `[align]`, and fills in what it leaves out, as [`BaseAlignConfig`] says.
 pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BaseAlignConfig, D::Error> {
     let mut given = toml::Table::deserialize(deserializer)?;
     let default = toml::Table::try_from(BaseAlignConfig::default()).expect("settings are a table");

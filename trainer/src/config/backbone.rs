@@ -155,8 +155,6 @@ impl BackboneConfig {
         let expected = "from 1 to 1024 for backbone.architecture, which is resnet18 where none is named, unless \
                         backbone.onnx or --backbone names a model";
         demand("backbone.width", width, made, expected)?;
-        let has_effect = self.is_imported() || self.architecture.has_width() || width == 0;
-        demand("backbone.width", width, has_effect, "left out for EfficientNet, which has one width")?;
         let fits = self.stem == Stem::Small || self.architecture == Architecture::Resnet18;
         demand("backbone.stem", "imagenet", fits, "left out unless backbone.architecture is \"resnet18\"")?;
         let alone = !self.is_imported() || self.weights.is_none();

@@ -138,8 +138,6 @@ fn a_wrong_value_is_named() {
     let twice = refused("width = 16", "onnx = \"a.onnx\"\nmean = [0, 0, 0]\ndeviation = [1, 1, 255]");
     assert!(twice.contains("backbone.deviation is 255, but must be three numbers above 0"), "{twice}");
     assert!(refused("width = 16", "").contains("backbone.width is 0"));
-    let said = refused("architecture = \"resnet18\"", "architecture = \"efficientnet-lite0\"");
-    assert!(said.contains("backbone.width is 16, but must be left out for EfficientNet"), "{said}");
     let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";
     assert!(refused("architecture = \"resnet18\"", stem).contains("backbone.stem is imagenet"));
     assert!(refused("epochs = 90", "epochs = 0").contains("pretrain.epochs is 0"));

@@ -48,7 +48,7 @@ pub fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tensor>) ->
     Ok(())
 }
 
-/// Copies of tensors by name, which keep their values while these are trained.
+/// Copies of tensors by name, which keep their values while the originals are trained.
 pub fn copies(named: Vec<(String, Tensor)>) -> HashMap<String, Tensor> {
     named.into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect()
 }

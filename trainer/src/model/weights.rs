@@ -84,7 +84,7 @@ pub enum WeightChannels {
     Stated(ChannelStatistics),
     /// Those that the publishers of such weights train with.
     Published(ChannelStatistics),
-    /// Neither states them.
+    /// Neither the file nor its publishers state them.
     Unknown,
 }
 

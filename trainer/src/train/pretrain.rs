@@ -100,7 +100,9 @@ pub fn train<C: Criterion>(
         views: Some(views),
     };
     training_loop.run(&mut phase, at)?;
-    if let Some(warning) = divergence(&run.metrics("pretrain")).filter(|_| group.is_first()) {
+    if group.is_first()
+        && let Some(warning) = divergence(&run.metrics("pretrain"))
+    {
         log::warn!("{warning}");
     }
     let speed = phase.speed;
@@ -252,10 +254,11 @@ fn schedule(config: &PretrainConfig, steps: usize) -> Schedule {
 
 /// What is said of a phase whose loss, by its lines of metrics, rose though it stayed finite: phase 2 cannot mend that.
 fn divergence(lines: &[Value]) -> Option<String> {
-    /// No training that works ends this many times as high as its first epoch, nor as high where that began near 0.
+    /// A training that works never ends above so many times its first epoch's loss, or above so much where that was
+    /// below 1.
     const RISE: f64 = 10.0;
     let loss = |line: &Value| line["loss"].as_f64();
-    let (first, last) = (loss(lines.first()?)?, loss(lines.last()?)?);
+    let (first, last) = (loss(lines.iter().find(|line| line["epoch"] == 1)?)?, loss(lines.last()?)?);
     (last > RISE * first.max(1.0)).then(|| {
         format!(
             "phase 1 diverged: its loss rose from {first:.3} in the first epoch to {last:.3}; start again with another \
@@ -342,7 +345,8 @@ mod tests {
     #[test]
     fn a_loss_that_rose_is_warned_of() {
         let said = |losses: &[f64]| {
-            let lines: Vec<Value> = losses.iter().map(|loss| json!({ "loss": loss })).collect();
+            let lines: Vec<Value> =
+                losses.iter().enumerate().map(|(index, loss)| json!({ "epoch": index + 1, "loss": loss })).collect();
             divergence(&lines)
         };
         let sound: [&[f64]; 5] = [&[], &[5.0], &[5.0, 80.0, 2.0], &[5.0, 49.0], &[0.001, 0.5]];

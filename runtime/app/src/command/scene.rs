@@ -29,7 +29,7 @@ enum SceneCommand {
         /// Pictures of the empty place by the device's camera, or a folder of them; three are a good number.
         #[arg(required = true, value_name = "PICTURE")]
         pictures: Vec<PathBuf>,
-        /// A part of the pictures that will be used; may be given again. Beside such parts the pictures may differ: a
+        /// A part of the pictures that will be used; may be given again. Outside such parts the pictures may differ: a
         /// screen there does not matter.
         #[arg(long = "region", value_name = "[NAME=]X,Y,WIDTH,HEIGHT")]
         regions: Vec<NamedRegion>,

@@ -4,8 +4,8 @@
 //! Its authors sum a Gram matrix over all training images of the base classes, which no bundle carries. With n samples
 //! in place of all of them, the same regression is solved in its dual form, n by n, whatever the number of random
 //! features; and leaving a sample out of it costs nothing (Rifkin and Lippert 2007): its score without itself is
-//! y_i - c_i / Q_ii, with Q the inverse of K + lambda I and c = Q y. Where samples outnumber random features, as of a
-//! thousand classes, the primal form, features by features, gives the same for far less work.
+//! y_i - c_i / Q_ii, with Q the inverse of K + lambda I and c = Q y. Where samples outnumber random features,
+//! as with a thousand classes, the primal form, whose matrix is features by features, gives the same for less work.
 
 use std::cell::{Ref, RefCell};
 
@@ -163,7 +163,7 @@ impl<'a> Ridge<'a> {
         let base = self.base_model.classes.len();
         let Some((coefficients, left_out)) = self.solved(&self.kernel(), self.lambda) else { return };
         // Columns of the product are classes.
-        self.weights = (self.sample_rows().transpose() * coefficients).iter().map(|weight| *weight as f32).collect();
+        self.weights = self.sample_rows().tr_mul(&coefficients).iter().map(|weight| *weight as f32).collect();
         self.border_shift = 0.0;
         if self.count == base {
             return;

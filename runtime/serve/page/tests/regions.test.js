@@ -68,8 +68,8 @@ const BY_KEY = 0, BY_POINTER = 1;
 test("a region that is added takes the error of an earlier one away", async () => {
   showError("There is a region of that name already: choose another one.");
   begin(BY_POINTER);
-  listeners.pointerdown({ isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
-  listeners.pointerup({ isPrimary: true, clientX: 200, clientY: 150 });
+  listeners.pointerdown({ pointerId: 1, isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
+  listeners.pointerup({ pointerId: 1, isPrimary: true, clientX: 200, clientY: 150 });
   await name("shelf");
   assert.deepEqual(store.state.regions, [{ name: "shelf", box: [0, 0, 0.5, 0.5] }]);
   assert.equal(shownError(), "");
@@ -77,15 +77,15 @@ test("a region that is added takes the error of an earlier one away", async () =
 
 test("a second finger and other buttons of a mouse draw nothing", async () => {
   begin(BY_POINTER);
-  const other = { isPrimary: false, preventDefault: () => {} };
+  const other = { pointerId: 2, isPrimary: false, preventDefault: () => {} };
   for (const press of [other, { ...other, isPrimary: true, button: 2 }]) {
     listeners.pointerdown({ ...press, clientX: 0, clientY: 0 });
-    listeners.pointerup({ isPrimary: true, clientX: 200, clientY: 150 });
+    listeners.pointerup({ pointerId: 1, isPrimary: true, clientX: 200, clientY: 150 });
     await done();
     assert.deepEqual([isDrawing(), $("dialog").open], [true, false]);
   }
-  listeners.pointerdown({ isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
-  listeners.pointermove({ isPrimary: true, clientX: 100, clientY: 150 });
+  listeners.pointerdown({ pointerId: 1, isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
+  listeners.pointermove({ pointerId: 1, isPrimary: true, clientX: 100, clientY: 150 });
   listeners.pointermove({ ...other, clientX: 400, clientY: 300 });
   listeners.pointerup({ ...other, clientX: 400, clientY: 300 });
   assert.deepEqual([isDrawing(), place()], [true, [0, 0, 100, 150]]);
@@ -132,10 +132,10 @@ test("a region is drawn over frame after frame, which have no size while they lo
   store.update({ devicePicture: "blob:1" });
   begin(BY_POINTER);
   $("live").naturalWidth = $("live").naturalHeight = 0;
-  listeners.pointerdown({ isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
-  listeners.pointermove({ isPrimary: true, clientX: 100, clientY: 150 });
+  listeners.pointerdown({ pointerId: 1, isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
+  listeners.pointermove({ pointerId: 1, isPrimary: true, clientX: 100, clientY: 150 });
   assert.deepEqual(place(), [0, 0, 100, 150]);
-  listeners.pointerup({ isPrimary: true, clientX: 200, clientY: 150 });
+  listeners.pointerup({ pointerId: 1, isPrimary: true, clientX: 200, clientY: 150 });
   await name("shelf");
   assert.deepEqual(store.state.regions, [{ name: "shelf", box: [0, 0, 0.5, 0.5] }]);
   store.update({ devicePicture: null });
@@ -151,14 +151,14 @@ test("nothing is drawn over a picture that has gone", () => {
 
 test("a drag ends the drawing by keys", async () => {
   begin(BY_KEY);
-  listeners.pointerdown({ isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
+  listeners.pointerdown({ pointerId: 1, isPrimary: true, clientX: 0, clientY: 0, preventDefault: () => {} });
   assert.equal(said(), message("regionDrag"));
-  listeners.pointermove({ isPrimary: true, clientX: 100, clientY: 150 });
+  listeners.pointermove({ pointerId: 1, isPrimary: true, clientX: 100, clientY: 150 });
   assert.deepEqual([press("ArrowRight"), press("Enter"), place()], [false, false, [0, 0, 100, 150]]);
   // The next frame of the camera draws all regions anew.
   listeners.load();
   assert.deepEqual(place(), [0, 0, 100, 150]);
-  listeners.pointerup({ isPrimary: true, clientX: 200, clientY: 150 });
+  listeners.pointerup({ pointerId: 1, isPrimary: true, clientX: 200, clientY: 150 });
   await name("shelf");
   assert.deepEqual(store.state.regions, [{ name: "shelf", box: [0, 0, 0.5, 0.5] }]);
 });

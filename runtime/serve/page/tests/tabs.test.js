@@ -47,14 +47,18 @@ test("of changes that are made elsewhere, only a failure is news", () => {
 });
 
 test("on a low screen, what a tab shows is brought into view; elsewhere the picture stays", () => {
-  let top = 0, shown = 0;
+  let top = 0, shown = 0, position = "static";
   const panel = { getBoundingClientRect: () => ({ top }), scrollIntoView: () => { shown += 1; } };
   const node = (id) => (id.startsWith("panel-") ? panel : {});
-  Object.assign(globalThis, { document: { getElementById: node }, history: { replaceState: () => {} }, scrollTo: () => {}, innerHeight: 256 });
+  const document = { getElementById: node, querySelector: () => ({}) };
+  Object.assign(globalThis, { document, history: { replaceState: () => {} }, scrollTo: () => {}, innerHeight: 256 });
+  globalThis.getComputedStyle = () => ({ position });
   const shownAt = (place) => {
     top = place;
     choose("knows");
     return shown;
   };
   assert.deepEqual([100, 286, 100].map(shownAt), [0, 1, 1]);
+  position = "sticky";
+  assert.equal(shownAt(286), 1);
 });

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use super::{JPEG, NewLabel, Path, Query, blocking, flag, picture, usable_label};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
-use crate::event::Event;
 use crate::id::Id;
 use crate::pending_shots::{self, Acceptance, Candidate};
 use crate::prediction::ClassProbability;
@@ -103,7 +102,7 @@ pub(super) async fn take_picture(
     let (id, warnings) = service.pending_shots.take(label, candidate, features, acceptance)?;
     let held = service.pending_shots.of(label).len();
     if id.is_some() {
-        service.events.send(Event::Shots { label: label.to_owned(), shots: held });
+        service.pending_shots.tell_count(label, &service.events);
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
@@ -136,7 +135,7 @@ pub async fn remove(
     if service.pending_shots.remove(&label, |shot| shot == id) == 0 {
         return Err(unknown_shot(&label, id));
     }
-    send_shot_count(&service, &label);
+    service.pending_shots.tell_count(&label, &service.events);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -149,7 +148,7 @@ pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String
     if service.pending_shots.remove(&label, |_| true) == 0 {
         return Err(Refusal::no_shots(&label));
     }
-    send_shot_count(&service, &label);
+    service.pending_shots.tell_count(&label, &service.events);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -167,18 +166,12 @@ pub async fn relabel(
     if service.pending_shots.relabel(&from, &to) == 0 {
         return Err(Refusal::no_shots(&from));
     }
-    send_shot_count(&service, &from);
-    send_shot_count(&service, &to);
+    service.pending_shots.tell_count(&from, &service.events);
+    service.pending_shots.tell_count(&to, &service.events);
     Ok(StatusCode::NO_CONTENT)
 }
 
 fn unknown_shot(label: &str, id: Id) -> Refusal {
     let refusal = Refusal::new(ErrorCode::UnknownPendingShot, format!("\"{label}\" has no shot {id}"));
     refusal.with("label", label).with("shot", id.to_string())
-}
-
-/// Tells pages how many shots a label has now.
-fn send_shot_count(service: &Service, label: &str) {
-    let shots = service.pending_shots.of(label).len();
-    service.events.send(Event::Shots { label: label.to_owned(), shots });
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use procfs::process::{LimitValue, Process};
-use procfs::{ProcResult, WithCurrentSystemInfo};
+use procfs::{CurrentSI, KernelStats, ProcResult, WithCurrentSystemInfo};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -51,7 +51,8 @@ impl ProcessFacts {
                 LimitValue::Value(files) => Some(files),
             },
             threads: stat.num_threads,
-            started: procfs::boot_time_secs()? as f64 + stat.starttime as f64 / ticks,
+            // Read anew each time: a clock that is set after the boot moves it.
+            started: KernelStats::current()?.btime as f64 + stat.starttime as f64 / ticks,
         })
     }
 }

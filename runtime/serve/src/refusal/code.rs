@@ -211,7 +211,7 @@ codes! {
     SceneBright: CONFLICT, "view";
     /// A view of the empty place has only one colour.
     SceneFlat: CONFLICT, "view";
-    /// Something is in a view of the empty place that the others do not show, within the regions if there are some.
+    /// Something is in a view of the empty place that the others do not show; if there are regions, only these count.
     SceneNotEmpty: CONFLICT, "view";
     /// The views do not show one empty place.
     SceneUnusable: CONFLICT;

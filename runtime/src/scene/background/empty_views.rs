@@ -120,9 +120,8 @@ impl Background {
         Self::learn_in(views, &[])
     }
 
-    /// As [`Background::learn`], for a camera of whose frames these regions alone are used, or all where there are
-    /// none. Views may differ beside them: a screen there shows something else all the time. The parts of regions that
-    /// reach beyond the views do not count.
+    /// As [`Background::learn`], but compares views only inside these regions, if there are some: a screen outside of
+    /// them shows something else all the time. Parts of regions that reach beyond the views do not count.
     ///
     /// # Errors
     /// As for [`Background::learn`].
@@ -193,7 +192,7 @@ impl Searched {
         let in_frame = |named: &NamedRegion| named.region.pixels_in(frame[0], frame[1]);
         let rects: Vec<PixelRect> = regions.iter().map(in_frame).collect();
         let is_in_region = in_regions(&rects, frame, small);
-        // Regions that hold no pixel are refused when they are used.
+        // Callers refuse regions that hold no pixel.
         let regions = if is_in_region.contains(&true) { rects } else { Vec::new() };
         Self { regions, is_in_region }
     }

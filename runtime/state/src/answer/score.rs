@@ -188,6 +188,9 @@ impl ClassRow {
     }
 }
 
+/// Classes whose rows are made at a time: whole groups of columns, so that each is written by one worker.
+pub(crate) const ROW_BATCH: usize = EMBED_BATCH.next_multiple_of(LANES);
+
 /// The [rows](ClassRow) and offsets of all classes.
 #[derive(Clone, Debug)]
 pub(super) struct ScoreRows {
@@ -211,12 +214,10 @@ impl ScoreRows {
         workers: &dyn Workers,
         rows_of: impl Fn(Range<usize>) -> (Vec<f32>, Vec<f32>) + Sync,
     ) -> Self {
-        // Whole groups of columns, so that each is written by one worker.
-        const AT_ONCE: usize = EMBED_BATCH.next_multiple_of(LANES);
         let (mut columns, mut offsets) = (vec![0.0; length * padded(classes)], vec![0.0; classes]);
-        let buffers = [(&mut columns[..], AT_ONCE * length), (&mut offsets[..], AT_ONCE)];
+        let buffers = [(&mut columns[..], ROW_BATCH * length), (&mut offsets[..], ROW_BATCH)];
         for_each_chunk(workers, buffers, |number, [columns, offsets]| {
-            let first = number * AT_ONCE;
+            let first = number * ROW_BATCH;
             let (rows, of_rows) = rows_of(first..first + offsets.len());
             pack_transposed(offsets.len(), length, &rows, columns);
             offsets.copy_from_slice(&of_rows);

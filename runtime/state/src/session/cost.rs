@@ -5,11 +5,11 @@
 
 use orco_core::align::AlignmentExtent;
 use orco_core::config::AnswerWeights;
-use orco_core::linalg::{LANES, padded};
+use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
 use crate::answer::{
-    EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED, VIEW_BATCH, most_scattered,
+    EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED, ROW_BATCH, VIEW_BATCH, most_scattered,
     multiple_of_usual,
 };
 use crate::bank::Bank;
@@ -200,7 +200,8 @@ impl EvaluationCost {
         let columns = length * padded(known);
         // First the classes' rows are made of sums, some at a time; then they score the samples, some at a time, and
         // the scores of some are kept.
-        let making = 2 * base * inputs + columns + threads * EMBED_BATCH.next_multiple_of(LANES) * 2 * length;
+        let of_row = 2 * length + padded(axes).max(padded(scattered));
+        let making = 2 * base * inputs + columns + threads * ROW_BATCH.min(known) * of_row;
         let kept = self.samples() / self.samples().div_ceil(MAX_FIRST_SAMPLES).max(1) * known;
         let removed = EMBED_BATCH.min(scattered) * (2 * known + 2 * inputs);
         let some = EMBED_BATCH.min(stored) * (known + length + views * (inputs + length)) + removed;

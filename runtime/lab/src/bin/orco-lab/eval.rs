@@ -238,11 +238,11 @@ const COLUMNS: &str = "\
     top-1 over sessions; an estimate error is what a device expects less what is measured. All metrics: \
     docs/src/how/method.md#metrics";
 
-/// Of which pictures either column counts those that pass as known.
+/// What the two *passed* columns count.
 const PASSED_COLUMNS: &str = "\
     unknown passed: of pictures of classes that are not learned yet, the share that gets a label among all classes; \
-    learned alone, passed: where learned classes alone are answered, the share of pictures of all other classes, those \
-    of the bundle, too";
+    learned alone, passed: where only learned classes are answered, the share of pictures of all other classes, the \
+    bundle's too, that get a learned label";
 
 /// How many new classes there are, and how many pictures are measured on.
 fn new_classes(benchmark: &Benchmark, base: usize) -> String {

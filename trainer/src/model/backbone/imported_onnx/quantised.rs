@@ -54,7 +54,8 @@ impl NumberTensor {
 }
 
 impl GraphParts {
-    /// Leaves no constant of int8 to several nodes that dequantise it. Nodes must be in order. Whether there was one.
+    /// Leaves no constant of int8 to several nodes that dequantise it. Nodes must be in order. Returns whether anything
+    /// was changed.
     pub(super) fn separate_int8(&mut self) -> Result<bool, DecodeError> {
         let is_dequantised = self.dequantise_shared()?;
         if is_dequantised {
@@ -64,8 +65,8 @@ impl GraphParts {
         Ok(self.copy_zero_points()? || is_dequantised)
     }
 
-    /// Gives nodes that dequantise constants of int8 a zero point each, where several read one. Whether there
-    /// was one.
+    /// Gives nodes that dequantise constants of int8 a zero point each, where several read one. Returns whether anything
+    /// was changed.
     fn copy_zero_points(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         if !nodes.iter().any(dequantises) {
@@ -91,6 +92,9 @@ impl GraphParts {
             let Some(values) = tensor.of(INT8) else { continue };
             let raw_data = values.iter().map(|&value| (value as i8).cast_unsigned()).collect();
             let name = format!("{output}.orco.zero_point");
+            if constants.contains_key(&name) {
+                continue;
+            }
             let mut parts = NodeParts::decode(bytes.as_slice())?;
             parts.input[2].clone_from(&name);
             *bytes = parts.encode_to_vec();
