@@ -119,7 +119,8 @@ impl Run {
         group.require_same(
             "a file of backbone.weights or backbone.onnx",
             &serde_json::to_string(&files).context("files")?,
-        )
+        )?;
+        Ok(())
     }
 
     /// Creates the folder, or opens it to continue with the same data. Of several ranks, which

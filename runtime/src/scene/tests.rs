@@ -410,6 +410,23 @@ fn a_lamp_at_one_side_is_light() {
     assert_ball(found, [110.0, 200.0], 50.0, 12.0);
 }
 
+/// The wall says nothing of the light, and must not be taken for what most of the place looks like.
+#[test]
+fn a_lamp_beside_a_large_plain_wall_is_light() {
+    let walled = |painting: Painting| {
+        painting.map(|x, y, pixel| if x < 430.0 { [150.0 + 0.05 * x, 160.0 + 0.03 * y, 170.0] } else { pixel })
+    };
+    let views = [1, 2, 3].map(|seed| walled(Painting::place(WIDE)).taken(seed));
+    let background = Background::learn(&views).unwrap();
+    let lamp = |painting: Painting| {
+        painting.map(|x, _, pixel| pixel.map(|value| value * (1.0 + 0.7 * ((x - 380.0) / 260.0).max(0.0))))
+    };
+    assert_eq!(things(&background, &lamp(walled(Painting::place(WIDE))), 5), []);
+    let ball = lamp(walled(Painting::place(WIDE)).with_ball([540.0, 200.0], 50.0));
+    let [found] = things(&background, &ball, 6)[..] else { panic!("the ball is one thing") };
+    assert_ball(found, [540.0, 200.0], 50.0, 12.0);
+}
+
 #[test]
 fn a_single_view_is_enough() {
     let background = Background::learn(&[Painting::place(WIDE).taken(1)]).unwrap();
