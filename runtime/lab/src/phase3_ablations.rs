@@ -168,9 +168,15 @@ pub struct Phase3Ablations<'a> {
 
 impl Phase3Ablations<'_> {
     /// What is measured for a question on this benchmark: changes of the published program's settings, or of those of
-    /// its text.
+    /// its text; of the default settings with the bundle's weights of answers for [`Question::Answer`].
     pub fn of(&self, question: Question, reading: PaperReading) -> Vec<AblationVariant<Phase3Settings>> {
-        variants(question, &reading.settings(published::program(&self.benchmark.source)))
+        let mut variants = variants(question, &reading.settings(published::program(&self.benchmark.source)));
+        if question == Question::Answer
+            && let Some(weights) = self.base_model.config.answer
+        {
+            variants.iter_mut().for_each(|variant| variant.settings.config.answer = Some(weights));
+        }
+        variants
     }
 
     /// Measures one of them over so many draws. `on_epoch` may cancel; what is done by then is kept.
