@@ -225,7 +225,7 @@ impl TrainingJob {
             None => Model::new(&recipe, input_of(&recipe), device),
         };
         if !model.is_imported() && !recipe.backbone.architecture.has_width() && recipe.backbone.width != 0 {
-            log::warn!("backbone.width counts for nothing: EfficientNet has no width");
+            log::warn!("backbone.width is ignored: EfficientNet has no width");
         }
         model.channels = data.channels;
         model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe));

@@ -124,11 +124,11 @@ impl Run {
     }
 
     /// Creates the folder, or opens it to continue with the same data. Of several ranks, which
-    /// [are alike](Self::compare_ranks), the first does so, and the others come once it has.
+    /// [are alike](Self::compare_ranks), the first does so, and the others wait for it.
     ///
     /// # Errors
-    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. A run that
-    /// is there is then as it was.
+    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. An existing
+    /// run is unchanged then.
     pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
         let run = if group.is_first() {
             Self::open_with(folder, recipe, Some(trained_on), group.clone())?

@@ -14,11 +14,11 @@ const MAX_TEXT: usize = 3900;
 pub struct MissingLines(AtomicU64);
 
 impl MissingLines {
-    /// How many lines are missing before the next one; none if that one must be left out, too. `takes_more` says whether
-    /// it can be written within a time. Once a line was left out, others do not wait.
-    pub fn before_next(&self, takes_more: impl FnOnce(Duration) -> bool) -> Option<u64> {
+    /// Whether the next line is written, and after how many that were left out; `None` if it is left out, too.
+    /// `is_writable_within` says whether it can be written within a time. Once a line was left out, others do not wait.
+    pub fn admit(&self, is_writable_within: impl FnOnce(Duration) -> bool) -> Option<u64> {
         let patience = if self.0.load(Ordering::Relaxed) == 0 { PATIENCE } else { Duration::ZERO };
-        if takes_more(patience) {
+        if is_writable_within(patience) {
             return Some(self.0.swap(0, Ordering::Relaxed));
         }
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -26,12 +26,12 @@ impl MissingLines {
     }
 }
 
-/// Has the message of a panic printed where standard error takes it: a thread that waited there would end nothing and
-/// be restarted by nobody.
-pub fn print_panics_where_read() {
+/// Has the message of a panic printed only if standard error takes it: a thread that waited there would not end, so
+/// nothing would restart it.
+pub fn print_panics_if_read() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if takes_more(PATIENCE) {
+        if is_writable_within(PATIENCE) {
             print(panic);
         }
     }));
@@ -45,13 +45,13 @@ pub fn cut(text: &str) -> &str {
 
 /// Whether standard error takes a line within a time, or fails at once.
 #[cfg(unix)]
-pub fn takes_more(most: Duration) -> bool {
+pub fn is_writable_within(most: Duration) -> bool {
     is_writable(std::io::stderr(), most)
 }
 
 /// Other systems than Unix are not asked.
 #[cfg(not(unix))]
-pub fn takes_more(_: Duration) -> bool {
+pub fn is_writable_within(_: Duration) -> bool {
     true
 }
 
@@ -75,10 +75,10 @@ mod tests {
     #[test]
     fn lines_that_were_left_out_are_counted_and_only_the_first_waits() {
         let missing = MissingLines::default();
-        let next = |takes_more: bool, expected: Duration| {
-            missing.before_next(|patience| {
+        let next = |is_writable: bool, expected: Duration| {
+            missing.admit(|patience| {
                 assert_eq!(patience, expected);
-                takes_more
+                is_writable
             })
         };
         assert_eq!(next(true, PATIENCE), Some(0));

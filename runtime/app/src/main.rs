@@ -171,18 +171,18 @@ fn start_log() {
             return Ok(());
         }
         // A thread that waited for a reader would answer nobody. After an error nothing is written, and no lock taken.
-        let Some(missing) = missing.before_next(log_stream::takes_more) else {
+        let Some(missing) = missing.admit(log_stream::is_writable_within) else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
         if missing > 0 {
-            writeln!(buffer, "[WARN ] lines of the log that are missing here, since nobody read it: {missing}")?;
+            writeln!(buffer, "[WARN ] {missing} lines of the log were left out here, since nobody read it")?;
         }
         let (level, text) = (record.level(), EscapedText(&record.args().to_string()).to_string());
         let style = buffer.default_level_style(level);
         writeln!(buffer, "[{style}{level:<5}{style:#}] {}", log_stream::cut(&text))
     });
     log.init();
-    log_stream::print_panics_where_read();
+    log_stream::print_panics_if_read();
 }
 
 /// What the command line and the environment say; ends the program where that is wrong.

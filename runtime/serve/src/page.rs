@@ -147,7 +147,7 @@ mod tests {
         assert!(first <= MAX_BYTES_AT_FIRST, "{first} bytes");
     }
 
-    /// In a template of several lines, one that looks like a comment would be text.
+    /// A line of a template that begins with `//` would be text, and must stay.
     #[test]
     fn no_text_of_a_script_looks_like_a_comment() {
         for file in super::FILES.iter().filter(|file| file.path.ends_with(".js")) {

@@ -4,8 +4,8 @@
 //! sun through a curtain: parts of the place are then brighter than a reflection makes them. Where the place has
 //! structure, and the frame shows the same structure, the place itself is seen, in whatever light. A polynomial through
 //! the logarithms of its brightness there is the light. It tells nothing of plain parts far from such structure: a plain
-//! thing before a plain wall looks like light. The thresholds were set on pasted scenes as those of the journal of the
-//! book (2026-11-30, a lamp at one side), in other draws.
+//! thing before a plain wall looks like light. The thresholds were set on other draws of the pasted scenes in the
+//! journal of the book (2026-11-30, a lamp at one side).
 
 use nalgebra::{SMatrix, SVector};
 
@@ -14,31 +14,32 @@ use super::camera_pose::structure::{BLOCK, Block, Structure};
 use super::difference::Difference;
 use super::small_frame::{SmallFrame, brightness};
 
-/// A block's sum of squares, divided by the sum of its variances, from which it can be recognised.
-const RECOGNISABLE: f32 = 4.0;
+/// Least sum of squares of a block, divided by the sum of its variances.
+const MIN_SIGNAL_TO_NOISE: f32 = 4.0;
 /// Correlation from which a block shows the place.
 const MIN_CORRELATION: f32 = 0.8;
-/// Share of the blocks that must show it, and their least number.
+/// Least share of the blocks that must show it.
 const MIN_SHARE: f32 = 0.25;
+/// Least number of these.
 const MIN_BLOCKS: usize = 6;
 /// Pixels of the small frame around such blocks for which the light is known: as far as the next block reaches.
 const AROUND: usize = BLOCK;
-/// One column and one row of this many is sampled.
+/// Of this many columns and rows, one pixel is sampled.
 const STEP: usize = 4;
-/// Fewest samples.
-const MIN_SAMPLES: usize = 90;
 /// Brightness at which neither the place nor the frame is dark or clipped, 0..255.
 const USABLE: core::ops::Range<f32> = 16.0..242.0;
 /// Terms of a polynomial of degree 4 in two variables.
 const TERMS: usize = 15;
 type Terms = SVector<f64, TERMS>;
-/// Distance from the last polynomial at which a sample counts a quarter, fit by fit: what covers the place must not tell
-/// its light.
-const DISTANCES: [f64; 8] = [0.6, 0.4, 0.25, 0.15, 0.1, 0.08, 0.06, 0.06];
+/// Fewest samples.
+const MIN_SAMPLES: usize = 6 * TERMS;
+/// Residual at which a sample counts a quarter, fit by fit: what covers the place must not tell its light.
+const RESIDUALS: [f64; 8] = [0.6, 0.4, 0.25, 0.15, 0.1, 0.08, 0.06, 0.06];
 /// Keeps the equations solvable where samples lie on a line.
 const RIDGE: f64 = 1e-6;
-/// How near samples must be to the polynomial to agree with it, and the share of them that must.
-const NEAR: f64 = 0.08;
+/// Largest residual of a sample that agrees with the polynomial.
+const MAX_RESIDUAL: f64 = 0.08;
+/// Least share of the samples that must.
 const MIN_AGREEING: f64 = 0.6;
 /// Least difference of the light between two samples, as a logarithm: less is within what shadows and reflections do.
 const MIN_RANGE: f64 = 0.08;
@@ -78,7 +79,7 @@ impl LightField {
             return None;
         }
         let polynomial = fit(&samples)?;
-        let agreeing = samples.iter().filter(|sample| sample.off(&polynomial).abs() < NEAR).count();
+        let agreeing = samples.iter().filter(|sample| sample.residual(&polynomial).abs() < MAX_RESIDUAL).count();
         let values = || samples.iter().map(|sample| sample.terms.dot(&polynomial));
         let range = values().fold(f64::NEG_INFINITY, f64::max) - values().fold(f64::INFINITY, f64::min);
         if (agreeing as f64) < MIN_AGREEING * samples.len() as f64 || range < MIN_RANGE {
@@ -96,7 +97,7 @@ impl LightField {
 /// The blocks of the place whose structure the frame shows where it was. None if there are too few.
 fn seen_blocks(place: &Background, small: &SmallFrame) -> Option<Vec<Block>> {
     let (of_place, of_frame) = (Structure::of(&place.colours, place.width), Structure::of(&small.pixels, place.width));
-    let blocks = of_place.blocks_above_noise(&place.variances, RECOGNISABLE);
+    let blocks = of_place.blocks_above_noise(&place.variances, MIN_SIGNAL_TO_NOISE);
     let is_seen = |block: &Block| of_place.correlation(*block, &of_frame, [0; 2]) >= MIN_CORRELATION;
     let seen: Vec<Block> = blocks.iter().copied().filter(is_seen).collect();
     let enough = MIN_BLOCKS.max((MIN_SHARE * blocks.len() as f32) as usize);
@@ -127,7 +128,7 @@ struct Sample {
 
 impl Sample {
     /// How far it is from a polynomial.
-    fn off(&self, polynomial: &Terms) -> f64 {
+    fn residual(&self, polynomial: &Terms) -> f64 {
         self.log - self.terms.dot(polynomial)
     }
 }
@@ -144,12 +145,12 @@ fn terms(column: usize, row: usize, width: usize, height: usize) -> Terms {
 /// the last one (iteratively reweighted). None if the equations cannot be solved.
 fn fit(samples: &[Sample]) -> Option<Terms> {
     let mut polynomial: Option<Terms> = None;
-    for distance in DISTANCES {
+    for residual in RESIDUALS {
         let mut matrix = SMatrix::<f64, TERMS, TERMS>::identity() * (RIDGE * samples.len() as f64);
         let mut right_side = Terms::zeros();
         for sample in samples {
             let weight = polynomial.as_ref().map_or(1.0, |last| {
-                let off = sample.off(last) / distance;
+                let off = sample.residual(last) / residual;
                 1.0 / ((1.0 + off * off) * (1.0 + off * off))
             });
             matrix.ger(weight, &sample.terms, &sample.terms, 1.0);

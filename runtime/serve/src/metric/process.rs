@@ -24,7 +24,7 @@ struct ProcessCollector;
 
 /// What the system tells of the process.
 struct ProcessFacts {
-    /// Time on processors, in seconds.
+    /// CPU time, in seconds.
     cpu: f64,
     resident_bytes: u64,
     virtual_bytes: u64,
@@ -61,7 +61,7 @@ impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         // Where /proc is closed, the other metrics still count.
         let Ok(facts) = ProcessFacts::read() else { return Ok(()) };
-        let help = "Time that the process was on processors.";
+        let help = "CPU time of the process.";
         let cpu = encoder.encode_descriptor("process_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
         ConstCounter::new(facts.cpu).encode(cpu)?;
         let mut gauge = |name: &str, help: &str, unit: Option<&Unit>, value: f64| {
@@ -69,8 +69,8 @@ impl Collector for ProcessCollector {
             ConstGauge::new(value).encode(gauge)
         };
         let bytes = Some(&Unit::Bytes);
-        gauge("process_resident_memory", "Memory that the process has.", bytes, facts.resident_bytes as f64)?;
-        gauge("process_virtual_memory", "Addresses that the process has.", bytes, facts.virtual_bytes as f64)?;
+        gauge("process_resident_memory", "Memory of the process.", bytes, facts.resident_bytes as f64)?;
+        gauge("process_virtual_memory", "Virtual memory of the process.", bytes, facts.virtual_bytes as f64)?;
         gauge("process_open_fds", "Files that are open.", None, facts.open_files as f64)?;
         if let Some(files) = facts.max_files {
             gauge("process_max_fds", "Most files that may be open.", None, files as f64)?;
