@@ -11,8 +11,8 @@ const FOLDER: &str = "report/scenes";
 
 /// Sets of places that were measured: the name of the file, and what stands in the heading.
 const PLACES: [(&str, &str); 2] = [
-    ("shelves", "shelves (GroceryStoreDataset, 120 photographs)"),
-    ("web", "web pictures (BACKGROUND_Google of Caltech-101, 120 pictures)"),
+    ("shelves", "shelves (GroceryStoreDataset, the first 120 of every 20th test picture by path)"),
+    ("web", "web pictures (BACKGROUND_Google of Caltech-101, the first 120 by name)"),
 ];
 
 /// What was measured in a set of places.
