@@ -161,16 +161,17 @@ impl Background {
 
     fn without_colours(&self) -> Self {
         // As cameras weigh colours.
-        let grey = |colour: &[f32; 3]| [luma(*colour); 3];
-        let colours = self.colours.iter().map(grey).collect();
-        let (variances, slopes, grey) = (self.variances.clone(), Vec::new(), KeptGrey::default());
-        Self { colours, variances, slopes, shown: None, grey, ..*self }.with_slopes()
+        self.with_colours(self.colours.iter().map(|colour| [luma(*colour); 3]).collect())
     }
 
     /// The place with each pixel as much brighter as these factors say.
     fn relit(&self, factors: &[f32]) -> Self {
         let lit = |(colour, factor): (&[f32; 3], &f32)| colour.map(|channel| channel * factor);
-        let colours = self.colours.iter().zip(factors).map(lit).collect();
+        self.with_colours(self.colours.iter().zip(factors).map(lit).collect())
+    }
+
+    /// The place in other colours, as noisy as it is. It does not know how it was shown.
+    fn with_colours(&self, colours: Vec<[f32; 3]>) -> Self {
         let (variances, slopes, grey) = (self.variances.clone(), Vec::new(), KeptGrey::default());
         Self { colours, variances, slopes, shown: None, grey, ..*self }.with_slopes()
     }
