@@ -39,8 +39,7 @@ pub fn print_panics_if_read() {
 
 /// A text without what a line has no room for.
 pub fn cut(text: &str) -> &str {
-    let is_end = |end: &usize| text.is_char_boundary(*end);
-    if text.len() <= MAX_TEXT { text } else { &text[..(0..=MAX_TEXT).rev().find(is_end).unwrap_or(0)] }
+    &text[..text.floor_char_boundary(MAX_TEXT)]
 }
 
 /// Whether standard error takes a line within a time, or fails at once.
