@@ -6,9 +6,11 @@ mod process;
 
 pub use format::MetricFormat;
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -46,11 +48,36 @@ struct BuildMetric {
     version: &'static str,
 }
 
+/// A gauge that is not written until it is set: an alert on 0 must not fire on a device that lacks the part.
+#[derive(Clone, Debug, Default)]
+pub struct OptionalGauge(Arc<OnceLock<Gauge>>);
+
+impl OptionalGauge {
+    /// Sets it; it is written from now on.
+    pub fn set(&self, value: i64) {
+        self.0.get_or_init(Gauge::default).set(value);
+    }
+}
+
+impl EncodeMetric for OptionalGauge {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.0.get().map_or(Ok(()), |gauge| gauge.encode(encoder))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.get().is_none()
+    }
+}
+
 /// Metrics of the service's own camera.
 #[derive(Clone, Debug)]
 pub struct CameraMetrics {
-    /// 1 while it gives pictures.
-    pub running: Gauge,
+    /// 1 while it gives pictures; none without a camera.
+    pub running: OptionalGauge,
     /// Frames that came.
     pub frames: Counter,
     /// Frames that could not be decoded.
@@ -62,8 +89,8 @@ pub struct CameraMetrics {
 /// Metrics of the connection to an MQTT broker.
 #[derive(Clone, Debug)]
 pub struct MqttMetrics {
-    /// 1 while the broker is there.
-    pub connected: Gauge,
+    /// 1 while the broker is there; none without a broker.
+    pub connected: OptionalGauge,
     /// How often it was connected to.
     pub connections: Counter,
     /// Messages that it confirmed.
@@ -129,8 +156,13 @@ impl Default for Metrics {
         let free_targets = gauge("free_targets", "Pseudo-targets that no class has");
         let shots = gauge("shots_waiting", "Shots that were taken and not learned yet");
         let sightings_failing = gauge("sightings_failing", "1 while what the camera saw cannot be written");
-        let running = gauge("camera_running", "1 while the service's own camera gives pictures");
-        let connected = gauge("mqtt_connected", "1 while the MQTT broker is there");
+        let mut optional_gauge = |name: &str, help: &str| {
+            let gauge = OptionalGauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let running = optional_gauge("camera_running", "1 while the service's own camera gives pictures");
+        let connected = optional_gauge("mqtt_connected", "1 while the MQTT broker is there");
         let mut counter = |name: &str, help: &str| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
@@ -212,11 +244,22 @@ mod tests {
     }
 
     #[test]
+    fn a_device_without_camera_or_broker_has_no_gauge_of_theirs() {
+        let metrics = Metrics::default();
+        let has = |name: &str| metrics.text(MetricFormat::Classic).contains(name);
+        assert!(!has("orco_camera_running") && !has("orco_mqtt_connected"));
+        metrics.camera.running.set(0);
+        metrics.mqtt.connected.set(1);
+        assert!(has("orco_camera_running 0\n") && has("orco_mqtt_connected 1\n"));
+    }
+
+    #[test]
     fn the_book_lists_every_metric_with_its_type() {
         let page =
             fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference/http.md")).unwrap();
         let metrics = Metrics::default();
-        // A family without members is not written.
+        // A family without members is not written, nor is an optional gauge that was not set.
+        [&metrics.camera.running, &metrics.mqtt.connected].map(|gauge| gauge.set(0));
         metrics.requests.get_or_create(&RequestMetric { route: "/metrics".into(), status: 200 }).inc();
         metrics.changes.get_or_create(&ChangeMetric { change: "learn", outcome: "done" }).inc();
         metrics.rule_actions.get_or_create(&RuleActionMetric { outcome: "done" }).inc();

@@ -200,6 +200,7 @@ struct Reporter<'a> {
 
 impl Reporter<'_> {
     async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>, up: &mut dyn FnMut()) {
+        self.worker.metrics.connected.set(0);
         tokio::select! {
             // Polled in this order: the thread says that it works once both others have begun, whether or not the
             // broker is there.
