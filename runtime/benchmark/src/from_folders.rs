@@ -1,5 +1,7 @@
 //! A benchmark whose new classes are pictures of one's own, a folder for each.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::benchmark::Benchmark;
@@ -7,9 +9,10 @@ use crate::encode::encode_into;
 use orco_core::config::MethodConfig;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::{EncodeError, Encoder};
-use orco_runtime::image::{self, PictureFileError};
-use orco_runtime::learner::{PictureFolder, ShotsError, pictures_in};
+use orco_runtime::image;
+use orco_runtime::learner::{PictureFolder, ShotsError};
 use orco_state::bank::Bank;
+use orco_state::codec;
 use orco_state::label;
 use orco_state::sentence::counted;
 
@@ -26,12 +29,9 @@ pub struct FolderSessions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FoldersError {
-    /// A folder cannot be read, or holds no pictures.
+    /// A folder cannot be read, or holds no pictures, or pictures cannot be read: all that cannot.
     #[error(transparent)]
-    Folder(#[from] ShotsError),
-    /// A picture cannot be read.
-    #[error(transparent)]
-    Picture(#[from] PictureFileError),
+    Shots(#[from] ShotsError),
     /// The backbone failed.
     #[error(transparent)]
     Encode(#[from] EncodeError),
@@ -105,69 +105,20 @@ pub enum FoldersError {
     },
 }
 
-/// Computes a benchmark with a bundle's backbone: new classes are the folders in `folder`, base classes those of the
-/// benchmark `bundled` with it. Candidate shots are the first half of a class's pictures by name, or the first `shots` of
-/// them if that is more; the rest is measured on. So pictures taken one after the other seldom fall on both sides.
-///
-/// `on_progress` is told how many pictures of how many are done.
-///
-/// # Errors
-/// [`FoldersError`] if a folder or a picture cannot be read, a class has too few pictures, the bundle cannot learn the
-/// classes, or the backbone fails.
-pub fn from_folders(
-    bundle: &Bundle,
-    bundled: &Benchmark,
-    encoder: &mut dyn Encoder,
-    folder: &Path,
+/// New classes, each a folder of pictures. Candidate shots are the first half of a class's pictures by name, or the
+/// first `shots` of them if that is more; the rest is measured on. So pictures taken one after the other seldom fall on
+/// both sides.
+#[derive(Debug)]
+pub struct FolderClasses {
+    /// The folder that holds the classes' folders.
+    folder: PathBuf,
     sessions: FolderSessions,
-    on_progress: &mut dyn FnMut(usize, usize),
-) -> Result<Benchmark, FoldersError> {
-    let classes = classes_in(bundle, folder, sessions.shots)?;
-    let base = bundle.base_model.classes.len();
-    let MethodConfig { views, precision, .. } = bundle.base_model.config;
-    let total = classes.iter().map(|class| class.candidates.len() + class.measured.len()).sum();
-    let mut done = 0;
-    let mut encode = |bank: &mut Bank, part: fn(&FolderClass) -> &[PathBuf]| -> Result<(), FoldersError> {
-        let files = classes.iter().enumerate().flat_map(|(class, of)| part(of).iter().map(move |file| (class, file)));
-        let mut unreadable = None;
-        // Ends at the first unreadable one, so that this is the one that is named.
-        let pictures = files.map_while(|(class, file)| match image::open(file) {
-            Ok(picture) => Some(((base + class) as u32, picture)),
-            Err(error) => {
-                unreadable = Some(error);
-                None
-            }
-        });
-        encode_into(bank, bundle, encoder, pictures.fuse(), || {
-            done += 1;
-            on_progress(done, total);
-        })?;
-        unreadable.map_or(Ok(()), |error| Err(error.into()))
-    };
-    let of_base: Vec<usize> =
-        (0..bundled.measured.len()).filter(|&picture| (bundled.measured.classes()[picture] as usize) < base).collect();
-    let mut measured = bundled.measured.only(&of_base);
-    encode(&mut measured, |class| &class.measured)?;
-    let mut candidates = Bank::new(bundle.base_model.head.inputs, views, precision);
-    encode(&mut candidates, |class| &class.candidates)?;
-    let new = measured.len() - of_base.len();
-    let of_new = candidates.len() as u32..(candidates.len() + new) as u32;
-    Ok(Benchmark {
-        source: format!("pictures of {}", folder.display()),
-        ways: classes.chunks(sessions.ways).map(|session| session.len() as u32).collect(),
-        labels: classes.into_iter().map(|class| class.label).collect(),
-        shots: sessions.shots as u32,
-        base_means: bundled.base_means.clone(),
-        measured_sources: of_base.iter().map(|&picture| bundled.measured_sources[picture]).chain(of_new).collect(),
-        measured,
-        measured_on_test: bundled.measured_on_test,
-        candidate_sources: (0..candidates.len() as u32).collect(),
-        candidates,
-        fixed_draw: false,
-    })
+    classes: Vec<FolderClass>,
+    warnings: Vec<String>,
 }
 
 /// A new class.
+#[derive(Debug)]
 struct FolderClass {
     label: String,
     /// Pictures of which shots are drawn.
@@ -176,40 +127,156 @@ struct FolderClass {
     measured: Vec<PathBuf>,
 }
 
-/// The new classes, by the names of their folders.
-fn classes_in(bundle: &Bundle, folder: &Path, shots: usize) -> Result<Vec<FolderClass>, FoldersError> {
-    let base_model = &bundle.base_model;
-    let folders = PictureFolder::read(folder)?.folders;
-    let room = base_model.target_count() - base_model.classes.len();
-    if folders.is_empty() {
-        return Err(FoldersError::NoClasses { folder: folder.into() });
-    }
-    if folders.len() > room {
-        return Err(FoldersError::TooManyClasses { folder: folder.into(), classes: folders.len(), room });
-    }
-    let label_of = |folder: &PathBuf| label::normal(&folder.file_name().unwrap_or_default().to_string_lossy());
-    let labels: Vec<String> = folders.iter().map(label_of).collect();
-    if let Some(repeated) = label::first_repeated(&labels.iter().map(String::as_str).collect::<Vec<_>>()) {
-        return Err(FoldersError::Label { folder: folders[repeated].clone(), is_repeated: true });
-    }
-    let class = |(folder, label): (PathBuf, String)| {
-        if base_model.classes.iter().any(|class| label::same(&class.label, &label)) {
-            return Err(FoldersError::KnownClass { label, folder });
+impl FolderClasses {
+    /// Lists the classes in a folder, by the names of their folders.
+    ///
+    /// # Errors
+    /// [`FoldersError`] if a folder cannot be read, a class has too few pictures, or the bundle cannot learn the
+    /// classes.
+    pub fn read(bundle: &Bundle, folder: &Path, sessions: FolderSessions) -> Result<Self, FoldersError> {
+        let base_model = &bundle.base_model;
+        let listed = PictureFolder::read(folder)?;
+        let mut warnings =
+            warnings_of(folder, &listed, "the pictures are passed over: put each into its class's folder");
+        let folders = listed.folders;
+        let room = base_model.target_count() - base_model.classes.len();
+        if folders.is_empty() {
+            return Err(FoldersError::NoClasses { folder: folder.into() });
         }
-        if !label::is_usable(&label) {
-            return Err(FoldersError::Label { folder, is_repeated: false });
+        if folders.len() > room {
+            return Err(FoldersError::TooManyClasses { folder: folder.into(), classes: folders.len(), room });
         }
-        let mut candidates = match pictures_in(&folder) {
-            Err(ShotsError::Empty { folders: folders @ 1.., unsupported, .. }) if unsupported.is_empty() => {
-                return Err(FoldersError::Nested { folder, folders });
+        let label_of = |folder: &PathBuf| label::normal(&folder.file_name().unwrap_or_default().to_string_lossy());
+        let labels: Vec<String> = folders.iter().map(label_of).collect();
+        if let Some(repeated) = label::first_repeated(&labels.iter().map(String::as_str).collect::<Vec<_>>()) {
+            return Err(FoldersError::Label { folder: folders[repeated].clone(), is_repeated: true });
+        }
+        let mut classes = Vec::with_capacity(folders.len());
+        for (folder, label) in folders.into_iter().zip(labels) {
+            if base_model.classes.iter().any(|class| label::same(&class.label, &label)) {
+                return Err(FoldersError::KnownClass { label, folder });
             }
-            pictures => pictures?,
-        };
-        if candidates.len() <= shots {
-            return Err(FoldersError::TooFewPictures { folder, pictures: candidates.len(), shots });
+            if !label::is_usable(&label) {
+                return Err(FoldersError::Label { folder, is_repeated: false });
+            }
+            let listed = match PictureFolder::read_filled(&folder) {
+                Err(ShotsError::Empty { folders: folders @ 1.., unsupported, .. }) if unsupported.is_empty() => {
+                    return Err(FoldersError::Nested { folder, folders });
+                }
+                listed => listed?,
+            };
+            warnings.extend(warnings_of(
+                &folder,
+                &listed,
+                "the folders are passed over: put all pictures of a class into one folder",
+            ));
+            let mut candidates = listed.pictures;
+            if candidates.len() <= sessions.shots {
+                let (pictures, shots) = (candidates.len(), sessions.shots);
+                return Err(FoldersError::TooFewPictures { folder, pictures, shots });
+            }
+            let measured = candidates.split_off(sessions.shots.max(candidates.len() / 2));
+            classes.push(FolderClass { label, candidates, measured });
         }
-        let measured = candidates.split_off(shots.max(candidates.len() / 2));
-        Ok(FolderClass { label, candidates, measured })
-    };
-    folders.into_iter().zip(labels).map(class).collect()
+        let mut read = Self { folder: folder.into(), sessions, classes, warnings };
+        read.warnings.extend(read.copies_warning());
+        Ok(read)
+    }
+
+    /// What was passed over, and which pictures are on both sides.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// That files which are measured on are candidate shots, too: accuracy would be too high.
+    fn copies_warning(&self) -> Option<String> {
+        // A file that cannot be read is refused later.
+        let digest = |file: &PathBuf| fs::read(file).ok().map(|bytes| codec::digest(&bytes));
+        let candidates = self.classes.iter().flat_map(|class| &class.candidates);
+        let shots: BTreeMap<_, _> = candidates.filter_map(|file| Some((digest(file)?, file))).collect();
+        let measured = self.classes.iter().flat_map(|class| &class.measured);
+        let copies: Vec<_> = measured.filter_map(|file| Some((file, *shots.get(&digest(file)?)?))).collect();
+        let (measured, shot) = copies.first()?;
+        let others = if copies.len() > 1 { format!(" ({} such pairs)", copies.len()) } else { String::new() };
+        Some(format!(
+            "{} is measured on and is the same picture as {}, of which shots are drawn{others}: results are too good; \
+             remove the copies",
+            measured.display(),
+            shot.display()
+        ))
+    }
+
+    /// Computes a benchmark with a bundle's backbone: these classes beside the base classes of the benchmark `bundled`
+    /// with it.
+    ///
+    /// `on_progress` is told how many pictures of how many are done.
+    ///
+    /// # Errors
+    /// [`FoldersError`] if pictures cannot be read, or the backbone fails.
+    pub fn benchmark(
+        self,
+        bundle: &Bundle,
+        bundled: &Benchmark,
+        encoder: &mut dyn Encoder,
+        on_progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Benchmark, FoldersError> {
+        let Self { folder, sessions, classes, .. } = self;
+        let base = bundle.base_model.classes.len();
+        let MethodConfig { views, precision, .. } = bundle.base_model.config;
+        let total = classes.iter().map(|class| class.candidates.len() + class.measured.len()).sum();
+        let (mut done, mut broken) = (0, Vec::new());
+        let mut encode = |bank: &mut Bank, part: fn(&FolderClass) -> &[PathBuf]| -> Result<(), EncodeError> {
+            let files =
+                classes.iter().enumerate().flat_map(|(class, of)| part(of).iter().map(move |file| (class, file)));
+            // After one that cannot be read, the others are only checked, so that all of that kind are named at once.
+            let pictures = files.filter_map(|(class, file)| match image::open(file) {
+                Ok(picture) => broken.is_empty().then_some(((base + class) as u32, picture)),
+                Err(error) => {
+                    broken.push(error.into());
+                    None
+                }
+            });
+            encode_into(bank, bundle, encoder, pictures, || {
+                done += 1;
+                on_progress(done, total);
+            })
+        };
+        let of_base: Vec<usize> = (0..bundled.measured.len())
+            .filter(|&picture| (bundled.measured.classes()[picture] as usize) < base)
+            .collect();
+        let mut measured = bundled.measured.only(&of_base);
+        encode(&mut measured, |class| &class.measured)?;
+        let mut candidates = Bank::new(bundle.base_model.head.inputs, views, precision);
+        encode(&mut candidates, |class| &class.candidates)?;
+        if !broken.is_empty() {
+            return Err(ShotsError::Pictures(broken).into());
+        }
+        let new = measured.len() - of_base.len();
+        let of_new = candidates.len() as u32..(candidates.len() + new) as u32;
+        Ok(Benchmark {
+            source: format!("pictures of {}", folder.display()),
+            ways: classes.chunks(sessions.ways).map(|session| session.len() as u32).collect(),
+            labels: classes.into_iter().map(|class| class.label).collect(),
+            shots: sessions.shots as u32,
+            base_means: bundled.base_means.clone(),
+            measured_sources: of_base.iter().map(|&picture| bundled.measured_sources[picture]).chain(of_new).collect(),
+            measured,
+            measured_on_test: bundled.measured_on_test,
+            candidate_sources: (0..candidates.len() as u32).collect(),
+            candidates,
+            fixed_draw: false,
+        })
+    }
+}
+
+/// What of a folder is passed over: files that are not read, and, where it holds both, either pictures or folders, as
+/// `advice` says.
+fn warnings_of(folder: &Path, listed: &PictureFolder, advice: &str) -> Vec<String> {
+    let PictureFolder { pictures, unsupported, folders } = listed;
+    let mut warnings: Vec<String> = unsupported.iter().map(ToString::to_string).collect();
+    if !pictures.is_empty() && !folders.is_empty() {
+        let (pictures, folders) = (counted(pictures.len(), "picture"), counted(folders.len(), "folder"));
+        warnings.push(format!("{} holds {pictures} beside {folders}: {advice}", folder.display()));
+    }
+    warnings
 }

@@ -3,7 +3,7 @@
 //!
 //! - [`benchmark`]: features to measure on, as a bundle carries them, and the draws of the shots;
 //! - [`cifar100`], [`from_cifar100`]: CIFAR-100's images, and a benchmark computed anew from them;
-//! - [`from_folders()`]: a benchmark whose new classes are folders of pictures;
+//! - [`FolderClasses`]: a benchmark whose new classes are folders of pictures;
 //! - [`machine`]: what Linux says of the machine that something is measured on;
 //! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's
 //!   own;
@@ -31,7 +31,7 @@ mod walk;
 
 pub use accuracy_estimate::{AccuracyEstimateError, AccuracyEstimateErrors};
 pub use device::{DeviceLearner, REVISION, answer_rule};
-pub use from_folders::{FolderSessions, FoldersError, from_folders};
+pub use from_folders::{FolderClasses, FolderSessions, FoldersError};
 pub use from_images::{ImagesError, from_cifar100};
 pub use metrics::{AccuracyCounts, SessionAccuracy, harmonic_mean, percent_or_dash};
 pub use summary::{Draw, Metric, Summary, summarise};

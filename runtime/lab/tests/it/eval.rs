@@ -233,9 +233,14 @@ fn who_measures_own_pictures_reads_how_many_there_are_and_what_is_passed_over() 
     let (text, warned) = (String::from_utf8_lossy(&output.stdout), said(&output));
     assert!(text.contains("new classes: 1 folder, measured on 3 pictures that are no shots"), "{text}{warned}");
     assert!(text.contains("an estimate error is what a device expects less what is measured"), "{text}");
-    let passed_over =
-        ["holds 1 picture beside its folders", "9.heic is passed over", "cups holds 1 folder, passed over"];
-    passed_over.iter().for_each(|warning| assert!(warned.contains(warning), "{warning}: {warned}"));
+    let warnings = [
+        "holds 1 picture beside 1 folder: the pictures are passed over",
+        "9.heic is passed over",
+        "cups holds 8 pictures beside 1 folder: the folders are passed over",
+        "6.jpg is measured on and is the same picture as",
+        "of which shots are drawn (3 such pairs): results are too good",
+    ];
+    warnings.iter().for_each(|warning| assert!(warned.contains(warning), "{warning}: {warned}"));
 }
 
 #[test]
@@ -257,11 +262,10 @@ fn pictures_that_cannot_be_measured_on_are_refused() {
     }
     let with_eight = [&on_pictures[..], &["--shots", "8"]].concat();
     eval.refused(&with_eight, "has 8 pictures: with 8 shots it needs 9 at least");
-    // Three are measured on. The first that is broken is named, not the last.
-    for broken in ["7.jpg", "8.jpg"] {
-        fs::write(cups.join(broken), b"no picture").unwrap();
-    }
-    eval.refused(&on_pictures, "7.jpg");
+    // A candidate shot and two that are measured on; all are named.
+    let broken = ["2.jpg", "7.jpg", "8.jpg"];
+    broken.iter().for_each(|broken| fs::write(cups.join(broken), b"no picture").unwrap());
+    broken.iter().for_each(|broken| eval.refused(&on_pictures, broken));
     fs::create_dir(root.join("a=b")).unwrap();
     eval.refused(&on_pictures, "a=b cannot name a class; give it another name");
     fs::remove_dir(root.join("a=b")).unwrap();

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
-use orco_benchmark::{EvaluateError, FolderSessions, Metric, Summary, answer_rule, csv, from_cifar100, from_folders};
+use orco_benchmark::{EvaluateError, FolderClasses, FolderSessions, Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
 use orco_lab::format::{print, say_of_draws, session_table, shell_quoted};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
@@ -19,7 +19,6 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::files::destination::canonical;
-use orco_runtime::learner::PictureFolder;
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::method::config::MethodConfig;
 use orco_runtime::signature::PublicKey;
@@ -411,26 +410,6 @@ fn preset_table(measured: &[Summary]) -> String {
     format!("preset      aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
 }
 
-/// Warns of what is passed over in a folder of new classes: files that are not read, pictures beside the classes'
-/// folders, and folders in these.
-fn warn_of_passed_over(root: &Path) -> Result<()> {
-    let PictureFolder { pictures, unsupported, folders } = PictureFolder::read(root)?;
-    unsupported.iter().for_each(|file| eprintln!("warning: {file}"));
-    if !pictures.is_empty() && !folders.is_empty() {
-        let (path, pictures) = (root.display(), counted(pictures.len(), "picture"));
-        eprintln!("warning: {path} holds {pictures} beside its folders, passed over: put each into its class's folder");
-    }
-    for class in &folders {
-        let PictureFolder { pictures, unsupported, folders } = PictureFolder::read(class)?;
-        unsupported.iter().for_each(|file| eprintln!("warning: {file}"));
-        if !pictures.is_empty() && !folders.is_empty() {
-            let (path, folders) = (class.display(), counted(folders.len(), "folder"));
-            eprintln!("warning: {path} holds {folders}, passed over: put all its pictures into one folder");
-        }
-    }
-    Ok(())
-}
-
 /// The choices of an engine, as `--engine` takes them.
 const ENGINES: [(&str, EngineChoice); 3] =
     [("auto", EngineChoice::Auto), ("onnxruntime", EngineChoice::OnnxRuntime), ("rten", EngineChoice::Rten)];
@@ -452,10 +431,11 @@ fn benchmark(arguments: &EvalArguments, bundle: &Bundle) -> Result<Benchmark> {
     }
     let bundled = Benchmark::of(bundle)?;
     let Some(pictures) = &arguments.pictures else { return Ok(bundled) };
-    warn_of_passed_over(pictures)?;
     let sessions = FolderSessions { ways: arguments.ways.get(), shots: arguments.shots.get() };
+    let classes = FolderClasses::read(bundle, pictures, sessions)?;
+    classes.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     with_features(bundle, engine, |encoder, on_progress| {
-        Ok(from_folders(bundle, &bundled, encoder, pictures, sessions, on_progress)?)
+        Ok(classes.benchmark(bundle, &bundled, encoder, on_progress)?)
     })
 }
 
