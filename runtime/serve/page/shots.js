@@ -16,6 +16,9 @@ import { showSufficiency } from "./sufficiency.js";
 const EVERY_MS = 450;
 // Longer side of the browser camera's shots, in pixels.
 const SIDE = 1280;
+// A shot without an answer is given up after this long, so that others can be taken. The service itself gives a picture
+// 30 s to arrive.
+const SHOT_MS = 60_000;
 // More files than this that are refused for one reason are not named.
 const MOST_NAMES = 5;
 const { subscribe, update } = store;
@@ -154,9 +157,9 @@ export function ofFiles(sentences) {
 // Sends a picture, or has the service take that frame, or the newest, of its own camera; returns what came of it, or
 // null without an answer. What is said of a file that is refused, { name, text }, is added to `unusable`.
 async function take(shot, label, { anyway = false, unusable = [] } = {}) {
-  const isFile = shot instanceof Blob;
-  const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name })
-    : call("POST", api("camera/shot"), { label, anyway, ...shot });
+  const isFile = shot instanceof Blob, signal = AbortSignal.timeout(SHOT_MS);
+  const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name, signal })
+    : call("POST", api("camera/shot"), { label, anyway, ...shot }, { signal });
   const response = await request.catch(({ refusal }) => {
     if (refusal && isFile) unusable.push({ name: shot.name, text: refusalText(refusal) });
   });

@@ -55,3 +55,31 @@ test("only the main button of a mouse takes shots", async () => {
   };
   assert.deepEqual([await press(2), await press(0)], [0, 1]);
 });
+
+test("a shot without an answer is given up, and others can be taken", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  // Node's own timer of a signal is not mocked.
+  context.mock.method(AbortSignal, "timeout", (limit) => {
+    const limited = new AbortController();
+    setTimeout(() => limited.abort(), limit);
+    return limited.signal;
+  });
+  let asked = 0;
+  globalThis.fetch = (path, { method, signal }) => {
+    if (method !== "POST") return Promise.resolve({ ok: true, json: async () => ({ shots: [], labels: [] }) });
+    asked++;
+    return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  };
+  elements.shoot.disabled = false;
+  store.update({ label: "mug", files: [new Blob(["picture"])] });
+  const settle = async () => { for (let turn = 0; turn < 20; turn++) await Promise.resolve(); };
+  elements.shoot.onpointerdown({ button: 0 });
+  await settle();
+  assert.deepEqual([asked, elements.shoot.disabled], [1, true]);
+  context.mock.timers.tick(59_000);
+  await settle();
+  assert.equal(elements.shoot.disabled, true);
+  context.mock.timers.tick(2_000);
+  await settle();
+  assert.equal(elements.shoot.disabled, false);
+});
