@@ -15,6 +15,9 @@ export const classPath = (label) => `classes/${encodeURIComponent(label)}`;
 const PATIENCE_MS = 2000;
 
 let question = null;
+// Whether the question for the token was closed without one. The page then asks for nothing by itself until it is loaded
+// again: the question would come back every two seconds.
+let isDeclined = false;
 // A token that was typed is forgotten with the tab; one that came with the address stays with the phone.
 const storedToken = () => tabStorage.get("token") ?? browserStorage.get("token");
 
@@ -31,13 +34,19 @@ export function takeTokenFromAddress() {
   return true;
 }
 
-// Asks for the token unless another request has brought a new one meanwhile.
-async function renewToken(used) {
+// Asks for the token unless another request has brought a new one meanwhile, or the request is quiet and the question was
+// closed before.
+async function renewToken(used, quiet) {
   if (storedToken() !== used) return;
   const asked = `${message(used ? "tokenWrong" : "token")} ${message("tokenWhere")}`;
+  if (quiet && isDeclined) throw new Error(asked);
   question ??= ask(asked, "").finally(() => { question = null; });
   const given = await question;
-  if (given === null) throw new Error(asked);
+  isDeclined = given === null;
+  if (isDeclined) {
+    showError(message("tokenDeclined"));
+    throw new Error(asked);
+  }
   // A header cannot carry everything; the service refuses what is sent in its place, and the question comes again.
   const isToken = /^[\x21-\x7e]+$/.test(given.trim());
   tabStorage.set("token", isToken ? given.trim() : "none");
@@ -93,7 +102,7 @@ export async function call(method, path, body, { quiet = false, name, signal } =
   });
   const response = await answered(fetched, { quiet, name });
   if (response.status === 401) {
-    await renewToken(token);
+    await renewToken(token, quiet);
     return call(method, path, body, { quiet, name, signal });
   }
   if (response.ok) return response;

@@ -218,10 +218,25 @@ test("whoever is asked for the token learns where it stands, after a wrong one, 
   globalThis.fetch = async () => ({ ok: false, status: 401 });
   for (const token of [undefined, "of yesterday"]) {
     if (token) sessionStorage.setItem("token", token);
-    const asked = call("GET", "/api/v1/status", undefined, { quiet: true });
+    const asked = call("GET", "/api/v1/status");
     await new Promise((done) => setTimeout(done));
     assert.match(elements["dialog-text"].textContent, /--token-file .*`orco serve --phone`/);
     elements["dialog-no"].onclick();
     await assert.rejects(asked);
+  }
+});
+
+test("who closes the question for the token is asked again by what he does, not by the page itself", async () => {
+  let asked = 0;
+  const dialog = { showModal() { asked++; }, close() { this.onclose(); }, contains: () => false };
+  elements = { dialog, "dialog-picture": { replaceChildren() {} }, "dialog-value": { removeAttribute() {} } };
+  globalThis.fetch = async () => ({ ok: false, status: 401 });
+  for (const [options, questions] of [[{}, 1], [{ quiet: true }, 1], [{ quiet: true }, 1], [{}, 2]]) {
+    const refused = assert.rejects(call("GET", "/api/v1/status", undefined, options));
+    await new Promise((done) => setTimeout(done));
+    assert.equal(asked, questions);
+    if (!options.quiet) elements["dialog-no"].onclick();
+    await refused;
+    assert.equal(shown(), message("tokenDeclined"));
   }
 });
