@@ -71,7 +71,7 @@ impl<'a> ScoringModel<'a> {
         work: &mut ScoringWork<'_>,
     ) -> Self {
         let mut embedder = Embedder::new(base_model, state, scoring);
-        let row_builder = ClassRowBuilder::new(&embedder, scoring, &state.exemplars);
+        let row_builder = ClassRowBuilder::new(&embedder, scoring, &state.exemplars, work);
         if let Some(cache) = &mut work.cache {
             embedder.generation = cache.begin_state(embedder.heads.iter().map(|head| &head.projector));
         }

@@ -15,6 +15,7 @@
 //! adds n / (n - 1) r r^T to the scatter.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -22,7 +23,9 @@ use orco_core::discriminant::root_direction;
 use orco_core::math::{add_scaled, dot, sqrt};
 
 use crate::bank::Bank;
+use crate::codec;
 
+use super::ScoringWork;
 use super::low_rank::LowRankMap;
 use super::sampling::stratified;
 
@@ -103,11 +106,15 @@ pub(super) struct ScatterChange {
     pub(super) roots_start: usize,
 }
 
-impl ShotScatter {
-    /// The scatter of a bank's shots; `None` where no class has two different ones.
-    pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
+/// The shots of a bank whose scatter counts, by class, and the [multiple](ShotScatter::multiple).
+struct ChosenShots {
+    by_class: BTreeMap<u32, Vec<usize>>,
+    multiple: f32,
+}
+
+impl ChosenShots {
+    fn of(bank: &Bank) -> Self {
         const MOST_OF_CLASS: usize = (MAX_MULTIPLE * USUAL_SHOTS) as usize;
-        let inputs = bank.inputs();
         let mut different = different_shots(bank);
         let counted = different.values().map(|shots| shots.len().min(MOST_OF_CLASS)).sum();
         let multiple = multiple_of_usual(counted, different.len());
@@ -116,8 +123,41 @@ impl ShotScatter {
         let chosen = stratified(classes_that_fit(different, most), most);
         let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
         chosen.into_iter().for_each(|shot| by_class.entry(bank.classes()[shot]).or_default().push(shot));
+        Self { by_class, multiple }
+    }
+
+    /// A digest of all that their scatter follows from, the bundle apart.
+    fn digest(&self, bank: &Bank) -> [u8; 32] {
+        let mut digested = self.multiple.to_bits().to_le_bytes().to_vec();
+        for (class, shots) in &self.by_class {
+            for &shot in shots {
+                digested.extend(class.to_le_bytes());
+                digested.extend(bank.digest_of(shot));
+            }
+        }
+        codec::digest(&digested)
+    }
+}
+
+impl ShotScatter {
+    /// The scatter of a bank's shots, from the cache if that has it; `None` where no class has two different ones.
+    pub(super) fn of(
+        bank: &Bank,
+        root_centre: &[f32],
+        whitener: &LowRankMap,
+        work: &mut ScoringWork<'_>,
+    ) -> Option<Arc<Self>> {
+        let chosen = ChosenShots::of(bank);
+        let Some(cache) = work.cache.as_deref_mut() else {
+            return Self::of_chosen(chosen, bank, root_centre, whitener).map(Arc::new);
+        };
+        cache.scatter(chosen.digest(bank), || Self::of_chosen(chosen, bank, root_centre, whitener))
+    }
+
+    fn of_chosen(chosen: ChosenShots, bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
+        let (inputs, multiple) = (bank.inputs(), chosen.multiple);
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
-        for (class, exemplars) in by_class {
+        for (class, exemplars) in chosen.by_class {
             let mut rows = bank.clean_of(&exemplars);
             let mut mean = vec![0.0; inputs];
             for row in rows.chunks_exact_mut(inputs) {
@@ -303,8 +343,8 @@ mod tests {
         bank
     }
 
-    fn scatter(bank: &Bank) -> ShotScatter {
-        ShotScatter::of(bank, &[0.5; INPUTS], &whitener()).unwrap()
+    fn scatter(bank: &Bank) -> Arc<ShotScatter> {
+        ShotScatter::of(bank, &[0.5; INPUTS], &whitener(), &mut ScoringWork::alone()).unwrap()
     }
 
     /// The shot's direction of roots.
@@ -388,7 +428,7 @@ mod tests {
     }
 
     /// The scatter of [such classes](bank_of).
-    fn of_classes(shots: impl IntoIterator<Item = usize>) -> ShotScatter {
+    fn of_classes(shots: impl IntoIterator<Item = usize>) -> Arc<ShotScatter> {
         scatter(&bank_of(shots))
     }
 
@@ -414,7 +454,8 @@ mod tests {
         let alike = |class| (class, [1.0; INPUTS]);
         let mut same = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
         [alike(0), alike(0), alike(1)].iter().for_each(|(class, shot)| same.push(*class, shot));
-        assert!(ShotScatter::of(&same, &[0.5; INPUTS], &whitener()).is_none(), "nothing scatters");
+        let of_same = ShotScatter::of(&same, &[0.5; INPUTS], &whitener(), &mut ScoringWork::alone());
+        assert!(of_same.is_none(), "nothing scatters");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The row and the offset that score a class, from the sum over its shots.
 
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,6 +9,7 @@ use orco_core::linalg::{LANES, LeftFactor, RightFactor, pack_transposed, padded,
 use orco_core::math::{dot, normalise};
 use orco_core::workers::{Workers, for_each_chunk};
 
+use super::ScoringWork;
 use super::embed::{EMBED_BATCH, Embedder};
 use super::low_rank::LowRankMap;
 use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter};
@@ -20,7 +22,7 @@ pub(super) struct ClassRowBuilder {
     /// W: by the covariance of base classes.
     whitener: LowRankMap,
     /// M; `None` where the discriminant has no weight, or no class has two different shots.
-    scatter: Option<ShotScatter>,
+    scatter: Option<Arc<ShotScatter>>,
     /// Dimension of a head's sphere.
     dimension: usize,
     projections_len: usize,
@@ -38,13 +40,16 @@ pub(super) struct ClassRowBuilder {
 
 impl ClassRowBuilder {
     /// A builder for the classes that have these shots.
-    pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>, shots: &Bank) -> Self {
+    pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>, shots: &Bank, work: &mut ScoringWork<'_>) -> Self {
         let Scoring { weights, statistics } = scoring;
         let sum_of_weights: f32 = weights.values().iter().sum();
         let [targets_deviation, means_deviation, discriminant_deviation] = statistics.deviations;
         let whitener = LowRankMap::whitening(statistics, embedder.inputs);
-        let scatter =
-            (embedder.roots_len > 0).then(|| ShotScatter::of(shots, &statistics.root_centre, &whitener)).flatten();
+        let scatter = if embedder.roots_len > 0 {
+            ShotScatter::of(shots, &statistics.root_centre, &whitener, work)
+        } else {
+            None
+        };
         // Without a discriminant nothing takes the place of the means.
         let multiple = scatter.as_ref().map_or(1.0, |scatter| scatter.multiple);
         // Scores of base classes stay as far spread as the deviation says.
@@ -111,9 +116,9 @@ impl ClassRowBuilder {
         }
     }
 
-    /// Frees what only [`Self::without_shots`] needs.
+    /// Frees what only [`Self::without_shots`] needs, unless a cache has it, too.
     pub(super) fn forget_shots(&mut self) {
-        if let Some(scatter) = &mut self.scatter {
+        if let Some(scatter) = self.scatter.as_mut().and_then(Arc::get_mut) {
             scatter.forget_shots();
         }
     }

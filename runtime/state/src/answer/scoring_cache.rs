@@ -2,12 +2,19 @@
 //! next: a change touches few classes, and what belongs to all others stays.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use orco_core::config::AnswerWeights;
+
+use super::scatter::ShotScatter;
 use crate::head::Projector;
 
 /// Most heads whose projections are kept: that of phase 2, and those aligned before a change and after it.
 const MAX_HEADS: usize = 3;
+
+/// Most scatters that are kept: those before a change and after it.
+const MAX_SCATTERS: usize = 2;
 
 /// A row that none of this many last states used is dropped. A change compares fewer states than that.
 const MAX_AGE: u32 = 8;
@@ -17,13 +24,18 @@ const MAX_AGE: u32 = 8;
 ///
 /// Each row is found by a digest of the shots that it was computed from, so none is ever taken for another. A row that
 /// the last eight states did not use is dropped. A class takes 4 bytes for each number of its embedding, a sample 4
-/// bytes for each number of each view's projection; projections are kept for up to three heads.
+/// bytes for each number of each view's projection; projections are kept for up to three heads, and the scatter of
+/// shots for two states.
 #[derive(Clone, Debug, Default)]
 pub struct ScoringCache {
     /// Sums over classes' shots of directions from the centre, `[inputs]`, by the digest of the class's shots.
     pub(super) direction_sums: CachedRows,
     /// Sums over classes' shots of whitened roots, `[inputs]`, by the digest of the class's shots.
     pub(super) whitened_sums: CachedRows,
+    /// Scatters of shots, by digests of these; the one that was asked for last comes last.
+    scatters: Vec<([u8; 32], Arc<ShotScatter>)>,
+    /// What the bundle alone answers for its set-aside samples, with the weights of these answers.
+    pub(super) bundle_answers: Option<(AnswerWeights, Vec<usize>)>,
     /// Those of the state that began last come first, in its order.
     heads: Vec<HeadCache>,
     /// Counts the states; the number of the one that began last.
@@ -81,7 +93,24 @@ impl ScoringCache {
         self.generation
     }
 
-    /// Drops all rows.
+    /// The scatter that was computed from shots with this digest; else what `compute` returns, which is kept.
+    pub(super) fn scatter(
+        &mut self,
+        digest: [u8; 32],
+        compute: impl FnOnce() -> Option<ShotScatter>,
+    ) -> Option<Arc<ShotScatter>> {
+        let kept = match self.scatters.iter().position(|(of, _)| *of == digest) {
+            Some(place) => self.scatters.remove(place).1,
+            None => Arc::new(compute()?),
+        };
+        self.scatters.push((digest, kept.clone()));
+        if self.scatters.len() > MAX_SCATTERS {
+            self.scatters.remove(0);
+        }
+        Some(kept)
+    }
+
+    /// Drops all that is kept.
     pub(crate) fn clear(&mut self) {
         // The count goes on, so that no later state has the generation of an earlier one.
         *self = Self { generation: self.generation, ..Self::default() };

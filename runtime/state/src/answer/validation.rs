@@ -44,6 +44,8 @@ pub(crate) struct ValidationSamples<'a> {
     digests: Vec<[u8; 32]>,
     /// For every exemplar, whether another class has the same one, or its own class has the same one before it.
     duplicate: Vec<bool>,
+    /// The exemplars of every class that are not duplicates, in ascending order.
+    different: BTreeMap<u32, Vec<usize>>,
     /// The exemplars that are samples, in ascending order.
     chosen: Vec<usize>,
     /// Exemplars of learned classes whose views are samples, too, in ascending order.
@@ -76,13 +78,17 @@ impl<'a> ValidationSamples<'a> {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
         let replaced = state.replaced(base_model);
         let (duplicate, chosen, viewed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut validation = Self { base_model, scoring, state, digests, duplicate, chosen, viewed, replaced };
+        let different = state.exemplars.by_class();
+        let mut validation =
+            Self { base_model, scoring, state, digests, duplicate, different, chosen, viewed, replaced };
         let shared = validation.shared_exemplars();
         validation.duplicate = validation
             .repeats()
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
+        let Self { duplicate, different, .. } = &mut validation;
+        different.values_mut().for_each(|members| members.retain(|&exemplar| !duplicate[exemplar]));
         validation.chosen = sampled(state.exemplars.by_class(), MAX_SHOT_SAMPLES, &validation.digests);
         validation.viewed = sampled(validation.viewable(), MAX_VIEWED, &validation.digests);
         validation
@@ -116,7 +122,7 @@ impl<'a> ValidationSamples<'a> {
     /// different shot are missing: without it, nothing would be left of them.
     fn viewable(&self) -> BTreeMap<u32, Vec<usize>> {
         let base = self.base_model.classes.len();
-        let mut viewable = self.different_by_class();
+        let mut viewable = self.different.clone();
         viewable.retain(|class, different| *class as usize >= base && different.len() > 1);
         only_of(viewable, &self.chosen)
     }
@@ -127,17 +133,15 @@ impl<'a> ValidationSamples<'a> {
         let mut exemplars: BTreeSet<usize> =
             samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
         if purpose.has_views() {
-            let different = self.different_by_class();
             let viewed: Vec<usize> = self.viewed.iter().copied().filter(|shot| exemplars.contains(shot)).collect();
-            exemplars.extend(viewed.into_iter().flat_map(|shot| self.others(&different, shot)));
+            exemplars.extend(viewed.into_iter().flat_map(|shot| self.others(shot)));
         }
         exemplars.into_iter().collect()
     }
 
     /// Up to [`MAX_OTHERS`] further shots of the class of `shot`, each of which is left out together with it in turn.
-    /// `different` holds the exemplars of every class that are not duplicates.
-    fn others(&self, different: &BTreeMap<u32, Vec<usize>>, shot: usize) -> Vec<usize> {
-        let members = &different[&self.state.exemplars.classes()[shot]];
+    fn others(&self, shot: usize) -> Vec<usize> {
+        let members = &self.different[&self.state.exemplars.classes()[shot]];
         let own = members.partition_point(|&member| member < shot);
         (1..members.len()).take(MAX_OTHERS).map(|step| members[(own + step) % members.len()]).collect()
     }
@@ -259,8 +263,8 @@ impl<'a> ValidationSamples<'a> {
 
     /// Whether these exemplars are stored as those of an earlier state are.
     fn are_same(&self, now: &[usize], earlier: &State, before: &[usize]) -> bool {
-        let (bank, others) = (&self.state.exemplars, &earlier.exemplars);
-        now.len() == before.len() && now.iter().zip(before).all(|(now, before)| bank.is_same(*now, others, *before))
+        let is_same = |(now, before): (&usize, &usize)| self.digests[*now] == earlier.exemplars.digest_of(*before);
+        now.len() == before.len() && now.iter().zip(before).all(is_same)
     }
 
     /// Samples of all classes, `most` at most, at even distances.
@@ -385,7 +389,7 @@ impl<'a> ValidationSamples<'a> {
         let mut counts = vec![0; digests.len()];
         self.scoring.statistics.set_aside.classes().iter().for_each(|class| counts[*class as usize] += 1);
         let mut has_two_shot_class = false;
-        for (class, shots) in self.different_by_class() {
+        for (&class, shots) in &self.different {
             let class = class as usize;
             if class < base || digests[class].len() >= MIN_ESTIMATED {
                 counts[class] += shots.len();
@@ -401,13 +405,6 @@ impl<'a> ValidationSamples<'a> {
         JudgeableSamples { counts, has_two_shot_class }
     }
 
-    /// The exemplars of every class that are not duplicates, in ascending order.
-    fn different_by_class(&self) -> BTreeMap<u32, Vec<usize>> {
-        let mut different = self.state.exemplars.by_class();
-        different.values_mut().for_each(|members| members.retain(|&exemplar| !self.duplicate[exemplar]));
-        different
-    }
-
     /// Exemplars that several classes have, with the pairs of those classes. A class that is replaced does not count:
     /// it is never answered.
     fn shared_exemplars(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
@@ -421,6 +418,22 @@ impl<'a> ValidationSamples<'a> {
             }
         }
         shared
+    }
+
+    /// What the bundle alone answers for the samples that it set aside.
+    pub(crate) fn answers_of_bundle(&self, work: &mut ScoringWork<'_>) -> Vec<usize> {
+        let weights = self.scoring.weights;
+        let kept = work.cache.as_deref().and_then(|cache| cache.bundle_answers.as_ref());
+        if let Some((_, answers)) = kept.filter(|(of, _)| *of == weights) {
+            return answers.clone();
+        }
+        let bundle = State::fresh(self.base_model, self.state.bundle_digest);
+        let set_aside: Vec<usize> = (0..self.set_aside()).collect();
+        let answers: Vec<usize> = self.answers(&bundle, &|_| None, &set_aside, work).into_iter().flatten().collect();
+        if let Some(cache) = work.cache.as_deref_mut() {
+            cache.bundle_answers = Some((weights, answers.clone()));
+        }
+        answers
     }
 
     /// Answers of a state for some of the samples, with the border of that state. `class_in_state` gives the class of a

@@ -141,11 +141,8 @@ fn calibrate_and_answer(
     let samples = ValidationSamples::of(base_model, after, scoring);
     let evaluated = samples.evaluate(before, index_before, work);
     let Validation { calibration, left_out, classes, answers, earlier, partly_sampled, excluded } = evaluated;
-    let bundle = State::fresh(base_model, after.bundle_digest);
-    let set_aside: Vec<usize> = (0..samples.set_aside()).collect();
-    let by_bundle = samples.answers(&bundle, &|_| None, &set_aside, work).into_iter().flatten().collect();
     // Samples that were set aside come first.
-    let by_bundle = included(by_bundle, &excluded);
+    let by_bundle = included(samples.answers_of_bundle(work), &excluded);
     let sharing_shots = samples.classes_sharing_shots().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);

@@ -60,8 +60,6 @@ struct ScoringContext<'a> {
     /// Projections of the samples that were set aside, if a cache keeps them for the next scoring. Without a cache they
     /// are computed batch by batch, which takes less memory.
     of_set_aside: Option<Projections>,
-    /// Exemplars that are no duplicates, by class, where views are wanted.
-    different: BTreeMap<u32, Vec<usize>>,
 }
 
 /// What leaving a shot out of its class changes.
@@ -134,12 +132,11 @@ impl ValidationSamples<'_> {
         work: &mut ScoringWork<'_>,
         note: &mut dyn FnMut(SampleScores),
     ) {
-        let different = if purpose.has_views() { self.different_by_class() } else { BTreeMap::new() };
         let (first, _) = source.samples.split_at(self.first_exemplar_of(source.samples));
         let set_aside = &self.scoring.statistics.set_aside;
         let of_set_aside = work.cache.is_some().then(|| model.embedder.projections(set_aside, first, work));
         let stored = self.stored(model.state);
-        let context = ScoringContext { model, source, stored, of_set_aside, different };
+        let context = ScoringContext { model, source, stored, of_set_aside };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, purpose);
         // A few samples are split as well, so that every thread has some. How they are split must not depend on the
         // number of threads: results are the same to the bit with any.
@@ -247,7 +244,7 @@ impl ValidationSamples<'_> {
 
     /// The shots that are left out in turn beside an exemplar, as shots of the state.
     fn others_left_out(&self, context: &ScoringContext<'_>, exemplar: usize) -> Vec<LeftOutShot> {
-        let others = self.others(&context.different, exemplar).into_iter();
+        let others = self.others(exemplar).into_iter();
         others.filter_map(|other| self.left_out(context, self.set_aside() + other)).collect()
     }
 
