@@ -300,7 +300,7 @@ pub(super) struct ComparedFrame {
 impl ComparedFrame {
     /// What is in the frame, or in a region of it, and not in the empty place.
     pub fn foreground(&self, region: Option<PixelRect>) -> Foreground {
-        Foreground::of(self.columns, &self.difference, self.size, region)
+        Foreground::of(self.columns, &self.difference, self.size, region.unwrap_or(PixelRect::whole(self.size)))
     }
 }
 
