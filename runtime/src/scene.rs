@@ -48,20 +48,20 @@
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light where it sees the place, and notices when
-//! the camera was moved. [`KeptBackground`] and [`KeptRegions`] keep both beside a device's state.
+//! the camera was moved. [`BackgroundFile`] and [`RegionFile`] keep both beside a device's state.
 
 mod background;
+mod background_file;
 mod camera_pose;
 mod cut_out;
 mod difference;
 mod exposure;
 mod filter;
 mod foreground;
-mod kept_background;
-mod kept_regions;
 mod light_field;
 mod place_fit;
 mod region;
+mod region_file;
 mod small_frame;
 mod structure;
 #[cfg(test)]
@@ -71,12 +71,12 @@ mod viewfinder;
 mod watch;
 
 pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
+pub use background_file::{BackgroundFile, BackgroundFileError};
 pub use camera_pose::CameraPose;
 pub use foreground::{Foreground, MAX_THINGS, Thing};
-pub use kept_background::{BackgroundFileError, KeptBackground};
-pub use kept_regions::{KeptRegions, RegionFileError};
 pub use place_fit::PlaceFit;
 pub use region::{NamedRegion, PixelRect, Region, RegionError, intersection_over_union};
+pub use region_file::{RegionFile, RegionFileError};
 pub use small_frame::SIDE;
 pub use viewed_picture::ViewedPicture;
 pub(crate) use viewfinder::ShotView;
