@@ -215,7 +215,7 @@ impl CameraScene {
     ) -> Vec<SeenRegion> {
         let mut seen = SeenRegion::all_of(frame, regions);
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
-        if let Some(foregrounds) = self.compare(frame, camera_size, &bounds) {
+        if let Some(foregrounds) = self.compare(frame, camera_size, &bounds, self.0.started.elapsed()) {
             let (background, size) = (self.background(), [frame.width(), frame.height()]);
             let problem = |bounds: Option<PixelRect>| background.as_ref()?.check_region(size, bounds?).err();
             let analysed = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
@@ -230,18 +230,8 @@ impl CameraScene {
     }
 
     /// What is in front of the background in each region, or in the frame; none if there is no background, or it does
-    /// not fit.
+    /// not fit. `now` is the time since the start.
     fn compare(
-        &self,
-        frame: &RgbImage,
-        camera_size: &dyn Fn() -> [u32; 2],
-        regions: &[PixelRect],
-    ) -> Option<Vec<Foreground>> {
-        self.compare_at(frame, camera_size, regions, self.0.started.elapsed())
-    }
-
-    /// As [`CameraScene::compare`]; `now` is the time since the start.
-    fn compare_at(
         &self,
         frame: &RgbImage,
         camera_size: &dyn Fn() -> [u32; 2],
