@@ -24,8 +24,8 @@ use crate::encoder::engine_choice::{self, EngineChoice, OpenedEncoder, Workload}
 use crate::encoder::{EncodeError, Encoder, encode_pictures};
 use crate::files;
 use crate::manifest::{
-    BACKBONE, BACKBONE_INT8, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE, STATISTICS,
-    hexadecimal,
+    BACKBONE, BACKBONE_INT8, FORMAT, LABELS, LEARNER, MANIFEST, MAX_MANIFEST, Manifest, ManifestError, SIGNATURE,
+    STATISTICS, hexadecimal,
 };
 use crate::signature::{self, PublicKey, SignatureError};
 use crate::threads;
@@ -37,8 +37,6 @@ use orco_state::state::{BaseModel, State};
 
 /// Largest file of a bundle that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
-/// Largest manifest that is read, in bytes.
-const MAX_MANIFEST: u64 = 1 << 20;
 
 /// An opened bundle.
 #[derive(Clone)]

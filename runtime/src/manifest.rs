@@ -17,6 +17,8 @@ pub const FORMAT: u32 = 2;
 const WHOLE_PICTURES: u32 = 1;
 /// Name of the manifest in the bundle's folder.
 pub const MANIFEST: &str = "manifest.toml";
+/// Largest manifest that is read, in bytes.
+pub const MAX_MANIFEST: u64 = 1 << 20;
 /// Name of the manifest's signature; not every bundle has one.
 pub const SIGNATURE: &str = "manifest.toml.minisig";
 /// Name of the backbone.

@@ -39,29 +39,31 @@
 //!    only darker, or a little brighter, by a ratio that is smooth around it: that is a shadow or a reflection
 //!    (Horprasert, Harwood and Davis, 1999). A frame without colours, as some cameras give at night, is compared by
 //!    brightness alone.
-//! 4. `light_field`: where something differs, says how the light has changed from one part of the place to another, as
-//!    by a lamp at one side, and what then differs no more.
-//! 5. `camera_pose`: says whether the place is seen where it was, or shifted or turned, where something differs. How
-//!    well a frame fits the place by `difference` and `camera_pose` is in `place_fit`.
-//! 6. `foreground`: tells the things in what is left apart, by morphology and connected components (`imageproc`).
+//! 4. `structure`: where something differs, looks for blocks of the place that the frame shows in whatever light.
+//! 5. `light_field`: by these, says how the light has changed from one part of the place to another, as by a lamp at
+//!    one side, and what then differs no more.
+//! 6. `camera_pose`: by the same blocks, says whether the place is seen where it was, or shifted or turned. How well a
+//!    frame fits the place by `difference` and `camera_pose` is in `place_fit`.
+//! 7. `foreground`: tells the things in what is left apart, by morphology and connected components (`imageproc`).
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light where it sees the place, and notices when
-//! the camera was moved. [`KeptBackground`] and [`KeptRegions`] keep both beside a device's state.
+//! the camera was moved. [`BackgroundFile`] and [`RegionFile`] keep both beside a device's state.
 
 mod background;
+mod background_file;
 mod camera_pose;
 mod cut_out;
 mod difference;
 mod exposure;
 mod filter;
 mod foreground;
-mod kept_background;
-mod kept_regions;
 mod light_field;
 mod place_fit;
 mod region;
+mod region_file;
 mod small_frame;
+mod structure;
 #[cfg(test)]
 mod tests;
 mod viewed_picture;
@@ -69,12 +71,12 @@ mod viewfinder;
 mod watch;
 
 pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
+pub use background_file::{BackgroundFile, BackgroundFileError};
 pub use camera_pose::CameraPose;
 pub use foreground::{Foreground, MAX_THINGS, Thing};
-pub use kept_background::{BackgroundFileError, KeptBackground};
-pub use kept_regions::{KeptRegions, RegionFileError};
 pub use place_fit::PlaceFit;
 pub use region::{NamedRegion, PixelRect, Region, RegionError, intersection_over_union};
+pub use region_file::{RegionFile, RegionFileError};
 pub use small_frame::SIDE;
 pub use viewed_picture::ViewedPicture;
 pub(crate) use viewfinder::ShotView;

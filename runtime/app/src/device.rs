@@ -5,7 +5,7 @@ use std::io;
 use anyhow::{Result, bail};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
-use orco_runtime::learner::{AnswerScope, KeptScope, Learner, LearnerSettings};
+use orco_runtime::learner::{AnswerScope, Learner, LearnerSettings, ScopeFile};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
 
@@ -71,7 +71,7 @@ pub fn session_bytes(learner: &Learner) -> usize {
 
 /// What was chosen on the device's page. A choice that cannot be read is no reason to stop.
 fn chosen_scope(store: &Store) -> AnswerScope {
-    let chosen = KeptScope::of(store.folder()).read().unwrap_or_else(|error| {
+    let chosen = ScopeFile::of(store.folder()).read().unwrap_or_else(|error| {
         let meanwhile = match error.source.kind() {
             // What was chosen is there for the user whose it is.
             io::ErrorKind::PermissionDenied => "`auto` counts here",

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use orco_runtime::image::{self, PictureFileError};
 use orco_runtime::learner::Learner;
-use orco_runtime::scene::{Background, BackgroundError, KeptBackground, MAX_VIEWS, NamedRegion, Viewfinder};
+use orco_runtime::scene::{Background, BackgroundError, BackgroundFile, MAX_VIEWS, NamedRegion, Viewfinder};
 use orco_runtime::store::Store;
 
 use crate::folder_shots::folder_pictures;
@@ -50,7 +50,7 @@ impl SceneOptions {
 
     fn background(&self, store: &Store, output: &Output) -> Result<Option<Background>> {
         if self.scene {
-            let kept = KeptBackground::of(store.folder()).read()?;
+            let kept = BackgroundFile::of(store.folder()).read()?;
             return kept.map(Some).context(NO_EMPTY_PLACE);
         }
         if self.empty.is_empty() { Ok(None) } else { learn_background(&self.empty, &self.regions, output).map(Some) }

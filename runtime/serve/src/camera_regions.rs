@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use orco_runtime::scene::{KeptRegions, NamedRegion, Region};
+use orco_runtime::scene::{NamedRegion, Region, RegionFile};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
@@ -24,7 +24,7 @@ pub const MAX_REGIONS: usize = 8;
 pub struct CameraRegions(Arc<SharedRegions>);
 
 struct SharedRegions {
-    kept: KeptRegions,
+    kept: RegionFile,
     regions: Mutex<Arc<[NamedRegion]>>,
 }
 
@@ -32,7 +32,7 @@ impl CameraRegions {
     /// Reads the regions that are kept beside a state. If they cannot be read or used, there are none, and the log says
     /// why.
     pub fn of(store: &Store) -> Self {
-        let kept = KeptRegions::of(store.folder());
+        let kept = RegionFile::of(store.folder());
         let regions = kept.read().map_err(|error| with_causes(&error)).and_then(|regions| match problem(&regions) {
             Some(problem) => Err(format!("the regions that were kept cannot be used: {problem}; draw them again")),
             None => Ok(regions),

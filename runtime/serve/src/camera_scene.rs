@@ -12,7 +12,7 @@ use orco_runtime::files::FileStamp;
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, FrameContent, FrameSizeError, KeptBackground, NamedRegion, PixelRect, Region, SIDE,
+    Background, BackgroundFile, Foreground, FrameContent, FrameSizeError, NamedRegion, PixelRect, Region, SIDE,
     SceneWatch, ViewError, Viewfinder,
 };
 use orco_runtime::state::sentence::with_causes;
@@ -40,7 +40,7 @@ const MOVED: &str = "the camera seems to have been moved, or the light is quite 
 pub struct CameraScene(Arc<SharedScene>);
 
 struct SharedScene {
-    kept: KeptBackground,
+    kept: BackgroundFile,
     started: Instant,
     /// Held while a frame is compared.
     watched: Mutex<WatchedBackground>,
@@ -129,7 +129,7 @@ impl SeenRegion {
 impl CameraScene {
     /// Reads the background that is kept beside a state. If it cannot be read, there is none; log and status say why.
     pub fn of(store: &Store) -> Self {
-        let kept = KeptBackground::of(store.folder());
+        let kept = BackgroundFile::of(store.folder());
         let (watched, status) = read_background(&kept);
         let (watched, status) = (Mutex::new(watched), Mutex::new(status));
         Self(Arc::new(SharedScene { kept, started: Instant::now(), watched, status }))
@@ -215,7 +215,7 @@ impl CameraScene {
     ) -> Vec<SeenRegion> {
         let mut seen = SeenRegion::all_of(frame, regions);
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
-        if let Some(foregrounds) = self.compare(frame, camera_size, &bounds) {
+        if let Some(foregrounds) = self.compare(frame, camera_size, &bounds, self.0.started.elapsed()) {
             let (background, size) = (self.background(), [frame.width(), frame.height()]);
             let problem = |bounds: Option<PixelRect>| background.as_ref()?.check_region(size, bounds?).err();
             let analysed = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
@@ -230,18 +230,8 @@ impl CameraScene {
     }
 
     /// What is in front of the background in each region, or in the frame; none if there is no background, or it does
-    /// not fit.
+    /// not fit. `now` is the time since the start.
     fn compare(
-        &self,
-        frame: &RgbImage,
-        camera_size: &dyn Fn() -> [u32; 2],
-        regions: &[PixelRect],
-    ) -> Option<Vec<Foreground>> {
-        self.compare_at(frame, camera_size, regions, self.0.started.elapsed())
-    }
-
-    /// As [`CameraScene::compare`]; `now` is the time since the start.
-    fn compare_at(
         &self,
         frame: &RgbImage,
         camera_size: &dyn Fn() -> [u32; 2],
@@ -331,7 +321,7 @@ fn other_size_sentence([width, height]: [u32; 2]) -> String {
 }
 
 /// The background that is kept, and its status. If it cannot be read, the status says so, and there is none.
-fn read_background(kept: &KeptBackground) -> (WatchedBackground, SceneStatus) {
+fn read_background(kept: &BackgroundFile) -> (WatchedBackground, SceneStatus) {
     // The version comes first: what another program keeps meanwhile is then read again.
     let version = kept.version().ok().flatten();
     let (mut watched, mut status) =

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use orco_camera::{Camera, CameraSource};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::image;
-use orco_runtime::learner::{AlignmentTime, KeptScope, Learner, LearnerSettings};
+use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, ScopeFile};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::state::sufficiency::LearningCurve;
 use orco_runtime::store::Store;
@@ -98,7 +98,7 @@ pub struct Service {
     /// What that camera saw.
     pub sightings: Sightings,
     /// Which classes are answered, as it was chosen on this device.
-    pub scope: KeptScope,
+    pub scope: ScopeFile,
     /// What else forgets a class that is purged ([`Service::on_purge`]).
     purge_hook: PurgeHook,
     /// Backups and packs.
@@ -182,7 +182,7 @@ impl Service {
             scene,
             regions,
             transfer,
-            scope: KeptScope::of(store.folder()),
+            scope: ScopeFile::of(store.folder()),
             sightings,
             purge_hook,
             admission: Admission::new(retention.memory),

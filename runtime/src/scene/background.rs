@@ -14,6 +14,7 @@ use super::foreground::{Foreground, MIN_SEARCHED_SIDE};
 use super::light_field::LightField;
 use super::region::{PixelRect, RegionError};
 use super::small_frame::SmallFrame;
+use super::structure::BlockSearch;
 use crate::image::luma;
 
 /// Mean difference, in steps of brightness (0..255), from which a place looks different from before.
@@ -143,14 +144,18 @@ impl Background {
             }
         }
         let place = if difference.is_grey { self.in_grey() } else { self };
-        if let Some(light) = LightField::of(place, small, &difference) {
+        let Some(search) = BlockSearch::new(place, &small.pixels) else {
+            difference.pose = CameraPose::Plain;
+            return difference;
+        };
+        if let Some(light) = LightField::of(place, small, &difference, &search) {
             let relit = Difference::compare(&place.relit(&light.factors), small);
             difference.accept_as_light(&relit, |index| light.is_known[index]);
             if is_explained(&difference) {
                 return difference;
             }
         }
-        difference.pose = CameraPose::of(place, &small.pixels);
+        difference.pose = CameraPose::of(&search);
         difference
     }
 
@@ -295,7 +300,7 @@ pub(super) struct ComparedFrame {
 impl ComparedFrame {
     /// What is in the frame, or in a region of it, and not in the empty place.
     pub fn foreground(&self, region: Option<PixelRect>) -> Foreground {
-        Foreground::of(self.columns, &self.difference, self.size, region)
+        Foreground::of(self.columns, &self.difference, self.size, region.unwrap_or(PixelRect::whole(self.size)))
     }
 }
 

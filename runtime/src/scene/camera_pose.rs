@@ -6,15 +6,9 @@
 //! thing hides blocks, and a change of light leaves them where they are. The thresholds were set on photographs of
 //! rooms and shelves (journal of the book, 2026-11-30, a moved camera).
 
-pub(super) mod structure;
+use super::structure::{BlockSearch, COARSE};
 
-use self::structure::{BLOCK, Block, COARSE, Structure};
-use super::background::Background;
-
-/// A block's sum of squares, divided by the sum of its variances, from which it can be recognised. That of a tree in
-/// the wind is lower.
-const RECOGNISABLE: f32 = 4.0;
-/// Fewest such blocks from which a pose is told.
+/// Fewest recognisable blocks from which a pose is told.
 const MIN_BLOCKS: usize = 6;
 /// How far blocks are looked for, in pixels of the coarse frame: 15 % of a picture that is compared at 320 pixels.
 const REACH: isize = 12;
@@ -55,38 +49,24 @@ pub enum CameraPose {
 }
 
 impl CameraPose {
-    /// The pose that a frame shows, compared with the background. Both have the same size.
-    pub(super) fn of(background: &Background, frame: &[[f32; 3]]) -> Self {
-        let width = background.width;
-        if width.min(frame.len() / width) < BLOCK {
+    /// The pose that a frame shows in which the place's blocks were looked for.
+    pub(super) fn of(search: &BlockSearch) -> Self {
+        let blocks = search.blocks.len();
+        if blocks < MIN_BLOCKS {
             return Self::Plain;
         }
-        let place = Structure::of(&background.colours, width);
-        let blocks = place.blocks_above_noise(&background.variances, RECOGNISABLE);
-        if blocks.len() < MIN_BLOCKS {
-            return Self::Plain;
-        }
-        let search = BlockSearch::new(place, Structure::of(frame, width), &blocks);
-        if 2 * search.in_place_from(CERTAIN) >= blocks.len() {
+        if 2 * search.in_place_from(CERTAIN).count() >= blocks {
             return Self::Kept;
         }
         let movement = Movement::of(&search.displaced_blocks());
         if movement.is_some_and(|movement| search.is_explained_by(&movement)) {
             Self::Changed
-        } else if search.in_place_from(MIN_CORRELATION) as f32 >= MIN_SHARE * blocks.len() as f32 {
+        } else if search.in_place_from(MIN_CORRELATION).count() as f32 >= MIN_SHARE * blocks as f32 {
             Self::Kept
         } else {
             Self::Hidden
         }
     }
-}
-
-/// Blocks of the place that are looked for in a frame.
-struct BlockSearch {
-    place: Structure,
-    frame: Structure,
-    /// Each with its correlation where it was.
-    blocks: Vec<(Block, f32)>,
 }
 
 /// A block that is found elsewhere than where it was.
@@ -97,16 +77,6 @@ struct DisplacedBlock {
 }
 
 impl BlockSearch {
-    fn new(place: Structure, frame: Structure, blocks: &[Block]) -> Self {
-        let in_place = |block: &Block| (*block, place.correlation(*block, &frame, [0; 2]));
-        Self { blocks: blocks.iter().map(in_place).collect(), place, frame }
-    }
-
-    /// How many blocks have at least that correlation where they were.
-    fn in_place_from(&self, least: f32) -> usize {
-        self.blocks.iter().filter(|(_, in_place)| *in_place >= least).count()
-    }
-
     /// Finds the blocks that are elsewhere in the frame: roughly in the coarse frame, then in the small one.
     fn displaced_blocks(&self) -> Vec<DisplacedBlock> {
         let (coarse_place, coarse_frame) = (self.place.coarse(), self.frame.coarse());

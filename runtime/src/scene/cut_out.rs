@@ -73,8 +73,7 @@ impl Foreground {
     pub fn cut_out(&self, picture: &RgbImage, thing: &Thing, fill: [u8; 3]) -> RgbImage {
         assert_eq!([picture.width(), picture.height()], self.frame_size, "the picture is another one");
         let square = Square::around(thing.bounds, MARGIN);
-        let frame = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
-        let mut cut_out = square.picture(picture, frame, fill);
+        let mut cut_out = square.picture(picture, PixelRect::whole(self.frame_size), fill);
         let columns: Vec<Cells> = (0..square.pixels).map(|x| self.cells(0, square.left, square.scale(), x)).collect();
         for y in 0..square.pixels {
             let row = self.cells(1, square.top, square.scale(), y);

@@ -144,12 +144,10 @@ impl Difference {
         self.lost = self.lost_where(|_| true);
     }
 
-    /// How well the place is found in the frame. Beside a region, with what is lost of the frame or of the region,
-    /// whichever is less: a thing may fill the region, and a person beside it most of the frame, but a moved camera has
-    /// lost both.
-    pub fn fit(&self, is_in_region: Option<impl Fn(usize) -> bool>) -> PlaceFit {
-        let lost = is_in_region.map_or(self.lost, |is_in_region| self.lost.min(self.lost_where(is_in_region)));
-        PlaceFit { lost, pose: self.pose }
+    /// How well the place is found in the frame, with what is lost of the frame or of a region, whichever is less: a
+    /// thing may fill the region, and a person beside it most of the frame, but a moved camera has lost both.
+    pub fn fit(&self, is_in_region: impl Fn(usize) -> bool) -> PlaceFit {
+        PlaceFit { lost: self.lost.min(self.lost_where(is_in_region)), pose: self.pose }
     }
 
     /// [`Difference::lost`] of the pixels that count alone; 0 where there are none.

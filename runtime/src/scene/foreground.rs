@@ -63,13 +63,12 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// The foreground of a frame of size `frame_size`, whose small frame has `columns` columns.
-    pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: Option<PixelRect>) -> Self {
+    /// The foreground in a region of a frame of size `frame_size`, whose small frame has `columns` columns.
+    pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: PixelRect) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
         let mut mask = with_hysteresis(difference, width, height);
-        let whole = PixelRect { x: 0, y: 0, width, height };
-        let searched = region.map_or(whole, |region| region.in_small_frame(frame_size, [width, height]));
+        let searched = region.in_small_frame(frame_size, [width, height]);
         keep_only(&mut mask, searched);
         open_mut(&mut mask, Norm::L1, NOISE_RADIUS);
         close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
@@ -79,7 +78,7 @@ impl Foreground {
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
         let (marks, things) = things(&mask, searched, frame_size);
         let pixel = |index: usize| [(index % columns) as u32, (index / columns) as u32];
-        let fit = difference.fit(region.map(|_| |index: usize| searched.contains(pixel(index))));
+        let fit = difference.fit(|index| searched.contains(pixel(index)));
         Self { frame_size, marks, things, fit }
     }
 

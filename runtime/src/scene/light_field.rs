@@ -10,12 +10,10 @@
 use nalgebra::{SMatrix, SVector};
 
 use super::background::Background;
-use super::camera_pose::structure::{BLOCK, Block, Structure};
 use super::difference::Difference;
 use super::small_frame::{SmallFrame, brightness};
+use super::structure::{BLOCK, Block, BlockSearch};
 
-/// Least sum of squares of a block, divided by the sum of its variances.
-const MIN_SIGNAL_TO_NOISE: f32 = 4.0;
 /// Correlation from which a block shows the place.
 const MIN_CORRELATION: f32 = 0.8;
 /// Least share of the blocks that must show it.
@@ -55,14 +53,12 @@ pub(super) struct LightField {
 }
 
 impl LightField {
-    /// The light that a frame shows. None if it shows too little of the place, or the same light everywhere.
-    pub fn of(place: &Background, small: &SmallFrame, difference: &Difference) -> Option<Self> {
+    /// The light that a frame shows in which the place's blocks were looked for. None if it shows too little of the
+    /// place, or the same light everywhere.
+    pub fn of(place: &Background, small: &SmallFrame, difference: &Difference, search: &BlockSearch) -> Option<Self> {
         let width = place.width;
         let height = small.pixels.len() / width;
-        if width.min(height) < BLOCK {
-            return None;
-        }
-        let blocks = seen_blocks(place, small)?;
+        let blocks = seen_blocks(search)?;
         let is_seen = within(&blocks, 0, width, height);
         let is_usable = |index: &usize| {
             let levels = [brightness(&place.colours[*index]), brightness(&small.pixels[*index])];
@@ -95,12 +91,9 @@ impl LightField {
 }
 
 /// The blocks of the place whose structure the frame shows where it was. None if there are too few.
-fn seen_blocks(place: &Background, small: &SmallFrame) -> Option<Vec<Block>> {
-    let (of_place, of_frame) = (Structure::of(&place.colours, place.width), Structure::of(&small.pixels, place.width));
-    let blocks = of_place.blocks_above_noise(&place.variances, MIN_SIGNAL_TO_NOISE);
-    let is_seen = |block: &Block| of_place.correlation(*block, &of_frame, [0; 2]) >= MIN_CORRELATION;
-    let seen: Vec<Block> = blocks.iter().copied().filter(is_seen).collect();
-    let enough = MIN_BLOCKS.max((MIN_SHARE * blocks.len() as f32) as usize);
+fn seen_blocks(search: &BlockSearch) -> Option<Vec<Block>> {
+    let seen: Vec<Block> = search.in_place_from(MIN_CORRELATION).collect();
+    let enough = MIN_BLOCKS.max((MIN_SHARE * search.blocks.len() as f32) as usize);
     (seen.len() >= enough).then_some(seen)
 }
 

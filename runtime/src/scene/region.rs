@@ -23,6 +23,11 @@ pub struct PixelRect {
 }
 
 impl PixelRect {
+    /// A frame of that width and height as a whole.
+    pub(super) fn whole([width, height]: [u32; 2]) -> Self {
+        Self { x: 0, y: 0, width, height }
+    }
+
     /// The column behind its last one.
     pub fn right(self) -> u32 {
         self.x.saturating_add(self.width)

@@ -443,7 +443,7 @@ fn a_single_view_is_enough() {
 fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
-    let kept = KeptBackground::of(&state);
+    let kept = BackgroundFile::of(&state);
     assert!(kept.read().unwrap().is_none() && !kept.forget().unwrap());
     let wide = background(WIDE);
     kept.keep(&background([200, 300])).unwrap();

@@ -125,7 +125,7 @@ impl Viewfinder {
     pub(crate) fn shot_view(&self, picture: ViewedPicture<'_>) -> Result<ShotView, ViewError> {
         let [width, height] = picture.size_in_file;
         let region = self.regions.first().map(|named| named.region.in_frame(width, height)).transpose()?;
-        let around = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
+        let around = region.unwrap_or(PixelRect::whole(picture.size_in_file));
         self.shot_of(picture, region, around.middle())
     }
 
@@ -176,8 +176,7 @@ impl Viewfinder {
         name: String,
         region: Option<PixelRect>,
     ) -> RegionView {
-        let [width, height] = viewed.size_in_file;
-        let bounds = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
+        let bounds = region.unwrap_or(PixelRect::whole(viewed.size_in_file));
         let region = region.map(|region| viewed.in_picture(region));
         let Some(compared) = compared else {
             let things = vec![ThingView { bounds, picture: self.whole(viewed.picture, region) }];

@@ -92,20 +92,20 @@ impl SceneWatch {
         let small = self.background.small(frame)?;
         let difference = self.background.difference(&small);
         let size = [frame.width(), frame.height()];
-        let in_region = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
-        let fit = difference.fit(in_region.as_ref().map(|in_region| move |index: usize| in_region[index]));
+        let whole = [PixelRect::whole(size)];
+        let regions = if regions.is_empty() { &whole[..] } else { regions };
+        let in_region = in_regions(regions, size, &small);
+        let fit = difference.fit(|index| in_region[index]);
         self.update_moved(fit, at);
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
-        let of = |region| Foreground::of(self.background.width, &difference, size, region);
-        let foregrounds: Vec<Foreground> =
-            if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
+        let of = |region: &PixelRect| Foreground::of(self.background.width, &difference, size, *region);
+        let foregrounds: Vec<Foreground> = regions.iter().map(of).collect();
         if foregrounds.iter().all(|foreground| foreground.things().is_empty()) {
             // A place that is seen shifted must not be learned as the one that was shown.
             if !fit.is_moved() {
-                let is_in_region = |index: usize| in_region.as_ref().is_none_or(|in_region| in_region[index]);
-                let shows_place = |index: usize| is_in_region(index) || !difference.changes[index].may_be_thing();
+                let shows_place = |index: usize| in_region[index] || !difference.changes[index].may_be_thing();
                 self.follow(&small, &difference, shows_place, at);
             }
             return Ok(FrameContent::Empty);

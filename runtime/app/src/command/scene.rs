@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use image::ImageFormat;
 use orco_runtime::files;
-use orco_runtime::scene::{Background, KeptBackground, NamedRegion};
+use orco_runtime::scene::{Background, BackgroundFile, NamedRegion};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -47,7 +47,7 @@ enum SceneCommand {
 /// Keeps, shows or forgets the empty place.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let bundle = options.open_bundle()?;
-    let kept = KeptBackground::of(device::store(options, &bundle)?.folder());
+    let kept = BackgroundFile::of(device::store(options, &bundle)?.folder());
     match &arguments.command {
         SceneCommand::Learn { pictures, regions } => learn(output, &kept, pictures, regions),
         SceneCommand::Show { output: file } => show(options, output, &kept, file.as_ref()),
@@ -55,7 +55,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
 }
 
-fn learn(output: &Output, kept: &KeptBackground, pictures: &[PathBuf], regions: &[NamedRegion]) -> Result<Value> {
+fn learn(output: &Output, kept: &BackgroundFile, pictures: &[PathBuf], regions: &[NamedRegion]) -> Result<Value> {
     let background = learn_background(pictures, regions, output)?;
     kept.keep(&background)?;
     output.mark_changed();
@@ -64,7 +64,7 @@ fn learn(output: &Output, kept: &KeptBackground, pictures: &[PathBuf], regions: 
     Ok(to_json(&background))
 }
 
-fn show(options: &Options, output: &Output, kept: &KeptBackground, file: Option<&PathBuf>) -> Result<Value> {
+fn show(options: &Options, output: &Output, kept: &BackgroundFile, file: Option<&PathBuf>) -> Result<Value> {
     let Some(background) = kept.read()? else {
         say!(output, "{NO_EMPTY_PLACE}")?;
         return Ok(json!({ "frame": null }));
@@ -81,7 +81,7 @@ fn show(options: &Options, output: &Output, kept: &KeptBackground, file: Option<
     Ok(to_json(&background))
 }
 
-fn forget(output: &Output, kept: &KeptBackground) -> Result<Value> {
+fn forget(output: &Output, kept: &BackgroundFile) -> Result<Value> {
     let forgotten = kept.forget()?;
     if forgotten {
         output.mark_changed();

@@ -10,7 +10,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
 use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::learner::Learner;
-use orco_runtime::scene::{KeptBackground, KeptRegions};
+use orco_runtime::scene::{BackgroundFile, RegionFile};
 use orco_runtime::state::sentence::byte_size;
 
 use super::Findings;
@@ -179,12 +179,12 @@ fn lock(folder: &Path, findings: &mut Findings) {
 /// Whether the empty place and the regions that are kept for a camera can be used.
 fn camera_files(folder: &Path, findings: &mut Findings) {
     const PLACE: &str = "empty place";
-    match KeptBackground::of(folder).read() {
+    match BackgroundFile::of(folder).read() {
         Ok(Some(_)) => findings.good(PLACE, "is kept"),
         Ok(None) => {}
         Err(error) => findings.failed(PLACE, error),
     }
-    if let Err(error) = KeptRegions::of(folder).read() {
+    if let Err(error) = RegionFile::of(folder).read() {
         findings.failed("regions", error);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use orco_runtime::learner::{AnswerScope, KeptScope};
+use orco_runtime::learner::{AnswerScope, ScopeFile};
 
 use crate::support::{Device, argument, shots, text};
 
@@ -47,7 +47,7 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
     assert_eq!(count(&[]), (4, true));
     assert_eq!(count(&["--answers", "all"]), (64, false));
     // What was chosen on the page holds where the command line names nothing.
-    KeptScope::of(device.state()).keep(AnswerScope::All).unwrap();
+    ScopeFile::of(device.state()).keep(AnswerScope::All).unwrap();
     assert_eq!(count(&[]), (64, false));
     assert_eq!(count(&["--answers", "learned"]), (4, true));
     fs::write(device.state().join("answers"), "some").unwrap();

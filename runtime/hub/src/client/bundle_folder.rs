@@ -5,12 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::files;
-use orco_runtime::manifest::MANIFEST;
+use orco_runtime::manifest::{MANIFEST, MAX_MANIFEST};
 
 use crate::protocol::ObjectDigest;
-
-/// Largest manifest, in bytes.
-const MAX_MANIFEST: u64 = 1 << 20;
 
 /// Makes a bundle's folder of files that were fetched, each with its name there; it is there as a whole or not at all.
 pub(super) fn assemble(folder: &Path, fetched: &[(&str, PathBuf)]) -> io::Result<()> {

@@ -64,15 +64,15 @@ fn a_place_that_looks_as_it_did_is_not_written_again() {
     let store = Store::new(folder.path());
     let scene = CameraScene::of(&store);
     scene.learn(&[frame(320, 240)], &[]).unwrap();
-    let kept = || std::fs::read(KeptBackground::of(store.folder()).path()).unwrap();
+    let kept = || std::fs::read(BackgroundFile::of(store.folder()).path()).unwrap();
     let (learned, later) = (kept(), |times: u32| times * SAVE_INTERVAL + Duration::from_secs(1));
-    assert!(scene.compare_at(&frame(320, 240), &|| [320, 240], &[], later(1)).is_some());
+    assert!(scene.compare(&frame(320, 240), &|| [320, 240], &[], later(1)).is_some());
     assert!(kept() == learned, "nothing has changed");
     let mut brighter = frame(320, 240);
     brighter.iter_mut().for_each(|value| *value = *value / 5 * 6);
-    assert!(scene.compare_at(&brighter, &|| [320, 240], &[], later(1)).is_some());
+    assert!(scene.compare(&brighter, &|| [320, 240], &[], later(1)).is_some());
     assert!(kept() == learned, "it is not time");
-    assert!(scene.compare_at(&brighter, &|| [320, 240], &[], later(2)).is_some());
+    assert!(scene.compare(&brighter, &|| [320, 240], &[], later(2)).is_some());
     assert!(kept() != learned, "the light has changed");
 }
 
@@ -80,7 +80,7 @@ fn a_place_that_looks_as_it_did_is_not_written_again() {
 fn a_place_that_another_program_keeps_or_forgets_is_taken_up() {
     let folder = tempfile::tempdir().unwrap();
     let [state, away] = ["state", "away"].map(|name| folder.path().join(name));
-    let (scene, kept) = (CameraScene::of(&Store::new(&state)), KeptBackground::of(&state));
+    let (scene, kept) = (CameraScene::of(&Store::new(&state)), BackgroundFile::of(&state));
     let keep = || kept.keep(&Background::learn(&[frame(320, 240)]).unwrap()).unwrap();
     let look = |times: u32| {
         scene.take_up_changes_at(times * CHECK_INTERVAL);

@@ -1,7 +1,7 @@
 //! Which classes are answered: all, or those alone that were taught; and a class that replaces one of the bundle.
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{AnswerScope, KeptScope, LearnerSettings};
+use orco_runtime::learner::{AnswerScope, LearnerSettings, ScopeFile};
 use orco_runtime::store::Store;
 use orco_serve::{ServerOptions, Service};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ fn answers_name_what_was_taught_alone_once_that_is_enough() {
     let wrong = service.json("POST", "/api/v1/answers", &json!({ "answers": "some" }));
     assert_eq!((wrong.status, wrong.error()), (400, "answers must be one of auto, learned, all".into()));
     // For the next start, which asks it before it opens the service.
-    assert_eq!(KeptScope::of(state.path()).read().unwrap(), Some(AnswerScope::All));
+    assert_eq!(ScopeFile::of(state.path()).read().unwrap(), Some(AnswerScope::All));
 }
 
 #[test]

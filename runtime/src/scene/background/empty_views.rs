@@ -120,8 +120,9 @@ impl Background {
         Self::learn_in(views, &[])
     }
 
-    /// As [`Background::learn`], but compares views only inside these regions, if there are some: a screen outside of
-    /// them shows something else all the time. Parts of regions that reach beyond the views do not count.
+    /// As [`Background::learn`], but compares views only inside these regions: a screen outside of them shows something
+    /// else all the time. Parts of regions that reach beyond the views do not count. Without regions, and where they
+    /// hold no pixel at all, whole views are compared.
     ///
     /// # Errors
     /// As for [`Background::learn`].
@@ -132,7 +133,7 @@ impl Background {
         let frame_size = [views[0].width(), views[0].height()];
         let aligned = in_one_exposure(&small);
         let searched = Searched::new(regions, frame_size, &small[0]);
-        let is_searched = |index: usize| searched.contains(index);
+        let is_searched = |index: usize| searched.is_in_region[index];
         let plain = Self::of(frame_size, small[0].width, median_colours(&aligned), &aligned, is_searched);
         // With two views nobody knows which one is wrong: the first stands for the place.
         let reference = if let [first, _] = &aligned[..] {
@@ -167,21 +168,18 @@ impl Background {
 
     fn check_view(&self, view: usize, small: &SmallFrame, searched: &Searched) -> Result<(), BackgroundError> {
         let difference = Difference::compare(self, small);
-        let in_regions = (!searched.regions.is_empty()).then_some(|index: usize| searched.contains(index));
-        if difference.fit(in_regions).lost > MAX_LOST {
+        if difference.fit(|index| searched.is_in_region[index]).lost > MAX_LOST {
             return Err(BackgroundError::Moved { view });
         }
-        let is_empty = |region| Foreground::of(self.width, &difference, self.frame_size, region).things().is_empty();
-        let regions = &searched.regions;
-        let all_are_empty =
-            if regions.is_empty() { is_empty(None) } else { regions.iter().all(|region| is_empty(Some(*region))) };
-        if all_are_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
+        let foreground = |region: &PixelRect| Foreground::of(self.width, &difference, self.frame_size, *region);
+        let is_empty = searched.regions.iter().all(|region| foreground(region).things().is_empty());
+        if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
     }
 }
 
 /// What of the views is used.
 struct Searched {
-    /// The regions, in pixels of the views; all of them where there is none.
+    /// The regions, in pixels of the views.
     regions: Vec<PixelRect>,
     /// Whether each pixel of the small frame lies in a region.
     is_in_region: Vec<bool>,
@@ -190,16 +188,13 @@ struct Searched {
 impl Searched {
     fn new(regions: &[NamedRegion], frame: [u32; 2], small: &SmallFrame) -> Self {
         let in_frame = |named: &NamedRegion| named.region.pixels_in(frame[0], frame[1]);
-        let rects: Vec<PixelRect> = regions.iter().map(in_frame).collect();
-        let is_in_region = in_regions(&rects, frame, small);
-        // Callers refuse regions that hold no pixel.
-        let regions = if is_in_region.contains(&true) { rects } else { Vec::new() };
-        Self { regions, is_in_region }
-    }
-
-    /// Whether a pixel of the small frame is used.
-    fn contains(&self, index: usize) -> bool {
-        self.regions.is_empty() || self.is_in_region[index]
+        let regions: Vec<PixelRect> = regions.iter().map(in_frame).collect();
+        let is_in_region = in_regions(&regions, frame, small);
+        if is_in_region.contains(&true) {
+            Self { regions, is_in_region }
+        } else {
+            Self { regions: vec![PixelRect::whole(frame)], is_in_region: vec![true; is_in_region.len()] }
+        }
     }
 }
 

@@ -42,10 +42,10 @@ pub enum BackgroundFileError {
     },
 }
 
-/// The place of a background in a device's state folder: the file `background`, readable by its owner alone. It is
-/// replaced as a whole, so that a power cut leaves the old or the new one. A state is as good without it.
+/// The file `background` in a device's state folder, readable by its owner alone. It is replaced as a whole, so that a
+/// power cut leaves the old or the new one. A state is as good without it.
 #[derive(Clone, Debug)]
-pub struct KeptBackground {
+pub struct BackgroundFile {
     path: PathBuf,
 }
 
@@ -60,18 +60,18 @@ struct StoredBackground {
     pixels: Vec<[u16; 4]>,
 }
 
-impl KeptBackground {
-    /// The place in a state's folder.
+impl BackgroundFile {
+    /// The file of a state's folder, which need not be there yet.
     pub fn of(folder: impl AsRef<Path>) -> Self {
         Self { path: folder.as_ref().join(NAME) }
     }
 
-    /// The file.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads it; `None` if none is kept.
+    /// Reads the background; `None` if none is kept.
     ///
     /// # Errors
     /// [`BackgroundFileError`] if the file cannot be read or is damaged.
@@ -82,7 +82,7 @@ impl KeptBackground {
         Background::decode(&bytes).map(Some).map_err(damaged)
     }
 
-    /// Which file holds it now, another one once it was kept again; `None` if none is kept.
+    /// Which file is there now, another one once a background was kept again; `None` if none is kept.
     ///
     /// # Errors
     /// If the system does not tell, or the state's folder is not there: it may come back.
@@ -104,7 +104,7 @@ impl KeptBackground {
         files::replace_in_own_folder(&self.path, &background.encode()).map_err(|source| self.failed(source))
     }
 
-    /// Removes it for good, damaged or not; says whether there was one.
+    /// Removes the file for good, damaged or not; says whether there was one.
     ///
     /// # Errors
     /// [`BackgroundFileError`] if it cannot be removed.

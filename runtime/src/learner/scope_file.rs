@@ -11,10 +11,10 @@ const NAME: &str = "answers";
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 64;
 
-/// The place of a device's [`AnswerScope`] in its state's folder, once somebody has chosen one there: the file
-/// `answers` with its name, readable by its owner alone. It is replaced as a whole.
+/// The file `answers` in a device's state folder: the name of its [`AnswerScope`], once somebody has chosen one there.
+/// It is readable by its owner alone, and replaced as a whole.
 #[derive(Clone, Debug)]
-pub struct KeptScope {
+pub struct ScopeFile {
     path: PathBuf,
 }
 
@@ -29,13 +29,13 @@ pub struct ScopeFileError {
     pub source: io::Error,
 }
 
-impl KeptScope {
-    /// The place in a state's folder.
+impl ScopeFile {
+    /// The file of a state's folder, which need not be there yet.
     pub fn of(folder: impl AsRef<Path>) -> Self {
         Self { path: folder.as_ref().join(NAME) }
     }
 
-    /// Reads it; none if nobody has chosen.
+    /// Reads the choice; none if nobody has chosen.
     ///
     /// # Errors
     /// [`ScopeFileError`] if the file cannot be read, or names no scope.
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_last_choice_is_read_and_what_is_none_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptScope::of(folder.path().join("state"));
+        let kept = ScopeFile::of(folder.path().join("state"));
         assert_eq!(kept.read().unwrap(), None);
         for scope in AnswerScope::CHOICES {
             kept.keep(scope).unwrap();

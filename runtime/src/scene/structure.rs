@@ -1,19 +1,54 @@
 //! The structure of a picture, whatever its light, and where blocks of it are found in another picture.
 
-use crate::scene::filter::box_mean;
-use crate::scene::small_frame::brightness;
+use super::background::Background;
+use super::filter::box_mean;
+use super::small_frame::brightness;
 
 /// Pixels of the small frame along each side of a block.
-pub(in crate::scene) const BLOCK: usize = 32;
+pub(super) const BLOCK: usize = 32;
 /// Pixels of the small frame for one of the coarse frame, along each side.
-pub(in crate::scene) const COARSE: usize = 4;
+pub(super) const COARSE: usize = 4;
 /// Radius of the square whose mean brightness is subtracted, so that structure is left.
 const RADIUS: usize = 8;
 /// Values that are added at once. Sides of blocks are multiples.
 const LANES: usize = 8;
+/// A block's sum of squares, divided by the sum of its variances, from which it can be recognised. That of a tree in
+/// the wind is lower.
+const RECOGNISABLE: f32 = 4.0;
+
+/// The recognisable blocks of a place, which are looked for in a frame.
+pub(super) struct BlockSearch {
+    pub place: Structure,
+    pub frame: Structure,
+    /// Each with its correlation where it was.
+    pub blocks: Vec<(Block, f32)>,
+}
+
+impl BlockSearch {
+    /// Compares the blocks where they were. None if the place is smaller than a block.
+    ///
+    /// # Shapes
+    /// `frame` `[height, width]`, row-major, as large as the place.
+    pub fn new(place: &Background, frame: &[[f32; 3]]) -> Option<Self> {
+        let width = place.width;
+        if width.min(frame.len() / width) < BLOCK {
+            return None;
+        }
+        let (variances, place) = (&place.variances, Structure::of(&place.colours, width));
+        let frame = Structure::of(frame, width);
+        let in_place = |block: Block| (block, place.correlation(block, &frame, [0; 2]));
+        let blocks = place.recognisable_blocks(variances).into_iter().map(in_place).collect();
+        Some(Self { place, frame, blocks })
+    }
+
+    /// The blocks that have at least that correlation where they were.
+    pub fn in_place_from(&self, least: f32) -> impl Iterator<Item = Block> {
+        self.blocks.iter().filter(move |(_, in_place)| *in_place >= least).map(|(block, _)| *block)
+    }
+}
 
 /// Brightness without its mean around each pixel.
-pub(in crate::scene) struct Structure {
+pub(super) struct Structure {
     width: usize,
     values: Vec<f32>,
     /// Pixels along each side of a block.
@@ -25,7 +60,7 @@ impl Structure {
     ///
     /// # Shapes
     /// `pixels` `[height, width]`, row-major; both at least [`BLOCK`].
-    pub fn of(pixels: &[[f32; 3]], width: usize) -> Self {
+    fn of(pixels: &[[f32; 3]], width: usize) -> Self {
         let levels: Vec<f32> = pixels.iter().map(brightness).collect();
         let means = box_mean(&levels, width, RADIUS);
         Self { width, values: levels.iter().zip(&means).map(|(level, mean)| level - mean).collect(), side: BLOCK }
@@ -47,9 +82,9 @@ impl Structure {
         self.values.len() / self.width
     }
 
-    /// Blocks side by side, as many as there is room for, whose sum of squares is at least `ratio` times that of their
-    /// noise: `variances` are those of each pixel.
-    pub fn blocks_above_noise(&self, variances: &[f32], ratio: f32) -> Vec<Block> {
+    /// Blocks side by side, as many as there is room for, whose sum of squares is at least [`RECOGNISABLE`] times that
+    /// of their noise: `variances` are those of each pixel.
+    fn recognisable_blocks(&self, variances: &[f32]) -> Vec<Block> {
         let starts = |length: usize| {
             let first = length % self.side / 2;
             (0..length / self.side).map(move |index| first + index * self.side)
@@ -57,11 +92,11 @@ impl Structure {
         let blocks = starts(self.height()).flat_map(|y| starts(self.width).map(move |x| Block { x, y }));
         let noise = |block: Block| -> f32 { block.rows(variances, self.width, self.side).flatten().sum() };
         let power = |block: Block| -> f32 { self.rows(block).flatten().map(|value| value * value).sum() };
-        blocks.filter(|block| power(*block) >= ratio * noise(*block)).collect()
+        blocks.filter(|block| power(*block) >= RECOGNISABLE * noise(*block)).collect()
     }
 
     /// How much a block looks like the displaced one of another picture, -1..1; -1 where that lies beyond the picture.
-    pub fn correlation(&self, block: Block, other: &Self, displacement: [isize; 2]) -> f32 {
+    fn correlation(&self, block: Block, other: &Self, displacement: [isize; 2]) -> f32 {
         let Some(displaced) = block.displaced(displacement) else { return -1.0 };
         if displaced.x + self.side > other.width || displaced.y + self.side > other.height() {
             return -1.0;
@@ -97,7 +132,7 @@ impl Structure {
 
 /// A square of a picture, by its first column and row.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::scene) struct Block {
+pub(super) struct Block {
     x: usize,
     y: usize,
 }
@@ -126,7 +161,7 @@ impl Block {
 
 /// Where a block was found.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::scene) struct Match {
+pub(super) struct Match {
     pub displacement: [isize; 2],
     pub correlation: f32,
 }

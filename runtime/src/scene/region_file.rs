@@ -33,20 +33,20 @@ pub enum RegionFileError {
     },
 }
 
-/// The place of a camera's regions in a device's state folder: the file `regions`, one a line as
-/// `name=x,y,width,height`, readable by its owner alone. It is replaced as a whole.
+/// The file `regions` in a device's state folder: those of its camera, one a line as `name=x,y,width,height`. It is
+/// readable by its owner alone, and replaced as a whole.
 #[derive(Clone, Debug)]
-pub struct KeptRegions {
+pub struct RegionFile {
     path: PathBuf,
 }
 
-impl KeptRegions {
-    /// The place in a state's folder.
+impl RegionFile {
+    /// The file of a state's folder, which need not be there yet.
     pub fn of(folder: impl AsRef<Path>) -> Self {
         Self { path: folder.as_ref().join(NAME) }
     }
 
-    /// Reads them; none if none are kept.
+    /// Reads the regions; none if none are kept.
     ///
     /// # Errors
     /// [`RegionFileError`] if the file cannot be read, or holds something else.
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn regions_come_back_and_what_is_none_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptRegions::of(folder.path());
+        let kept = RegionFile::of(folder.path());
         assert_eq!(kept.read().unwrap(), []);
         let regions: Vec<NamedRegion> = ["upper shelf=0,0,1,0.5", "table 2=0.25,0.5,0.5,0.5", "centre square"]
             .iter()
