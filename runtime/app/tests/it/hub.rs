@@ -154,8 +154,8 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     assert!(shortened.status.code() == Some(1) && said.contains("is not the whole identifier of a device"), "{said}");
     let follow = |channel: &str| json(hub(folder, &["channel", &device, channel]));
     assert_eq!((warnings(follow("stabel")), warnings(follow("stbale"))), (0, 1));
-    // Two releases of one bundle: all devices get the newer.
-    json(hub(folder, &["release", bundle.to_str().unwrap(), "--stage", "all"]));
+    // Two releases of one bundle, under other options: all devices get the newer.
+    json(hub(folder, &["release", bundle.to_str().unwrap(), "--stage", "all", "--force"]));
     let listed = text(&hub(folder, &["list"]).output().unwrap().stdout);
     assert!(listed.contains(", last seen now\n"), "{listed}");
     let stages =

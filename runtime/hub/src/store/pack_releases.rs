@@ -9,8 +9,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::packs::has_record;
 use super::releases::{
-    ReleaseDraft, ReleaseKind, ReleaseRecord, active, insert, is_superseded, newest_packs, origins, sources,
-    update_stage,
+    ReleaseDraft, ReleaseKind, ReleaseRecord, active, insert, is_superseded, newest_packs, origins, sources, widen,
 };
 use super::{HubStore, PackRecord, UnixSeconds, check_channel};
 use crate::error::HubError;
@@ -238,12 +237,4 @@ fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &Rele
         covered.extend(sources(connection, newer.id)?);
     }
     Ok(is_superseded(&sources(connection, release.id)?, &covered))
-}
-
-/// Gives a release to the devices of a further stage, if it has not reached that yet; returns its number.
-fn widen(transaction: &Transaction<'_>, known: &ReleaseRecord, stage: RolloutStage) -> Result<ReleaseId, HubError> {
-    if stage > known.stage {
-        update_stage(transaction, known.id, stage)?;
-    }
-    Ok(known.id)
 }

@@ -287,6 +287,30 @@ fn release_bundle(hub: &HubStore, folder: &Path) -> Result<ReleaseId, HubError> 
     hub.release_bundle(&BundleRelease { folder, channel, stage, force: false, give_up_unkept: false, key: None }, NOW)
 }
 
+/// Else the others would stay when one is withdrawn.
+#[test]
+fn a_bundle_that_is_released_twice_stays_one_release() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::First);
+    let narrow = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
+    let first = hub.release_bundle(&narrow, NOW).unwrap();
+    assert_eq!(release_bundle(&hub, &bundle).unwrap(), first);
+    assert_eq!(hub.release_bundle(&narrow, NOW).unwrap(), first);
+    assert_eq!(hub.releases().unwrap()[0].stage, RolloutStage::All, "a stage never narrows");
+    // Devices that refused it try these.
+    let forced = hub.release_bundle(&BundleRelease { force: true, ..narrow }, NOW).unwrap();
+    assert_ne!(forced, first);
+    hub.withdraw(forced).unwrap();
+    let manifest = std::fs::read(bundle.join(MANIFEST)).unwrap();
+    let signature = SecretKey::generate().unwrap().secret.sign(&manifest, "release 1").unwrap();
+    std::fs::write(bundle.join(SIGNATURE), signature).unwrap();
+    let signed = release_bundle(&hub, &bundle).unwrap();
+    assert_ne!(signed, first);
+    hub.withdraw(signed).unwrap();
+    assert_ne!(release_bundle(&hub, &bundle).unwrap(), signed, "what was taken back stays so");
+}
+
 #[test]
 fn withdrawn_bundles_are_purged_except_files_that_others_have() {
     let (folder, hub) = hub();
