@@ -76,9 +76,9 @@ impl HubStore {
         made
     }
 
-    /// Removes what was written of a bundle that could not be released. On a disk that it filled, the hub could not
-    /// answer devices any more.
-    fn remove_unreleased(&self, files: &[ReleasedFile]) {
+    /// Removes what was written of a bundle or a pack that could not be released. On a disk that it filled, the hub
+    /// could not answer devices any more.
+    pub(super) fn remove_unreleased(&self, files: &[ReleasedFile]) {
         let removed = self.in_transaction(|transaction| {
             for file in files {
                 if let Err(error) = self.remove_unneeded(transaction, &file.digest) {
@@ -117,9 +117,9 @@ fn repeated(connection: &Connection, draft: &ReleaseDraft<'_>) -> Result<Option<
     Ok((is_alike && is_signed_alike).then_some(newest))
 }
 
-/// Logs why files of a bundle that could not be released may stay.
+/// Logs why files of what could not be released may stay.
 fn warn_of_remains(error: &HubError) {
-    log::warn!("files of a bundle that was not released may stay in the hub's folder: {}", with_causes(error));
+    log::warn!("files of what was not released may stay in the hub's folder: {}", with_causes(error));
 }
 
 /// A bundle's files as devices will have them: without the benchmark, which no device needs and packages leave out,

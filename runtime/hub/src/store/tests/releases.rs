@@ -287,6 +287,28 @@ fn release_bundle(hub: &HubStore, folder: &Path) -> Result<ReleaseId, HubError> 
     hub.release_bundle(&BundleRelease { folder, channel, stage, force: false, give_up_unkept: false, key: None }, NOW)
 }
 
+/// Else a purge of the packs would leave it, shots and label included.
+#[test]
+fn a_release_that_is_refused_leaves_no_object() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let (cup, of_three) = (three.push(&hub, "cup", 4.0), three.push(&hub, "mug", 3.0));
+    let packs = [cup, seven.push(&hub, "mug", 7.0)];
+    release(&hub, &[of_three], SameLabel::Refuse).unwrap();
+    let count = || -> usize {
+        let folders = std::fs::read_dir(hub.folder().join("objects")).unwrap();
+        folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
+    };
+    let before = count();
+    // Signed, the first pack is another object than the one that was pushed.
+    let key = SecretKey::generate().unwrap().secret;
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+    let both = PackRelease { packs: &packs, channel, stage, same_label, key: Some(&key) };
+    let refused = hub.release_packs(&both, NOW).unwrap_err();
+    assert!(matches!(refused, HubError::Merge(MergeError::Undecided { count: 2, .. })), "{refused}");
+    assert_eq!(count(), before);
+}
+
 /// Else the others would stay when one is withdrawn.
 #[test]
 fn a_bundle_that_is_released_twice_stays_one_release() {
