@@ -64,14 +64,14 @@ fn device_row(device: &DeviceOverview, now: UnixSeconds) -> [String; 7] {
     let bundle = report.as_ref().and_then(|report| report.bundle.as_ref());
     let bundle = bundle.map(|bundle| format!("{}, release {}", escaped(&bundle.name), bundle.release));
     let classes = report.iter().flat_map(|report| &report.classes);
-    let labels: Vec<String> = classes.map(|class| escaped(&class.label)).collect();
+    let labels: Vec<String> = classes.map(|class| isolated(&class.label)).collect();
     let problems: Vec<String> = device.problems().iter().map(|text| escaped(text)).collect();
     let problems = match problems.join("<br>") {
         text if text.is_empty() || report.is_none() => text,
         text => format!("<span class=\"warning\">{text}</span>"),
     };
     [
-        format!("{} <code>{id}</code>", escaped(name)),
+        format!("{} <code>{id}</code>", isolated(name)),
         escaped(channel),
         ago(now - seen),
         version.unwrap_or_default(),
@@ -89,7 +89,7 @@ fn release_row(release: &ReleaseOverview, now: UnixSeconds) -> [String; 7] {
         some => format!("<span class=\"warning\">{some}</span>"),
     };
     [
-        escaped(&release.name),
+        isolated(&release.name),
         escaped(&release.channel),
         ago(now - release.created),
         release.id.to_string(),
@@ -107,7 +107,7 @@ fn pack_row(pack: &PackOverview, now: UnixSeconds) -> [String; 6] {
     let holds = format!("{shots}, {pictures}, {size}");
     let digest = format!("<code>{}</code>", pack.digest);
     let pushed = ago(now - pack.received);
-    [escaped(&pack.label), escaped(&pack.device), pushed, escaped(&pack.bundle), holds, digest]
+    [isolated(&pack.label), isolated(&pack.device), pushed, escaped(&pack.bundle), holds, digest]
 }
 
 /// Adds a table. Its rows have as many cells as there are columns; an empty cell is left out on narrow screens.
@@ -128,6 +128,12 @@ fn table<const N: usize>(page: &mut String, title: &str, columns: [&str; N], row
              </section>\n"
         ),
     };
+}
+
+/// A name as HTML shows it, in a direction of its own: one in Hebrew or Arabic would take numbers and commas beside it
+/// to the wrong side.
+fn isolated(name: &str) -> String {
+    format!("<bdi>{}</bdi>", escaped(name))
 }
 
 /// A text as HTML shows it: devices choose their names and labels.
@@ -165,7 +171,8 @@ mod tests {
         let (name, channel) = ("<b>door".to_owned(), "stable".to_owned());
         let device = DeviceOverview { id, name, channel, seen: 0, report: Some(report) };
         let page = html(&FleetOverview { devices: vec![device], packs: Vec::new(), releases: Vec::new() }, 7_300);
-        assert!(page.contains("&lt;script&gt;&#39;&quot;&amp;\\u{202e}") && page.contains("&lt;b&gt;door"), "{page}");
+        let label = "<bdi>&lt;script&gt;&#39;&quot;&amp;\\u{202e}</bdi>";
+        assert!(page.contains(label) && page.contains("<bdi>&lt;b&gt;door</bdi> "), "{page}");
         assert!(!page.contains("<script") && page.contains("2 hours ago"), "{page}");
         assert_eq!((ago(-60), ago(-120)), ("now".into(), "not known: the hub's clock was changed".into()));
     }
@@ -212,13 +219,13 @@ mod tests {
             let row = page.lines().find(|line| line.starts_with("<tr>") && line.contains(first_cell)).unwrap();
             row.split("data-column=\"").skip(1).filter_map(|cell| cell.split('"').next()).collect()
         };
-        let release = columns("\"Release\"><span>cactus<");
+        let release = columns("\"Release\"><span><bdi>cactus<");
         assert_eq!(release, ["Release", "Channel", "Released", "Number", "Stage", "Held", "Refused"]);
         assert!(page.contains("\"Released\"><span>2 hours ago<"), "{page}");
-        let pack = columns("\"Label\"><span>cactus<");
+        let pack = columns("\"Label\"><span><bdi>cactus<");
         assert_eq!(pack, ["Label", "Device", "Pushed", "Bundle", "Holds", "Digest"]);
         assert!(page.contains("\"Pushed\"><span>2 hours ago<"), "{page}");
-        let without_report = columns("\"Device\"><span>door 9 ");
+        let without_report = columns("\"Device\"><span><bdi>door 9<");
         assert_eq!(without_report, ["Device", "Channel", "Last seen", "Problems"]);
         let empty = html(&FleetOverview { devices: Vec::new(), packs: Vec::new(), releases: Vec::new() }, 0);
         assert_eq!(empty.matches("None yet.").count(), 3);

@@ -258,6 +258,11 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
     let ReleaseArguments { what, channel, stage, merge, apart, sign, force, give_up_unkept } = release;
     let made = match what.as_slice() {
         [folder] if Path::new(folder).join(MANIFEST).is_file() => {
+            ensure!(
+                sign.is_none() && !merge && !apart,
+                "--sign, --merge and --apart are for packs, but {folder} is a bundle: a bundle is signed before it is \
+                 released, with `orco-train sign`"
+            );
             let (folder, key) = (Path::new(folder), options.public_key()?);
             let (stage, force, give_up_unkept) = (*stage, *force, *give_up_unkept);
             let release = BundleRelease { folder, channel, stage, force, give_up_unkept, key: key.as_ref() };
@@ -265,6 +270,7 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
         }
         packs => {
             let packs = packs.iter().map(|digits| find_pack(store, digits)).collect::<Result<Vec<_>>>()?;
+            ensure!(!force && !give_up_unkept, "--force and --give-up-unkept are for bundles, not for packs");
             let key = sign.as_deref().map(SecretKey::read).transpose()?;
             let same_label = match (merge, apart) {
                 (true, _) => SameLabel::Merge,

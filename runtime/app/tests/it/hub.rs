@@ -154,8 +154,8 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     assert!(shortened.status.code() == Some(1) && said.contains("is not the whole identifier of a device"), "{said}");
     let follow = |channel: &str| json(hub(folder, &["channel", &device, channel]));
     assert_eq!((warnings(follow("stabel")), warnings(follow("stbale"))), (0, 1));
-    // Two releases of one bundle: all devices get the newer.
-    json(hub(folder, &["release", bundle.to_str().unwrap(), "--stage", "all"]));
+    // Two releases of one bundle, under other options: all devices get the newer.
+    json(hub(folder, &["release", bundle.to_str().unwrap(), "--stage", "all", "--force"]));
     let listed = text(&hub(folder, &["list"]).output().unwrap().stdout);
     assert!(listed.contains(", last seen now\n"), "{listed}");
     let stages =
@@ -331,6 +331,7 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let pack = list["packs"][0]["digest"].as_str().unwrap();
     let listed = text(&hub(folder, &["list"]).output().unwrap().stdout);
     assert!(listed.contains(" bytes, pushed ") && list["packs"][0]["received"].is_i64(), "{listed}");
+    assert_refused(&hub(folder, &["release", pack, "--force"]).output().unwrap(), "are for bundles, not for packs");
     json(hub(folder, &["release", pack, "--stage", "all"]));
     let again = hub(folder, &["release", pack]).output().unwrap();
     assert_eq!(text(&again.stdout), "release 1: 100 % of stable\n", "it is the same, at the stage that it has");
@@ -353,6 +354,11 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let model = shipped();
     let two = hub(folder, &["release", model.to_str().unwrap(), model.to_str().unwrap()]).output().unwrap();
     assert_refused(&two, "or the folder of one bundle");
+    // Devices with a public key would wait in vain for what was never signed.
+    for option in [&["--sign", "KEY"][..], &["--merge"], &["--apart"]] {
+        let refused = hub(folder, &[&["release", model.to_str().unwrap()], option].concat()).output().unwrap();
+        assert_refused(&refused, "a bundle is signed before it is released");
+    }
     json(hub(folder, &["purge", &pack[..8].to_uppercase()]));
     assert_eq!(json(hub(folder, &["list"]))["packs"], serde_json::json!([]));
 }

@@ -129,7 +129,7 @@ impl HttpTransport {
     }
 }
 
-/// What the network or TLS said, with advice where it names no more than the fault of a certificate.
+/// What the network or TLS said, with advice where it names no more than the fault.
 fn with_advice(said: String) -> String {
     let advice = if said.contains("UnknownIssuer") {
         "no trusted authority has signed it; name the file of the hub's certificate, or of its authority's \
@@ -138,6 +138,8 @@ fn with_advice(said: String) -> String {
         "set this device's clock if it is wrong, else renew the hub's certificate"
     } else if said.contains("CaUsedAsEndEntity") {
         "it is an authority's, as OpenSSL makes them; give the hub one with basicConstraints=CA:FALSE"
+    } else if said.contains("InvalidContentType") {
+        "what listens there does not speak TLS; the address of a hub without a certificate begins with http://"
     } else {
         return said;
     };
@@ -364,6 +366,8 @@ mod tests {
         for why in ["certificate not valid yet: verification time 345606 (UNIX)", "certificate expired: verification"] {
             assert!(untrusted(why).contains("set this device's clock"), "{why}");
         }
+        let plain = with_advice("io: received corrupt message of type InvalidContentType".into());
+        assert!(plain.ends_with("begins with http://"), "{plain}");
         assert_eq!(with_advice("io: Connection refused".into()), "io: Connection refused");
     }
 

@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use super::admin::has_token;
 use super::health::DISK_TIMEOUT;
 use super::{DEVICE_PATHS, HubService, device, health, not_found};
-use crate::overview::{DeviceOverview, FleetOverview};
+use crate::overview::{DeviceOverview, FleetOverview, ReleaseOverview};
 
 /// Requests that were answered.
 pub(super) type RequestCounter = Family<RequestMetric, Counter>;
@@ -118,8 +118,11 @@ fn register_devices(registry: &mut Registry, devices: &[DeviceOverview]) {
 fn register_releases(registry: &mut Registry, fleet: &FleetOverview) {
     let devices: Family<ReleaseMetric, Gauge> = Family::default();
     for release in fleet.releases.iter().filter(|release| !release.withdrawn && !release.replaced) {
-        let pending = release.devices.saturating_sub(release.held + release.refused);
-        for (outcome, count) in [("held", release.held), ("refused", release.refused), ("pending", pending)] {
+        let ReleaseOverview { held, refused, other_bundle, .. } = *release;
+        // Those with another bundle never get it: an alert on the others must be able to end.
+        let pending = release.devices.saturating_sub(held + refused + other_bundle);
+        let outcomes = [("held", held), ("refused", refused), ("other_bundle", other_bundle), ("pending", pending)];
+        for (outcome, count) in outcomes {
             let (number, channel, kind) = (release.id.to_string(), release.channel.clone(), release.kind.name());
             let metric = ReleaseMetric { release: number, channel, kind, outcome };
             devices.get_or_create(&metric).set(count as i64);
@@ -147,7 +150,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::overview::ReleaseOverview;
     use crate::protocol::{DeviceReport, ReleaseId, ReleaseOutcome, SigningKey};
     use crate::rollout::RolloutStage;
     use crate::store::ReleaseKind;
@@ -174,10 +176,10 @@ mod tests {
             withdrawn,
             replaced,
             created: 1_700_000_000,
-            devices: 3,
+            devices: 4,
             held: 1,
             refused: 1,
-            other_bundle: 0,
+            other_bundle: 1,
         };
         let releases = vec![release(3, false, false), release(2, false, true), release(1, true, false)];
         FleetOverview { devices, packs: Vec::new(), releases }
@@ -208,6 +210,7 @@ mod tests {
             seen,
             release("held"),
             release("refused"),
+            release("other_bundle"),
             release("pending"),
         ];
         for line in expected {

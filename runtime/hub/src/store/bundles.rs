@@ -7,8 +7,10 @@ use orco_runtime::files;
 use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE};
 use orco_runtime::signature::{self, PublicKey};
 use orco_runtime::state::sentence::with_causes;
+use rusqlite::Connection;
 
-use super::releases::{ReleaseDraft, ReleaseKind, insert};
+use super::releases::{ReleaseDraft, ReleaseKind, ReleaseRecord, active, insert, widen};
+use super::targets::released_files;
 use super::{HubStore, UnixSeconds, check_channel};
 use crate::error::HubError;
 use crate::protocol::{self, MAX_OBJECT, ObjectDigest, ReleaseId, ReleasedFile};
@@ -32,7 +34,8 @@ pub struct BundleRelease<'a> {
 }
 
 impl HubStore {
-    /// Gives a bundle to a channel. A bundle that is there already at a narrower stage stays a release of its own.
+    /// Gives a bundle to a channel. One that is the newest there already, under the same options, stays the release
+    /// that it is, widened to the stage.
     ///
     /// # Errors
     /// [`HubError`] if the bundle cannot be used, or the release cannot be kept.
@@ -61,7 +64,10 @@ impl HubStore {
                 for file in new.files.iter().filter(|file| !self.objects().holds(&file.digest)) {
                     self.put_file(folder, file)?;
                 }
-                insert(transaction, &new, now)
+                match repeated(transaction, &new)? {
+                    Some(known) => widen(transaction, &known, stage),
+                    None => insert(transaction, &new, now),
+                }
             })
         });
         if made.is_err() {
@@ -70,9 +76,9 @@ impl HubStore {
         made
     }
 
-    /// Removes what was written of a bundle that could not be released. On a disk that it filled, the hub could not
-    /// answer devices any more.
-    fn remove_unreleased(&self, files: &[ReleasedFile]) {
+    /// Removes what was written of a bundle or a pack that could not be released. On a disk that it filled, the hub
+    /// could not answer devices any more.
+    pub(super) fn remove_unreleased(&self, files: &[ReleasedFile]) {
         let removed = self.in_transaction(|transaction| {
             for file in files {
                 if let Err(error) = self.remove_unneeded(transaction, &file.digest) {
@@ -96,9 +102,24 @@ impl HubStore {
     }
 }
 
-/// Logs why files of a bundle that could not be released may stay.
+/// The channel's newest release of a bundle, if a draft would only repeat it: of two alike, withdrawing one would
+/// change nothing. One under other options or with another signature is a release of its own: devices try it again.
+fn repeated(connection: &Connection, draft: &ReleaseDraft<'_>) -> Result<Option<ReleaseRecord>, HubError> {
+    let releases = active(connection, draft.channel)?;
+    let Some(newest) = releases.into_iter().find(|release| release.kind == ReleaseKind::Bundle) else {
+        return Ok(None);
+    };
+    let is_alike = newest.identity == draft.identity
+        && (newest.force, newest.give_up_unkept) == (draft.force, draft.give_up_unkept);
+    // The identity is the manifest's digest, which says nothing of its signature.
+    let signature = |files: &[ReleasedFile]| files.iter().find(|file| file.name == SIGNATURE).map(|file| file.digest);
+    let is_signed_alike = signature(&released_files(connection, newest.id)?) == signature(&draft.files);
+    Ok((is_alike && is_signed_alike).then_some(newest))
+}
+
+/// Logs why files of what could not be released may stay.
 fn warn_of_remains(error: &HubError) {
-    log::warn!("files of a bundle that was not released may stay in the hub's folder: {}", with_causes(error));
+    log::warn!("files of what was not released may stay in the hub's folder: {}", with_causes(error));
 }
 
 /// A bundle's files as devices will have them: without the benchmark, which no device needs and packages leave out,

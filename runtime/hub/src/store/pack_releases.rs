@@ -9,8 +9,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::packs::has_record;
 use super::releases::{
-    ReleaseDraft, ReleaseKind, ReleaseRecord, active, insert, is_superseded, newest_packs, origins, sources,
-    update_stage,
+    ReleaseDraft, ReleaseKind, ReleaseRecord, active, insert, is_superseded, newest_packs, origins, sources, widen,
 };
 use super::{HubStore, PackRecord, UnixSeconds, check_channel};
 use crate::error::HubError;
@@ -36,6 +35,13 @@ pub struct PackRelease<'a> {
     pub key: Option<&'a SecretKey>,
 }
 
+/// A release of a pack before it is kept.
+struct PackDraft<'a> {
+    release: ReleaseDraft<'a>,
+    /// The pack's bytes.
+    bytes: Vec<u8>,
+}
+
 impl HubStore {
     /// Gives packs to a channel. A pack takes the place of an earlier one of its label and bundle, if the same devices
     /// made both or the new one has the shots of both. One that is the newest of its label there already stays the
@@ -53,14 +59,19 @@ impl HubStore {
                 Err(_) if self.active_ids(release.channel)? != before => continue,
                 drafts => drafts?,
             };
-            if let Some(ids) = self.insert_if_unchanged(&drafts, release.channel, &before, now)? {
-                return Ok(ids);
+            match self.insert_if_unchanged(&drafts, release.channel, &before, now) {
+                Ok(Some(ids)) => return Ok(ids),
+                Ok(None) => {}
+                Err(error) => {
+                    drafts.iter().for_each(|draft| self.remove_unreleased(&draft.release.files));
+                    return Err(error);
+                }
             }
         }
     }
 
     /// Drafts of what is released: the packs, combined with what the channel has.
-    fn drafts<'a>(&self, release: &PackRelease<'a>) -> Result<Vec<ReleaseDraft<'a>>, HubError> {
+    fn drafts<'a>(&self, release: &PackRelease<'a>) -> Result<Vec<PackDraft<'a>>, HubError> {
         let PackRelease { packs, channel, stage, same_label, key } = *release;
         // Each once, however often it was named.
         let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
@@ -77,8 +88,8 @@ impl HubStore {
             self.refuse_silent_replacement(&pack, &origins, channel)?;
             let released = if key.is_none() { self.released_bytes(&pack, channel)? } else { None };
             let bytes = released.map_or_else(|| sealed(&pack, key), Ok)?;
-            let (digest, size) = (self.objects().put(&bytes)?, bytes.len() as u64);
-            drafts.push(ReleaseDraft {
+            let (digest, size) = (ObjectDigest::of(&bytes), bytes.len() as u64);
+            let release = ReleaseDraft {
                 channel,
                 kind: ReleaseKind::Pack,
                 name: pack.label,
@@ -89,7 +100,8 @@ impl HubStore {
                 give_up_unkept: false,
                 files: vec![ReleasedFile { name: PACK_FILE.into(), digest, size }],
                 origins,
-            });
+            };
+            drafts.push(PackDraft { release, bytes });
         }
         Ok(drafts)
     }
@@ -166,10 +178,10 @@ impl HubStore {
         Err(MergeError::Undecided { label: pack.label.clone(), count }.into())
     }
 
-    /// Inserts releases that were combined with what a channel had; `None` if it has others meanwhile.
+    /// Keeps releases that were combined with what a channel had; `None` if it has others meanwhile.
     fn insert_if_unchanged(
         &self,
-        drafts: &[ReleaseDraft<'_>],
+        drafts: &[PackDraft<'_>],
         channel: &str,
         before: &[ReleaseId],
         now: UnixSeconds,
@@ -179,25 +191,26 @@ impl HubStore {
             if !present.iter().map(|release| release.id).eq(before.iter().copied()) {
                 return Ok(None);
             }
-            self.check_origins(transaction, drafts)?;
+            check_origins(transaction, drafts)?;
+            // Not before: nothing would ever remove what a release had written that is refused, or combined anew.
+            drafts.iter().try_for_each(|draft| self.objects().put(&draft.bytes).map(drop))?;
             let release = |draft: &ReleaseDraft<'_>| match repeated(transaction, &present, draft)? {
                 Some(known) => widen(transaction, known, draft.stage),
                 None => insert(transaction, draft, now),
             };
-            drafts.iter().map(release).collect::<Result<_, _>>().map(Some)
+            drafts.iter().map(|draft| release(&draft.release)).collect::<Result<_, _>>().map(Some)
         })
     }
+}
 
-    /// Refuses releases of packs that somebody purged meanwhile, and removes what was written of them.
-    fn check_origins(&self, transaction: &Transaction<'_>, drafts: &[ReleaseDraft<'_>]) -> Result<(), HubError> {
-        for digest in drafts.iter().flat_map(|draft| &draft.origins) {
-            if !has_record(transaction, digest)? {
-                self.remove_all_unneeded(transaction, drafts.iter().map(|draft| &draft.identity))?;
-                return Err(HubError::NoPack { digest: *digest });
-            }
+/// Refuses releases of packs that somebody purged meanwhile.
+fn check_origins(transaction: &Transaction<'_>, drafts: &[PackDraft<'_>]) -> Result<(), HubError> {
+    for digest in drafts.iter().flat_map(|draft| &draft.release.origins) {
+        if !has_record(transaction, digest)? {
+            return Err(HubError::NoPack { digest: *digest });
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// A pack's bytes, signed where there is a key.
@@ -238,12 +251,4 @@ fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &Rele
         covered.extend(sources(connection, newer.id)?);
     }
     Ok(is_superseded(&sources(connection, release.id)?, &covered))
-}
-
-/// Gives a release to the devices of a further stage, if it has not reached that yet; returns its number.
-fn widen(transaction: &Transaction<'_>, known: &ReleaseRecord, stage: RolloutStage) -> Result<ReleaseId, HubError> {
-    if stage > known.stage {
-        update_stage(transaction, known.id, stage)?;
-    }
-    Ok(known.id)
 }

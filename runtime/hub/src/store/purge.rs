@@ -72,7 +72,7 @@ impl HubStore {
     }
 
     /// Removes those of some objects that nothing names any more; no power cut brings them back.
-    pub(super) fn remove_all_unneeded<'a>(
+    fn remove_all_unneeded<'a>(
         &self,
         transaction: &Transaction<'_>,
         objects: impl IntoIterator<Item = &'a ObjectDigest> + Clone,

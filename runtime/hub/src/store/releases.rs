@@ -226,13 +226,21 @@ pub(super) fn is_superseded(made_of: &BTreeSet<(DeviceId, String)>, newer: &BTre
     !made_of.is_empty() && made_of.is_subset(newer)
 }
 
-pub(super) fn update_stage(
-    transaction: &Transaction<'_>,
-    release: ReleaseId,
-    stage: RolloutStage,
-) -> Result<(), HubError> {
+fn update_stage(transaction: &Transaction<'_>, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
     transaction.execute("UPDATE release SET stage = ?2 WHERE id = ?1", params![release.0, stage.percent()])?;
     Ok(())
+}
+
+/// Gives a release to the devices of a further stage, if it has not reached that yet; returns its number.
+pub(super) fn widen(
+    transaction: &Transaction<'_>,
+    known: &ReleaseRecord,
+    stage: RolloutStage,
+) -> Result<ReleaseId, HubError> {
+    if stage > known.stage {
+        update_stage(transaction, known.id, stage)?;
+    }
+    Ok(known.id)
 }
 
 pub(super) fn origins(connection: &Connection, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {

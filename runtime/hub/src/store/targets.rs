@@ -69,7 +69,8 @@ impl HubStore {
     }
 }
 
-fn released_files(connection: &Connection, release: ReleaseId) -> Result<Vec<ReleasedFile>, HubError> {
+/// The files of a release, by name.
+pub(super) fn released_files(connection: &Connection, release: ReleaseId) -> Result<Vec<ReleasedFile>, HubError> {
     let mut query =
         connection.prepare_cached("SELECT name, digest, size FROM release_file WHERE release = ?1 ORDER BY name")?;
     let files = query.query_map([release.0], |row| {

@@ -287,6 +287,52 @@ fn release_bundle(hub: &HubStore, folder: &Path) -> Result<ReleaseId, HubError> 
     hub.release_bundle(&BundleRelease { folder, channel, stage, force: false, give_up_unkept: false, key: None }, NOW)
 }
 
+/// Else a purge of the packs would leave it, shots and label included.
+#[test]
+fn a_release_that_is_refused_leaves_no_object() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let (cup, of_three) = (three.push(&hub, "cup", 4.0), three.push(&hub, "mug", 3.0));
+    let packs = [cup, seven.push(&hub, "mug", 7.0)];
+    release(&hub, &[of_three], SameLabel::Refuse).unwrap();
+    let count = || -> usize {
+        let folders = std::fs::read_dir(hub.folder().join("objects")).unwrap();
+        folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
+    };
+    let before = count();
+    // Signed, the first pack is another object than the one that was pushed.
+    let key = SecretKey::generate().unwrap().secret;
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+    let both = PackRelease { packs: &packs, channel, stage, same_label, key: Some(&key) };
+    let refused = hub.release_packs(&both, NOW).unwrap_err();
+    assert!(matches!(refused, HubError::Merge(MergeError::Undecided { count: 2, .. })), "{refused}");
+    assert_eq!(count(), before);
+}
+
+/// Else the others would stay when one is withdrawn.
+#[test]
+fn a_bundle_that_is_released_twice_stays_one_release() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::First);
+    let narrow = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
+    let first = hub.release_bundle(&narrow, NOW).unwrap();
+    assert_eq!(release_bundle(&hub, &bundle).unwrap(), first);
+    assert_eq!(hub.release_bundle(&narrow, NOW).unwrap(), first);
+    assert_eq!(hub.releases().unwrap()[0].stage, RolloutStage::All, "a stage never narrows");
+    // Devices that refused it try these.
+    let forced = hub.release_bundle(&BundleRelease { force: true, ..narrow }, NOW).unwrap();
+    assert_ne!(forced, first);
+    hub.withdraw(forced).unwrap();
+    let manifest = std::fs::read(bundle.join(MANIFEST)).unwrap();
+    let signature = SecretKey::generate().unwrap().secret.sign(&manifest, "release 1").unwrap();
+    std::fs::write(bundle.join(SIGNATURE), signature).unwrap();
+    let signed = release_bundle(&hub, &bundle).unwrap();
+    assert_ne!(signed, first);
+    hub.withdraw(signed).unwrap();
+    assert_ne!(release_bundle(&hub, &bundle).unwrap(), signed, "what was taken back stays so");
+}
+
 #[test]
 fn withdrawn_bundles_are_purged_except_files_that_others_have() {
     let (folder, hub) = hub();
