@@ -155,6 +155,34 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_number_that_is_none_is_refused_without_the_name_of_a_type() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Numbers {
+            #[serde(rename = "frame")]
+            _frame: Option<u64>,
+            #[serde(rename = "at")]
+            _at: Option<[f64; 2]>,
+        }
+        let sentence = |body: &str| object::<Numbers>(body.as_bytes()).unwrap_err().sentence;
+        for (body, said) in [
+            (
+                r#"{"frame": "7"}"#,
+                "invalid type: string \"7\", expected a whole number, at least 0 at line 1 column 13",
+            ),
+            (
+                r#"{"frame": -1}"#,
+                "invalid value: integer `-1`, expected a whole number, at least 0 at line 1 column 12",
+            ),
+            (r#"{"at": ["0", 1]}"#, "invalid type: string \"0\", expected a number at line 1 column 11"),
+            (r#"{"at": 1}"#, "invalid type: integer `1`, expected an array of length 2 at line 1 column 8"),
+            (r#"{"to": 1}"#, "unknown field `to`, expected `frame` or `at` at line 1 column 5"),
+        ] {
+            assert_eq!(sentence(body), format!("the request: {said}"));
+        }
+    }
+
     /// Clients in PHP refuse every label if the pattern has a `\u`, which PCRE does not know. They match bytes, so a range
     /// above ASCII would exclude parts of letters such as `à`.
     #[test]
