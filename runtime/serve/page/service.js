@@ -36,9 +36,10 @@ export function takeTokenFromAddress() {
 
 // Asks for the token unless another request has brought a new one meanwhile, or the request is quiet and the question was
 // closed before.
-async function renewToken(used, quiet) {
+async function renewToken(used, { quiet, isTokenLeftOut }) {
   if (storedToken() !== used) return;
-  const asked = `${message(used ? "tokenWrong" : "token")} ${message("tokenWhere")}`;
+  const reason = isTokenLeftOut ? "tokenOfProxy" : used ? "tokenWrong" : "token";
+  const asked = `${message(reason)} ${message("tokenWhere")}`;
   if (quiet && isDeclined) throw new Error(asked);
   question ??= ask(asked, "").finally(() => { question = null; });
   const given = await question;
@@ -86,9 +87,10 @@ const ofProxy = ({ status }) => ({
 const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
 
 // Sends a request with a body of JSON or a Blob. Its error is shown, with the file's `name` if it has one, unless it is
-// quiet, and thrown. `signal`, an AbortSignal, ends it.
-export async function call(method, path, body, { quiet = false, name, signal } = {}) {
-  const token = storedToken();
+// quiet, and thrown. `signal`, an AbortSignal, ends it. `isTokenLeftOut` if the request comes again, without the token.
+export async function call(method, path, body, { quiet = false, name, signal, isTokenLeftOut = false } = {}) {
+  const stored = storedToken();
+  const token = isTokenLeftOut ? null : stored;
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const isFile = body instanceof Blob;
   // What a file is, the service sees; browsers go by its name, and know less.
@@ -101,12 +103,14 @@ export async function call(method, path, body, { quiet = false, name, signal } =
     throw error;
   });
   const response = await answered(fetched, { quiet, name });
-  if (response.status === 401) {
-    await renewToken(token, quiet);
-    return call(method, path, body, { quiet, name, signal });
-  }
   if (response.ok) return response;
   const said = await response.json().catch(() => null);
+  if (response.status === 401 && said?.code === "unauthorized") {
+    await renewToken(stored, { quiet, isTokenLeftOut });
+    return call(method, path, body, { quiet, name, signal });
+  }
+  // A proxy wants a password of its own, which browsers send only where the page sends no token.
+  if (response.status === 401 && token) return call(method, path, body, { quiet, name, signal, isTokenLeftOut: true });
   const refusal = said?.error ? said : ofProxy(response);
   if (!quiet) showError(ofFile(name, refusalText(refusal)));
   throw Object.assign(new Error(refusal.error), { status: response.status, refusal });

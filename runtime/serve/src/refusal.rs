@@ -21,6 +21,21 @@ pub use self::code::ErrorCode;
 /// Most characters that are kept of the beginning of a decoder's message, and of its end.
 const MAX_TOLD_CHARS: usize = 256;
 
+/// A decoder's message that names the number it expected in people's words: it names Rust's type, such as `u64`.
+fn with_plain_numbers(said: &str) -> String {
+    let Some((found, expected)) = said.rsplit_once(", expected ") else {
+        return said.to_owned();
+    };
+    let (kind, place) = expected.split_at(expected.find(' ').unwrap_or(expected.len()));
+    let kind = match kind {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, at least 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        kind => kind,
+    };
+    format!("{found}, expected {kind}{place}")
+}
+
 /// Why a request is refused, or a change fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -75,7 +90,7 @@ impl Refusal {
     /// A part of the request cannot be decoded. Decoders quote what they did not expect, which may be a whole picture,
     /// so a long message is shortened to its beginning and its end.
     pub(crate) fn not_understood(part: &str, error: &dyn fmt::Display) -> Self {
-        let said = error.to_string();
+        let said = with_plain_numbers(&error.to_string());
         let count = said.chars().count();
         let told: String = if count > 2 * MAX_TOLD_CHARS {
             let (beginning, end) = (said.chars().take(MAX_TOLD_CHARS), said.chars().skip(count - MAX_TOLD_CHARS));

@@ -212,10 +212,17 @@ test("a browser without JavaScript is told that the page needs it, in both langu
   assert.match(said, /needs JavaScript.* lang="de">.*braucht JavaScript/);
 });
 
-test("whoever is asked for the token learns where it stands, after a wrong one, too", async () => {
+const WANTS_TOKEN = { ok: false, status: 401, json: async () => ({ error: "this needs the token", code: "unauthorized" }) };
+const WANTS_PASSWORD = { ok: false, status: 401, json: () => Promise.reject(new SyntaxError("<html>")) };
+
+function openDialog() {
   const dialog = { showModal() {}, close() { this.onclose(); }, contains: () => false };
   elements = { dialog, "dialog-picture": { replaceChildren() {} }, "dialog-value": { removeAttribute() {} } };
-  globalThis.fetch = async () => ({ ok: false, status: 401 });
+}
+
+test("whoever is asked for the token learns where it stands, after a wrong one, too", async () => {
+  openDialog();
+  globalThis.fetch = async () => WANTS_TOKEN;
   for (const token of [undefined, "of yesterday"]) {
     if (token) sessionStorage.setItem("token", token);
     const asked = call("GET", "/api/v1/status");
@@ -226,11 +233,33 @@ test("whoever is asked for the token learns where it stands, after a wrong one, 
   }
 });
 
+test("a proxy that takes a password in the token's place is not told as a wrong token", async () => {
+  openDialog();
+  sessionStorage.setItem("token", "right");
+  const sent = [];
+  globalThis.fetch = async (path, { headers }) => {
+    sent.push(headers.Authorization);
+    return headers.Authorization ? WANTS_PASSWORD : WANTS_TOKEN;
+  };
+  const asked = call("GET", "/api/v1/status");
+  await new Promise((done) => setTimeout(done));
+  assert.match(elements["dialog-text"].textContent, /^A proxy .* takes a password.*--token-file/);
+  elements["dialog-no"].onclick();
+  await assert.rejects(asked);
+  assert.deepEqual(sent, ["Bearer right", undefined]);
+
+  globalThis.fetch = async (path, { headers }) => (headers.Authorization ? WANTS_PASSWORD : { ok: true });
+  assert.ok((await call("GET", "/api/v1/status")).ok, "the proxy adds the token");
+  globalThis.fetch = async () => WANTS_PASSWORD;
+  await assert.rejects(call("GET", "/api/v1/status"));
+  assert.equal(shown(), "A proxy answered with 401 instead of the service.");
+});
+
 test("who closes the question for the token is asked again by what he does, not by the page itself", async () => {
   let asked = 0;
-  const dialog = { showModal() { asked++; }, close() { this.onclose(); }, contains: () => false };
-  elements = { dialog, "dialog-picture": { replaceChildren() {} }, "dialog-value": { removeAttribute() {} } };
-  globalThis.fetch = async () => ({ ok: false, status: 401 });
+  openDialog();
+  elements.dialog.showModal = () => { asked++; };
+  globalThis.fetch = async () => WANTS_TOKEN;
   for (const [options, questions] of [[{}, 1], [{ quiet: true }, 1], [{ quiet: true }, 1], [{}, 2]]) {
     const refused = assert.rejects(call("GET", "/api/v1/status", undefined, options));
     await new Promise((done) => setTimeout(done));

@@ -159,12 +159,19 @@ fn the_page_is_compressed_for_clients_that_accept_gzip() {
     }
 }
 
-/// Python's `requests` writes a yes as `True`.
+/// Python's `requests` writes a yes as `True`, a client in PHP as `1`.
 #[test]
-fn a_flag_of_a_query_may_be_written_in_letters_of_any_size() {
+fn a_flag_of_a_query_may_be_written_in_letters_of_any_size_or_as_a_digit() {
     let (_state, service) = Running::fresh();
     let picture = sample("try", "cactus", 1);
-    for (query, explained) in [("why=True", true), ("why=TRUE&inbox=True", true), ("why=False", false)] {
+    let queries = [
+        ("why=True", true),
+        ("why=TRUE&inbox=True", true),
+        ("why=False", false),
+        ("top=3&why=1&inbox=0", true),
+        ("top=3&why=0&inbox=0", false),
+    ];
+    for (query, explained) in queries {
         let answer = service.picture(&format!("/api/v1/classify?{query}"), &picture).ok();
         assert_eq!(answer["why"].is_array(), explained, "{query}: {answer}");
     }
