@@ -53,7 +53,8 @@ pub(super) static FAVOUR_NEW: SystemSpec = SystemSpec {
 pub(super) static PROGRAM: SystemSpec = SystemSpec {
     method: Method {
         name: "OrCo, published program",
-        description: "Phase 3 by the settings of the authors' program for the benchmark; answers by pseudo-targets \
+        description: "Phase 3 by the settings of the authors' program for the benchmark, on the few views of a shot \
+                       that a device stores (the program draws new ones in every epoch); answers by pseudo-targets \
                        alone.",
         paper_row: Some("OrCo"),
     },

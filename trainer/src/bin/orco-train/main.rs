@@ -59,7 +59,11 @@ fn run(command: Command) -> Result<()> {
         Command::Data { data: DataCommand::Cifar100 { output, from } } => {
             Ok(download::CIFAR100.fetch(&output, from.as_deref())?)
         }
-        Command::Resume { run: folder } => run(resume::stored(&folder)?),
+        Command::Resume { run: folder } => {
+            let command = resume::stored(&folder)?;
+            resume::find_data(&command, &folder)?;
+            run(command)
+        }
         Command::Doctor { folder } => Ok(print(doctor::report(&folder).trim_end())?),
         Command::Statistics { images, bundle } => {
             onnx::start().context("features are computed with ONNX Runtime; see `orco-train doctor`")?;

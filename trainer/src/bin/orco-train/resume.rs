@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use orco_trainer::job::request;
+use orco_trainer::job::{TrainingArguments, request};
 use orco_trainer::run::RunRecord;
 
 use crate::arguments::Command;
@@ -35,6 +35,30 @@ pub fn stored(folder: &Path) -> Result<Command> {
         *until = None;
     }
     Ok(command)
+}
+
+/// Refuses a run whose data lie no longer where they were, and says how it is continued.
+///
+/// # Errors
+/// If the data's folder is gone.
+pub fn find_data(command: &Command, folder: &Path) -> Result<()> {
+    let (verb, common, output) = match command {
+        Command::Pretrain { common, .. } => ("pretrain", common, ""),
+        Command::Align(common) => ("align", common, ""),
+        Command::Run { common, .. } => ("run", common, " --output BUNDLE"),
+        _ => return Ok(()),
+    };
+    let TrainingArguments { images, .. } = common;
+    match &images.data {
+        Some(data) if !data.exists() => bail!(
+            "the data of this run lay in {}, where nothing lies now; name the folder in which they lie: \
+             orco-train {verb} {} --run {} --data DATA{output}",
+            data.display(),
+            images.recipe.display(),
+            folder.display()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The number of threads that a command, or the one that it resumes, names.
@@ -77,6 +101,23 @@ mod tests {
         assert_eq!(threads(&Command::Resume { run: folder.path().into() }), Some(2));
         assert_eq!(common.images.recipe, folder.path().join("recipe.toml"));
         assert_eq!(common.images.data.as_deref(), Some(Path::new("/data")));
+    }
+
+    #[test]
+    fn a_run_whose_data_are_gone_says_how_it_is_continued() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, run) = (folder.path().join("pictures"), folder.path().join("kept"));
+        let words = ["run", "a.toml", "--run", "kept", "--output", "bundle", "--data"].map(str::to_owned);
+        let words = ["orco-train".to_owned()].into_iter().chain(words).chain([data.display().to_string()]);
+        let mut command = Cli::parse_from(words).command;
+        let Command::Run { common, .. } = &mut command else { panic!("another command") };
+        common.continue_in(&run);
+        let refused = find_data(&command, &run).unwrap_err().to_string();
+        let recipe = run.join("recipe.toml");
+        let advice = format!("orco-train run {} --run {} --data DATA --output BUNDLE", recipe.display(), run.display());
+        assert!(refused.contains(&data.display().to_string()) && refused.ends_with(&advice), "{refused}");
+        std::fs::create_dir(&data).unwrap();
+        find_data(&command, &run).unwrap();
     }
 
     #[test]

@@ -115,6 +115,7 @@ struct AblateArguments {
     #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Whose settings are varied: those of the authors' code (program), or of the paper's text (text).
+    /// `answer` varies a device's default settings, whichever is named.
     #[arg(long = "by", value_name = "READING", default_value = "program")]
     reading: PaperReading,
     /// Learns the first draw once more and says how classes lie after it (the paper's Table 4): wrong answers that name
