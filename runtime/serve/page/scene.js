@@ -1,6 +1,6 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
 import { $, element, removeOthers, setPlace, setText, setTextOf, showError } from "./dom.js";
-import { disjoint, middleOf, placeInView } from "./geometry.js";
+import { disjoint, hasNameRoom, middleOf, placeInView } from "./geometry.js";
 import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
 import { analysedParts, thingName } from "./selectors.js";
@@ -52,10 +52,12 @@ function showPlaces(state) {
   removeOthers(boxes, things.map(({ id }) => id));
   for (const thing of things) {
     const name = thingName(thing) ?? message("unknown"), node = boxOf(thing.id);
-    setTextOf(node, readable(name));
+    setTextOf(node.firstChild, readable(name));
     node.title = message("boxChoose", { label: name });
     node.setAttribute("aria-pressed", String(thing.id === state.chosenThing));
-    setPlace(node, placeInView(thing.box, size, view));
+    const place = placeInView(thing.box, size, view);
+    setPlace(node, place);
+    node.classList.toggle("rightmost", !hasNameRoom(place, view));
   }
 }
 
@@ -71,7 +73,7 @@ const boxes = new Map();
 function boxOf(id) {
   if (!boxes.has(id)) {
     const toggle = () => store.update({ chosenThing: boxes.get(id)?.getAttribute("aria-pressed") === "true" ? null : id });
-    boxes.set(id, element("button", { type: "button", className: "box", on: toggle }));
+    boxes.set(id, element("button", { type: "button", className: "box", on: toggle }, element("span")));
     $("boxes").append(boxes.get(id));
   }
   return boxes.get(id);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { MIDDLE, disjoint, middleOf, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "../geometry.js";
+import { MIDDLE, disjoint, hasNameRoom, middleOf, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "../geometry.js";
 import { chosenPlace } from "../scene.js";
 import { analysedParts, thingName } from "../selectors.js";
 
@@ -65,6 +65,11 @@ test("the name of a small region goes where the view has room for it", () => {
   assert.deepEqual(nameSides([0, 10, 20, 20], view), { leftmost: true, topmost: true });
   assert.deepEqual(nameSides([380, 280, 20, 20], view), { leftmost: false, topmost: false });
   assert.deepEqual(nameSides([0, 0, 400, 150], view), { leftmost: false, topmost: false }, "a wide one's is inside");
+});
+
+test("the name of a thing goes to the right where the view has room for it", () => {
+  assert.ok(hasNameRoom([0, 10, 20, 20], [400, 300]) && hasNameRoom([256, 10, 20, 20], [400, 300]));
+  assert.ok(!hasNameRoom([257, 10, 20, 20], [400, 300]), "it would be cut off");
 });
 
 test("what is analysed is the regions, all things before the empty place, or the largest square", () => {
