@@ -20,13 +20,16 @@ export function startScene() {
   show(store.state);
 }
 
-let isAsked = false;
+// The method of the request that runs.
+let asked = null;
 async function request(method, body) {
-  if (isAsked) return;
-  isAsked = true;
+  if (asked) return;
+  asked = method;
   showError();
+  show(store.state);
   await call(method, api("scene"), body).catch(() => {});
-  isAsked = false;
+  asked = null;
+  show(store.state);
 }
 
 function show({ deviceCamera: camera, deviceChosen }) {
@@ -34,8 +37,11 @@ function show({ deviceCamera: camera, deviceChosen }) {
   $("scene").hidden = !deviceChosen || !scene;
   if (!scene) return;
   $("scene-forget").hidden = scene.state === "none";
-  setText("scene-state", message(scene.state === "shown" ? "sceneShown" : "sceneNone"));
+  setText("scene-state", message(sceneText(scene, asked === "POST")));
 }
+
+// What is said of the empty place. While the camera's next frames of it are waited for, it must stay clear.
+export const sceneText = ({ state }, isLooking) => (isLooking ? "sceneLooking" : state === "shown" ? "sceneShown" : "sceneNone");
 
 // Draws what is analysed, and the box of each thing, over the picture as it fits into the view; the rest is dimmed.
 function showPlaces(state) {

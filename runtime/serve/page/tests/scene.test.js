@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { MIDDLE, disjoint, hasNameRoom, middleOf, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "../geometry.js";
-import { chosenPlace } from "../scene.js";
+import { chosenPlace, sceneText } from "../scene.js";
 import { analysedParts, thingName } from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {
@@ -29,6 +29,12 @@ test("shots are of the thing that was tapped, and of no other one once it has go
   for (const state of ["none", "moved"]) {
     assert.equal(chosenPlace({ deviceCamera: { scene: { state }, things: [] }, chosenThing: 1 }), null, "nor of a whole frame");
   }
+});
+
+test("while the empty place is looked at, the page says that it must stay clear", () => {
+  for (const state of ["none", "shown", "moved", "unusable"]) assert.equal(sceneText({ state }, true), "sceneLooking");
+  assert.deepEqual(["none", "shown", "moved", "unusable"].map((state) => sceneText({ state }, false)),
+    ["sceneNone", "sceneShown", "sceneNone", "sceneNone"]);
 });
 
 test("a region is drawn in the picture, wherever the view shows it", () => {
