@@ -63,4 +63,7 @@ function without([x, y, width, height], [left, top, across, down]) {
 export const nameSides = ([x, y, width, height], [viewWidth]) =>
   ({ leftmost: 2 * x + width < viewWidth, topmost: y + height < 96 });
 
+// Whether the name of a thing, which may need 144 pixels, has room in the view to the right of where the thing begins.
+export const hasNameRoom = ([x], [viewWidth]) => x + 144 <= viewWidth;
+
 export const middleOf = ([left, top, width, height]) => [left + width / 2, top + height / 2];

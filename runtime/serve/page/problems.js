@@ -29,9 +29,13 @@ const sentences = [
   [/^the class is purged, but its sightings are left: (.*); remove them once.*$/s, {
     en: "Pictures of it are still in the list of what was seen, which cannot be written just now ({1}). Remove that list later, under Review.",
     de: "In der Liste des Gesehenen stehen noch Bilder davon; sie kann gerade nicht geschrieben werden ({1}). Bitte die Liste später löschen." }],
-  [/^the camera seems to have been moved.*$/, { de: "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen." }],
-  [/^the empty place was shown with another size .*, (\d+) x (\d+): .*$/, { de: "Der leere Platz wurde in einer anderen Größe gezeigt als der jetzigen der Kamera ({1} x {2}): Bitte ihn noch einmal zeigen." }],
-  [/^the empty place in .* cannot be used.*$/, { de: "Der gespeicherte leere Platz ist beschädigt: Bitte ihn noch einmal zeigen." }],
+  [/^the camera seems to have been moved.*$/, {
+    en: "The camera seems to have been moved, or the light is quite another: show it the empty place again (Settings).",
+    de: "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen (Einstellungen)." }],
+  [/^the empty place was shown with another size .*, (\d+) x (\d+): .*$/, {
+    en: "The empty place was shown with another size than the camera’s pictures have now ({1} x {2}): show it again (Settings).",
+    de: "Der leere Platz wurde in einer anderen Größe gezeigt als der jetzigen der Kamera ({1} x {2}): Bitte ihn noch einmal zeigen (Einstellungen)." }],
+  [/^the empty place in .* cannot be used.*$/, { de: "Der gespeicherte leere Platz ist beschädigt: Bitte ihn noch einmal zeigen (Einstellungen)." }],
   [/^the empty place in .* cannot be read or written: (.*)$/s, { de: "Der leere Platz kann nicht gelesen oder gespeichert werden ({1})." }],
   [/^the file was changed or removed .*$/, { de: "Die Datei wurde nach der Auswahl geändert oder entfernt: Bitte neu auswählen." }],
   [/^a proxy answered with (\d+) .*\?$/, { de: "Statt des Dienstes hat ein Proxy mit {1} geantwortet: Läuft der Dienst?" }],

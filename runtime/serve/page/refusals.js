@@ -115,7 +115,10 @@ export const refusals = {
   scene_dark: { de: "Das Bild ist schwarz: Ist das Objektiv verdeckt oder das Licht aus?" },
   scene_bright: { de: "Das Bild ist überbelichtet: Die Kamera braucht weniger Licht." },
   scene_flat: { de: "Das Bild hat nur eine Farbe: Ist etwas vor dem Objektiv?" },
-  scene_not_empty: { de: "Die Bilder unterscheiden sich: Liegt etwas da, war eine Hand im Bild, wackelt die Kamera, bewegt sich etwas, etwa ein Bildschirm, oder laufen Streifen einer flackernden Lampe hindurch? Bitte den Platz leer räumen, die Kamera festmachen, sie gegen Flackern einstellen (50 oder 60 Hz), mit Bereichen weglassen, was sich bewegt, und noch einmal zeigen." },
+  // What to do comes first: on a phone the end of a long sentence has to be scrolled to.
+  scene_not_empty: {
+    en: "Clear the place and show it again: the pictures differ. Was a hand or a thing in it, does the camera shake, does something move, such as a screen, or do bands of a flickering lamp pass? Mount the camera firmly, set it against flicker (50 or 60 Hz), or leave out by regions what moves.",
+    de: "Bitte den Platz leer räumen und noch einmal zeigen: Die Bilder unterscheiden sich. Liegt etwas da, war eine Hand im Bild, wackelt die Kamera, bewegt sich etwas, etwa ein Bildschirm, oder laufen Streifen einer flackernden Lampe hindurch? Die Kamera festmachen, gegen Flackern einstellen (50 oder 60 Hz) oder mit Bereichen weglassen, was sich bewegt." },
   scene_unusable: { de: "Die Bilder zeigen nicht denselben Platz: Bitte ihn noch einmal zeigen." },
 
   unknown_inbox_picture: { de: "Dieses Bild ist nicht mehr da." },

@@ -1,6 +1,6 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
 import { $, element, removeOthers, setPlace, setText, setTextOf, showError } from "./dom.js";
-import { disjoint, middleOf, placeInView } from "./geometry.js";
+import { disjoint, hasNameRoom, middleOf, placeInView } from "./geometry.js";
 import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
 import { analysedParts, thingName } from "./selectors.js";
@@ -20,13 +20,16 @@ export function startScene() {
   show(store.state);
 }
 
-let isAsked = false;
+// The method of the request that runs.
+let asked = null;
 async function request(method, body) {
-  if (isAsked) return;
-  isAsked = true;
+  if (asked) return;
+  asked = method;
   showError();
+  show(store.state);
   await call(method, api("scene"), body).catch(() => {});
-  isAsked = false;
+  asked = null;
+  show(store.state);
 }
 
 function show({ deviceCamera: camera, deviceChosen }) {
@@ -34,8 +37,11 @@ function show({ deviceCamera: camera, deviceChosen }) {
   $("scene").hidden = !deviceChosen || !scene;
   if (!scene) return;
   $("scene-forget").hidden = scene.state === "none";
-  setText("scene-state", message(scene.state === "shown" ? "sceneShown" : "sceneNone"));
+  setText("scene-state", message(sceneText(scene, asked === "POST")));
 }
+
+// What is said of the empty place. While the camera's next frames of it are waited for, it must stay clear.
+export const sceneText = ({ state }, isLooking) => (isLooking ? "sceneLooking" : state === "shown" ? "sceneShown" : "sceneNone");
 
 // Draws what is analysed, and the box of each thing, over the picture as it fits into the view; the rest is dimmed.
 function showPlaces(state) {
@@ -52,10 +58,12 @@ function showPlaces(state) {
   removeOthers(boxes, things.map(({ id }) => id));
   for (const thing of things) {
     const name = thingName(thing) ?? message("unknown"), node = boxOf(thing.id);
-    setTextOf(node, readable(name));
+    setTextOf(node.firstChild, readable(name));
     node.title = message("boxChoose", { label: name });
     node.setAttribute("aria-pressed", String(thing.id === state.chosenThing));
-    setPlace(node, placeInView(thing.box, size, view));
+    const place = placeInView(thing.box, size, view);
+    setPlace(node, place);
+    node.classList.toggle("rightmost", !hasNameRoom(place, view));
   }
 }
 
@@ -71,7 +79,7 @@ const boxes = new Map();
 function boxOf(id) {
   if (!boxes.has(id)) {
     const toggle = () => store.update({ chosenThing: boxes.get(id)?.getAttribute("aria-pressed") === "true" ? null : id });
-    boxes.set(id, element("button", { type: "button", className: "box", on: toggle }));
+    boxes.set(id, element("button", { type: "button", className: "box", on: toggle }, element("span")));
     $("boxes").append(boxes.get(id));
   }
   return boxes.get(id);

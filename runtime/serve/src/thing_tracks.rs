@@ -91,10 +91,15 @@ impl ThingTracks {
         Self { max_frames, ids, tracks: Vec::new(), empty_frames: 0 }
     }
 
-    /// Forgets all: the camera went away, or what is known changed.
+    /// Forgets all: the camera went away.
     pub fn clear(&mut self) {
         self.tracks.clear();
         self.empty_frames = 0;
+    }
+
+    /// Forgets the answers: what is known changed. Things keep their numbers, since somebody may have chosen one.
+    pub fn forget_answers(&mut self) {
+        self.tracks.iter_mut().for_each(|track| track.agreement.clear());
     }
 
     /// Takes up that a frame has no things: what was taken away must not lend its number and its label to what is put
@@ -204,6 +209,17 @@ mod tests {
         let smaller = ThingAnswer { bounds: halved, ..answer(100, "mug", 0.9) };
         let second = things.add(start + Duration::from_millis(100), [320, 240], vec![smaller]);
         assert_eq!((second[0].id, second[0].bounds, second[0].answer.frames), (first[0].id, first[0].bounds, 2));
+    }
+
+    #[test]
+    fn a_thing_stays_the_same_one_when_what_is_known_changes() {
+        let (start, frame) = (Instant::now(), [640, 480]);
+        let mut things = ThingTracks::new(5, ThingIds::default());
+        things.add(start, frame, vec![answer(100, "mug", 0.9)]);
+        things.forget_answers();
+        let after = things.add(start + Duration::from_millis(100), frame, vec![answer(100, "jug", 0.6)]);
+        assert_eq!(labels(&after), [(1, "jug")]);
+        assert_eq!(after[0].answer.frames, 1, "answers by older knowledge count no more");
     }
 
     /// A conveyor belt.

@@ -58,7 +58,7 @@ const said = [
   { error: "the last change is entry 4, not entry 3; nothing was changed", code: "history_changed", values: { entry: 3, last: 4 }, en: /entry 4\).* try again/, de: /Eintrag 4/ },
   { error: "too many requests wait for an answer; try again", code: "too_many_requests", de: /zu viel zu tun/ },
   { error: "the camera is not there, trying again: No such file", code: "camera_unavailable", values: { reason: "No such file" }, de: /Kamera ist nicht da/ },
-  { error: "view 2 of the empty place does not look like the others: ...", code: "scene_not_empty", values: { view: 2 }, de: /Hand im Bild.*wackelt.*flackernden Lampe/ },
+  { error: "view 2 of the empty place does not look like the others: ...", code: "scene_not_empty", values: { view: 2 }, en: /^Clear the place/, de: /^Bitte den Platz leer räumen.*Hand im Bild.*wackelt.*flackernden Lampe/ },
   { error: "view 1 of the empty place is black: is the lens covered, or the light off?", code: "scene_dark", values: { view: 1 }, de: /schwarz/ },
   { error: "the place is empty: put the thing in view", code: "nothing_in_view", de: /Platz ist leer/ },
   { error: "nothing was learned, so there is nothing to back up", code: "nothing_to_back_up", de: /nichts zu sichern/ },

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { MIDDLE, disjoint, middleOf, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "../geometry.js";
-import { chosenPlace } from "../scene.js";
+import { MIDDLE, disjoint, hasNameRoom, middleOf, nameSides, placeInPicture, placeInView, regionAfter, regionBetween } from "../geometry.js";
+import { chosenPlace, sceneText } from "../scene.js";
 import { analysedParts, thingName } from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {
@@ -29,6 +29,12 @@ test("shots are of the thing that was tapped, and of no other one once it has go
   for (const state of ["none", "moved"]) {
     assert.equal(chosenPlace({ deviceCamera: { scene: { state }, things: [] }, chosenThing: 1 }), null, "nor of a whole frame");
   }
+});
+
+test("while the empty place is looked at, the page says that it must stay clear", () => {
+  for (const state of ["none", "shown", "moved", "unusable"]) assert.equal(sceneText({ state }, true), "sceneLooking");
+  assert.deepEqual(["none", "shown", "moved", "unusable"].map((state) => sceneText({ state }, false)),
+    ["sceneNone", "sceneShown", "sceneNone", "sceneNone"]);
 });
 
 test("a region is drawn in the picture, wherever the view shows it", () => {
@@ -65,6 +71,11 @@ test("the name of a small region goes where the view has room for it", () => {
   assert.deepEqual(nameSides([0, 10, 20, 20], view), { leftmost: true, topmost: true });
   assert.deepEqual(nameSides([380, 280, 20, 20], view), { leftmost: false, topmost: false });
   assert.deepEqual(nameSides([0, 0, 400, 150], view), { leftmost: false, topmost: false }, "a wide one's is inside");
+});
+
+test("the name of a thing goes to the right where the view has room for it", () => {
+  assert.ok(hasNameRoom([0, 10, 20, 20], [400, 300]) && hasNameRoom([256, 10, 20, 20], [400, 300]));
+  assert.ok(!hasNameRoom([257, 10, 20, 20], [400, 300]), "it would be cut off");
 });
 
 test("what is analysed is the regions, all things before the empty place, or the largest square", () => {

@@ -157,7 +157,7 @@ test("problems and warnings are German on a German page, and none is lost", () =
     ["is a WebP picture of 4096 x 4096 pixels, too large to decode within 64 MiB: save it as JPEG or make it smaller", /4096 x 4096 Bildpunkte/],
     ["is damaged: its end is missing", /beschädigt/],
     ["the picture is too large for this service: decoding it takes 300 MiB, but one picture may take 96 (--picture-memory)", /zu groß/],
-    ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben/],
+    ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben.*Einstellungen/],
     ["the empty place was shown with another size than the camera's frames have now, 640 x 360: show it again", /der Kamera \(640 x 360\)/],
     ["two regions have one name", /Namen gibt es schon/],
     ['"a=b" is no name for a region', /^„a=b“ kann kein Bereich heißen/],
@@ -170,6 +170,8 @@ test("problems and warnings are German on a German page, and none is lost", () =
   assert.equal(problem("the disk of /var/lib/orco does not answer"), "The disk of /var/lib/orco does not answer.");
   assert.equal(problem("is damaged: its end is missing"), "The picture is damaged.");
   assert.equal(problem("a camera has at most 8 regions, these are 9"), "There are 8 regions already: remove one first.");
+  const moved = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
+  assert.match(problem(moved), /show it the empty place again \(Settings\)\.$/, "where that is done");
 });
 
 test("a token in the page's address is kept, sent, and no longer in the address", async () => {

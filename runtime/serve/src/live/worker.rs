@@ -166,7 +166,7 @@ impl LiveWorker {
         let knowledge = self.answers.knowledge();
         if !Arc::ptr_eq(&knowledge, &self.knowledge) {
             self.knowledge = knowledge;
-            self.tracks.iter_mut().for_each(RegionTrack::clear);
+            self.tracks.iter_mut().for_each(RegionTrack::forget_answers);
             let is_gone = |class: &ClassProbability| !class.provisional && self.knowledge.class(&class.label).is_err();
             let mut latest = self.shared.latest();
             let mut regions = latest.regions.to_vec();

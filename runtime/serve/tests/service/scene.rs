@@ -196,6 +196,10 @@ fn each_region_answers_for_itself_and_is_kept() {
     });
     assert_eq!(things(&both), 2, "{both}");
     assert_ne!(both["things"][0]["id"], both["things"][1]["id"]);
+    let renaming = service.json("PATCH", "/api/v1/classes/cone", &json!({ "label": "pylon" }));
+    assert_eq!(service.finished(&renaming)["state"], "done");
+    let renamed = once(&service, "it has its new name", |shown| region(shown, 1)["label"] == "pylon");
+    assert_eq!(renamed["things"][1]["id"], both["things"][1]["id"], "who chose it has it still");
     check("Live", &both);
     check("Status", &service.get("/api/v1/status"));
     let unknown = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "duck", "region": "middle" }));
@@ -203,7 +207,7 @@ fn each_region_answers_for_itself_and_is_kept() {
 
     drop(service);
     let service = looking_at(state.path(), &fake.url());
-    once(&service, "they outlive the service", |shown| region(shown, 1)["label"] == "cone");
+    once(&service, "they outlive the service", |shown| region(shown, 1)["label"] == "pylon");
     service.json("POST", "/api/v1/regions", &json!({ "regions": [] })).ok();
     once(&service, "frames are analysed as a whole", |shown| shown["regions"] == json!([]) && things(shown) == 2);
 }

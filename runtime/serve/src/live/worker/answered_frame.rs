@@ -56,6 +56,12 @@ impl RegionTrack {
         self.agreement.clear();
         self.things.clear();
     }
+
+    /// Forgets all answers: what is known changed. Things stay the same ones.
+    pub fn forget_answers(&mut self) {
+        self.agreement.clear();
+        self.things.forget_answers();
+    }
 }
 
 impl LiveWorker {
