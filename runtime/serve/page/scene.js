@@ -9,7 +9,7 @@ import { pictureSize, viewSize } from "./source.js";
 import { store } from "./store.js";
 
 export function startScene() {
-  $("scene-learn").onclick = () => request("POST", {});
+  for (const id of ["scene-learn", "first-scene"]) $(id).onclick = () => request("POST", {});
   $("scene-forget").onclick = () => request("DELETE");
   for (const [id, name] of [["video", "resize"], ["still", "load"], ["still", "error"], ["live", "load"]]) {
     $(id).addEventListener(name, () => showPlaces(store.state));
@@ -33,11 +33,13 @@ async function request(method, body) {
 }
 
 function show({ deviceCamera: camera, deviceChosen }) {
-  const scene = camera?.scene;
+  const scene = camera?.scene, isLooking = asked === "POST";
   $("scene").hidden = !deviceChosen || !scene;
+  $("first-empty").hidden = !deviceChosen || scene?.state !== "none";
   if (!scene) return;
+  setText("first-empty-text", message(isLooking ? "sceneLooking" : "firstEmpty"));
   $("scene-forget").hidden = scene.state === "none";
-  setText("scene-state", message(sceneText(scene, asked === "POST")));
+  setText("scene-state", message(sceneText(scene, isLooking)));
 }
 
 // What is said of the empty place. While the camera's next frames of it are waited for, it must stay clear.
