@@ -323,8 +323,13 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
             "what was known before is unchanged: with this bundle's numbers the new state could not be read again; \
              export the bundle again"
         }
+        StoreError::Write { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            "what was known before is unchanged: mount the disk to be written; systems mount a failing one read-only \
+             (see dmesg)"
+        }
         StoreError::Write { .. } => {
-            "what was known before is unchanged: look who may write there, and how much room is left"
+            "what was known before is unchanged: look who may write there, how much room is left, and whether the disk \
+             fails (see dmesg)"
         }
         StoreError::LinkNotFollowed { .. } => "remove the link, and what lies behind it if it is the device's",
         StoreError::Uncertain { .. } => "check the disk and the room on it, and list what is known now",
@@ -341,6 +346,16 @@ mod tests {
         let refused = |free| sentence(&ChangeError::Learn(LearnError::NoFreeTargets { wanted: 2, free }).into());
         assert!(refused(0).ends_with("nothing was changed: forget others first with `orco forget`"));
         assert!(refused(1).contains("learn fewer at once"));
+    }
+
+    #[test]
+    fn where_a_disk_is_read_only_nobody_looks_for_rights_or_room() {
+        let refused = |kind: io::ErrorKind| {
+            sentence(&StoreError::Write { path: "state/slot-a".into(), source: kind.into() }.into())
+        };
+        let read_only = refused(io::ErrorKind::ReadOnlyFilesystem);
+        assert!(read_only.contains("mount the disk") && !read_only.contains("who may write"), "{read_only}");
+        assert!(refused(io::ErrorKind::Other).contains("whether the disk fails"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
 use serde_json::Value;
 
+use self::background_alignment::FailedAlignment;
 pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
 use self::recovery::RunningChange;
 use self::reported_change::{ReportedChange, joined_warnings};
@@ -92,7 +93,7 @@ impl Changes {
             turns,
             running: None,
             is_unopened: false,
-            unalignable: None,
+            failed_alignment: None,
         };
         let thread = worker::start(worker, &shared.telemetry.health)?;
         Ok((Self { queue, shared }, thread))
@@ -267,8 +268,8 @@ struct ChangeWorker {
     running: Option<RunningChange>,
     /// Whether the learner could not be opened when the thread began.
     is_unopened: bool,
-    /// Generation of a state to which no head can be aligned.
-    unalignable: Option<u64>,
+    /// The last attempt to align the head in the background, where it failed.
+    failed_alignment: Option<FailedAlignment>,
 }
 
 impl Worker for ChangeWorker {

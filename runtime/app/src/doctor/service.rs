@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use orco_runtime::files;
 use orco_runtime::state::sentence::counted;
 use orco_serve::disk_check::unwritable;
 #[cfg(feature = "mqtt")]
@@ -194,14 +195,17 @@ pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
     }
     match Sightings::check(folder) {
         Ok(()) => match writable::try_write(folder) {
-            // A full disk still takes an empty file.
-            Ok(()) => match unwritable(folder) {
-                None => findings.good(SUBJECT, format!("are kept in {shown}")),
-                Some(why) => {
+            Err(error) if !files::is_disk_full(&error) => {
+                findings.wrong(SUBJECT, writable::cannot_be_written(folder, &error));
+            }
+            // The disk tells what it is full of.
+            written => match (unwritable(folder), written) {
+                (Some(why), _) => {
                     findings.wrong(SUBJECT, format!("{why}; make room, or name another with --sightings FOLDER"))
                 }
+                (None, Err(error)) => findings.wrong(SUBJECT, writable::cannot_be_written(folder, &error)),
+                (None, Ok(())) => findings.good(SUBJECT, format!("are kept in {shown}")),
             },
-            Err(error) => findings.wrong(SUBJECT, writable::cannot_be_written(folder, &error)),
         },
         Err(error) => findings.failed(SUBJECT, error),
     }

@@ -139,7 +139,8 @@ fn are_rights_sound(folder: &Path, facts: &fs::Metadata, findings: &mut Findings
             findings.wrong(STATE, text);
         }
     } else if facts.mode() & 0o022 != 0 {
-        findings.wrong(STATE, format!("others may write into {shown}; make it private (chmod 700)"));
+        let advice = "make it private (chmod 700; mount FAT and exFAT with umask=077)";
+        findings.wrong(STATE, format!("others may write into {shown}; {advice}"));
     } else if facts.mode() & 0o077 != 0 {
         findings.note(STATE, format!("others may look into {shown}, though not read its files; chmod 700 ends that"));
     } else {
@@ -196,6 +197,9 @@ fn room(folder: &Path, findings: &mut Findings) {
         let free = disk.f_bavail * disk.f_frsize;
         if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             findings.wrong("disk", format!("the disk of {} is read-only; mount it to be written", folder.display()));
+        } else if disk.f_blocks == 0 {
+            // As some file systems on the network and in FUSE.
+            findings.note("disk", format!("the disk of {} does not tell how much room is left", folder.display()));
         } else if free < MIN_ROOM {
             let text = format!(
                 "{} free, {} should be; make room where {} lies",

@@ -1,6 +1,6 @@
 //! Whether a folder can be written or made, and if not, why.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use orco_runtime::files;
@@ -35,9 +35,12 @@ pub(super) fn why_not_made(path: &Path) -> Option<String> {
     })
 }
 
-/// Makes a file in a folder, for a moment: rights alone do not tell whether that works (a disk that is read-only,
-/// `/proc`).
+/// Makes a file in a folder and writes a block into it, for a moment: rights alone do not tell whether that works (a disk
+/// that is read-only or fails, a quota, `/proc`).
 pub(super) fn try_write(folder: &Path) -> io::Result<()> {
     files::check_links(folder)?;
-    tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder).map(drop)
+    let mut probe = tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder)?;
+    // By its handle: the error does not name a file that is gone.
+    probe.as_file_mut().write_all(&[0; 4096])?;
+    probe.as_file().sync_all()
 }

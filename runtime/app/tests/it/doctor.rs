@@ -115,7 +115,9 @@ fn what_is_broken_is_named_with_what_to_do() {
 #[cfg(target_os = "linux")]
 fn a_state_that_cannot_be_made_is_named_and_nothing_is_left_where_it_can() {
     let device = Device::new();
-    assert_finds(&examined(&device, &["--state", "/proc/orco/state"]), "state", "wrong", "cannot be made");
+    let found = examined(&device, &["--state", "/proc/orco/state"]);
+    assert_finds(&found, "state", "wrong", "cannot be made");
+    assert_finds(&found, "disk", "note", "does not tell how much room is left");
     let nothing = device.folder.path().join("nothing");
     fs::create_dir(&nothing).unwrap();
     let state = nothing.join("state");
@@ -324,6 +326,19 @@ fn a_disk_without_files_to_come_or_that_is_read_only_is_not_blamed_on_rights() {
     mounted.remount("ro");
     assert_finds(&doctor(), "state", "wrong", "cannot be written: Read-only file system");
     assert_finds(&doctor(), "disk", "wrong", "is read-only");
+}
+
+#[test]
+fn a_state_whose_disk_takes_an_empty_file_alone_cannot_be_written() {
+    let Some(mounted) = TmpfsMount::new("size=1m") else {
+        return skipped("a state on a full disk (mounting needs root)");
+    };
+    let state = mounted.path().join("state");
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, Permissions::from_mode(0o700)).unwrap();
+    mounted.fill();
+    let found = examined(&Device::new(), &["--state", state.to_str().unwrap()]);
+    assert_finds(&found, "state", "wrong", "cannot be written: No space left on device");
 }
 
 #[test]
