@@ -259,7 +259,7 @@ mod tests {
             fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/reference/http.md")).unwrap();
         let metrics = Metrics::default();
         // A family without members is not written, nor is an optional gauge that was not set.
-        [&metrics.camera.running, &metrics.mqtt.connected].map(|gauge| gauge.set(0));
+        [&metrics.camera.running, &metrics.mqtt.connected].iter().for_each(|gauge| gauge.set(0));
         metrics.requests.get_or_create(&RequestMetric { route: "/metrics".into(), status: 200 }).inc();
         metrics.changes.get_or_create(&ChangeMetric { change: "learn", outcome: "done" }).inc();
         metrics.rule_actions.get_or_create(&RuleActionMetric { outcome: "done" }).inc();
