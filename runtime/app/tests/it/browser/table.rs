@@ -90,10 +90,12 @@ fn a_table_is_shown_taught_lit_and_pushed() {
     chromium::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         browser.until("document.getElementById('answer').textContent !== '–'").await?;
-        browser.show_tab("settings").await?;
-        browser.click("scene-learn").await?;
+        let is_shown = |id: &str| format!("document.getElementById('{id}').checkVisibility()");
+        browser.until(&is_shown("first-scene")).await?;
+        browser.keep("table-first-steps").await?;
+        browser.click("first-scene").await?;
         browser.until(&answer("empty")).await?;
-        browser.show_tab("teach").await?;
+        browser.until(&format!("{} && !{}", is_shown("first-steps"), is_shown("first-empty"))).await?;
 
         camera.play(brought(&mut table, &ducks[0]));
         browser.until("document.querySelectorAll('#boxes button').length > 0").await?;
