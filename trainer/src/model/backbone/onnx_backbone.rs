@@ -357,6 +357,7 @@ fn remedy_of_inputs(inputs: &[&ValueInfoProto], outputs: &[ValueInfoProto]) -> S
     let is_of_channels =
         |input: &&ValueInfoProto| matches!(input.sizes().as_deref(), Some([_, Some(1), Some(1), Some(3)]));
     match outputs {
+        _ if inputs.is_empty() => "; no output of it depends on an image: see what the exported model returns".to_owned(),
         _ if inputs.iter().any(is_of_channels) => {
             "; tf2onnx makes such inputs of the mean and deviation of Keras's Normalization: write a SavedModel, \
              model.export(\"saved\"), and convert that, python3 -m tf2onnx.convert --saved-model saved --output model.onnx"
@@ -493,6 +494,7 @@ mod tests {
         let refused = |inputs: &[&ValueInfoProto]| image_sides(&graph(inputs)).unwrap_err();
         let both = refused(&[&image, &image]);
         assert!(both.starts_with("it has 2 inputs") && both.ends_with("f32, f16 or bytes"), "{both}");
+        assert!(refused(&[]).contains("no output of it depends on an image"));
         let output = |name: &str| ValueInfoProto { name: name.into(), ..value(FLOAT, &[0, 640]) };
         let outputs = vec![output("text_embeds"), output("image_embeds")];
         let towers = image_sides(&GraphProto { output: outputs, ..graph(&[&image, &image]) }).unwrap_err();
