@@ -13,7 +13,7 @@
 //! | `decompose` | operators that one engine lacks become several that both have |
 //! | `defaults` | writes out attributes that rten needs; dropout becomes identity |
 //! | `images` | drops inputs that nothing reads; channels first, fixed image size |
-//! | `padding` | `auto_pad = SAME_LOWER` becomes `pads` |
+//! | `padding` | `auto_pad = SAME_LOWER`, and that of dilated windows, becomes `pads` |
 //! | `oversized_pooling` | pooling by a window larger than its map becomes global |
 //! | `batch` | a batch of one image becomes one of any size |
 //! | `outputs` | declares outputs |

@@ -341,7 +341,13 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
         _ => {
             let size = |size: &Option<i64>| size.map_or_else(|| "any".to_owned(), |size| size.to_string());
             let shape = found.iter().map(size).collect::<Vec<_>>().join(", ");
-            Err(format!("its input {name:?} has the shape [{shape}], but must be {WANTED}"))
+            let remedy = match found[..] {
+                [_, Some(1), _, _] | [_, _, _, Some(1)] => {
+                    "; wrap one of grey images, so that it computes network(images.mean(1, keepdim=True))"
+                }
+                _ => "",
+            };
+            Err(format!("its input {name:?} has the shape [{shape}], but must be {WANTED}{remedy}"))
         }
     }
 }
@@ -351,6 +357,7 @@ fn remedy_of_inputs(inputs: &[&ValueInfoProto], outputs: &[ValueInfoProto]) -> S
     let is_of_channels =
         |input: &&ValueInfoProto| matches!(input.sizes().as_deref(), Some([_, Some(1), Some(1), Some(3)]));
     match outputs {
+        _ if inputs.is_empty() => "; no output of it depends on an image: see what the exported model returns".to_owned(),
         _ if inputs.iter().any(is_of_channels) => {
             "; tf2onnx makes such inputs of the mean and deviation of Keras's Normalization: write a SavedModel, \
              model.export(\"saved\"), and convert that, python3 -m tf2onnx.convert --saved-model saved --output model.onnx"
@@ -367,6 +374,11 @@ fn remedy_of_inputs(inputs: &[&ValueInfoProto], outputs: &[ValueInfoProto]) -> S
 /// Whether there is one output that may be a feature vector for each image.
 fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
     const WANTED: &str = "one f32 output [batch, features]";
+    if outputs.is_empty() {
+        return Err(format!(
+            "it declares no output, but must have {WANTED}: name one of its values by backbone.output"
+        ));
+    }
     let [output] = outputs else {
         let names = names(outputs);
         return Err(format!(
@@ -482,6 +494,7 @@ mod tests {
         let refused = |inputs: &[&ValueInfoProto]| image_sides(&graph(inputs)).unwrap_err();
         let both = refused(&[&image, &image]);
         assert!(both.starts_with("it has 2 inputs") && both.ends_with("f32, f16 or bytes"), "{both}");
+        assert!(refused(&[]).contains("no output of it depends on an image"));
         let output = |name: &str| ValueInfoProto { name: name.into(), ..value(FLOAT, &[0, 640]) };
         let outputs = vec![output("text_embeds"), output("image_embeds")];
         let towers = image_sides(&GraphProto { output: outputs, ..graph(&[&image, &image]) }).unwrap_err();
@@ -494,10 +507,15 @@ mod tests {
         assert!(refused(&[&shapeless]).contains("\"x\" declares no shape, but must be one input"));
         assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));
         assert!(refused(&[&value(FLOAT, &[0, 8, 9, 1])]).contains("has the shape [any, 8, 9, 1]"));
+        for grey in [[0, 1, 8, 9], [0, 8, 9, 1]] {
+            assert!(refused(&[&value(FLOAT, &grey)]).contains("wrap one of grey images"), "{grey:?}");
+        }
+        assert!(refused(&[&value(FLOAT, &[0, 4, 8, 9])]).ends_with("f16 or bytes"));
         let row = value(FLOAT, &[0, 640]);
         assert_eq!(check_output(std::slice::from_ref(&row)), Ok(()));
         assert_eq!(check_output(&[value(FLOAT, &[0, 640, 1, 1])]), Ok(()));
         assert!(check_output(&[row.clone(), row]).unwrap_err().starts_with("it has 2 outputs"));
+        assert!(check_output(&[]).unwrap_err().starts_with("it declares no output"));
         let remedy_of = |output: ValueInfoProto| {
             let refused = check_output(&[output]).unwrap_err();
             refused.split_once("; ").unwrap().1.to_owned()

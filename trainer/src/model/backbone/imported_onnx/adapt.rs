@@ -65,7 +65,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<AdaptedModel, Str
     let was_channels_last = graph.put_channels_first().map_err(unreadable)?;
     is_changed |= was_channels_last;
     is_changed |= graph.fix_images(wanted.side).map_err(unreadable)?;
-    is_changed |= graph.spell_out_same_lower(&parts).map_err(unreadable)?;
+    is_changed |= graph.spell_out_padding(&parts).map_err(unreadable)?;
     is_changed |= graph.pool_whole_maps(&parts).map_err(unreadable)?;
     let took_one = open_batch(&mut graph, &parts).map_err(unreadable)?;
     is_changed |= took_one;

@@ -1,5 +1,5 @@
-//! Writes padding as `pads` where a file leaves it to `auto_pad = SAME_LOWER`, which puts an odd pixel in front of a
-//! map. rten puts it behind.
+//! Writes padding as `pads` where a file leaves it to `auto_pad` and engines differ: `SAME_LOWER` puts an odd pixel in
+//! front of a map, and rten puts it behind; ONNX Runtime does not pad dilated windows by itself.
 
 use orco_runtime::encoder::audit::bounds::check_declared;
 use prost::{DecodeError, Message};
@@ -8,16 +8,16 @@ use super::parts::{GraphParts, ModelParts, is_onnx_domain};
 use crate::model::onnx_proto::{AttributeProto, NodeProto, ValueInfoProto, ints, text};
 
 impl GraphParts {
-    /// Writes out the padding of windows whose odd pixel stands in front, where the audit infers the sizes of their
-    /// maps. Returns whether a node was changed.
-    pub(super) fn spell_out_same_lower(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
+    /// Writes out the padding of windows whose odd pixel stands in front, and of dilated ones, where the audit infers
+    /// the sizes of their maps. Returns whether a node was changed.
+    pub(super) fn spell_out_padding(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
-        let padded_in_front: Vec<usize> = (0..nodes.len()).filter(|&at| is_padded_in_front(&nodes[at])).collect();
-        let Some(&last) = padded_in_front.last() else { return Ok(false) };
+        let padded: Vec<usize> = (0..nodes.len()).filter(|&at| needs_pads(&nodes[at])).collect();
+        let Some(&last) = padded.last() else { return Ok(false) };
         // `SAME_UPPER` gives maps of the same sizes, and the audit takes it: it stands in for those before the last
         // while sizes are inferred.
         let mut before = Self { node: self.node[..last].to_vec(), ..Self::default() };
-        for &at in &padded_in_front {
+        for &at in &padded {
             let map = ValueInfoProto { name: nodes[at].input[0].clone(), r#type: None };
             before.output.push(map.encode_to_vec());
             if at < last {
@@ -28,8 +28,8 @@ impl GraphParts {
         // What cannot be inferred is refused later.
         let Ok(inferred) = check_declared(&model.encode_to_vec()) else { return Ok(false) };
         let mut is_changed = false;
-        for (at, map) in padded_in_front.into_iter().zip(inferred.outputs) {
-            let Some(pads) = odd_pads(&nodes[at], &map) else { continue };
+        for (at, map) in padded.into_iter().zip(inferred.outputs) {
+            let Some(pads) = pads_of(&nodes[at], &map) else { continue };
             self.node[at] = with_padding(&nodes[at], ints("pads", pads)).encode_to_vec();
             is_changed = true;
         }
@@ -37,20 +37,28 @@ impl GraphParts {
     }
 }
 
-/// Whether a node slides a window over its first input, which it pads in front.
-fn is_padded_in_front(node: &NodeProto) -> bool {
+/// Whether a node slides a window over its first input whose padding engines may compute in different ways.
+fn needs_pads(node: &NodeProto) -> bool {
     let mut padding = node.attribute.iter().filter(|own| own.name == "auto_pad");
+    let is_left_to_engine = match padding.next().and_then(|own| own.s.as_deref()) {
+        Some(b"SAME_LOWER") => true,
+        Some(b"SAME_UPPER") => is_dilated(node),
+        _ => false,
+    };
     // The audit refuses a node with two.
-    let is_lower =
-        padding.next().is_some_and(|own| matches!(own.s.as_deref(), Some(b"SAME_LOWER"))) && padding.next().is_none();
+    let is_left_to_engine = is_left_to_engine && padding.next().is_none();
     let slides = matches!(node.op_type.as_str(), "AveragePool" | "Conv" | "MaxPool" | "QLinearConv");
     let rounds_up = node.named("ceil_mode").is_some_and(|own| own.i.unwrap_or(0) != 0);
-    slides && is_lower && !rounds_up && !node.input.is_empty() && is_onnx_domain(&node.domain)
+    slides && is_left_to_engine && !rounds_up && !node.input.is_empty() && is_onnx_domain(&node.domain)
+}
+
+fn is_dilated(node: &NodeProto) -> bool {
+    node.named("dilations").is_some_and(|own| own.ints.iter().any(|&dilation| dilation != 1))
 }
 
 /// The padding of a node's window on a map `[images, channels, ...]`: of all axes in front, then behind. None where it
-/// is even, for which no side is the wrong one, or nothing says how large the window is.
-fn odd_pads(node: &NodeProto, map: &[u64]) -> Option<Vec<i64>> {
+/// is even and the window not dilated, which engines compute alike, or nothing says how large the window is.
+fn pads_of(node: &NodeProto, map: &[u64]) -> Option<Vec<i64>> {
     let (sides, kernel) = (map.get(2..)?, &node.named("kernel_shape")?.ints);
     let count = sides.len();
     let lengths = |name: &str| node.named(name).map_or_else(|| vec![1; count], |own| own.ints.clone());
@@ -66,8 +74,10 @@ fn odd_pads(node: &NodeProto, map: &[u64]) -> Option<Vec<i64>> {
         Some(start.checked_add(window)?.checked_sub(side)?.max(0))
     };
     let missing = (0..count).map(missing).collect::<Option<Vec<i64>>>()?;
-    let (behind, front) = (missing.iter().map(|pad| pad / 2), missing.iter().map(|pad| pad - pad / 2));
-    missing.iter().any(|pad| pad % 2 == 1).then(|| front.chain(behind).collect())
+    let is_wanted = is_dilated(node) || missing.iter().any(|pad| pad % 2 == 1);
+    let (less, more) = (missing.iter().map(|pad| pad / 2), missing.iter().map(|pad| pad - pad / 2));
+    let is_upper = node.named("auto_pad").is_some_and(|own| matches!(own.s.as_deref(), Some(b"SAME_UPPER")));
+    is_wanted.then(|| if is_upper { less.chain(more).collect() } else { more.chain(less).collect() })
 }
 
 /// A node with this padding in place of its own.
@@ -105,19 +115,42 @@ mod tests {
             ([3, 3], [0, 2], [8, 8], None),
             ([i64::MIN, 2], [1, 1], [8, 8], None),
         ] {
-            let pads = odd_pads(&window(kernel, strides), &[&[1_u64, 3][..], &map].concat());
+            let pads = pads_of(&window(kernel, strides), &[&[1_u64, 3][..], &map].concat());
             assert_eq!(pads, expected, "{kernel:?} by {strides:?} on {map:?}");
         }
-        assert_eq!(odd_pads(&window([3, 3], [2, 2]), &[1, 3, 8]), None, "a map of one axis");
+        assert_eq!(pads_of(&window([3, 3], [2, 2]), &[1, 3, 8]), None, "a map of one axis");
         let window = window([3, 3], [2, 2]);
         let written = with_padding(&window, ints("pads", vec![1, 1, 0, 0]));
         let names: Vec<String> = written.attribute.into_iter().map(|own| own.name).collect();
         assert_eq!(names, ["kernel_shape", "strides", "pads"]);
-        assert!(is_padded_in_front(&window));
+        assert!(needs_pads(&window));
         for other in [int("ceil_mode", 1), text("auto_pad", "SAME_UPPER")] {
             let mut changed = window.clone();
             changed.attribute.push(other);
-            assert!(!is_padded_in_front(&changed), "{changed:?}");
+            assert!(!needs_pads(&changed), "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn padding_of_dilated_windows_is_written_out() {
+        for (padding, dilations, expected) in [
+            ("SAME_UPPER", vec![3, 2], Some(vec![4, 1, 5, 1])),
+            ("SAME_LOWER", vec![3, 2], Some(vec![5, 1, 4, 1])),
+            // Even padding, too.
+            ("SAME_UPPER", vec![2, 2], Some(vec![3, 1, 3, 1])),
+            ("SAME_UPPER", vec![1, 1], None),
+        ] {
+            let attributes = vec![
+                ints("kernel_shape", vec![4, 2]),
+                text("auto_pad", padding),
+                ints("dilations", dilations),
+                ints("strides", vec![1, 1]),
+            ];
+            let window = node("Conv", vec!["x".into(), "w".into()], "y", attributes);
+            assert_eq!(needs_pads(&window), expected.is_some(), "{window:?}");
+            if expected.is_some() {
+                assert_eq!(pads_of(&window, &[1, 3, 24, 24]), expected, "{window:?}");
+            }
         }
     }
 }

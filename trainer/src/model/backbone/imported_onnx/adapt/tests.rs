@@ -126,6 +126,20 @@ fn padding_that_engines_put_on_different_sides_is_written_out() {
     assert_eq!(automatic, [false, true, false]);
 }
 
+/// As PyTorch's older exporter writes `padding="same"`; ONNX Runtime refuses it.
+#[test]
+fn padding_of_dilated_convolutions_is_written_out() {
+    let kernel = TensorProto { dims: vec![4, 3, 3, 3], data_type: FLOAT, name: "w".into(), raw_data: vec![0; 432] };
+    let settings = vec![text("auto_pad", "SAME_UPPER"), ints("dilations", vec![2, 3])];
+    let conv = node("Conv", vec!["x".into(), "w".into()], "a", settings);
+    let wanted = Adaptation { side: 24, output: None, pool: Some(Pooling::Mean) };
+    let adapted = adapt(model(vec![conv], vec![kernel.encode_to_vec().into()]), wanted).unwrap().model;
+    assert_eq!(check_declared(&adapted).unwrap().outputs, [[1, 4]]);
+    let nodes = ModelParts::decode(&*adapted).unwrap().graph.unwrap().nodes().unwrap();
+    assert_eq!(nodes[0].named("pads").map(|own| &own.ints[..]), Some(&[2, 3, 2, 3][..]));
+    assert_eq!(nodes[0].named("auto_pad"), None);
+}
+
 #[test]
 fn a_model_ends_before_a_head_that_engines_lack() {
     let inner = 3 * 24 * 24;
