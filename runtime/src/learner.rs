@@ -54,7 +54,7 @@ pub use orco_state::classify::{Match, Score};
 pub use scope_file::{ScopeFile, ScopeFileError};
 pub use service::BalanceOutlook;
 pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, SettingsError, ShotChecks};
-pub use shot_examiner::DoubtfulShot;
+pub use shot_examiner::{DoubtfulShot, shot_warnings};
 pub use shot_keeper::KeptPicturesReport;
 pub use shots::{PictureFolder, Shots, is_made_by_systems, pictures_in};
 use started_encoder::StartedEncoders;

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use anyhow::Result;
-use orco_runtime::learner::{AnswerScope, ChangeError, ChangeOutcome, Learner, Shots, forgetting_sentences};
+use orco_runtime::learner::{
+    AnswerScope, ChangeError, ChangeOutcome, Learner, Shots, forgetting_sentences, shot_warnings,
+};
 use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::answer::AnsweredClasses;
 use orco_runtime::state::escape::EscapedText;
@@ -45,9 +47,14 @@ pub fn note_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
     outcome.report
 }
 
-/// Warns of shots that were taken although something speaks against them.
+/// Warns of shots that were taken although something speaks against them; of each where experts want to see all.
 pub fn warn_of_shots(output: &Output, learner: &Learner) {
-    learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
+    let shots = learner.doubtful_shots();
+    if output.is_verbose() {
+        shots.iter().for_each(|shot| output.warn(shot));
+    } else {
+        shot_warnings(shots).iter().for_each(|warning| output.warn(warning));
+    }
 }
 
 /// Says so where a change made answers leave base classes out, or name them again; `before` are the classes that

@@ -1,12 +1,19 @@
 //! Examining the pictures of shots before anything is learned from them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use orco_state::escape::EscapedText;
+use orco_state::sentence::join_first;
 
 use super::settings::ShotChecks;
 use super::shots::OpenedShot;
 use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
+
+/// Most shots that are warned of one by one because they look like the same class.
+const MAX_ALIKE: usize = 5;
+/// Most shots that one warning names.
+const MAX_NAMED: usize = 3;
 
 /// A shot, with the reasons against it.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +26,14 @@ pub struct DoubtfulShot {
 }
 
 impl DoubtfulShot {
+    /// The class that it looks like, if nothing else speaks against it.
+    fn only_looks_like(&self) -> Option<&str> {
+        match &self.objections[..] {
+            [Objection::LooksLike { label, .. }] => Some(label),
+            _ => None,
+        }
+    }
+
     /// The rest of a sentence that begins with the shot and states an objection.
     fn sentence(&self, objection: &Objection<String>) -> String {
         match objection {
@@ -36,6 +51,26 @@ impl fmt::Display for DoubtfulShot {
         let objections: Vec<String> = self.objections.iter().map(|objection| self.sentence(objection)).collect();
         write!(f, "{} {}", self.shot, objections.join(" and "))
     }
+}
+
+/// Warnings of shots that were taken all the same: one for each, but a single one for many shots that merely look like
+/// the same class. Ten signs or faces are all like the one that came with the bundle; a warning for each would bury the
+/// others.
+pub fn shot_warnings(shots: &[DoubtfulShot]) -> Vec<String> {
+    let mut alike: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for shot in shots {
+        if let Some(label) = shot.only_looks_like() {
+            alike.entry(label).or_default().push(&shot.shot);
+        }
+    }
+    alike.retain(|_, shots| shots.len() > MAX_ALIKE);
+    let is_alone = |shot: &&DoubtfulShot| shot.only_looks_like().is_none_or(|label| !alike.contains_key(label));
+    let mut warnings: Vec<String> = shots.iter().filter(is_alone).map(ToString::to_string).collect();
+    warnings.extend(alike.iter().map(|(label, shots)| {
+        let named = join_first(shots.iter(), MAX_NAMED, ", ");
+        format!("{} shots look like {}: {named}", shots.len(), EscapedText(label))
+    }));
+    warnings
 }
 
 /// A shot that was examined.
@@ -98,5 +133,25 @@ mod tests {
             |earlier: &str| DoubtfulShot { shot: "1.jpg".into(), objections: vec![repeated(earlier)] }.to_string();
         assert_eq!(said("1.jpg"), "1.jpg is the same picture as the one for mug");
         assert_eq!(said("2.jpg"), "1.jpg is nearly the same picture as 2.jpg");
+    }
+    #[test]
+    fn many_shots_that_look_like_one_class_get_one_warning() {
+        let looks_like = |label: &str| Objection::LooksLike { label: label.into(), probability: 0.9 };
+        let shot = |number: usize, objections| DoubtfulShot { shot: format!("{number}.jpg"), objections };
+        let mut shots: Vec<_> = (1..=MAX_ALIKE).map(|number| shot(number, vec![looks_like("stop_sign")])).collect();
+        let each = shot_warnings(&shots);
+        assert_eq!((each.len(), each[0].as_str()), (MAX_ALIKE, "1.jpg looks like stop_sign (90 %)"));
+        let repeated = Objection::Repeated { shot: "1.jpg".into(), label: "mug".into() };
+        shots.insert(2, shot(8, vec![repeated, looks_like("stop_sign")]));
+        shots.push(shot(6, vec![looks_like("stop_sign")]));
+        shots.push(shot(7, vec![looks_like("pyramid")]));
+        assert_eq!(
+            shot_warnings(&shots),
+            [
+                "8.jpg is nearly the same picture as 1.jpg and looks like stop_sign (90 %)",
+                "7.jpg looks like pyramid (90 %)",
+                "6 shots look like stop_sign: 1.jpg, 2.jpg, 3.jpg, and 3 more"
+            ]
+        );
     }
 }
