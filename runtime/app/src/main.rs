@@ -9,6 +9,7 @@ mod command;
 mod config;
 mod device;
 mod doctor;
+mod folder_session;
 mod folder_shots;
 mod log_stream;
 #[cfg(feature = "mqtt")]
