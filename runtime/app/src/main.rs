@@ -9,6 +9,8 @@ mod command;
 mod config;
 mod device;
 mod doctor;
+#[cfg(feature = "hub")]
+mod fleet_options;
 mod folder_session;
 mod folder_shots;
 mod log_stream;

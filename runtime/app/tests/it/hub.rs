@@ -89,6 +89,26 @@ fn a_code_that_begins_a_hub_says_so() {
 }
 
 #[test]
+fn the_doctor_tells_whether_the_hub_answers_and_the_device_is_enrolled() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let doctor = |arguments: &[&str]| {
+        let arguments = [&["doctor", "--listen", "127.0.0.1:0"], arguments].concat();
+        text(&orco(&shipped(), &folder.join("door"), &arguments).output().unwrap().stdout)
+    };
+    let named = ["--hub", &running.url];
+    assert!(!doctor(&[]).contains(" hub "), "who has no hub reads nothing of one");
+    let said = doctor(&named);
+    assert!(said.contains("note   hub           it answers, but this device is not enrolled"), "{said}");
+    enrol(folder, &["door"], &running);
+    let said = doctor(&named);
+    assert!(said.contains("ok     hub           it answers"), "{said}");
+    let said = doctor(&[]);
+    assert!(said.contains("note   hub           none is named"), "{said}");
+}
+
+#[test]
 fn a_socks_proxy_is_passed_over_without_words_for_programmers() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();

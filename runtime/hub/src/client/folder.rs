@@ -108,6 +108,14 @@ impl DeviceFolder {
         self.read(IDENTITY)
     }
 
+    /// Whether the device enrolled.
+    ///
+    /// # Errors
+    /// [`SyncError`] if that cannot be read.
+    pub fn is_enrolled(&self) -> Result<bool, SyncError> {
+        Ok(self.identity()?.is_some_and(|identity| identity.hub.is_some()))
+    }
+
     pub(super) fn keep_identity(
         &self,
         identity: &DeviceIdentity,

@@ -1,0 +1,38 @@
+//! The fleet's hub, as far as `orco sync` needs it.
+
+use std::path::Path;
+
+use orco_hub::client::SyncError;
+use orco_runtime::state::sentence::with_causes;
+
+use super::Findings;
+use crate::fleet_options::FleetOptions;
+
+/// Whether the hub answers and the device is enrolled; nothing is said of the device. Without the state's folder it is
+/// not known whether it is.
+pub fn check(arguments: &FleetOptions, state: Option<&Path>, findings: &mut Findings) {
+    const SUBJECT: &str = "hub";
+    let is_enrolled = match state.map(|state| arguments.folder(state).is_enrolled()).transpose() {
+        Ok(is_enrolled) => is_enrolled,
+        Err(error) => return findings.failed(SUBJECT, error),
+    };
+    let Some(hub) = arguments.hub() else {
+        if is_enrolled == Some(true) {
+            findings.note(SUBJECT, "none is named, though this device is enrolled: name it with --hub URL");
+        }
+        return;
+    };
+    let mut transport = match arguments.transport(hub) {
+        Ok(transport) => transport,
+        Err(error) => return findings.failed(SUBJECT, error),
+    };
+    match transport.probe() {
+        Err(error) => {
+            findings.wrong(SUBJECT, format!("{}; start it, or name another with --hub URL", with_causes(&error)));
+        }
+        Ok(()) if is_enrolled == Some(false) => {
+            findings.note(SUBJECT, format!("it answers, but {}", SyncError::NotEnrolled));
+        }
+        Ok(()) => findings.good(SUBJECT, "it answers; whether it knows this device, `orco sync` tells"),
+    }
+}
