@@ -78,6 +78,17 @@ fn a_code_counts_for_an_hour_to_a_year() {
     json(hub(folder.path(), &["code", "--hours", "8784"]));
 }
 
+#[test]
+fn help_of_a_hubs_command_is_about_the_hub() {
+    let folder = TempDir::new().unwrap();
+    let help = text(&hub(folder.path(), &["list", "--help"]).output().unwrap().stdout);
+    assert!(help.contains("--hub-folder") && help.contains("--json"), "{help}");
+    for option in ["--answers", "--backbone", "--engine", "--history", "--threads", "--verbose"] {
+        assert!(!help.contains(option), "{option}: {help}");
+    }
+    json(hub(folder.path(), &["code", "--engine", "rten", "--hours", "1"]));
+}
+
 /// As where the variable that names the hub's folder is not set: devices would be refused without a hint.
 #[test]
 fn a_code_that_begins_a_hub_says_so() {
