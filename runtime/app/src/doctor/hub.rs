@@ -12,12 +12,9 @@ use crate::fleet_options::FleetOptions;
 /// not known whether it is.
 pub fn check(arguments: &FleetOptions, state: Option<&Path>, findings: &mut Findings) {
     const SUBJECT: &str = "hub";
-    let is_enrolled = match state.map(|state| arguments.folder(state).is_enrolled()).transpose() {
-        Ok(is_enrolled) => is_enrolled,
-        Err(error) => return findings.failed(SUBJECT, error),
-    };
+    let is_enrolled = state.map(|state| arguments.folder(state).is_enrolled()).transpose();
     let Some(hub) = arguments.hub() else {
-        if is_enrolled == Some(true) {
+        if matches!(is_enrolled, Ok(Some(true))) {
             findings.note(SUBJECT, "none is named, though this device is enrolled: name it with --hub URL");
         }
         return;
@@ -26,13 +23,13 @@ pub fn check(arguments: &FleetOptions, state: Option<&Path>, findings: &mut Find
         Ok(transport) => transport,
         Err(error) => return findings.failed(SUBJECT, error),
     };
-    match transport.probe() {
-        Err(error) => {
-            findings.wrong(SUBJECT, format!("{}; start it, or name another with --hub URL", with_causes(&error)));
-        }
-        Ok(()) if is_enrolled == Some(false) => {
-            findings.note(SUBJECT, format!("it answers, but {}", SyncError::NotEnrolled));
-        }
-        Ok(()) => findings.good(SUBJECT, "it answers; whether it knows this device, `orco sync` tells"),
+    if let Err(error) = transport.probe() {
+        let text = format!("{}; start it, or name another with --hub URL", with_causes(&error));
+        return findings.wrong(SUBJECT, text);
+    }
+    match is_enrolled {
+        Ok(Some(false)) => findings.note(SUBJECT, format!("it answers, but {}", SyncError::NotEnrolled)),
+        Ok(_) => findings.good(SUBJECT, "it answers; whether it knows this device, `orco sync` tells"),
+        Err(error) => findings.failed(SUBJECT, error),
     }
 }
