@@ -2,6 +2,8 @@
 
 mod bundle;
 mod engine;
+#[cfg(feature = "hub")]
+mod hub;
 mod machine;
 #[cfg(feature = "serve")]
 mod service;
@@ -133,4 +135,10 @@ pub fn examine_service(arguments: &crate::serve_options::ServeOptions, state: Op
     service::sightings(arguments, findings);
     #[cfg(feature = "mqtt")]
     service::mqtt(arguments, findings);
+}
+
+/// Checks what rounds with the fleet's hub need.
+#[cfg(feature = "hub")]
+pub fn examine_fleet(arguments: &crate::fleet_options::FleetOptions, state: Option<&Path>, findings: &mut Findings) {
+    hub::check(arguments, state, findings);
 }

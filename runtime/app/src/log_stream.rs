@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a line waits for a slow reader.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest text of a line, in bytes: with what stands before it, a pipe that is writable takes it at once
 /// (`PIPE_BUF` of Linux is 4,096).
 const MAX_TEXT: usize = 3900;
@@ -17,8 +17,8 @@ impl MissingLines {
     /// Whether the next line is written, and after how many that were left out; `None` if it is left out, too.
     /// `is_writable_within` says whether it can be written within a time. Once a line was left out, others do not wait.
     pub fn admit(&self, is_writable_within: impl FnOnce(Duration) -> bool) -> Option<u64> {
-        let patience = if self.0.load(Ordering::Relaxed) == 0 { PATIENCE } else { Duration::ZERO };
-        if is_writable_within(patience) {
+        let timeout = if self.0.load(Ordering::Relaxed) == 0 { WRITE_TIMEOUT } else { Duration::ZERO };
+        if is_writable_within(timeout) {
             return Some(self.0.swap(0, Ordering::Relaxed));
         }
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl MissingLines {
 pub fn print_panics_if_read() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if is_writable_within(PATIENCE) {
+        if is_writable_within(WRITE_TIMEOUT) {
             print(panic);
         }
     }));
@@ -75,16 +75,16 @@ mod tests {
     fn lines_that_were_left_out_are_counted_and_only_the_first_waits() {
         let missing = MissingLines::default();
         let next = |is_writable: bool, expected: Duration| {
-            missing.admit(|patience| {
-                assert_eq!(patience, expected);
+            missing.admit(|timeout| {
+                assert_eq!(timeout, expected);
                 is_writable
             })
         };
-        assert_eq!(next(true, PATIENCE), Some(0));
-        assert_eq!(next(false, PATIENCE), None);
+        assert_eq!(next(true, WRITE_TIMEOUT), Some(0));
+        assert_eq!(next(false, WRITE_TIMEOUT), None);
         assert_eq!(next(false, Duration::ZERO), None);
         assert_eq!(next(true, Duration::ZERO), Some(2));
-        assert_eq!(next(true, PATIENCE), Some(0));
+        assert_eq!(next(true, WRITE_TIMEOUT), Some(0));
     }
 
     #[test]

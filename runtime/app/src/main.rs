@@ -9,6 +9,9 @@ mod command;
 mod config;
 mod device;
 mod doctor;
+#[cfg(feature = "hub")]
+mod fleet_options;
+mod folder_session;
 mod folder_shots;
 mod log_stream;
 #[cfg(feature = "mqtt")]
@@ -32,7 +35,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::SettingsFile;
 use log_stream::MissingLines;
 use options::Options;
@@ -126,7 +129,7 @@ fn main() -> ExitCode {
         restart_with_variable(telemetry::VARIABLE, "1");
     }
     start_log();
-    let plain = Cli::command();
+    let plain = without_device_options(Cli::command());
     let first = matches_of(without_empty_variables(plain.clone()));
     let named = first.get_one::<PathBuf>("config").map(PathBuf::as_path);
     let file = match SettingsFile::find(&plain, named) {
@@ -269,6 +272,18 @@ fn outlive_file_limits() {
             output::eprint_escaped(&format!("warning: a limit of file sizes may end the process: {error}"));
         }
     }
+}
+
+/// Hides the options that choose and tune a device from the help of each command of `orco hub`; they are taken all the
+/// same.
+fn without_device_options(command: Command) -> Command {
+    const OF_DEVICES: [&str; 10] =
+        ["answers", "backbone", "bundle", "engine", "history", "history_bytes", "state", "threads", "verbose", "wait"];
+    let of_devices = command.get_arguments().filter(|option| OF_DEVICES.contains(&option.get_id().as_str()));
+    let hidden: Vec<Arg> = of_devices.map(|option| option.clone().hide(true)).collect();
+    let hide = |command: Command| command.args(hidden.iter().cloned());
+    // Clap gives a command no second option of the same name.
+    command.mut_subcommands(|group| if group.get_name() == "hub" { group.mut_subcommands(hide) } else { group })
 }
 
 /// An empty variable of the environment counts as one that is not set.

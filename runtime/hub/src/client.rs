@@ -129,14 +129,6 @@ impl<'a> FleetDevice<'a> {
         Self { folder, state: state.as_ref().into(), settings }
     }
 
-    /// Whether the device enrolled.
-    ///
-    /// # Errors
-    /// [`SyncError`] if that cannot be read.
-    pub fn is_enrolled(&self) -> Result<bool, SyncError> {
-        Ok(self.folder.identity()?.is_some_and(|identity| identity.hub.is_some()))
-    }
-
     /// Enrols with a code from `orco hub code`; returns the channel that the device follows. A device that is enrolled
     /// with the same hub may repeat it, as after a lost answer.
     ///

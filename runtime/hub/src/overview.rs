@@ -1,5 +1,7 @@
 //! The fleet at a glance, for the page, the administrators' API and `orco hub list`.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::error::HubError;
@@ -43,6 +45,8 @@ pub struct PackOverview {
     pub digest: ObjectDigest,
     /// Its label.
     pub label: String,
+    /// Identifier of the device.
+    pub device_id: DeviceId,
     /// Name of the device.
     pub device: String,
     /// Name of its bundle.
@@ -114,6 +118,16 @@ impl FleetOverview {
             devices: devices.into_iter().map(DeviceOverview::from).collect(),
         })
     }
+
+    /// Names that several devices have; devices out of the fleet whose packs are left count, too. Beside such a name,
+    /// a list shows the identifier.
+    pub fn shared_names(&self) -> BTreeSet<&str> {
+        let devices = self.devices.iter().map(|device| (device.name.as_str(), device.id));
+        let of_packs = self.packs.iter().map(|pack| (pack.device.as_str(), pack.device_id));
+        let mut names = BTreeSet::new();
+        let distinct: BTreeSet<(&str, DeviceId)> = devices.chain(of_packs).collect();
+        distinct.into_iter().map(|(name, _)| name).filter(|name| !names.insert(*name)).collect()
+    }
 }
 
 impl From<PackRecord> for PackOverview {
@@ -121,6 +135,7 @@ impl From<PackRecord> for PackOverview {
         Self {
             digest: pack.digest,
             label: pack.label,
+            device_id: pack.device,
             device: pack.device_name,
             bundle: pack.bundle_name,
             shots: pack.shots,
@@ -240,6 +255,17 @@ mod tests {
     fn names_are_sorted_by_the_value_of_their_numbers() {
         let sorted = ["", "12", "door", "door 2", "door 12", "door 12 b", "door 100", "türe 3"];
         assert!(sorted.map(with_padded_numbers).is_sorted());
+    }
+
+    #[test]
+    fn names_that_several_devices_have_are_found() {
+        let door =
+            |name: &str| DeviceOverview { name: name.into(), ..DeviceOverview::from(device(DeviceReport::default())) };
+        let mut devices = vec![door("door 3"), door("door 3"), door("door 7")];
+        // A device by itself shares its name with none.
+        devices.push(devices[2].clone());
+        let fleet = FleetOverview { devices, packs: Vec::new(), releases: Vec::new() };
+        assert_eq!(fleet.shared_names(), BTreeSet::from(["door 3"]));
     }
 
     fn device(report: DeviceReport) -> DeviceRecord {

@@ -1,5 +1,7 @@
 //! One page of plain HTML that shows the fleet. It has no script, and loads nothing.
 
+use std::collections::BTreeSet;
+
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 
@@ -38,6 +40,7 @@ const STYLE: &str = "\
 /// The page.
 pub fn html(fleet: &FleetOverview, now: UnixSeconds) -> String {
     let FleetOverview { devices, packs, releases } = fleet;
+    let shared_names = fleet.shared_names();
     let counts = format!(
         "{}, {}, {}",
         counted(devices.len(), "device"),
@@ -52,7 +55,12 @@ pub fn html(fleet: &FleetOverview, now: UnixSeconds) -> String {
     );
     table(&mut page, "Devices", DEVICE_COLUMNS, devices.iter().map(|device| device_row(device, now)));
     table(&mut page, "Releases", RELEASE_COLUMNS, releases.iter().map(|release| release_row(release, now)));
-    table(&mut page, "Packs that devices pushed", PACK_COLUMNS, packs.iter().map(|pack| pack_row(pack, now)));
+    table(
+        &mut page,
+        "Packs that devices pushed",
+        PACK_COLUMNS,
+        packs.iter().map(|pack| pack_row(pack, &shared_names, now)),
+    );
     page + "</main>\n</html>\n"
 }
 
@@ -101,13 +109,17 @@ fn release_row(release: &ReleaseOverview, now: UnixSeconds) -> [String; 7] {
 
 const PACK_COLUMNS: [&str; 6] = ["Label", "Device", "Pushed", "Bundle", "Holds", "Digest"];
 
-fn pack_row(pack: &PackOverview, now: UnixSeconds) -> [String; 6] {
+fn pack_row(pack: &PackOverview, shared_names: &BTreeSet<&str>, now: UnixSeconds) -> [String; 6] {
+    let device = match isolated(&pack.device) {
+        name if shared_names.contains(pack.device.as_str()) => format!("{name} <code>{}</code>", pack.device_id),
+        name => name,
+    };
     let size = format!("{:.1} KB", pack.bytes as f64 / 1_000.0);
     let (shots, pictures) = (counted(pack.shots as usize, "shot"), counted(pack.pictures as usize, "picture"));
     let holds = format!("{shots}, {pictures}, {size}");
     let digest = format!("<code>{}</code>", pack.digest);
     let pushed = ago(now - pack.received);
-    [isolated(&pack.label), isolated(&pack.device), pushed, escaped(&pack.bundle), holds, digest]
+    [isolated(&pack.label), device, pushed, escaped(&pack.bundle), holds, digest]
 }
 
 /// Adds a table. Its rows have as many cells as there are columns; an empty cell is left out on narrow screens.
@@ -200,9 +212,13 @@ mod tests {
             release(2, "mug", RolloutStage::All, 1),
             release(1, "everyday", RolloutStage::Quarter, 0),
         ];
-        let pack = |label: &str| PackOverview {
+        // The mug is of another device, which has the name of one of them.
+        let door = devices[3].id;
+        let namesake = SigningKey::generate().unwrap().verifying_key().device();
+        let pack = |label: &str, device_id| PackOverview {
             digest: ObjectDigest::of(label.as_bytes()),
             label: label.into(),
+            device_id,
             device: "door 3".into(),
             bundle: "everyday".into(),
             shots: 5,
@@ -210,7 +226,8 @@ mod tests {
             bytes: 4_816,
             received: 92_800,
         };
-        let page = html(&FleetOverview { devices, packs: vec![pack("mug"), pack("cactus")], releases }, 100_000);
+        let packs = vec![pack("mug", namesake), pack("cactus", door)];
+        let page = html(&FleetOverview { devices, packs, releases }, 100_000);
         println!("{page}");
         assert!(page.contains("10 devices, 3 releases, 2 pushed packs"), "{page}");
         assert_eq!(page.matches("<tr>").count(), 3 + 10 + 3 + 2);
@@ -225,6 +242,10 @@ mod tests {
         let pack = columns("\"Label\"><span><bdi>cactus<");
         assert_eq!(pack, ["Label", "Device", "Pushed", "Bundle", "Holds", "Digest"]);
         assert!(page.contains("\"Pushed\"><span>2 hours ago<"), "{page}");
+        for id in [door, namesake] {
+            let cell = format!("<bdi>door 3</bdi> <code>{id}</code></span></td><td data-column=\"Pushed\">");
+            assert!(page.contains(&cell), "{page}");
+        }
         let without_report = columns("\"Device\"><span><bdi>door 9<");
         assert_eq!(without_report, ["Device", "Channel", "Last seen", "Problems"]);
         let empty = html(&FleetOverview { devices: Vec::new(), packs: Vec::new(), releases: Vec::new() }, 0);

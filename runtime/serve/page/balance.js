@@ -37,7 +37,7 @@ function show({ status, classes, balances, outlook }) {
 }
 
 // Whether all balances recognise the same of what is stored.
-export const isWithoutEffect = ([first, ...others]) => others.length > 0 && others.every((other) =>
+const isWithoutEffect = ([first, ...others]) => others.length > 0 && others.every((other) =>
   other.recognised === first.recognised && other.taken_for_learned === first.taken_for_learned);
 
 // What a balance would recognise of the stored shots, and what it would wrongly take for them.

@@ -12,9 +12,9 @@ const SILENCE_MS = 40_000;
 // A browser opens six connections to a service, for all tabs together: hidden ones close theirs after so long.
 const HIDDEN_MS = 10_000;
 // A device that is gone may not even refuse a new stream: after so long the page says that it is not connected.
-const LATE_MS = 5000;
+const CONNECT_MS = 5000;
 // A request that does not reach the service says nothing about a stream that brought something within so long.
-const HEARD_MS = 3000;
+const ALIVE_MS = 3000;
 
 // The complete events of a stream's text, and the rest that is still to be completed.
 export function parseEvents(text) {
@@ -52,7 +52,7 @@ export async function listen() {
   }
 }
 
-export async function openStream(milliseconds = LATE_MS) {
+export async function openStream(milliseconds = CONNECT_MS) {
   const timer = setTimeout(() => { if (store.state.connected) store.update({ connected: false }); }, milliseconds);
   try {
     return await call("GET", api("events"), undefined, { quiet: true });
@@ -89,10 +89,10 @@ let heard = -Infinity;
 
 // Ends a stream as soon as a request does not reach the service: silence would tell much later. Returns a function that
 // stops watching, and says whether it did.
-export function endWhenUnreachable(reader, quiet = HEARD_MS) {
+export function endWhenUnreachable(reader, milliseconds = ALIVE_MS) {
   let isDoubted = false;
   doubt = () => {
-    if (performance.now() - heard < quiet) return;
+    if (performance.now() - heard < milliseconds) return;
     isDoubted = true;
     reader.cancel().catch(() => {});
   };

@@ -28,7 +28,7 @@ export const learnedClasses = ({ classes }) => classes.filter(({ learned }) => l
 export const baseClasses = ({ classes }) => classes.filter(({ learned }) => !learned);
 
 // Until the first attempt to connect ends, nothing speaks against the service.
-export const isReachable = ({ connected }) => connected !== false;
+const isReachable = ({ connected }) => connected !== false;
 
 export const canShoot = (state) => Boolean(isReachable(state) && state.label && hasSource(state));
 

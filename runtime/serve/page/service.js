@@ -11,8 +11,8 @@ export const api = (path) => `api/v1/${path}`;
 export const shotsPath = (label) => `shots/${encodeURIComponent(label)}`;
 export const classPath = (label) => `classes/${encodeURIComponent(label)}`;
 
-// Whoever waits is told after so long that nothing has come yet.
-const PATIENCE_MS = 2000;
+// After so long without an answer, the page says so, and goes on waiting.
+const SLOW_ANSWER_MS = 2000;
 
 let question = null;
 // Whether the question for the token was closed without one. The page then asks for nothing by itself until it is loaded
@@ -54,26 +54,26 @@ async function renewToken(used, { quiet, isTokenLeftOut }) {
 }
 
 // Requests of which it was said that no answer has come yet.
-const late = new Set();
+const slow = new Set();
 
 // The answer to a request. Unless the request is quiet, it is shown that none comes, or not soon; messages of other
 // requests stay.
 async function answered(request, { quiet, name }) {
   if (quiet) return request;
   const timer = setTimeout(() => {
-    late.add(request);
+    slow.add(request);
     if (!shownError()) showError(message("noAnswerYet"));
-  }, PATIENCE_MS);
+  }, SLOW_ANSWER_MS);
   try {
     const response = await request;
-    if (late.delete(request) && !late.size && shownError() === message("noAnswerYet")) showError();
+    if (slow.delete(request) && !slow.size && shownError() === message("noAnswerYet")) showError();
     return response;
   } catch (error) {
     showError(error.refusal ? ofFile(name, refusalText(error.refusal)) : message("notReached"));
     throw error;
   } finally {
     clearTimeout(timer);
-    late.delete(request);
+    slow.delete(request);
   }
 }
 

@@ -147,7 +147,7 @@ async function takeInTurn(shots, { anyway = false } = {}) {
 }
 
 // What is said of files: each sentence once, after the names of its files; those of cameras have none.
-export function ofFiles(sentences) {
+function ofFiles(sentences) {
   const names = new Map();
   for (const { name, text } of sentences) names.set(text, [...(names.get(text) ?? []), ...(name ? [isolate(name)] : [])]);
   const listed = (some) => `${some.slice(0, MOST_NAMES).join(", ")}${some.length > MOST_NAMES ? ", …" : ""}`;

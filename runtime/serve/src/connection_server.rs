@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::connection_table::{Busy, ConnectionTable};
+use crate::connection_table::{BusyFlag, ConnectionTable};
 use crate::plain_http::{self, HttpsRedirect};
 
 /// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
@@ -82,7 +82,7 @@ impl ConnectionServer {
             // An answer that nobody reads holds its memory.
             let mut stream = TimeoutStream::new(stream);
             stream.set_write_timeout(Some(write_timeout));
-            let busy = Busy::default();
+            let busy = BusyFlag::default();
             let service = ConnectionService { router: router.clone(), busy: busy.clone() };
             let connection = connections.spawn(serve_connection(
                 Box::pin(stream),
@@ -129,7 +129,7 @@ fn is_out_of_files(_: &std::io::Error) -> bool {
 #[derive(Clone)]
 struct ConnectionService {
     router: Router,
-    busy: Busy,
+    busy: BusyFlag,
 }
 
 impl hyper::service::Service<hyper::Request<Incoming>> for ConnectionService {

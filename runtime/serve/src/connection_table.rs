@@ -17,14 +17,14 @@ pub(crate) struct ConnectionTable {
 struct OpenConnection {
     caller: Caller,
     connection: AbortHandle,
-    busy: Busy,
+    busy: BusyFlag,
 }
 
 /// Whether a connection waits for an answer. One that listens to a stream does not.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Busy(Arc<AtomicBool>);
+pub(crate) struct BusyFlag(Arc<AtomicBool>);
 
-impl Busy {
+impl BusyFlag {
     pub(crate) fn set(&self, busy: bool) {
         self.0.store(busy, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ impl ConnectionTable {
 
     /// Takes a place for a connection. Where none is left, ends [another one](Self::evict) first; returns whether it
     /// did.
-    pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle, busy: Busy) -> bool {
+    pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle, busy: BusyFlag) -> bool {
         let is_full = self.held.len() >= self.max_connections;
         if is_full {
             self.evict();
@@ -64,9 +64,9 @@ impl ConnectionTable {
         let mut holds = BTreeMap::<Caller, usize>::new();
         self.held.iter().for_each(|held| *holds.entry(held.caller).or_default() += 1);
         let most = holds.values().max();
-        let greedy = |held: &&OpenConnection| holds.get(&held.caller) == most;
+        let holds_most = |held: &&OpenConnection| holds.get(&held.caller) == most;
         let is_idle = |held: &&OpenConnection| !held.busy.0.load(Ordering::Relaxed);
-        let chosen = self.held.iter().filter(greedy).find(is_idle).or_else(|| self.held.iter().find(greedy));
+        let chosen = self.held.iter().filter(holds_most).find(is_idle).or_else(|| self.held.iter().find(holds_most));
         if let Some(connection) = chosen.map(|held| held.connection.clone()) {
             connection.abort();
             self.leave(connection.id());
@@ -90,7 +90,7 @@ mod tests {
         let (mut places, mut connections) = (ConnectionTable::new(3), JoinSet::<()>::new());
         let mut take = |places: &mut ConnectionTable, peer: &str| {
             let handle = connections.spawn(std::future::pending());
-            places.take(peer.parse().unwrap(), handle.clone(), Busy::default());
+            places.take(peer.parse().unwrap(), handle.clone(), BusyFlag::default());
             handle
         };
         let alone = take(&mut places, "10.0.0.1");
@@ -111,7 +111,7 @@ mod tests {
     async fn whoever_waits_for_an_answer_keeps_the_place_before_a_silent_one() {
         let (mut places, mut connections) = (ConnectionTable::new(2), JoinSet::<()>::new());
         let mut take = |places: &mut ConnectionTable, busy: bool| {
-            let (handle, of) = (connections.spawn(std::future::pending()), Busy::default());
+            let (handle, of) = (connections.spawn(std::future::pending()), BusyFlag::default());
             of.set(busy);
             places.take([10, 0, 0, 1].into(), handle.clone(), of);
             handle

@@ -44,12 +44,12 @@ impl TurnQueue {
         turn
     }
 
-    /// Waits for a turn, but gives up after `patience`.
-    pub fn take_within(&self, patience: Duration) -> Option<Turn> {
+    /// Waits for a turn, but gives up after `timeout`.
+    pub fn take_within(&self, timeout: Duration) -> Option<Turn> {
         let (turn, started) = (self.enqueue(), Instant::now());
         let mut tickets = lock(&self.0.tickets);
         while tickets.queue.front() != Some(&turn.ticket) {
-            let Some(left) = patience.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
+            let Some(left) = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
                 // `turn` locks the tickets when it is dropped.
                 drop(tickets);
                 return None;

@@ -10,12 +10,15 @@ use crate::doctor::{self, Finding, Findings, Level};
 use crate::options::Options;
 use crate::output::{Output, say};
 
-/// Arguments of `orco doctor`: those of the service that is checked.
+/// Arguments of `orco doctor`: those of the service and of the rounds with a hub that are checked.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[cfg(feature = "serve")]
     #[command(flatten)]
     serve: crate::serve_options::ServeOptions,
+    #[cfg(feature = "hub")]
+    #[command(flatten)]
+    fleet: crate::fleet_options::FleetOptions,
 }
 
 /// Prints every finding; fails where something must be mended.
@@ -25,6 +28,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     let state = doctor::examine(options, &mut findings);
     #[cfg(feature = "serve")]
     doctor::examine_service(&arguments.serve, state.as_deref(), &mut findings);
+    #[cfg(feature = "hub")]
+    doctor::examine_fleet(&arguments.fleet, state.as_deref(), &mut findings);
     #[cfg(not(feature = "serve"))]
     let _ = (arguments, state);
     for Finding { subject, level, text } in &findings.0 {

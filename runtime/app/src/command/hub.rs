@@ -331,10 +331,13 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
         }
     }
     say!(output, "{}", counted(fleet.packs.len(), "pack"))?;
+    let shared_names = fleet.shared_names();
     for pack in &fleet.packs {
         let (label, device) = (EscapedText(&pack.label), EscapedText(&pack.device));
+        let is_shared = shared_names.contains(pack.device.as_str());
+        let id = if is_shared { format!(" ({})", pack.device_id) } else { String::new() };
         let (shots, pushed) = (counted(pack.shots as usize, "shot"), ago(now() - pack.received));
-        say!(output, "  {} {label}, from {device}: {shots}, {} bytes, pushed {pushed}", pack.digest, pack.bytes)?;
+        say!(output, "  {} {label}, from {device}{id}: {shots}, {} bytes, pushed {pushed}", pack.digest, pack.bytes)?;
     }
     say!(output, "{}", counted(fleet.releases.len(), "release"))?;
     for release in &fleet.releases {

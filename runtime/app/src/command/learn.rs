@@ -1,20 +1,16 @@
 //! `orco learn`.
 
-use std::time::Instant;
-
 use anyhow::{Result, bail};
 use clap::Args;
 use orco_runtime::learner::{ChangeOutcome, Learner, Shots};
 use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
-use crate::device;
-use crate::folder_shots::{folder_shots, folders_or_files, warn_of_long_pictures};
+use crate::folder_session::FolderSession;
 use crate::options::Options;
-use crate::output::{Output, say};
+use crate::output::Output;
 use crate::progress::ProgressBars;
 use crate::scene_options::SceneOptions;
-use crate::session_report;
 
 /// Arguments of `orco learn`.
 #[derive(Args, Debug)]
@@ -56,25 +52,6 @@ impl Arguments {
 
 /// Learns the classes in one session and saves the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let started = Instant::now();
-    let mut learner = device::open(options, output)?;
-    arguments.options.apply(&mut learner);
-    let viewfinder = arguments.scene.viewfinder(&learner, output)?;
-    let folders = folders_or_files(&arguments.classes, output);
-    let classes = folders.into_iter().map(|class| folder_shots(&viewfinder, class, output));
-    let classes = classes.collect::<Result<Vec<_>>>()?;
-    warn_of_long_pictures(&classes, output);
-    let answered_before = learner.answered_classes();
-    let (outcome, past) = arguments.learn(&mut learner, &classes)?;
-    let report = session_report::note_outcome(output, outcome);
-    session_report::warn_of_shots(output, &learner);
-    let seconds = started.elapsed().as_secs_f64();
-    let what = format!("{past} {}", session_report::list_classes(&classes));
-    session_report::print(output, &report, &what, seconds, learner.answered_classes())?;
-    if !report.one_scene.is_empty() && viewfinder.background.is_none() {
-        say!(output, "if the camera stands still, show the empty place with --empty: then things are cut out of it")?;
-    }
-    let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
-    session_report::tell_scope(output, &learner, &labels, answered_before)?;
-    Ok(session_report::to_json(output, &report, seconds))
+    let session = FolderSession { classes: &arguments.classes, options: &arguments.options, scene: &arguments.scene };
+    session.run(options, output, |learner, classes| arguments.learn(learner, classes))
 }

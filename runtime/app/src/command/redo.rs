@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use super::undo::restore;
+use super::undo::go_to_class_set;
 use crate::change_options::AlignmentOptions;
 use crate::options::Options;
 use crate::output::Output;
@@ -21,7 +21,7 @@ pub struct Arguments {
 
 /// Restores a class set that was undone, and saves it as the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    restore(options, output, arguments.alignment, "redid up to", |learner, progress| {
+    go_to_class_set(options, output, arguments.alignment, "redid up to", |learner, progress| {
         learner.redo(arguments.changes as usize, progress)
     })
 }

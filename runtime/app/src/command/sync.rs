@@ -1,12 +1,10 @@
 //! `orco sync`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use orco_hub::client::{
-    DeviceFolder, FleetDevice, FleetSettings, HttpTransport, RetryPolicy, SharedClasses, SyncOutcome,
-};
+use orco_hub::client::{FleetDevice, FleetSettings, HttpTransport, RetryPolicy, SharedClasses, SyncOutcome};
 use orco_hub::protocol::EnrolmentCode;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
@@ -14,33 +12,27 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::{counted, with_causes};
 use orco_runtime::store::Store;
-use orco_serve::{host_name, port_of};
+use orco_serve::host_name;
 use serde_json::{Value, json};
 
 use crate::advice;
 use crate::config::SettingsFile;
 use crate::device;
+use crate::fleet_options::FleetOptions;
 use crate::options::Options;
 use crate::output::{Output, say};
 
 /// Arguments of `orco sync`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Address of the fleet's hub, such as http://hub:8090. Without one nothing is ever sent.
-    #[arg(long, value_name = "URL", env = "ORCO_HUB", value_parser = hub_address)]
-    hub: Option<String>,
-    /// Certificates that vouch for a hub with https, a PEM file; by default those of public authorities.
-    #[arg(long, value_name = "FILE", env = "ORCO_HUB_CA_FILE")]
-    hub_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    fleet: FleetOptions,
     /// Enrols this device first, with a code that `orco hub code` printed.
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
     /// What people call this device; by default the machine's name.
     #[arg(long, value_name = "NAME", requires = "code")]
     name: Option<String>,
-    /// Folder of the device's key and of bundles that its channel named; by default `fleet` in the state's folder.
-    #[arg(long, value_name = "DIR", env = "ORCO_FLEET")]
-    fleet: Option<PathBuf>,
     /// Label of a class that may be shared; may be given again, in the variable on a line of its own. `*` stands for
     /// all that were taught here.
     // A label may hold any other separator, and a part of it may be another's label.
@@ -51,29 +43,10 @@ pub struct Arguments {
     share_pictures: bool,
 }
 
-/// Reads the address of a hub; an empty one in a file of settings is none.
-fn hub_address(argument: &str) -> Result<String, String> {
-    if argument.is_empty() {
-        return Ok(String::new());
-    }
-    let lower = argument.to_lowercase();
-    let host = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://")).unwrap_or_default();
-    let is_host = |letter: char| letter.is_alphanumeric() || "[_-.".contains(letter);
-    // Paths are added at its end.
-    let can_go_on = !argument.contains(['?', '#']) && !argument.contains(char::is_whitespace);
-    let expected = "expected http:// or https:// and a host, such as http://hub:8090, without ? or #";
-    if !host.starts_with(is_host) || !can_go_on {
-        return Err(expected.into());
-    }
-    let uri = argument.parse().map_err(|_| expected.to_owned())?;
-    port_of(&uri).map_err(|why| format!("the address {why}"))?;
-    Ok(argument.to_owned())
-}
-
 impl Arguments {
     /// The hub's address. Clap would demand it before the file of settings is read.
     fn hub(&self, file: Option<&SettingsFile>) -> Result<&str> {
-        if let Some(hub) = self.hub.as_deref().filter(|hub| !hub.is_empty()) {
+        if let Some(hub) = self.fleet.hub() {
             return Ok(hub);
         }
         if let Some(fault) = file.and_then(|file| file.faults.get("hub")) {
@@ -100,7 +73,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     };
     let hub = arguments.hub(file)?;
     let key = options.public_key()?;
-    let folder = arguments.fleet.as_ref().map_or_else(|| DeviceFolder::of_state(&state), DeviceFolder::new);
+    let folder = arguments.fleet.folder(&state);
     let store = Store::new(&state);
     let learner = device::settings(options, &store, 1);
     let engine = learner.engine;
@@ -122,10 +95,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     let bundle = settings.bundle.clone();
     let current = folder.current_bundle();
     let device = FleetDevice::new(folder, &state, settings);
-    let mut transport = match &arguments.hub_ca_file {
-        Some(file) => HttpTransport::with_certificates(hub, file)?,
-        None => HttpTransport::new(hub),
-    };
+    let mut transport = arguments.fleet.transport(hub)?;
     if let Some(code) = &arguments.code {
         let name = arguments.name.clone().unwrap_or_else(host_name);
         enrol(output, &device, &mut transport, code, &name)?;

@@ -30,14 +30,14 @@ pub struct Arguments {
 
 /// Restores an earlier class set and saves it as the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    restore(options, output, arguments.alignment, "went back to", |learner, progress| match arguments.to {
+    go_to_class_set(options, output, arguments.alignment, "went back to", |learner, progress| match arguments.to {
         Some(entry) => learner.undo_to(entry, progress),
         None => learner.undo(arguments.changes as usize, progress),
     })
 }
 
 /// Goes back to another class set by `step`, or forth, and prints what that did.
-pub(super) fn restore(
+pub(super) fn go_to_class_set(
     options: &Options,
     output: &Output,
     alignment: AlignmentOptions,

@@ -309,6 +309,20 @@ fn an_address_that_no_hub_can_have_is_refused_by_those_that_use_it_alone() {
     device.refused(&["sync"], "the address has no port from 1 to 65535 after its colon");
 }
 
+/// Else nobody sees that a device reports no more, unless somebody looks at the hub.
+#[test]
+#[cfg(feature = "hub")]
+fn a_hub_that_cannot_be_reached_is_found() {
+    let device = Device::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    assert_finds(&examined(&device, &["--hub", &url]), "hub", "wrong", "the hub cannot be reached");
+    let missing = device.folder.path().join("hub.pem").to_str().unwrap().to_owned();
+    let arguments = ["--hub", &url, "--hub-ca-file", &missing];
+    assert_finds(&examined(&device, &arguments), "hub", "wrong", "hub.pem cannot be read");
+}
+
 #[test]
 fn a_disk_without_files_to_come_or_that_is_read_only_is_not_blamed_on_rights() {
     let Some(mounted) = TmpfsMount::new("size=64m,nr_inodes=8") else {

@@ -78,6 +78,17 @@ fn a_code_counts_for_an_hour_to_a_year() {
     json(hub(folder.path(), &["code", "--hours", "8784"]));
 }
 
+#[test]
+fn help_of_a_hubs_command_is_about_the_hub() {
+    let folder = TempDir::new().unwrap();
+    let help = text(&hub(folder.path(), &["list", "--help"]).output().unwrap().stdout);
+    assert!(help.contains("--hub-folder") && help.contains("--json"), "{help}");
+    for option in ["--answers", "--backbone", "--engine", "--history", "--threads", "--verbose"] {
+        assert!(!help.contains(option), "{option}: {help}");
+    }
+    json(hub(folder.path(), &["code", "--engine", "rten", "--hours", "1"]));
+}
+
 /// As where the variable that names the hub's folder is not set: devices would be refused without a hint.
 #[test]
 fn a_code_that_begins_a_hub_says_so() {
@@ -86,6 +97,26 @@ fn a_code_that_begins_a_hub_says_so() {
     let first = warned();
     assert!(first.contains("warning: this begins a new hub in ") && first.contains("--hub-folder"), "{first}");
     assert_eq!(warned(), "");
+}
+
+#[test]
+fn the_doctor_tells_whether_the_hub_answers_and_the_device_is_enrolled() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let doctor = |arguments: &[&str]| {
+        let arguments = [&["doctor", "--listen", "127.0.0.1:0"], arguments].concat();
+        text(&orco(&shipped(), &folder.join("door"), &arguments).output().unwrap().stdout)
+    };
+    let named = ["--hub", &running.url];
+    assert!(!doctor(&[]).contains(" hub "), "who has no hub reads nothing of one");
+    let said = doctor(&named);
+    assert!(said.contains("note   hub           it answers, but this device is not enrolled"), "{said}");
+    enrol(folder, &["door"], &running);
+    let said = doctor(&named);
+    assert!(said.contains("ok     hub           it answers"), "{said}");
+    let said = doctor(&[]);
+    assert!(said.contains("note   hub           none is named"), "{said}");
 }
 
 #[test]

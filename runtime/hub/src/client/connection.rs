@@ -23,6 +23,8 @@ use crate::protocol::{
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else { 2 * MAX_MESSAGE as u64 };
 
+/// Path of a probe, which needs no signature.
+const LIVE_PATH: &str = "/v2/health/live";
 /// How long a name may take to be looked up.
 const RESOLVE_TIME: Duration = Duration::from_secs(10);
 /// How long a connection may take to be established, TLS included. A hub that is switched off, or a firewall
@@ -101,6 +103,19 @@ impl HttpTransport {
         }
         let roots = RootCerts::Specific(Arc::new(certificates));
         Ok(Self::with_tls(url, TlsConfig::builder().root_certs(roots).build()))
+    }
+
+    /// Whether the hub answers; nothing is said of the device.
+    ///
+    /// # Errors
+    /// [`SyncError::Unreachable`] if it does not, or something else does.
+    pub fn probe(&mut self) -> Result<(), SyncError> {
+        let request = WireRequest { method: "GET", path: LIVE_PATH.into(), headers: Vec::new(), body: Vec::new() };
+        match self.exchange(&request) {
+            Ok(WireAnswer { status: 200, .. }) => Ok(()),
+            Ok(WireAnswer { status, .. }) => Err(other_server(status)),
+            Err(TransportError(reason)) => Err(SyncError::Unreachable { reason }),
+        }
     }
 
     fn with_tls(url: &str, tls: TlsConfig) -> Self {
@@ -315,12 +330,17 @@ fn wire_request(head: &RequestHead, method: &'static str, signature: &Signature,
 
 /// The error of a request whose answer the hub did not sign.
 fn unsigned_answer(status: u16) -> SyncError {
+    // The hub itself answers strangers so.
+    if status == 404 { SyncError::Unknown } else { other_server(status) }
+}
+
+/// The error of an answer that is none of the hub.
+fn other_server(status: u16) -> SyncError {
     let reason = match status {
-        404 => return SyncError::Unknown,
         // What speaks TLS calls a plain request a bad one.
         400 => "status 400 is no answer of it; the address of a hub with a certificate begins with https://".into(),
         413 => "a proxy before it refuses messages of this size, with status 413: have it pass bodies of 8 MiB".into(),
-        401..=510 => format!("it, or a proxy before it, failed with status {status}; its log says why"),
+        401..=403 | 405..=510 => format!("it, or a proxy before it, failed with status {status}; its log says why"),
         _ => format!(
             "an answer of status {status} is not signed by it: another server may have this address, the network may \
              want somebody to log in, or the hub's address begins with https://"

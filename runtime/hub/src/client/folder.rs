@@ -17,6 +17,8 @@ use super::progress::SyncProgress;
 use super::{IDENTITY, PROGRESS};
 use crate::protocol::{Fingerprint, ObjectDigest, SigningKey, VerifyingKey};
 
+/// Name of the file with the last sequence number.
+const SEQUENCE: &str = "sequence.json";
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
 /// What the name of an object that is still fetched ends with.
@@ -108,6 +110,14 @@ impl DeviceFolder {
         self.read(IDENTITY)
     }
 
+    /// Whether the device enrolled.
+    ///
+    /// # Errors
+    /// [`SyncError`] if that cannot be read.
+    pub fn is_enrolled(&self) -> Result<bool, SyncError> {
+        Ok(self.identity()?.is_some_and(|identity| identity.hub.is_some()))
+    }
+
     pub(super) fn keep_identity(
         &self,
         identity: &DeviceIdentity,
@@ -118,11 +128,11 @@ impl DeviceFolder {
 
     /// The last sequence number that was used; 0 if none was.
     pub(super) fn sequence(&self) -> Result<u64, SyncError> {
-        Ok(self.read("sequence.json")?.unwrap_or(0))
+        Ok(self.read(SEQUENCE)?.unwrap_or(0))
     }
 
     pub(super) fn keep_sequence(&self, sequence: u64, observer: &mut dyn SyncObserver) -> Result<(), SyncError> {
-        self.write("sequence.json", &sequence, observer)
+        self.write(SEQUENCE, &sequence, observer)
     }
 
     pub(super) fn progress(&self) -> Result<SyncProgress, SyncError> {

@@ -260,7 +260,7 @@ fn a_name_that_is_blank_or_can_be_no_part_of_a_label_is_refused_on_the_device() 
         let refused = device.device().enrol(&mut fleet.network(), &code, name, &mut ()).unwrap_err();
         assert!(matches!(refused, SyncError::Name { .. }), "{refused}");
     }
-    assert!(!device.device().is_enrolled().unwrap());
+    assert!(!device.fleet().is_enrolled().unwrap());
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! The fleet's hub, as far as `orco sync` needs it.
+
+use std::path::Path;
+
+use orco_hub::client::SyncError;
+use orco_runtime::state::sentence::with_causes;
+
+use super::Findings;
+use crate::fleet_options::FleetOptions;
+
+/// Whether the hub answers and the device is enrolled; nothing is said of the device. Without the state's folder it is
+/// not known whether it is.
+pub fn check(arguments: &FleetOptions, state: Option<&Path>, findings: &mut Findings) {
+    const SUBJECT: &str = "hub";
+    let is_enrolled = state.map(|state| arguments.folder(state).is_enrolled()).transpose();
+    let Some(hub) = arguments.hub() else {
+        if matches!(is_enrolled, Ok(Some(true))) {
+            findings.note(SUBJECT, "none is named, though this device is enrolled: name it with --hub URL");
+        }
+        return;
+    };
+    let mut transport = match arguments.transport(hub) {
+        Ok(transport) => transport,
+        Err(error) => return findings.failed(SUBJECT, error),
+    };
+    if let Err(error) = transport.probe() {
+        let text = format!("{}; start it, or name another with --hub URL", with_causes(&error));
+        return findings.wrong(SUBJECT, text);
+    }
+    match is_enrolled {
+        Ok(Some(false)) => findings.note(SUBJECT, format!("it answers, but {}", SyncError::NotEnrolled)),
+        Ok(_) => findings.good(SUBJECT, "it answers; whether it knows this device, `orco sync` tells"),
+        Err(error) => findings.failed(SUBJECT, error),
+    }
+}
