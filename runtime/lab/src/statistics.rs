@@ -281,7 +281,7 @@ fn simulated_shift(
             NewClass { label: label.clone(), shots: shots(class) }
         })
         .collect();
-    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| core::ops::ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| std::ops::ControlFlow::Continue(()));
     let mut session = Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
     let (state, _) = session.learn(&State::fresh(&reduced, [0; 32]), &new).ok()?;
     state.calibration.filter(|calibration| calibration.border.learned > 0.0).map(|calibration| calibration.border.shift)
