@@ -175,8 +175,8 @@ fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>,
         let axes = DMatrix::<f32>::identity(inputs, kept);
         return (axes.as_slice().to_vec(), vec![0.0; kept], 1.0);
     }
-    // Shrunk first, no eigenvalue is near 0. Where features never change, the unshrunk covariance has so many zeros that
-    // rounding underflows, and nalgebra divides 0 by 0.
+    // Shrunk first, no eigenvalue is near 0. Where features never change, the unshrunk covariance has so many zeros
+    // that rounding underflows, and nalgebra divides 0 by 0.
     covariance *= 1.0 - SHRINKAGE;
     (0..inputs).for_each(|at| covariance[(at, at)] += SHRINKAGE * mean);
     let eigen = SymmetricEigen::new(covariance);

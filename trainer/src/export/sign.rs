@@ -92,8 +92,8 @@ pub fn seal(folder: &Path, release: Option<u32>, key: Option<&SecretKey>) -> Res
 /// goes first, so that an interruption leaves no signature beside a manifest that it does not belong to.
 ///
 /// # Errors
-/// If the manifest cannot be written: `undo` is then called and the signature put back, unless the new manifest is there
-/// all the same. If the signature cannot be moved.
+/// If the manifest cannot be written: `undo` is then called and the signature put back, unless the new manifest is
+/// there all the same. If the signature cannot be moved.
 pub(super) fn replace_signed(
     folder: &Path,
     text: &str,

@@ -95,7 +95,8 @@ pub struct OnnxBackbone {
 }
 
 impl OnnxBackbone {
-    /// Refuses at once a file that holds no model; [`OnnxBackbone::open`], which needs the data's channels, checks more.
+    /// Refuses at once a file that holds no model; [`OnnxBackbone::open`], which needs the data's channels, checks
+    /// more.
     ///
     /// # Errors
     /// [`OnnxBackboneError`] if the file cannot be read, or is no ONNX model.
@@ -139,8 +140,8 @@ impl OnnxBackbone {
             },
             reason => OnnxBackboneError::Refused { path: path.into(), reason },
         };
-        // Before constants are folded: that fails on wrong inputs, and on outputs that nobody wants, with errors that say
-        // less.
+        // Before constants are folded: that fails on wrong inputs, and on outputs that nobody wants, with errors that
+        // say less.
         let unfolded = ModelProto::decode(adapted.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
         let [height, width] = image_sides(&unfolded).map_err(wrong)?;
         if unfolded.output.len() > 1 {

@@ -53,8 +53,8 @@ impl GraphParts {
         Ok(self.copy_zero_points()? || is_dequantised)
     }
 
-    /// Gives nodes that dequantise constants of int8 a zero point each, where several read one. Returns whether anything
-    /// was changed.
+    /// Gives nodes that dequantise constants of int8 a zero point each, where several read one. Returns whether
+    /// anything was changed.
     fn copy_zero_points(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
         let mut constants = HashMap::new();
