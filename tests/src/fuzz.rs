@@ -168,7 +168,7 @@ fn classify(base_model: &BaseModel, state: &State) {
 
 /// Manifests; a sound one that is written comes back.
 pub fn manifest(bytes: &[u8]) -> bool {
-    let Some(manifest) = core::str::from_utf8(bytes).ok().and_then(|text| Manifest::parse(text).ok()) else {
+    let Some(manifest) = std::str::from_utf8(bytes).ok().and_then(|text| Manifest::parse(text).ok()) else {
         return false;
     };
     assert!(!manifest.comment().contains('\n'), "a signature's comment is one line");
@@ -194,7 +194,7 @@ pub fn pack(bytes: &[u8]) -> bool {
         assert!(pack.to_class(&pack.bundle_digest).is_ok());
         true
     };
-    let _ = core::str::from_utf8(bytes).map(|text| key.check(b"", text));
+    let _ = std::str::from_utf8(bytes).map(|text| key.check(b"", text));
     let start = [&FileKind::Pack.magic()[..], &FileKind::Pack.version().to_le_bytes()].concat();
     let repaired = pack::seal(&[&start, bytes].concat(), "");
     accepts(bytes) | accepts(&repaired)

@@ -1,7 +1,7 @@
 //! Checks losses and pseudo-targets against the reference vectors. The runtime and the trainer make the same checks.
 
-use core::fmt::Debug;
-use core::str::FromStr;
+use std::fmt::Debug;
+use std::str::FromStr;
 
 use crate::compare::{GRADIENT, LOSS};
 use crate::golden::{Array, Golden};

@@ -177,7 +177,7 @@ fn losses_of_the_trainer_are_those_of_the_papers_text() {
             let gradients = Tensor::run_backward(&[&loss], &parameters.each_ref(), false, false);
             let gradients: Vec<Vec<f32>> =
                 gradients.iter().map(|tensor| Vec::try_from(tensor.contiguous().view(-1)).unwrap()).collect();
-            let gradients: [&[f32]; 4] = core::array::from_fn(|index| &*gradients[index]);
+            let gradients: [&[f32]; 4] = std::array::from_fn(|index| &*gradients[index]);
             let agrees = against(&golden, &format!("{name}.still.{case}"), &[loss.double_value(&[])], gradients);
             agrees.unwrap_or_else(|mismatch| panic!("{mismatch}"));
         }

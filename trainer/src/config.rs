@@ -194,6 +194,11 @@ impl Recipe {
         self.checked()
     }
 
+    /// Whether phase 1 trains the backbone; not where an ONNX file is imported, or `pretrain.epochs` is 0.
+    pub fn has_phase_1(&self) -> bool {
+        !self.backbone.is_imported() && self.pretrain.epochs > 0
+    }
+
     /// Classes that exist at the end of the last session.
     pub fn classes(&self) -> usize {
         self.split.classes()

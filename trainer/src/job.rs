@@ -36,7 +36,7 @@ pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, 
 fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     recipe.seed = images.seed.unwrap_or(recipe.seed);
     // Before images are read, and phase 1 is trained.
-    if !recipe.backbone.is_imported() && recipe.pretrain.epochs > 0 {
+    if recipe.has_phase_1() {
         group.require_divisible("pretrain.batch", recipe.pretrain.batch)?;
     }
     group.require_divisible("align.batch", recipe.align.batch)?;
@@ -235,7 +235,7 @@ impl TrainingJob {
         // Frees the bytes of the file.
         drop(weights);
         Run::compare_ranks(&recipe, &trained_on, group)?;
-        if !model.is_imported() && recipe.pretrain.epochs > 0 {
+        if recipe.has_phase_1() {
             let batch = recipe.pretrain.batch;
             require_full_batch("pretrain.batch", batch, data.split.base.len()).context("phase 1")?;
         }
@@ -260,7 +260,7 @@ impl TrainingJob {
     /// # Errors
     /// As for [`pretrain`].
     pub fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
-        if self.model.is_imported() || self.recipe.pretrain.epochs == 0 {
+        if !self.recipe.has_phase_1() {
             log::info!("phase 1 is left out: the backbone is given");
             return Ok(());
         }

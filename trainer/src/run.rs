@@ -127,8 +127,8 @@ impl Run {
     /// [are alike](Self::compare_ranks), the first does so, and the others wait for it.
     ///
     /// # Errors
-    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. An existing
-    /// run is unchanged then.
+    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. An
+    /// existing run is unchanged then.
     pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
         let run = if group.is_first() {
             Self::open_with(folder, recipe, Some(trained_on), group.clone())?

@@ -60,7 +60,7 @@ impl Draws {
     /// The candidates of a class, in the order of the data set's split, that make up a draw.
     pub fn choose(&self, mut members: Vec<usize>, class: u32, draw: usize) -> Vec<usize> {
         if draw > 0 || !self.fixed_draw {
-            Random::new(self.seed, &std::format!("draw {draw} of class {class}")).shuffle(&mut members);
+            Random::new(self.seed, &format!("draw {draw} of class {class}")).shuffle(&mut members);
         }
         members.truncate(self.shots);
         members
@@ -155,7 +155,7 @@ impl Benchmark {
                 let shots = self.draw(class as u32, draw, seed);
                 let features = |shot: usize| {
                     let inputs = self.candidates.inputs();
-                    let mut views = std::vec![0.0; self.candidates.views() * inputs];
+                    let mut views = vec![0.0; self.candidates.views() * inputs];
                     for (view, row) in views.chunks_exact_mut(inputs).enumerate() {
                         self.candidates.as_exemplars().read(shot, view, row);
                     }

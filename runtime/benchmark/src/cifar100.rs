@@ -69,8 +69,8 @@ pub enum Cifar100Error {
     },
 }
 
-impl core::fmt::Display for Cifar100Error {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl std::fmt::Display for Cifar100Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Read { path, source } => write!(
                 f,
@@ -95,7 +95,7 @@ impl core::fmt::Display for Cifar100Error {
     }
 }
 
-impl core::error::Error for Cifar100Error {}
+impl std::error::Error for Cifar100Error {}
 
 /// All records of a part, in their original order.
 #[derive(Clone, Debug)]
@@ -183,7 +183,7 @@ mod tests {
         let path = folder.path().join("test.bin");
         let missing = read(folder.path(), Cifar100Part::Test).unwrap_err();
         assert!(matches!(missing, Cifar100Error::Read { .. }), "{missing}");
-        let mut bytes = std::vec![7u8; 10_000 * RECORD];
+        let mut bytes = vec![7u8; 10_000 * RECORD];
         bytes[3 * RECORD + 1] = 99;
         bytes[3 * RECORD + 2] = 200;
         fs::write(&path, &bytes).unwrap();

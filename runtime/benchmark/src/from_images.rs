@@ -1,7 +1,7 @@
 //! A benchmark computed from CIFAR-100's images themselves.
 
-use core::ops::Range;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::benchmark::Benchmark;
@@ -143,8 +143,7 @@ impl ImagePlan {
             if measured_on_test { BTreeSet::new() } else { measured.iter().copied().collect() };
         let mut trained = members(train, &class_of, 0..base.len());
         trained.retain(|index| !held_out.contains(index));
-        let ways =
-            template.map_or_else(|| std::vec![WAYS as u32; labels.len() / WAYS], |template| template.ways.clone());
+        let ways = template.map_or_else(|| vec![WAYS as u32; labels.len() / WAYS], |template| template.ways.clone());
         Ok(Self { class_of, labels, ways, measured, measured_on_test, candidates, base: trained })
     }
 }

@@ -1,6 +1,6 @@
 //! Accuracies of a session, from counts of right answers per class.
 
-use core::fmt;
+use std::fmt;
 
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ pub struct AccuracyCounts {
 impl AccuracyCounts {
     /// Nothing measured yet, for `classes` classes, of which the first `base` are base classes.
     pub fn new(classes: usize, base: usize) -> Self {
-        Self { base, right: std::vec![0; classes], total: std::vec![0; classes], margins: Vec::new() }
+        Self { base, right: vec![0; classes], total: vec![0; classes], margins: Vec::new() }
     }
 
     /// Counts one image by its answer alone, from which no area can be told.
@@ -149,7 +149,7 @@ impl AccuracyCounts {
 
     /// The row of a session. Classes without an image say nothing: means are over the others.
     pub fn row(&self, session: usize) -> SessionAccuracy {
-        let mean = |range: core::ops::Range<usize>| {
+        let mean = |range: std::ops::Range<usize>| {
             let measured: Vec<usize> = range.filter(|class| self.total[*class] > 0).collect();
             let shares = measured.iter().map(|&class| self.right[class] as f64 / self.total[class] as f64);
             (!measured.is_empty()).then(|| 100.0 * shares.sum::<f64>() / measured.len() as f64)

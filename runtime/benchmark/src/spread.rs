@@ -1,6 +1,6 @@
 //! Mean, deviation and median of a few numbers.
 
-use core::fmt;
+use std::fmt;
 
 /// A mean with its deviation. Printed, in percent: "57.11 ± 0.42", or the mean alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +15,7 @@ impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mean, deviation) = (two_decimals(self.mean), self.deviation);
         match deviation {
-            Some(deviation) => f.pad(&std::format!("{mean} ± {deviation:.2}")),
+            Some(deviation) => f.pad(&format!("{mean} ± {deviation:.2}")),
             None => f.pad(&mean),
         }
     }
@@ -23,7 +23,7 @@ impl fmt::Display for Spread {
 
 /// A number with two decimals; one that rounds to 0 has no sign.
 pub fn two_decimals(value: f64) -> String {
-    let text = std::format!("{value:.2}");
+    let text = format!("{value:.2}");
     if text == "-0.00" { text[1..].to_owned() } else { text }
 }
 

@@ -254,7 +254,7 @@ impl Summary {
     pub fn session_numbers(&self) -> impl Iterator<Item = (usize, [Option<Spread>; 5])> {
         self.sessions.iter().zip(&self.deviations).map(|(means, deviations)| {
             let (of, deviations) = (means.numbers(), deviations.numbers());
-            (means.session, core::array::from_fn(|number| self.spread(of[number], deviations[number])))
+            (means.session, std::array::from_fn(|number| self.spread(of[number], deviations[number])))
         })
     }
 
@@ -266,17 +266,17 @@ impl Summary {
     /// The session rows below their heading, each number with its deviation where there is one.
     pub fn table(&self) -> String {
         if self.draws < 2 {
-            let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
-            return std::format!("{}{rows}", SessionAccuracy::HEADING);
+            let rows: String = self.sessions.iter().map(|row| format!("\n{row}")).collect();
+            return format!("{}{rows}", SessionAccuracy::HEADING);
         }
         let mut table = "session".to_string();
-        SessionAccuracy::NAMES.iter().for_each(|name| table += &std::format!("{name:>15}"));
+        SessionAccuracy::NAMES.iter().for_each(|name| table += &format!("{name:>15}"));
         for (session, numbers) in self.session_numbers() {
-            table += &std::format!("\n{session:>7}");
+            table += &format!("\n{session:>7}");
             for number in numbers {
                 let shown =
-                    number.and_then(|Spread { mean, deviation }| Some(std::format!("{mean:.2} ± {:5.2}", deviation?)));
-                table += &std::format!("{:>15}", shown.unwrap_or_else(|| "-".to_string()));
+                    number.and_then(|Spread { mean, deviation }| Some(format!("{mean:.2} ± {:5.2}", deviation?)));
+                table += &format!("{:>15}", shown.unwrap_or_else(|| "-".to_string()));
             }
         }
         table

@@ -1,6 +1,6 @@
 //! Takes a learner through the sessions of a benchmark.
 
-use core::ops::ControlFlow;
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use orco_core::align::AlignProgress;

@@ -1,6 +1,6 @@
 //! Whether estimates come true: the accuracies that a change estimates, and the sets of labels of which one is right.
 
-use core::fmt;
+use std::fmt;
 
 use orco_benchmark::spread::{mean, mean_of_any};
 use orco_benchmark::{EvaluateError, percent_or_dash};

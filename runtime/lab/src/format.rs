@@ -1,6 +1,6 @@
 //! What people read on a terminal: lines of a table beside what others published, and commands that can be pasted.
 
-use core::fmt::Display;
+use std::fmt::Display;
 use std::io::{self, Write as _};
 
 use orco_benchmark::spread::Spread;

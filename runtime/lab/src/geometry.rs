@@ -1,6 +1,6 @@
 //! How the projections of measured pictures lie after a session: the columns of the paper's Table 4.
 
-use core::ops::ControlFlow;
+use std::ops::ControlFlow;
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::spread::mean_of_any;

@@ -1,6 +1,6 @@
 //! Measures a system on a benchmark: over one draw of the shots, or over several side by side.
 
-use core::ops::ControlFlow;
+use std::ops::ControlFlow;
 use std::thread;
 
 use orco_benchmark::benchmark::Benchmark;

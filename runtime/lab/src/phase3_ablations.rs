@@ -5,8 +5,8 @@
 //! A draw is a random choice of shots. Every draw that is done is kept in a folder, under a digest of all that it
 //! depends on: stopped variants go on where they were, and nothing is measured twice.
 
-use core::ops::ControlFlow;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use orco_core::align::{Perturbation, PerturbedTargets};

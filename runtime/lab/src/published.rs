@@ -1,8 +1,8 @@
 //! What authors report, to stand beside what was measured: the tables of the paper (OrCo, CVPR 2024, from its base and
 //! incremental accuracies), and its ablations. No other file has a number of the paper.
 
-use core::fmt;
-use core::str::FromStr;
+use std::fmt;
+use std::str::FromStr;
 
 use orco_benchmark::{Metric, Summary};
 use orco_core::config::MethodConfig;

@@ -282,10 +282,7 @@ impl BundleReport {
     /// [`ReadReportError`] if there is none, or it is of another version.
     pub fn read(folder: &Path) -> Result<Self, ReadReportError> {
         let path = folder.join(REPORT);
-        let json = match fs::read(&path) {
-            Ok(json) => json,
-            Err(source) => return Err(ReadReportError::File { path, source }),
-        };
+        let json = fs::read(&path).map_err(|source| ReadReportError::File { path: path.clone(), source })?;
         serde_json::from_slice(&json).map_err(|source| ReadReportError::Form { path, source })
     }
 

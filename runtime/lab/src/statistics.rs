@@ -175,8 +175,8 @@ fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>,
         let axes = DMatrix::<f32>::identity(inputs, kept);
         return (axes.as_slice().to_vec(), vec![0.0; kept], 1.0);
     }
-    // Shrunk first, no eigenvalue is near 0. Where features never change, the unshrunk covariance has so many zeros that
-    // rounding underflows, and nalgebra divides 0 by 0.
+    // Shrunk first, no eigenvalue is near 0. Where features never change, the unshrunk covariance has so many zeros
+    // that rounding underflows, and nalgebra divides 0 by 0.
     covariance *= 1.0 - SHRINKAGE;
     (0..inputs).for_each(|at| covariance[(at, at)] += SHRINKAGE * mean);
     let eigen = SymmetricEigen::new(covariance);
@@ -281,7 +281,7 @@ fn simulated_shift(
             NewClass { label: label.clone(), shots: shots(class) }
         })
         .collect();
-    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| core::ops::ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| std::ops::ControlFlow::Continue(()));
     let mut session = Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
     let (state, _) = session.learn(&State::fresh(&reduced, [0; 32]), &new).ok()?;
     state.calibration.filter(|calibration| calibration.border.learned > 0.0).map(|calibration| calibration.border.shift)

@@ -15,7 +15,7 @@ mod means;
 mod nc_fscil;
 mod ridge;
 
-use core::fmt;
+use std::fmt;
 
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;

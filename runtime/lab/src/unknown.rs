@@ -1,7 +1,7 @@
 //! Calibration and novelty: how well probabilities are calibrated, and how well pictures of classes that were not
 //! learned yet are told from those of known ones.
 
-use core::fmt;
+use std::fmt;
 
 use orco_core::workers::Serial;
 use orco_state::classify::Classifier;

@@ -229,7 +229,8 @@ fn every_page_is_in_the_summary() {
     }
 }
 
-/// Thumbnails that a network drive lays beside pictures are the same pictures once more: what is learned would be asked.
+/// Thumbnails that a network drive lays beside pictures are the same pictures once more: what is learned would be
+/// asked.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_script_for_own_pictures_passes_over_what_systems_add() {

@@ -20,7 +20,8 @@ const IMAGES: usize = 5;
 const SIDE: usize = 30;
 const FEATURES: usize = 16;
 
-fn fixture(name: &str) -> PathBuf {
+/// A file of `tests/fixtures/backbones`.
+pub(crate) fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/backbones").join(name)
 }
 

@@ -19,6 +19,8 @@ use orco_trainer::model::{Model, Norms, WeightFile};
 use orco_trials::torch_generator;
 use tch::{Device, Kind, Tensor, no_grad};
 
+use crate::exported_backbones::fixture;
+
 /// Each variant, the side of its images, and the file that PyPI has.
 const VARIANTS: [(&str, Architecture, i64, &str); 3] = [
     ("efficientnet-lite0", Architecture::EfficientnetLite0, 224, "efficientnet-lite0-57934424.pth"),
@@ -29,10 +31,6 @@ const VARIANTS: [(&str, Architecture, i64, &str); 3] = [
 const STEP: usize = 20;
 /// Of a feature, from that of the original network.
 const LARGEST_DEVIATION: f64 = 1e-4;
-
-fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/backbones").join(name)
-}
 
 /// The folder that `cargo xtask` keeps things in.
 fn cache() -> Option<PathBuf> {

@@ -140,8 +140,8 @@ pub fn home_assistant() -> Vec<Step> {
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of what each took.
 ///
-/// `set_up` gives the environment of all steps; it is timed as the first of them. Returns the exit code of the step that
-/// failed, or success.
+/// `set_up` gives the environment of all steps; it is timed as the first of them. Returns the exit code of the step
+/// that failed, or success.
 ///
 /// # Errors
 /// Those of `set_up`, and Cargo not starting.

@@ -106,8 +106,7 @@ fn variants_of_head(
 
 /// Refuses a recipe that leaves nothing to vary.
 fn check(question: Question, recipe: &Recipe) -> Result<()> {
-    let given = recipe.backbone.is_imported() || recipe.pretrain.epochs == 0;
-    if given && matches!(question, Question::Pretraining | Question::Backbone) {
+    if !recipe.has_phase_1() && matches!(question, Question::Pretraining | Question::Backbone) {
         bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", question.name());
     }
     if recipe.backbone.weights.is_some() && question == Question::Backbone {

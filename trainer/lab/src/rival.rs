@@ -265,7 +265,7 @@ fn nesterov_sgd(parameters: Vec<Parameter>) -> Sgd {
 /// # Errors
 /// If so, with what is needed.
 pub fn check(recipe: &Recipe) -> Result<()> {
-    if recipe.backbone.is_imported() || recipe.pretrain.epochs == 0 {
+    if !recipe.has_phase_1() {
         bail!(
             "the backbone is given, not trained; rivals need a recipe with [pretrain], and no ONNX file as \
              `--backbone` or `backbone.onnx`"

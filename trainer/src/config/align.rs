@@ -12,10 +12,10 @@ use super::defaults::{self, is_default};
 
 /// Phase 2: g is aligned to the targets, f frozen unless the recipe says otherwise.
 ///
-/// A recipe's table that has every required key, `epochs` aside, stands for itself: optional keys that it leaves out have
-/// the values of the published program on CIFAR-100, a constant rate among them. Any other table takes each missing key
-/// from [`BaseAlignConfig::default`], `steps` only if it has no `epochs`. Optional keys with the published program's
-/// values are not serialised, so the settings of older runs compare as equal.
+/// A recipe's table that has every required key, `epochs` aside, stands for itself: optional keys that it leaves out
+/// have the values of the published program on CIFAR-100, a constant rate among them. Any other table takes each
+/// missing key from [`BaseAlignConfig::default`], `steps` only if it has no `epochs`. Optional keys with the published
+/// program's values are not serialised, so the settings of older runs compare as equal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseAlignConfig {

@@ -37,8 +37,8 @@ pub struct DataConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crop: Option<f64>,
     /// Centred parts of that square that the backbone sees beside the whole, as `[1.0, 0.75]` or
-    /// `[1.0, { side = 0.55, weight = 0.5 }]`, each scaled to `image_size`; a feature vector is their weighted mean. For
-    /// things that do not fill the picture, and a backbone that is given.
+    /// `[1.0, { side = 0.55, weight = 0.5 }]`, each scaled to `image_size`; a feature vector is their weighted mean.
+    /// For things that do not fill the picture, and a backbone that is given.
     #[serde(skip_serializing_if = "Look::is_whole")]
     pub look: Look,
     /// Mean of red, green and blue in 0..1; known for published data sets, else computed from base training images.

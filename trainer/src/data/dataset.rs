@@ -370,6 +370,11 @@ impl Images {
         }
     }
 
+    /// The labels at `indices`, `[k]`, as bundles number classes.
+    pub fn classes(&self, indices: &[usize]) -> Vec<u32> {
+        indices.iter().map(|&index| u32::from(self.labels[index])).collect()
+    }
+
     /// i64 `[k]`: the labels at `indices`.
     pub fn select_labels(&self, indices: &[usize]) -> Tensor {
         let labels: Vec<i64> = indices.iter().map(|&i| i64::from(self.labels[i])).collect();

@@ -11,13 +11,14 @@ use std::path::Path;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::two_decimals;
-use orco_benchmark::{AccuracyEstimateError, Metric, SessionAccuracy, Summary, percent_or_dash, summarise};
+use orco_benchmark::{AccuracyEstimateError, Draw, Metric, SessionAccuracy, Summary, percent_or_dash, summarise};
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::sentence::counted;
+use orco_state::state::BaseModel;
 use orco_state::target::TargetMethod;
 
 use self::front_matter::front_matter;
@@ -40,24 +41,11 @@ pub(super) fn write(
     data: &DataSet,
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
-    let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
+    let base_model = &bundle.base_model;
     let draws = benchmark.distinct_draws(recipe.export.draws);
-    let compared: Vec<System> = System::supported_by(base_model).collect();
-    log::info!("measuring the device and its rivals on the benchmark, in {}", counted(draws, "draw"));
-    let mut progress = PhaseProgress::counting("measuring", "systems", compared.len() as u64, 0);
-    let drawn = compared
-        .into_iter()
-        .map(|system| {
-            let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
-            let drawn = measurement.draws(draws, &interrupt::flow);
-            interrupt::check()?;
-            progress.advance(1, system.name());
-            Ok((system.name(), drawn?))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    progress.finish();
-    let fixed = summarise(drawn[0].0, &drawn[0].1[..1]);
-    let measured: Vec<Summary> = drawn.iter().map(|(system, draws)| summarise(system, draws)).collect();
+    let drawn = measure_systems(base_model, &benchmark, draws)?;
+    let fixed = summarise(drawn[0].0.name(), &drawn[0].1[..1]);
+    let measured: Vec<Summary> = drawn.iter().map(|(system, draws)| summarise(system.name(), draws)).collect();
     let ours = &measured[0];
     let by_targets = measured.iter().find(|summary| summary.name == System::IMPRINT.name());
     let card = Card { bundle, recipe, exported, run };
@@ -94,6 +82,23 @@ pub(super) fn write(
         log::info!("{}", outcome(&benchmark.source, benchmark.shots, last));
     }
     Ok(text)
+}
+
+/// Measures the device, which stands first, and its rivals on the benchmark: the draws of each.
+fn measure_systems(base_model: &BaseModel, benchmark: &Benchmark, draws: usize) -> Result<Vec<(System, Vec<Draw>)>> {
+    let compared: Vec<System> = System::supported_by(base_model).collect();
+    log::info!("measuring the device and its rivals on the benchmark, in {}", counted(draws, "draw"));
+    let mut progress = PhaseProgress::counting("measuring", "systems", compared.len() as u64, 0);
+    let mut measured = Vec::with_capacity(compared.len());
+    for system in compared {
+        let measurement = Measurement { base_model, benchmark, system, config: &base_model.config, seed: SEED };
+        let drawn = measurement.draws(draws, &interrupt::flow);
+        interrupt::check()?;
+        progress.advance(1, system.name());
+        measured.push((system, drawn?));
+    }
+    progress.finish();
+    Ok(measured)
 }
 
 /// What the last session came to, for people.

@@ -37,7 +37,7 @@ pub(super) struct EncoderOfFile<'a> {
 }
 
 impl Fidelity {
-    /// Compares a file with the f32 one; `means` are the features' means of the base classes.
+    /// Compares a file with the f32 one; `means` `[base classes, features]` are the means of the shipped features.
     pub(super) fn measure(
         source: &BundleSource<'_>,
         float: EncoderOfFile<'_>,

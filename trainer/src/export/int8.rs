@@ -13,7 +13,7 @@ use crate::model::Model;
 /// Most calibration images at a time.
 const BATCH: usize = 100;
 
-/// Bytes of the int8 backbone, and how it compares with the float one; `means` are the base classes' means.
+/// Bytes of the int8 backbone, and how it compares with the float one, by `means` as in [`Fidelity::measure`].
 pub(super) fn int8(
     model: &Model,
     source: &BundleSource<'_>,

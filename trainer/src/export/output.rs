@@ -115,8 +115,8 @@ impl Drop for BundleOutput {
     }
 }
 
-/// Holds the folder `staged`, in which the bundle for `folder` is made. Nothing where there is none, or the system has no
-/// locks for folders.
+/// Holds the folder `staged`, in which the bundle for `folder` is made. Nothing where there is none, or the system has
+/// no locks for folders.
 ///
 /// # Errors
 /// If another process holds it.

@@ -11,7 +11,7 @@ use orco_runtime::manifest::{MANIFEST, Manifest, STATISTICS};
 
 use super::card;
 use super::output::CARD;
-use super::sign::FormerSignature;
+use super::sign::replace_signed;
 use crate::run::files::write_atomically;
 
 /// Gives a bundle the settings of a preset. How exemplars are stored stays: those that the bundle brings are stored so,
@@ -77,20 +77,15 @@ pub(super) fn replace_manifest(
     statistics: Option<NewStatistics<'_>>,
 ) -> Result<()> {
     let text = toml::to_string(manifest)?;
-    let signature = FormerSignature::set_aside(folder)?;
     let former = fs::read(folder.join(STATISTICS)).ok();
     let bytes = statistics.as_ref().map(|statistics| statistics.bytes);
-    if let Err(error) = write_both(folder, &text, bytes) {
-        // The manifest may be there all the same, where its name alone could not be made to last.
-        if fs::read_to_string(folder.join(MANIFEST)).is_ok_and(|there| there != text) {
-            if let (Some(_), Some(former)) = (bytes, former) {
-                write_atomically(&folder.join(STATISTICS), &former).context("cannot put the old statistics back")?;
-            }
-            signature.put_back()?;
+    let restore_statistics = || match (bytes, former) {
+        (Some(_), Some(former)) => {
+            write_atomically(&folder.join(STATISTICS), &former).context("cannot put the old statistics back")
         }
-        return Err(error);
-    }
-    if signature.remove()? {
+        _ => Ok(()),
+    };
+    if replace_signed(folder, &text, || write_both(folder, &text, bytes), restore_statistics)? {
         log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`");
     }
     let bundle = Bundle::open(folder).context("the bundle just written does not open")?;

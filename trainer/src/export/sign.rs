@@ -80,15 +80,7 @@ pub fn seal(folder: &Path, release: Option<u32>, key: Option<&SecretKey>) -> Res
         }
         manifest.release = release;
         text = toml::to_string(&manifest)?;
-        let former = FormerSignature::set_aside(folder)?;
-        if let Err(error) = write_atomically(&path, text.as_bytes()) {
-            // The manifest may be there all the same, where its name alone could not be made to last.
-            if fs::read_to_string(&path).is_ok_and(|there| there != text) {
-                former.put_back()?;
-            }
-            return Err(error);
-        }
-        former.remove()?;
+        replace_signed(folder, &text, || write_atomically(&path, text.as_bytes()), || Ok(()))?;
     }
     let Some(key) = key else { return Ok(()) };
     let signature = key.sign(text.as_bytes(), &manifest.comment());
@@ -96,50 +88,37 @@ pub fn seal(folder: &Path, release: Option<u32>, key: Option<&SecretKey>) -> Res
     write_atomically(&signature_path, signature.as_bytes())
 }
 
-/// The signature of a bundle whose manifest is being changed. A manifest without its signature is refused where one is
-/// demanded; one beside a wrong signature says less.
-pub(super) struct FormerSignature {
-    path: PathBuf,
-    aside: PathBuf,
-    is_there: bool,
-}
-
-impl FormerSignature {
-    /// Takes the signature from its place, if there is one.
-    ///
-    /// # Errors
-    /// If it cannot be moved.
-    pub(super) fn set_aside(folder: &Path) -> Result<Self> {
-        let path = folder.join(SIGNATURE);
-        let aside = partial(&path);
-        let is_there = match fs::rename(&path, &aside) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error).context("cannot remove the old signature"),
-        };
-        Ok(Self { path, aside, is_there })
-    }
-
-    /// Puts it back: the manifest stayed as it was.
-    ///
-    /// # Errors
-    /// If it cannot be moved.
-    pub(super) fn put_back(self) -> Result<()> {
-        if self.is_there {
-            fs::rename(&self.aside, &self.path).context("cannot put the old signature back")
-        } else {
-            Ok(())
+/// Has `write` change a bundle's manifest to `text`, and removes the old signature; returns whether there was one. It
+/// goes first, so that an interruption leaves no signature beside a manifest that it does not belong to.
+///
+/// # Errors
+/// If the manifest cannot be written: `undo` is then called and the signature put back, unless the new manifest is
+/// there all the same. If the signature cannot be moved.
+pub(super) fn replace_signed(
+    folder: &Path,
+    text: &str,
+    write: impl FnOnce() -> Result<()>,
+    undo: impl FnOnce() -> Result<()>,
+) -> Result<bool> {
+    let signature = folder.join(SIGNATURE);
+    let aside = partial(&signature);
+    let was_signed = match fs::rename(&signature, &aside) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error).context("cannot remove the old signature"),
+    };
+    if let Err(error) = write() {
+        // The manifest may be there all the same, where its name alone could not be made to last.
+        if fs::read_to_string(folder.join(MANIFEST)).is_ok_and(|there| there != text) {
+            undo()?;
+            if was_signed {
+                fs::rename(&aside, &signature).context("cannot put the old signature back")?;
+            }
         }
+        return Err(error);
     }
-
-    /// Removes it for good; says whether there was one.
-    ///
-    /// # Errors
-    /// If it cannot be removed.
-    pub(super) fn remove(self) -> Result<bool> {
-        if self.is_there {
-            remove_if_there(&self.aside).context("cannot remove the old signature")?;
-        }
-        Ok(self.is_there)
+    if was_signed {
+        remove_if_there(&aside).context("cannot remove the old signature")?;
     }
+    Ok(was_signed)
 }

@@ -89,7 +89,7 @@ impl<'a> BundleSource<'a> {
     fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
         let mut progress = PhaseProgress::new("features", indices.len() as u64, 0);
         let mut bank = Bank::new(self.features, views, self.recipe.learn.precision);
-        let mut classes = indices.iter().map(|&index| u32::from(images.labels[index]));
+        let mut classes = images.classes(indices).into_iter();
         let pictures = indices.iter().map(|&index| picture(images, index));
         let (views_of, input, seed) = (&self.views, &self.input, self.recipe.seed);
         let draw = |picture: &_| views_of.draw(picture, input, views, seed);
@@ -154,8 +154,7 @@ impl<'a> BundleSource<'a> {
         let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
         let shots: Vec<usize> = self.split.candidates.concat();
         let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
-        let classes: Vec<u32> = self.split.base.iter().map(|&index| u32::from(self.train.labels[index])).collect();
-        let base = Features { values: base, classes: &classes };
+        let base = Features { values: base, classes: &self.train.classes(&self.split.base) };
         let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
         Ok(Benchmark {
             source: self.measured_on.clone(),

@@ -42,13 +42,12 @@ pub(super) fn statistics(
 ) -> Result<Statistics> {
     let BaseImages { input, train, split } = images;
     let inputs = base_model.head.inputs;
-    let classes = |indices: &[usize]| indices.iter().map(|&index| u32::from(train.labels[index])).collect::<Vec<_>>();
     let aside = clean_features(encoder, input, inputs, train, &split.set_aside)?;
     let mut set_aside = Bank::new(inputs, 1, base_model.exemplars.precision());
-    for (row, class) in aside.chunks_exact(inputs).zip(classes(&split.set_aside)) {
+    for (row, class) in aside.chunks_exact(inputs).zip(train.classes(&split.set_aside)) {
         set_aside.push(class, row);
     }
-    let of_held_out = classes(&split.held_out);
+    let of_held_out = train.classes(&split.held_out);
     let held_out;
     let unseen = if !split.held_out.is_empty() {
         held_out = clean_features(encoder, input, inputs, train, &split.held_out)?;
@@ -58,7 +57,7 @@ pub(super) fn statistics(
     } else {
         UnseenPictures::SetAside
     };
-    let features = Features { values, classes: &classes(&split.base) };
+    let features = Features { values, classes: &train.classes(&split.base) };
     // Its time grows with the cube of their number.
     log::info!("computing the statistics of the base classes, by {inputs} features");
     Ok(fit(base_model, features, ValidationPictures { set_aside, unseen }, seed))
@@ -80,8 +79,8 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     let values = clean_features(&mut encoder, input, base_model.head.inputs, train, &split.base)?;
     let benchmark = Benchmark::if_carried(&bundle)?;
     if let Some(benchmark) = &benchmark {
-        let classes: Vec<u32> = split.base.iter().map(|&index| u32::from(train.labels[index])).collect();
-        let (inputs, features) = (base_model.head.inputs, Features { values: &values, classes: &classes });
+        let (inputs, classes) = (base_model.head.inputs, train.classes(&split.base));
+        let features = Features { values: &values, classes: &classes };
         let found = class_means(features, inputs, split.base_classes);
         check_means(folder, &found, &benchmark.base_means, inputs)?;
     }

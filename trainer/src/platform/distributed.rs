@@ -255,6 +255,9 @@ impl RankGroup {
 
     /// Brings the rows together that the ranks computed for their parts of `count` indices, in the order of those.
     ///
+    /// # Shapes
+    /// `rows` `[n, ...]`, one for each index of [`RankGroup::own_part`]; returns `[count, ...]`.
+    ///
     /// # Errors
     /// [`RankError::Lost`].
     pub fn gather_rows(&self, rows: &Tensor, count: usize) -> Result<Tensor, RankError> {

@@ -22,6 +22,7 @@ use crate::data::augment::random_view;
 use crate::model::Model;
 use crate::model::backbone::{ForwardMode, unit};
 use crate::platform::device::values;
+use crate::platform::distributed::RankGroup;
 use crate::platform::interrupt::{self, Activity};
 use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::loss::unit_class_means;
@@ -81,15 +82,8 @@ pub fn align_sharing(
     group.require_divisible("align.batch", config.batch)?;
     group.broadcast(model.tensors().iter().map(|(_, tensor)| tensor))?;
     let begun = UnfinishedAlign::read(run, &settings)?;
-    if begun.is_none() && (run.has(ALIGN_CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
-        log::warn!(
-            "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew \
-             and replaces what was there"
-        );
-    }
-    let (device, dimension) = (model.device(), model.head.dimension());
     let vectors = match &begun {
-        None => pseudo_targets(tables.targets, dimension as usize, base.seed)?,
+        None => pseudo_targets(tables.targets, model.head.dimension() as usize, base.seed)?,
         Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
     };
     seed_torch(base.seed, PHASE_2);
@@ -102,11 +96,7 @@ pub fn align_sharing(
         None => (assign_base_classes(model, cache, &vectors, base, config)?, Position::default()),
         Some(begun) => (begun.targets.assignment.clone(), state.restore(&begun.tensors)?),
     };
-    // Ranks may round differently and so assign differently: all take what the first one chose.
-    let (vectors, assignment) = (Tensor::from_slice(&vectors), Tensor::from_slice(&assignment));
-    group.broadcast([&vectors, &assignment])?;
-    let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
-    let targets = Targets { vectors, assignment: Vec::try_from(assignment)? };
+    let targets = targets_of_first_rank(model, &vectors, &assignment, group)?;
     state.stopping = EarlyStopping::new(model, config, base, &targets)?;
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
@@ -114,6 +104,15 @@ pub fn align_sharing(
     let task = AlignTask { targets: &targets, settings: &settings };
     AlignPhase::new(model, tables, base, cache, task, state).run(at)?;
     Ok(targets)
+}
+
+/// The targets that the first rank chose, `vectors` `[count, dimension]` and the rows that `assignment` gives the base
+/// classes, on the model's device: ranks may round differently, and so assign differently.
+fn targets_of_first_rank(model: &Model, vectors: &[f32], assignment: &[i64], group: &RankGroup) -> Result<Targets> {
+    let (vectors, assignment) = (Tensor::from_slice(vectors), Tensor::from_slice(assignment));
+    group.broadcast([&vectors, &assignment])?;
+    let vectors = vectors.view([-1, model.head.dimension()]).to_device(model.device());
+    Ok(Targets { vectors, assignment: Vec::try_from(assignment)? })
 }
 
 /// What phase 2 depends on, as [`AlignTask::settings`] holds it. A backbone of the recipe's own is left out: its recipe

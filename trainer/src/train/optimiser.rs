@@ -40,12 +40,17 @@ impl Optimiser {
         }
     }
 
+    /// What takes the steps, and so has the whole state.
+    fn sgd(&self) -> &Sgd {
+        match self {
+            Self::Sgd(sgd) => sgd,
+            Self::Lars(lars) => &lars.sgd,
+        }
+    }
+
     /// The parameters, in the order they were given.
     pub fn parameters(&self) -> &[Parameter] {
-        match self {
-            Self::Sgd(sgd) => sgd.parameters(),
-            Self::Lars(lars) => lars.parameters(),
-        }
+        self.sgd().parameters()
     }
 
     /// Takes one step along gradients, one for each parameter (see [`gradients`]).
@@ -58,17 +63,14 @@ impl Optimiser {
 
     /// The momenta by parameter name, for a checkpoint.
     pub fn state(&self) -> Vec<(String, Tensor)> {
-        match self {
-            Self::Sgd(sgd) => sgd.state(),
-            Self::Lars(lars) => lars.state(),
-        }
+        self.sgd().state()
     }
 
     /// Takes the momenta out of a checkpoint's tensors.
     pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) {
         match self {
             Self::Sgd(sgd) => sgd.restore(tensors),
-            Self::Lars(lars) => lars.restore(tensors),
+            Self::Lars(lars) => lars.sgd.restore(tensors),
         }
     }
 }

@@ -11,9 +11,8 @@ use orco_core::schedule::Schedule;
 use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
-pub use self::batch_losses::BatchLosses;
 use self::batch_losses::MeanLosses;
-pub use self::batch_losses::accuracy;
+pub use self::batch_losses::{BatchLosses, accuracy};
 use self::checkpoint::PretrainState;
 use self::criterion::RecipeCriterion;
 pub use self::criterion::{Criterion, StepContext};
@@ -270,7 +269,7 @@ fn divergence(lines: &[Value]) -> Option<String> {
 /// Refuses a precision that the device cannot train in, and warns of one that makes it slower.
 fn check_precision(precision: Precision, device: tch::Device) -> Result<()> {
     if precision == Precision::F16 {
-        half_precision_works(device)?;
+        require_half_precision(device)?;
     }
     if device == tch::Device::Cpu
         && let Some(warning) = slow_precision(precision, system::half_precisions().0)
@@ -281,7 +280,7 @@ fn check_precision(precision: Precision, device: tch::Device) -> Result<()> {
 }
 
 /// Refuses f16 where libtorch cannot train convolutions in it.
-fn half_precision_works(device: tch::Device) -> Result<()> {
+fn require_half_precision(device: tch::Device) -> Result<()> {
     let probe = || -> Result<bool, tch::TchError> {
         let image = Tensor::f_ones([1, 4, 8, 8], (Kind::Half, device))?;
         let weight = Tensor::f_ones([4, 4, 3, 3], (Kind::Half, device))?.set_requires_grad(true);

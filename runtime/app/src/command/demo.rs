@@ -10,6 +10,7 @@ use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::terminal::progress_bar;
 use orco_benchmark::{DeviceLearner, SessionAccuracy, SessionWalk};
 use orco_runtime::encoder::engine_choice::Workload;
+use orco_runtime::files::is_hidden;
 use orco_runtime::image;
 use orco_runtime::learner::{Answer, Learner, Shots, pictures_in};
 use orco_runtime::method::align::AlignProgress;
@@ -206,9 +207,8 @@ fn classes_in(folder: &Path) -> Result<Vec<String>> {
     let mut labels = Vec::new();
     for entry in folder.read_dir().with_context(cannot)? {
         let entry = entry.with_context(cannot)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.path().is_dir() && !name.starts_with('.') {
-            labels.push(name);
+        if entry.path().is_dir() && !is_hidden(&entry.path()) {
+            labels.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
     ensure!(!labels.is_empty(), "{} has no sub-folder with pictures of a class", folder.display());

@@ -1,6 +1,6 @@
 //! Ablated sessions: the default one gives the states of a device, and each other one changes what it names.
 
-use core::ops::ControlFlow;
+use std::ops::ControlFlow;
 
 use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
@@ -100,7 +100,7 @@ fn only_a_reassignment_moves_earlier_classes() {
         let mut session = Session { base_model: &base_model, config, seed: 7, memory, workers: &Serial, on_progress };
         let ablation = Ablation { assignment, ..Ablation::default() };
         let classes =
-            |numbers: core::ops::Range<usize>| numbers.map(|number| new_class(first + number)).collect::<Vec<_>>();
+            |numbers: std::ops::Range<usize>| numbers.map(|number| new_class(first + number)).collect::<Vec<_>>();
         let fresh = State::fresh(&base_model, [0; 32]);
         let before = ablation.learn(&mut session, &fresh, &classes(0..2)).unwrap();
         let after = ablation.learn(&mut session, &before, &classes(2..9)).unwrap();

@@ -1,6 +1,6 @@
 //! Measures all that a report shows.
 
-use core::ops::{ControlFlow, Range};
+use std::ops::{ControlFlow, Range};
 use std::sync::Mutex;
 
 use orco_runtime::bundle::Bundle;

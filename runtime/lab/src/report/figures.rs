@@ -1,8 +1,8 @@
 //! Figures of the paper that a bundle's report does not have: angles between targets against the dimension, projections
 //! before and after the sessions with their targets, losses over the epochs, and who is taken for whom by whom.
 
-use core::ops::ControlFlow;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use orco_benchmark::EvaluateError;

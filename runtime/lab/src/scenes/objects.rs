@@ -56,8 +56,8 @@ pub enum ObjectError {
 }
 
 /// All things below a folder: each folder that holds PNG files is one. Hidden files and folders, and what macOS puts
-/// beside the files of an archive, are passed over, and so are links to folders: one upwards would lead to the same thing
-/// again.
+/// beside the files of an archive, are passed over, and so are links to folders: one upwards would lead to the same
+/// thing again.
 ///
 /// # Errors
 /// [`ObjectError::Folder`] if a folder cannot be read.

@@ -106,7 +106,7 @@ impl Stage {
 /// A colour that covers another one so far, 0..255.
 fn blended(upper: [u8; 3], lower: [u8; 3], cover: u8) -> [u8; 3] {
     let cover = f32::from(cover) / 255.0;
-    core::array::from_fn(|channel| {
+    std::array::from_fn(|channel| {
         let (upper, lower) = (f32::from(upper[channel]), f32::from(lower[channel]));
         (lower + cover * (upper - lower)).round() as u8
     })

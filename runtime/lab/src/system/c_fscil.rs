@@ -71,7 +71,7 @@ impl<'a> CFscilHead<'a> {
     fn new(base_model: &BaseModel, benchmark: &Benchmark, seed: u64, workers: &'a dyn Workers) -> Self {
         let random = Random::new(seed, "c-fscil");
         let mut own = Self { workers, means: benchmark.base_means.clone(), head: base_model.head.clone(), random };
-        own.train(&mut |_| core::ops::ControlFlow::Continue(())).expect("nothing cancels it");
+        own.train(&mut |_| std::ops::ControlFlow::Continue(())).expect("nothing cancels it");
         own
     }
 

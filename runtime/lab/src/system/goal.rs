@@ -125,7 +125,7 @@ impl<'a> GoalTrainer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use core::ops::ControlFlow;
+    use std::ops::ControlFlow;
 
     use orco_core::math::normalise_rows;
     use orco_core::workers::Serial;

@@ -81,7 +81,7 @@ impl<'a> NcFscilHead<'a> {
                 samples.add(&view, head.vertex(class as usize));
             }
         }
-        let uncancelled = &mut |_| core::ops::ControlFlow::Continue(());
+        let uncancelled = &mut |_| std::ops::ControlFlow::Continue(());
         head.before = head.train(&samples, uncancelled).expect("nothing cancels it");
         head
     }
@@ -131,7 +131,7 @@ impl FeatureLearner for NcFscilHead<'_> {
             let views = class.shots.iter().flat_map(|shot| shot.chunks_exact(self.inputs));
             views.for_each(|view| samples.add(view, self.vertex(seen + number)));
         }
-        let operations = self.train(&samples, on_progress)? + core::mem::take(&mut self.before);
+        let operations = self.train(&samples, on_progress)? + std::mem::take(&mut self.before);
         for class in new {
             self.means.extend(mean(&clean(class, self.inputs), self.inputs));
         }

@@ -311,7 +311,7 @@ mod tests {
         let mut random = Random::new(1, "samples");
         let mut exemplars = Bank::new(4, 1, ExemplarPrecision::F16);
         (0..9).for_each(|sample| exemplars.push(sample % 3, &std::array::from_fn::<f32, 4, _>(|_| random.normal())));
-        let class = |target: u32| Class { label: std::format!("class {target}"), target, session: 0 };
+        let class = |target: u32| Class { label: format!("class {target}"), target, session: 0 };
         let base_model = BaseModel {
             dimension: 3,
             targets: vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],

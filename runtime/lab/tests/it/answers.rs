@@ -1,7 +1,7 @@
 //! Answers by statistics of the base classes, on made-up features: class means in all directions, scatter along a few
 //! that all classes share.
 
-use core::ops::ControlFlow;
+use std::ops::ControlFlow;
 
 use orco_core::config::{AnswerWeights, MethodConfig};
 use orco_core::exemplar::ExemplarPrecision;
@@ -39,9 +39,9 @@ fn feature(class: usize, random: &mut Random) -> Vec<f32> {
     values
 }
 
-fn features(classes: core::ops::Range<usize>, each: usize, name: &str) -> (Vec<f32>, Vec<u32>) {
+fn features(classes: std::ops::Range<usize>, each: usize, name: &str) -> (Vec<f32>, Vec<u32>) {
     let mut random = Random::new(5, name);
-    let of = classes.flat_map(|class| core::iter::repeat_n(class, each));
+    let of = classes.flat_map(|class| std::iter::repeat_n(class, each));
     of.map(|class| (feature(class, &mut random), class as u32)).fold(
         (Vec::new(), Vec::new()),
         |(mut all, mut of), one| {
@@ -97,7 +97,7 @@ fn with<T>(base_model: &BaseModel, step: impl FnOnce(&mut Session<'_>) -> Result
     step(&mut session).unwrap()
 }
 
-fn learn(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>) -> (State, ChangeReport) {
+fn learn(base_model: &BaseModel, state: &State, classes: std::ops::Range<usize>) -> (State, ChangeReport) {
     let new: Vec<NewClass> = classes.map(|class| new_class(class, 5)).collect();
     with(base_model, |session| session.learn(state, &new))
 }

@@ -1,7 +1,7 @@
 //! Checks on shots and answers of a shipped bundle: whether pictures of unknown classes are recognised as unknown,
 //! whether shots are enough, and what moving a shot to another class does.
 
-use core::ops::ControlFlow;
+use std::ops::ControlFlow;
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::MethodConfig;

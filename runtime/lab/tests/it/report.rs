@@ -1,8 +1,8 @@
 //! The shipped reports: their pages show the numbers of their JSON, and those are what measuring gives. The shipped
 //! cards say the same.
 
-use core::ops::ControlFlow;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -98,8 +98,8 @@ fn what_differs_in_more_than_the_seed_is_refused() {
     assert!(refused(&[&first, &other]).contains("differ in their backbones"));
 }
 
-/// A seed draws which base images are set aside, and what a training from scratch normalises colours by is computed from
-/// the others.
+/// A seed draws which base images are set aside, and what a training from scratch normalises colours by is computed
+/// from the others.
 #[test]
 fn colours_may_be_normalised_by_what_each_training_saw() {
     let folder = tempfile::tempdir().unwrap();

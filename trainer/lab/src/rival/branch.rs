@@ -70,7 +70,7 @@ impl<'a> Branch<'a> {
         self.protocol.seed(self.draw, self.session);
     }
 
-    /// What the frozen blocks make of a random view of each training image, under no gradient.
+    /// What the frozen blocks make of a random view of each image, `[images, channels, h, w]`, under no gradient.
     pub fn hidden(&self, images: &[usize]) -> Tensor {
         let config = &self.protocol.recipe.pretrain;
         let images = self.protocol.data.train.batch(images, self.model.device());

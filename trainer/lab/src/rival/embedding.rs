@@ -90,7 +90,7 @@ pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Res
 /// Images at a time.
 const BATCH: usize = 500;
 
-/// The rows of each class, i64.
+/// The rows of each class, i64 `[n]` for the n rows whose label, of `labels` i64, it is.
 pub(super) fn rows_of_classes(labels: &Tensor, classes: i64) -> Vec<Tensor> {
     (0..classes).map(|class| labels.eq(class).nonzero().squeeze_dim(1)).collect()
 }

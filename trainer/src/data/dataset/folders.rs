@@ -81,7 +81,7 @@ fn ignored(folder: &Path, test_share: Option<f64>) -> Result<Vec<String>, DataEr
     for child in fs::read_dir(folder).map_err(DataError::read(folder, LAYOUT))? {
         let child = child.map_err(DataError::read(folder, LAYOUT))?;
         let name = child.file_name().to_string_lossy().into_owned();
-        if child.path().is_dir() && !name.starts_with('.') && name != "train" && name != "test" {
+        if child.path().is_dir() && !is_hidden(&child.path()) && name != "train" && name != "test" {
             strangers.push(name);
         }
     }

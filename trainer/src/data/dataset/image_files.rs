@@ -140,8 +140,8 @@ fn is_compared(data: &DataConfig) -> bool {
     data.kind == DataKind::Folders
 }
 
-/// Decodes some files on all cores into `rows`, `[n, 3, side, side]`: the hash of each one's pixels, 0 where they are not
-/// [compared](is_compared), or its error.
+/// Decodes some files on all cores into `rows`, `[n, 3, side, side]`: the hash of each one's pixels, 0 where they are
+/// not [compared](is_compared), or its error.
 fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Vec<Result<u64, ImageError>> {
     let image = 3 * (data.canvas() * data.canvas()) as usize;
     let mut buffer = vec![0; entries.len() * image];

@@ -16,7 +16,7 @@ pub(super) fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         let file = weights.file_name().map_or_else(|| weights.to_string_lossy(), OsStr::to_string_lossy);
         writeln!(text, "- The backbone started from the weights {file}.")?;
     }
-    if recipe.backbone.is_imported() || recipe.pretrain.epochs == 0 {
+    if !recipe.has_phase_1() {
         writeln!(text, "- Phase 1: none, the backbone was given.")?;
         return Ok(());
     }

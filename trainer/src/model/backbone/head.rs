@@ -84,7 +84,7 @@ pub fn linear_init(fan_in: i64) -> Init {
     Init::Uniform { lo: -bound, up: bound }
 }
 
-/// Rows of unit length.
+/// Rows `[n, d]`, each divided by its length.
 pub fn unit(x: &Tensor) -> Tensor {
     let norm = x.norm_scalaropt_dim(2.0, [1].as_slice(), true).clamp_min(1e-12);
     x / norm

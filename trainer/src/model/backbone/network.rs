@@ -86,6 +86,9 @@ impl Network {
     }
 
     /// Features, from what [`Network::lower`] gave or a mixture of it.
+    ///
+    /// # Shapes
+    /// `hidden` `[n, channels, h, w]`; returns f32 `[n, features]`.
     pub fn upper(&self, hidden: &Tensor, from: usize, mode: ForwardMode) -> Tensor {
         self.pooled(from..self.description.blocks.len(), hidden.shallow_clone(), mode)
     }

@@ -95,7 +95,8 @@ pub struct OnnxBackbone {
 }
 
 impl OnnxBackbone {
-    /// Refuses at once a file that holds no model; [`OnnxBackbone::open`], which needs the data's channels, checks more.
+    /// Refuses at once a file that holds no model; [`OnnxBackbone::open`], which needs the data's channels, checks
+    /// more.
     ///
     /// # Errors
     /// [`OnnxBackboneError`] if the file cannot be read, or is no ONNX model.
@@ -129,18 +130,12 @@ impl OnnxBackbone {
         let AdaptedModel { model: adapted, takes_bytes, took_one } = adapt(whole, to).map_err(wrong)?;
         // A model that does not fit one image either is not wrong because of its batch.
         let took_one = took_one && check_unfolded(&adapted).is_ok();
-        let refused = |reason| match reason {
-            EncodeError::Refused(AuditError::Shape { .. }) | EncodeError::Shape { .. } if took_one => {
-                wrong(fixed_batch(1))
-            }
-            EncodeError::Model(error) => match remedy_of_engine(&error) {
-                Some(remedy) => wrong(format!("{remedy}: {error}")),
-                None => OnnxBackboneError::Refused { path: path.into(), reason: EncodeError::Model(error) },
-            },
-            reason => OnnxBackboneError::Refused { path: path.into(), reason },
+        let refused = |reason: EncodeError| match remedy_of(&reason, took_one) {
+            Some(remedy) => wrong(remedy),
+            None => OnnxBackboneError::Refused { path: path.into(), reason },
         };
-        // Before constants are folded: that fails on wrong inputs, and on outputs that nobody wants, with errors that say
-        // less.
+        // Before constants are folded: that fails on wrong inputs, and on outputs that nobody wants, with errors that
+        // say less.
         let unfolded = ModelProto::decode(adapted.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
         let [height, width] = image_sides(&unfolded).map_err(wrong)?;
         if unfolded.output.len() > 1 {
@@ -232,6 +227,16 @@ impl FeatureSource for ImportedBackbone<'_> {
 /// What stands in the metadata of a model whose mean and deviation are useless.
 pub(crate) const UNSOUND_METADATA: &str = "its metadata orco.mean and orco.deviation are no numbers to normalise pixels \
      from 0 to 1 by; such are [0.485, 0.456, 0.406]";
+
+/// What to say in place of an engine's error that does not help. A model that `took_one` image was opened for any
+/// number.
+fn remedy_of(error: &EncodeError, took_one: bool) -> Option<String> {
+    match error {
+        EncodeError::Refused(AuditError::Shape { .. }) | EncodeError::Shape { .. } if took_one => Some(fixed_batch(1)),
+        EncodeError::Model(error) => remedy_of_engine(error).map(|remedy| format!("{remedy}: {error}")),
+        _ => None,
+    }
+}
 
 /// What helps where ONNX Runtime refuses a model with this error; none where the error itself has to do.
 fn remedy_of_engine(error: &str) -> Option<&'static str> {

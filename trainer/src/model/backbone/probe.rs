@@ -138,8 +138,8 @@ fn lowest_of_rows(expected: &Array2<f32>, actual: &Array2<f32>, measure: fn(&[f3
     rows.map(of).fold(1.0, f64::min)
 }
 
-/// 2ab / (aa + bb): the cosine where both vectors have the same norm, closer to 0 where the norms differ. A cosine would
-/// miss a batch that rescales its features, as a norm over the whole batch does.
+/// 2ab / (aa + bb): the cosine where both vectors have the same norm, closer to 0 where the norms differ. A cosine
+/// would miss a batch that rescales its features, as a norm over the whole batch does.
 fn likeness(a: &[f32], b: &[f32]) -> f64 {
     2.0 * dot(a, b) / (dot(a, a) + dot(b, b)).max(f64::MIN_POSITIVE)
 }

@@ -60,6 +60,9 @@ fn scaled(images: &Tensor, [height, width]: [i64; 2]) -> Tensor {
 
 /// The largest centred part with the input's aspect ratio, scaled to its size, as [`Preprocessing::fit`] does with a
 /// picture.
+///
+/// # Shapes
+/// `images` f32 `[n, 3, h, w]`; returns f32 `[n, 3, input.height, input.width]`.
 pub(super) fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
     let wanted = [input.height, input.width].map(i64::from);
     scaled(&middle(images, wanted), wanted)

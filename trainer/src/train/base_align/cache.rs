@@ -129,7 +129,7 @@ impl FeatureCache {
         })
     }
 
-    /// Draws two different views for each of `count` images.
+    /// Draws two different views for each of `count` images: their numbers, i64 `[count]` each.
     pub(super) fn choose(&self, count: i64, device: Device) -> [Tensor; 2] {
         let (views, options) = (self.views.len() as i64, (Kind::Int64, device));
         let first = Tensor::randint(views, [count], options);
@@ -138,8 +138,8 @@ impl FeatureCache {
     }
 }
 
-/// Black images to replay the draws of random views on: the number of draws depends on the number of images, not on
-/// their size.
+/// Black images, f32 `[count, 3, 8, 8]`, to replay the draws of random views on: the number of draws depends on the
+/// number of images, not on their size.
 pub(super) fn blank(count: usize, device: Device) -> Tensor {
     Tensor::zeros([count as i64, 3, 8, 8], (Kind::Float, device))
 }

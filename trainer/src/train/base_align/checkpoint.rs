@@ -17,7 +17,7 @@ use crate::train::optimiser::{Sgd, SgdConfig, finite, gradients, step_groups};
 use crate::train::training_loop::{BaseSession, Position};
 
 /// Name of the checkpoint of a phase 2 in progress. Beside a finished one it stays as the one before it.
-pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";
+const UNFINISHED: &str = "align-unfinished.safetensors";
 
 /// The targets of a checkpoint, if it has them.
 fn targets(tensors: &HashMap<String, Tensor>) -> Option<Targets> {
@@ -54,13 +54,21 @@ pub(super) struct UnfinishedAlign {
 }
 
 impl UnfinishedAlign {
-    /// The checkpoint of a phase 2 with the same settings that was stopped, if there is one.
+    /// The checkpoint of a phase 2 with the same settings that was stopped, if there is one. Warns where checkpoints of
+    /// other settings are there, which will be replaced.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn read(run: &Run, settings: &Tensor) -> Result<Option<Self>> {
         let tensors = read(UNFINISHED, settings, run)?;
-        Ok(tensors.and_then(|tensors| Some(Self { targets: targets(&tensors)?, tensors })))
+        let begun = tensors.and_then(|tensors| Some(Self { targets: targets(&tensors)?, tensors }));
+        if begun.is_none() && (run.has(ALIGN_CHECKPOINT) || run.has(UNFINISHED)) {
+            log::warn!(
+                "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made \
+                 anew and replaces what was there"
+            );
+        }
+        Ok(begun)
     }
 }
 

@@ -1,7 +1,5 @@
 //! LARS: SGD whose gradients are rescaled layer by layer, so that large batches can take large steps.
 
-use std::collections::HashMap;
-
 use tch::{Kind, Tensor, no_grad};
 
 use super::{Parameter, Sgd, SgdConfig};
@@ -26,19 +24,15 @@ pub struct LarsConfig {
 #[derive(Debug)]
 pub struct Lars {
     config: LarsConfig,
-    inner: Sgd,
+    /// Takes the steps along rescaled gradients.
+    pub(super) sgd: Sgd,
 }
 
 impl Lars {
     /// An optimiser at its first step.
     pub fn new(parameters: Vec<Parameter>, config: LarsConfig) -> Self {
         let settings = SgdConfig { momentum: config.momentum, dampening: 0.0, weight_decay: 0.0, nesterov: false };
-        Self { config, inner: Sgd::new(parameters, settings) }
-    }
-
-    /// The parameters, in the order they were given.
-    pub fn parameters(&self) -> &[Parameter] {
-        self.inner.parameters()
+        Self { config, sgd: Sgd::new(parameters, settings) }
     }
 
     /// Takes one step along gradients, one for each parameter (see [`super::gradients`]).
@@ -50,18 +44,8 @@ impl Lars {
                 gradient.shallow_clone()
             }
         };
-        let gradients: Vec<Tensor> = no_grad(|| self.parameters().iter().zip(gradients).map(adapted).collect());
-        self.inner.step(&gradients, learning_rate);
-    }
-
-    /// The momenta by parameter name, for a checkpoint.
-    pub fn state(&self) -> Vec<(String, Tensor)> {
-        self.inner.state()
-    }
-
-    /// Takes the momenta out of a checkpoint's tensors.
-    pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) {
-        self.inner.restore(tensors);
+        let gradients: Vec<Tensor> = no_grad(|| self.sgd.parameters().iter().zip(gradients).map(adapted).collect());
+        self.sgd.step(&gradients, learning_rate);
     }
 }
 
@@ -99,7 +83,7 @@ mod tests {
     fn step((weight, bias, lars, scale): &mut (Tensor, Tensor, Lars, f64), rate: f64) {
         let gradient = Tensor::from_slice(&[0.6f32, 0.8]).view([1, 2]) * *scale;
         let loss = (&*weight * gradient).sum(Kind::Float) + (&*bias * 2.0).sum(Kind::Float);
-        let gradients = gradients(&loss, lars.parameters());
+        let gradients = gradients(&loss, lars.sgd.parameters());
         lars.step(&gradients, rate);
     }
 
@@ -134,6 +118,6 @@ mod tests {
         let mut setting = setting(0.0);
         step(&mut setting, 0.5);
         close(&setting.0, &[3.0, 4.0]);
-        assert!(setting.2.state().iter().all(|(_, tensor)| tensor.device() == Device::Cpu));
+        assert!(setting.2.sgd.state().iter().all(|(_, tensor)| tensor.device() == Device::Cpu));
     }
 }

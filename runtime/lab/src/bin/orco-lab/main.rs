@@ -43,7 +43,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures the device and the simplest rivals on a bundle's benchmark file, or on images, and prints every session.
+    /// Measures the device and the simplest rivals on a bundle's benchmark file, or on images, and prints every
+    /// session.
     Eval(eval::EvalArguments),
     /// Measures all systems on a bundle's benchmark file and writes a report: report.json, numbers.csv, pictures as SVG
     /// and PNG, and index.html, which holds all of it and opens offline.
@@ -56,8 +57,8 @@ enum Command {
     /// stopped, it goes on where it was.
     Ablate(AblateArguments),
     /// Measures bundles that one recipe trained with different seeds: every number's mean, and how far it deviates over
-    /// draws of the shots and over seeds of the training. A seed also draws which pictures may be shots; what that moves
-    /// counts as the seed's.
+    /// draws of the shots and over seeds of the training. A seed also draws which pictures may be shots; what that
+    /// moves counts as the seed's.
     Seeds(SeedsArguments),
     /// Measures whether a device knows things in other places than those where it learned them: things with masks are
     /// pasted onto photographs of places, and are learned and asked with and without an empty view.

@@ -313,8 +313,8 @@ fn mean(node: &NodeProto, _: &Values) -> Option<Pieces> {
     Some(pieces.giving(output))
 }
 
-/// `Col2Im` of blocks that lie side by side, by which Hugging Face's MobileViTv2 makes a map of patches. None where they
-/// overlap, have space between them or around them, or nothing says beforehand how large they are.
+/// `Col2Im` of blocks that lie side by side, by which Hugging Face's MobileViTv2 makes a map of patches. None where
+/// they overlap, have space between them or around them, or nothing says beforehand how large they are.
 fn blocks_side_by_side(node: &NodeProto, values: &Values) -> Option<Pieces> {
     let ([blocks, image, block], [output]) = (&node.input[..], &node.output[..]) else { return None };
     let (&[height, width], &[rows, columns]) = (&values.lists.get(image)?[..], &values.lists.get(block)?[..]) else {

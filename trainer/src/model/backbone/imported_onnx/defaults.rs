@@ -5,17 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, TensorHeader, is_onnx_domain, names_of};
+use super::parts::{GraphParts, NumberTensor, TensorHeader, is_onnx_domain, names_of};
 use crate::model::onnx_proto::{AttributeProto, BOOL, NodeProto, ints};
-
-/// `onnx.TensorProto`, of which the truth values are read.
-#[derive(Clone, PartialEq, Message)]
-struct TruthValues {
-    #[prost(int32, repeated, tag = "5")]
-    int32_data: Vec<i32>,
-    #[prost(bytes = "vec", tag = "9")]
-    raw_data: Vec<u8>,
-}
 
 /// What is known of the weights of a graph.
 #[derive(Default)]
@@ -31,7 +22,7 @@ impl Weights {
         for bytes in &graph.initializer {
             let TensorHeader { dims, data_type, name } = TensorHeader::decode(&bytes[..])?;
             if data_type == BOOL && dims.iter().all(|&side| side == 1) {
-                let TruthValues { int32_data, raw_data } = TruthValues::decode(&bytes[..])?;
+                let NumberTensor { int32_data, raw_data, .. } = NumberTensor::decode(&bytes[..])?;
                 if int32_data.iter().all(|&value| value == 0) && raw_data.iter().all(|&value| value == 0) {
                     weights.switched_off.insert(name.clone());
                 }

@@ -8,44 +8,25 @@ use half::{bf16, f16};
 use prost::{DecodeError, Message};
 
 use super::parts::{
-    AttributeParts, GraphParts, NodeParts, Replacement, TensorHeader, as_floats, is_onnx_domain, replace,
+    AttributeParts, GraphParts, NodeParts, NumberTensor, Replacement, TensorHeader, as_floats, is_onnx_domain, replace,
 };
 use crate::model::onnx_proto::{BFLOAT16, FLOAT, FLOAT16, TensorProto};
 
 /// Attributes that name a type of numbers.
 const TYPES: [&str; 5] = ["dtype", "output_dtype", "softmax_precision", "stash_type", "to"];
 
-/// `onnx.TensorProto`, one of half precision, whose numbers are bytes or stand in the lower halves of whole ones.
-#[derive(Clone, PartialEq, Message)]
-struct HalfTensor {
-    #[prost(int64, repeated, packed = "false", tag = "1")]
-    dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(int32, repeated, tag = "5")]
-    int32_data: Vec<i32>,
-    #[prost(string, tag = "8")]
-    name: String,
-    #[prost(bytes = "vec", tag = "9")]
-    raw_data: Vec<u8>,
-    #[prost(bytes = "vec", repeated, tag = "13")]
-    external_data: Vec<Vec<u8>>,
-}
-
-impl HalfTensor {
-    /// The same numbers as f32; none where they are not in the file, or not all of them.
-    fn widened(&self) -> Option<TensorProto> {
-        let raw = self.raw_data.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes));
-        let bits = raw.chain(self.int32_data.iter().map(|&bits| bits as u16));
-        let number = |bits| match self.data_type {
-            BFLOAT16 => bf16::from_bits(bits).to_f32(),
-            _ => f16::from_bits(bits).to_f32(),
-        };
-        let raw_data: Vec<u8> = bits.flat_map(|bits| number(bits).to_le_bytes()).collect();
-        let elements = self.dims.iter().try_fold(4usize, |all, &side| all.checked_mul(usize::try_from(side).ok()?));
-        let is_whole = elements == Some(raw_data.len()) && self.external_data.is_empty();
-        is_whole.then(|| TensorProto { dims: self.dims.clone(), data_type: FLOAT, name: self.name.clone(), raw_data })
-    }
+/// The numbers of a tensor of half precision as f32; none where they are not in the file, or not all of them.
+fn widened(half: NumberTensor) -> Option<TensorProto> {
+    let raw = half.raw_data.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes));
+    let bits = raw.chain(half.int32_data.iter().map(|&bits| bits as u16));
+    let number = |bits| match half.data_type {
+        BFLOAT16 => bf16::from_bits(bits).to_f32(),
+        _ => f16::from_bits(bits).to_f32(),
+    };
+    let raw_data: Vec<u8> = bits.flat_map(|bits| number(bits).to_le_bytes()).collect();
+    let elements = half.dims.iter().try_fold(4usize, |all, &side| all.checked_mul(usize::try_from(side).ok()?));
+    let is_whole = elements == Some(raw_data.len()) && half.external_data.is_empty();
+    is_whole.then_some(TensorProto { dims: half.dims, data_type: FLOAT, name: half.name, raw_data })
 }
 
 fn is_half(data_type: i32) -> bool {
@@ -58,7 +39,7 @@ fn tensor(bytes: &[u8]) -> Replacement {
     if !is_half(TensorHeader::decode(bytes)?.data_type) {
         return Ok(None);
     }
-    Ok(HalfTensor::decode(bytes)?.widened().map(|wide| wide.encode_to_vec()))
+    Ok(widened(NumberTensor::decode(bytes)?).map(|wide| wide.encode_to_vec()))
 }
 
 /// A value of half precision as one of f32; none where it is another one.
@@ -143,7 +124,7 @@ mod tests {
         let raw_data = if is_raw { bits.iter().flat_map(|bits| bits.to_le_bytes()).collect() } else { vec![] };
         let int32_data = if is_raw { vec![] } else { bits.iter().map(|&bits| bits.into()).collect() };
         let (dims, name) = (vec![3, 1], "w".to_owned());
-        HalfTensor { dims, data_type, int32_data, name, raw_data, external_data: vec![] }.encode_to_vec()
+        NumberTensor { dims, data_type, int32_data, name, raw_data, ..NumberTensor::default() }.encode_to_vec()
     }
 
     fn numbers(bytes: &[u8]) -> Vec<f32> {
@@ -161,7 +142,7 @@ mod tests {
             assert_eq!(tensor(&halves(FLOAT16, is_raw, 2)).unwrap(), None, "not all are there");
             assert_eq!(tensor(&halves(INT64, is_raw, 3)).unwrap(), None, "of another type");
         }
-        let mut outside = HalfTensor::decode(&*halves(FLOAT16, true, 3)).unwrap();
+        let mut outside = NumberTensor::decode(&*halves(FLOAT16, true, 3)).unwrap();
         outside.external_data = vec![vec![]];
         assert_eq!(tensor(&outside.encode_to_vec()).unwrap(), None, "outside the file");
     }

@@ -5,36 +5,21 @@ use std::collections::HashMap;
 use orco_runtime::encoder::audit::MAX_RANK;
 use prost::{DecodeError, Message};
 
-use super::parts::{AttributeParts, GraphParts, NodeParts, TensorHeader};
+use super::parts::{AttributeParts, GraphParts, NodeParts, NumberTensor, TensorHeader};
 use crate::model::onnx_proto::{INT64, NodeProto};
 
 /// Constants that are lists of whole numbers, by name.
 pub type Lists = HashMap<String, Vec<i64>>;
 
-/// `onnx.TensorProto` of whole numbers, which stand in either of two fields.
-#[derive(Clone, PartialEq, Message)]
-pub struct ListTensor {
-    #[prost(int64, repeated, packed = "false", tag = "1")]
-    pub dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    pub data_type: i32,
-    #[prost(int64, repeated, tag = "7")]
-    pub int64_data: Vec<i64>,
-    #[prost(bytes = "vec", tag = "9")]
-    pub raw_data: Vec<u8>,
+/// The numbers of a tensor, if it is a list of whole ones.
+fn list(bytes: &[u8]) -> Result<Option<Vec<i64>>, DecodeError> {
+    let tensor = NumberTensor::decode(bytes)?;
+    Ok((tensor.data_type == INT64 && tensor.dims.len() == 1).then(|| whole_numbers(tensor)))
 }
 
-impl ListTensor {
-    /// Its numbers, if it is a list of them.
-    fn list(bytes: &[u8]) -> Result<Option<Vec<i64>>, DecodeError> {
-        let tensor = Self::decode(bytes)?;
-        Ok((tensor.data_type == INT64 && tensor.dims.len() == 1).then(|| tensor.numbers()))
-    }
-
-    fn numbers(self) -> Vec<i64> {
-        let raw = self.raw_data.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
-        raw.chain(self.int64_data).collect()
-    }
+fn whole_numbers(tensor: NumberTensor) -> Vec<i64> {
+    let raw = tensor.raw_data.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes));
+    raw.chain(tensor.int64_data).collect()
 }
 
 impl GraphParts {
@@ -45,7 +30,7 @@ impl GraphParts {
         for bytes in &self.initializer {
             let TensorHeader { dims, data_type, name } = TensorHeader::decode(&bytes[..])?;
             if data_type == INT64 && dims.len() == 1 {
-                lists.extend(ListTensor::list(&bytes[..])?.map(|list| (name, list)));
+                lists.extend(list(&bytes[..])?.map(|list| (name, list)));
             }
         }
         for (bytes, node) in self.node.iter().zip(nodes).filter(|(_, node)| node.op_type == "Constant") {
@@ -53,7 +38,7 @@ impl GraphParts {
             lists.extend(node.named("value_ints").map(|attribute| (output.clone(), attribute.ints.clone())));
             for attribute in NodeParts::decode(bytes.as_slice())?.attribute {
                 let value = AttributeParts::decode(attribute.as_slice())?.t;
-                let list = value.map(|value| ListTensor::list(&value)).transpose()?.flatten();
+                let list = value.map(|value| list(&value)).transpose()?.flatten();
                 lists.extend(list.map(|list| (output.clone(), list)));
             }
         }
@@ -66,7 +51,7 @@ impl GraphParts {
         for bytes in &self.initializer {
             let header = TensorHeader::decode(&bytes[..])?;
             if header.name == name && header.data_type == INT64 {
-                return Ok(Some(ListTensor::decode(&bytes[..])?.numbers()));
+                return Ok(Some(whole_numbers(NumberTensor::decode(&bytes[..])?)));
             }
         }
         Ok(None)

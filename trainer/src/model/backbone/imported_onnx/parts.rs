@@ -167,6 +167,29 @@ pub struct TensorHeader {
     pub name: String,
 }
 
+/// `onnx.TensorProto` with its numbers, which stand in its bytes or in the list for their type.
+#[derive(Clone, PartialEq, Message)]
+pub struct NumberTensor {
+    #[prost(int64, repeated, packed = "false", tag = "1")]
+    pub dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    pub data_type: i32,
+    #[prost(float, repeated, tag = "4")]
+    pub float_data: Vec<f32>,
+    /// Also int8, truth values, and the bits of half precision.
+    #[prost(int32, repeated, tag = "5")]
+    pub int32_data: Vec<i32>,
+    #[prost(int64, repeated, tag = "7")]
+    pub int64_data: Vec<i64>,
+    #[prost(string, tag = "8")]
+    pub name: String,
+    /// Little-endian.
+    #[prost(bytes = "vec", tag = "9")]
+    pub raw_data: Vec<u8>,
+    #[prost(bytes = "vec", repeated, tag = "13")]
+    pub external_data: Vec<Vec<u8>>,
+}
+
 /// A part of a model anew; none where it stays as it is.
 pub type Replacement = Result<Option<Vec<u8>>, DecodeError>;
 

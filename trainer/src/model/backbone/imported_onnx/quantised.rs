@@ -8,26 +8,11 @@ use std::collections::{HashMap, HashSet};
 
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, NodeParts, TensorHeader, is_onnx_domain};
+use super::parts::{GraphParts, NodeParts, NumberTensor, TensorHeader, is_onnx_domain};
 use crate::model::onnx_proto::{FLOAT, INT8, NodeProto, TensorProto};
 
-/// `onnx.TensorProto` of f32 or int8.
-#[derive(Clone, PartialEq, Message)]
-struct NumberTensor {
-    #[prost(int64, repeated, packed = "false", tag = "1")]
-    dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(float, repeated, tag = "4")]
-    float_data: Vec<f32>,
-    #[prost(int32, repeated, tag = "5")]
-    int32_data: Vec<i32>,
-    #[prost(bytes = "vec", tag = "9")]
-    raw_data: Vec<u8>,
-}
-
 impl NumberTensor {
-    /// Its numbers, if it is of this type.
+    /// Its numbers, if it is of this type, f32 or int8.
     fn of(&self, data_type: i32) -> Option<Vec<f32>> {
         match data_type {
             _ if self.data_type != data_type => None,
@@ -57,6 +42,9 @@ impl GraphParts {
     /// Leaves no constant of int8 to several nodes that dequantise it. Nodes must be in order. Returns whether anything
     /// was changed.
     pub(super) fn separate_int8(&mut self) -> Result<bool, DecodeError> {
+        if !self.nodes()?.iter().any(dequantises) {
+            return Ok(false);
+        }
         let is_dequantised = self.dequantise_shared()?;
         if is_dequantised {
             // A dequantised number leaves its scale behind.
@@ -65,13 +53,10 @@ impl GraphParts {
         Ok(self.copy_zero_points()? || is_dequantised)
     }
 
-    /// Gives nodes that dequantise constants of int8 a zero point each, where several read one. Returns whether anything
-    /// was changed.
+    /// Gives nodes that dequantise constants of int8 a zero point each, where several read one. Returns whether
+    /// anything was changed.
     fn copy_zero_points(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
-        if !nodes.iter().any(dequantises) {
-            return Ok(false);
-        }
         let mut constants = HashMap::new();
         for bytes in &self.initializer {
             let TensorHeader { data_type, name, .. } = TensorHeader::decode(&bytes[..])?;
@@ -108,9 +93,6 @@ impl GraphParts {
     /// and it has one scale. Returns whether anything was changed.
     fn dequantise_shared(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.nodes()?;
-        if !nodes.iter().any(dequantises) {
-            return Ok(false);
-        }
         let (mut read, mut shared) = (HashSet::new(), HashSet::new());
         for input in nodes.iter().flat_map(|node| &node.input) {
             if !read.insert(input) {
@@ -169,9 +151,7 @@ mod tests {
     #[test]
     fn single_and_shared_numbers_of_int8_become_f32() {
         let named = |name: &str, tensor: NumberTensor| {
-            // The name comes behind the rest; the order of fields is free.
-            let name = TensorHeader { name: name.into(), ..TensorHeader::default() }.encode_to_vec();
-            Bytes::from([tensor.encode_to_vec(), name].concat())
+            Bytes::from(NumberTensor { name: name.into(), ..tensor }.encode_to_vec())
         };
         // As onnxruntime.quantization writes them: numbers as bytes, scales and zero points as numbers.
         let bytes = |data_type, dims: &[i64], raw_data: &[u8]| NumberTensor {

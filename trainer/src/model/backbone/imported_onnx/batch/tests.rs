@@ -3,8 +3,7 @@
 use prost::Message;
 use prost::bytes::Bytes;
 
-use super::super::lists::ListTensor;
-use super::super::parts::{AttributeParts, GraphParts, ModelParts, NodeParts};
+use super::super::parts::{AttributeParts, GraphParts, ModelParts, NodeParts, NumberTensor};
 use super::opened_graph::BATCH;
 use crate::model::onnx_proto::{
     FLOAT, INT64, NodeProto, OperatorSetProto, TensorProto, ValueInfoProto, int, ints, list_of_whole_numbers, node,
@@ -158,7 +157,8 @@ fn gathering_all_in_their_order_is_reshaping() {
 fn constants_of_nodes_are_read() {
     let mut constant = NodeParts::decode(&*of("Constant", &[], "shape").encode_to_vec()).unwrap();
     // Numbers in either form.
-    let numbers = ListTensor { dims: vec![3], data_type: INT64, int64_data: vec![1, 64, 3], raw_data: vec![] };
+    let numbers =
+        NumberTensor { dims: vec![3], data_type: INT64, int64_data: vec![1, 64, 3], ..NumberTensor::default() };
     let value = AttributeParts {
         name: "value".into(),
         t: Some(numbers.encode_to_vec()),
