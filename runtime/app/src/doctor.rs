@@ -139,6 +139,11 @@ pub fn examine_service(arguments: &crate::serve_options::ServeOptions, state: Op
 
 /// Checks what rounds with the fleet's hub need.
 #[cfg(feature = "hub")]
-pub fn examine_fleet(arguments: &crate::fleet_options::FleetOptions, state: Option<&Path>, findings: &mut Findings) {
-    hub::check(arguments, state, findings);
+pub fn examine_fleet(
+    options: &Options,
+    arguments: &crate::fleet_options::FleetOptions,
+    state: Option<&Path>,
+    findings: &mut Findings,
+) {
+    hub::check(options, arguments, state, findings);
 }

@@ -1,12 +1,12 @@
 //! The options of `orco sync` that `orco doctor` takes, too.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use orco_hub::client::{DeviceFolder, HttpTransport, SyncError};
+use orco_hub::client::{HttpTransport, SyncError};
 use orco_serve::port_of;
 
-/// Where the fleet's hub is, and where the device keeps its part in the fleet.
+/// Where the fleet's hub is.
 #[derive(Args, Debug)]
 pub struct FleetOptions {
     /// Address of the fleet's hub, such as http://hub:8090. Without one nothing is ever sent.
@@ -15,9 +15,6 @@ pub struct FleetOptions {
     /// Certificates that vouch for a hub with https, a PEM file; by default those of public authorities.
     #[arg(long, value_name = "FILE", env = "ORCO_HUB_CA_FILE")]
     hub_ca_file: Option<PathBuf>,
-    /// Folder of the device's key and of bundles that its channel named; by default `fleet` in the state's folder.
-    #[arg(long, value_name = "DIR", env = "ORCO_FLEET")]
-    fleet: Option<PathBuf>,
 }
 
 impl FleetOptions {
@@ -35,11 +32,6 @@ impl FleetOptions {
             Some(file) => HttpTransport::with_certificates(hub, file),
             None => Ok(HttpTransport::new(hub)),
         }
-    }
-
-    /// The folder of the device's part in the fleet, for a state.
-    pub fn folder(&self, state: &Path) -> DeviceFolder {
-        self.fleet.as_ref().map_or_else(|| DeviceFolder::of_state(state), DeviceFolder::new)
     }
 }
 

@@ -277,8 +277,19 @@ fn outlive_file_limits() {
 /// Hides the options that choose and tune a device from the help of each command of `orco hub`; they are taken all the
 /// same.
 fn without_device_options(command: Command) -> Command {
-    const OF_DEVICES: [&str; 10] =
-        ["answers", "backbone", "bundle", "engine", "history", "history_bytes", "state", "threads", "verbose", "wait"];
+    const OF_DEVICES: [&str; 11] = [
+        "answers",
+        "backbone",
+        "bundle",
+        "engine",
+        "fleet",
+        "history",
+        "history_bytes",
+        "state",
+        "threads",
+        "verbose",
+        "wait",
+    ];
     let of_devices = command.get_arguments().filter(|option| OF_DEVICES.contains(&option.get_id().as_str()));
     let hidden: Vec<Arg> = of_devices.map(|option| option.clone().hide(true)).collect();
     let hide = |command: Command| command.args(hidden.iter().cloned());

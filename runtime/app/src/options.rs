@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+#[cfg(feature = "hub")]
+use orco_hub::client::DeviceFolder;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::EngineChoice;
 use orco_runtime::files::destination;
@@ -45,6 +47,11 @@ pub struct Options {
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
+    /// Folder of the device's part in a fleet: its key, and what its channel named; by default `fleet` in the state's
+    /// folder.
+    #[cfg(feature = "hub")]
+    #[arg(long, global = true, value_name = "DIR", env = "ORCO_FLEET")]
+    pub fleet: Option<PathBuf>,
     /// Public key of minisign; with it, only bundles, packs and backups that were signed with its secret key are
     /// accepted.
     #[arg(long, global = true, value_name = "FILE", env = "ORCO_PUBLIC_KEY")]
@@ -146,6 +153,12 @@ impl BackboneArgument {
 }
 
 impl Options {
+    /// The folder of the device's part in a fleet, for the state in this folder.
+    #[cfg(feature = "hub")]
+    pub fn fleet_folder(&self, state: &Path) -> DeviceFolder {
+        self.fleet.as_ref().map_or_else(|| DeviceFolder::of_state(state), DeviceFolder::new)
+    }
+
     /// These options with the bundle where it is found, if its name alone was given, or none.
     pub fn with_bundle_found(mut self) -> Self {
         match bundle_search::find(&self.bundle, &bundle_search::BundleFolders::of_machine()) {

@@ -29,7 +29,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     #[cfg(feature = "serve")]
     doctor::examine_service(&arguments.serve, state.as_deref(), &mut findings);
     #[cfg(feature = "hub")]
-    doctor::examine_fleet(&arguments.fleet, state.as_deref(), &mut findings);
+    doctor::examine_fleet(options, &arguments.fleet, state.as_deref(), &mut findings);
     #[cfg(not(feature = "serve"))]
     let _ = (arguments, state);
     for Finding { subject, level, text } in &findings.0 {

@@ -100,12 +100,11 @@ pub(super) fn list_labels(labels: &BTreeSet<String>) -> String {
 /// Purges a class from the state, and from the files of the device's part in a fleet.
 #[cfg(feature = "hub")]
 fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str) -> Result<Option<ChangeReport>> {
-    use orco_hub::client::DeviceFolder;
     use orco_runtime::state::history::PurgeError;
     use orco_runtime::state::sentence::with_causes;
     use orco_serve::changes::{purged_labels, unknown_labels};
 
-    let fleet = DeviceFolder::of_state(learner.store().folder()).lock_out_rounds(options.wait)?;
+    let fleet = options.fleet_folder(learner.store().folder()).lock_out_rounds(options.wait)?;
     let labels = purged_labels(learner, label);
     let purged = learner.purge(label, &mut ProgressBars::default());
     let Some(fleet) = fleet else { return Ok(session_report::note_outcome(output, purged?)) };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 #[cfg(feature = "hub")]
-use orco_hub::client::{DeviceFolder, LockedDeviceFolder};
+use orco_hub::client::LockedDeviceFolder;
 use orco_runtime::backup::{self, RestoreOptions};
 use orco_runtime::files;
 use orco_runtime::store::Store;
@@ -58,7 +58,7 @@ fn without_rounds<T>(
     store: &Store,
     restore: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    let fleet = DeviceFolder::of_state(store.folder()).lock_out_rounds(options.wait)?;
+    let fleet = options.fleet_folder(store.folder()).lock_out_rounds(options.wait)?;
     let restored = restore()?;
     if let Some(fleet) = fleet
         && let Err(error) = forget_others(options, &fleet, store)

@@ -37,7 +37,7 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
     allocator::keep_large_buffers_apart();
     let state = store.folder().to_owned();
     let service = Service::open(bundle, store, settings.alignment(AlignmentTime::Later))?;
-    purge_in_fleet(&service, &state);
+    purge_in_fleet(&service, options, &state);
     let options = ServerOptions::default().listen((Ipv4Addr::LOCALHOST, 0).into());
     let server = Server::bind(service, options)?;
     let url = server.url();
@@ -89,7 +89,7 @@ fn serve(options: &Options, output: &Output, arguments: &ServeOptions) -> Result
     let key = options.public_key()?;
     let state = store.folder().to_owned();
     let service = Service::open_with(bundle, store, settings, retention_options(arguments))?;
-    purge_in_fleet(&service, &state);
+    purge_in_fleet(&service, options, &state);
     if cfg!(unix) {
         end_on_new_bundle(&service, options, state, manifest);
     }
@@ -160,8 +160,8 @@ fn check_destinations(options: &Options, arguments: &ServeOptions) -> Result<()>
 
 /// Has files of the device's part in a fleet let go of classes that are purged over HTTP.
 #[cfg(feature = "hub")]
-fn purge_in_fleet(service: &Service, state: &Path) {
-    let fleet = orco_hub::client::DeviceFolder::of_state(state);
+fn purge_in_fleet(service: &Service, options: &Options, state: &Path) {
+    let fleet = options.fleet_folder(state);
     service.on_purge(move |labels| {
         let locked = fleet.lock_out_rounds(WAIT);
         let forgotten = locked.and_then(|locked| locked.map_or(Ok(()), |fleet| fleet.forget_labels(labels)));
@@ -174,7 +174,7 @@ fn purge_in_fleet(service: &Service, state: &Path) {
 }
 
 #[cfg(not(feature = "hub"))]
-fn purge_in_fleet(_: &Service, _: &Path) {}
+fn purge_in_fleet(_: &Service, _: &Options, _: &Path) {}
 
 /// The manifest of the bundle to which the options lead now.
 fn read_manifest(options: &Options) -> Option<Vec<u8>> {

@@ -73,7 +73,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     };
     let hub = arguments.hub(file)?;
     let key = options.public_key()?;
-    let folder = arguments.fleet.folder(&state);
+    let folder = options.fleet_folder(&state);
     let store = Store::new(&state);
     let learner = device::settings(options, &store, 1);
     let engine = learner.engine;

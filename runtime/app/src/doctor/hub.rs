@@ -7,12 +7,13 @@ use orco_runtime::state::sentence::with_causes;
 
 use super::Findings;
 use crate::fleet_options::FleetOptions;
+use crate::options::Options;
 
 /// Whether the hub answers and the device is enrolled; nothing is said of the device. Without the state's folder it is
 /// not known whether it is.
-pub fn check(arguments: &FleetOptions, state: Option<&Path>, findings: &mut Findings) {
+pub fn check(options: &Options, arguments: &FleetOptions, state: Option<&Path>, findings: &mut Findings) {
     const SUBJECT: &str = "hub";
-    let is_enrolled = state.map(|state| arguments.folder(state).is_enrolled()).transpose();
+    let is_enrolled = state.map(|state| options.fleet_folder(state).is_enrolled()).transpose();
     let Some(hub) = arguments.hub() else {
         if matches!(is_enrolled, Ok(Some(true))) {
             findings.note(SUBJECT, "none is named, though this device is enrolled: name it with --hub URL");

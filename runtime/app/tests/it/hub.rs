@@ -392,4 +392,18 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     }
     json(hub(folder, &["purge", &pack[..8].to_uppercase()]));
     assert_eq!(json(hub(folder, &["list"]))["packs"], serde_json::json!([]));
+
+    // What is purged on a device goes from its part in the fleet, wherever that lies.
+    let elsewhere = folder.join("fleet-of-taker");
+    std::fs::rename(folder.join("taker/fleet"), &elsewhere).unwrap();
+    let names_mug = || {
+        let paths = std::fs::read_dir(&elsewhere).unwrap().map(|entry| entry.unwrap().path());
+        paths
+            .filter(|path| path.is_file())
+            .any(|path| std::fs::read(path).unwrap().windows(3).any(|part| part == b"mug"))
+    };
+    assert!(names_mug());
+    let arguments = ["forget", "mug", "--purge", "--fleet", elsewhere.to_str().unwrap()];
+    json(orco(&shipped(), &folder.join("taker"), &arguments));
+    assert!(!names_mug());
 }
