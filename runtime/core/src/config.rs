@@ -110,12 +110,25 @@ pub struct AnswerWeights {
     /// by, on the set-aside samples of base classes that come nearest to it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub class_offset: f32,
+    /// How many observations the covariance of base classes counts as, beside the scatter of the device's shots. Things
+    /// need fewer than categories: shots of one thing say more about how its pictures differ than base classes do.
+    #[serde(default = "usual_scatter_prior", skip_serializing_if = "is_usual_scatter_prior")]
+    pub scatter_prior: f32,
 }
 
 impl AnswerWeights {
+    /// The prior of bundles that name none.
+    pub const SCATTER_PRIOR: f32 = 1000.0;
+
     /// The simplest one: the nearest class mean alone.
-    pub const NEAREST_MEAN: Self =
-        Self { targets: 0.0, aligned: 0.0, means: 1.0, discriminant: 0.0, class_offset: 0.0 };
+    pub const NEAREST_MEAN: Self = Self {
+        targets: 0.0,
+        aligned: 0.0,
+        means: 1.0,
+        discriminant: 0.0,
+        class_offset: 0.0,
+        scatter_prior: Self::SCATTER_PRIOR,
+    };
 
     /// The weights of scores, in the order of the fields.
     pub const fn values(&self) -> [f32; 4] {
@@ -144,6 +157,14 @@ impl fmt::Display for AnswerWeights {
 
 fn is_zero(value: &f32) -> bool {
     *value == 0.0
+}
+
+const fn usual_scatter_prior() -> f32 {
+    AnswerWeights::SCATTER_PRIOR
+}
+
+fn is_usual_scatter_prior(value: &f32) -> bool {
+    *value == AnswerWeights::SCATTER_PRIOR
 }
 
 fn is_unlimited(value: &usize) -> bool {
@@ -337,14 +358,14 @@ impl MethodConfig {
     /// and new ones. Phase 3 is that of [`MethodConfig::edge`] with fewer epochs, of which most are warm-up: the
     /// aligned head adds to the other scores and need not answer alone.
     pub const fn combined() -> Self {
-        let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
+        let answer = AnswerWeights { targets: 0.125, aligned: 0.125, discriminant: 2.0, ..AnswerWeights::NEAREST_MEAN };
         Self { epochs: 15, epoch_samples: 500, answer: Some(answer), ..Self::edge() }
     }
 
     /// The closed form alone: nothing is trained on the device, and the aligned head is missing from the answer.
     /// Weights were compared on several data sets (journal of the book, 2026-11-22); none is tuned to one.
     pub const fn closed_form() -> Self {
-        let answer = AnswerWeights { targets: 0.5, aligned: 0.0, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
+        let answer = AnswerWeights { targets: 0.5, discriminant: 2.0, ..AnswerWeights::NEAREST_MEAN };
         Self { epochs: 0, answer: Some(answer), ..Self::edge() }
     }
 
@@ -424,6 +445,10 @@ impl MethodConfig {
                 "answer.targets, aligned, means and discriminant must be from 0 to 1000, and not all 0",
             ),
             (self.answer.is_none_or(|answer| share(answer.class_offset)), "answer.class_offset must be from 0 to 1"),
+            (
+                self.answer.is_none_or(|answer| (1.0..=1e6).contains(&answer.scatter_prior)),
+                "answer.scatter_prior must be from 1 to 1000000",
+            ),
             (
                 self.epochs > 0 || self.answer.is_some(),
                 "epochs must be at least 1 where there is no answer table: new classes need an aligned head",

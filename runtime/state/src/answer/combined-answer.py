@@ -18,7 +18,7 @@ DEVIATIONS = [0.3, 0.7, 1.9]
 # As many shots a base class's mean counts beside those that the device adds.
 BASE_WEIGHT = 10
 # How many observations the bundle's covariance counts as, beside the shots.
-PRIOR = 1000
+PRIOR = 300
 
 # Large enough for the scatter of the shots to matter.
 FACTOR = 4.0
@@ -279,6 +279,7 @@ golden = {
     "base": BASE,
     "views": VIEWS,
     "weights": WEIGHTS,
+    "scatter_prior": PRIOR,
     "deviations": DEVIATIONS,
     "factor": factor,
     **{

@@ -3,10 +3,11 @@
 //! The bundle knows how pictures of base classes scatter. Shots of one thing scatter along other axes: views of one mug
 //! differ otherwise than pictures of many mugs do. So the scatter of the shots around their class means is added to the
 //! covariance C of the bundle, which counts as PRIOR observations: C + sum of r r^T / PRIOR, where the residual r is a
-//! shot minus its class's mean. The whitening W turns C into the identity, and the sum into I + sum of s s^T / PRIOR
-//! with s = W r. Its inverse M shortens a vector along the s. M is stored as I - sum of y y^T, one y for each shot
-//! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance in the same way (Hayes and Kanan
-//! 2020).
+//! shot minus its class's mean, and PRIOR is a setting
+//! ([`scatter_prior`](orco_core::config::AnswerWeights::scatter_prior)). The whitening W turns C into the identity, and
+//! the sum into I + sum of s s^T / PRIOR with s = W r. Its inverse M shortens a vector along the s. M is stored as
+//! I - sum of y y^T, one y for each shot (Sherman and Morrison 1950). Streaming discriminant analysis updates a
+//! covariance in the same way (Hayes and Kanan 2020).
 //!
 //! Where classes have more than [`USUAL_SHOTS`] shots on average, the shots say more than the bundle: PRIOR is divided
 //! by their [multiple](multiple_of_usual) of that number, and more of them count.
@@ -28,9 +29,6 @@ use crate::codec;
 use super::ScoringWork;
 use super::low_rank::LowRankMap;
 use super::sampling::stratified;
-
-/// How many observations the covariance of the bundle counts as (journal of the book, 2026-11-28).
-const PRIOR: f32 = 1000.0;
 
 /// Shots of a class for which the weights of answers are chosen.
 const USUAL_SHOTS: f32 = 5.0;
@@ -62,6 +60,8 @@ pub(super) struct ShotScatter {
     /// How many different shots the classes have on average, as a [`multiple_of_usual`]. Of one class, shots beyond
     /// the [largest multiple](MAX_MULTIPLE) do not count, so that one with very many changes little for others.
     pub(super) multiple: f32,
+    /// How many observations the covariance of the bundle counts as.
+    prior: f32,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
 }
@@ -106,6 +106,17 @@ pub(super) struct ScatterChange {
     pub(super) roots_start: usize,
 }
 
+/// What shots are joined to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScatterBasis<'a> {
+    /// Centre of the roots of base features, `[inputs]`.
+    pub(super) root_centre: &'a [f32],
+    /// W: by the covariance of base classes.
+    pub(super) whitener: &'a LowRankMap,
+    /// How many observations that covariance counts as, where classes have [`USUAL_SHOTS`].
+    pub(super) prior: f32,
+}
+
 /// The shots of a bank whose scatter counts, by class, and the [multiple](ShotScatter::multiple).
 struct ChosenShots {
     by_class: BTreeMap<u32, Vec<usize>>,
@@ -127,8 +138,8 @@ impl ChosenShots {
     }
 
     /// A digest of all that their scatter follows from, the bundle apart.
-    fn digest(&self, bank: &Bank) -> [u8; 32] {
-        let mut digested = self.multiple.to_bits().to_le_bytes().to_vec();
+    fn digest(&self, bank: &Bank, prior: f32) -> [u8; 32] {
+        let mut digested: Vec<u8> = [self.multiple, prior].iter().flat_map(|value| value.to_le_bytes()).collect();
         for (class, shots) in &self.by_class {
             for &shot in shots {
                 digested.extend(class.to_le_bytes());
@@ -141,27 +152,23 @@ impl ChosenShots {
 
 impl ShotScatter {
     /// The scatter of a bank's shots, from the cache if that has it; `None` where no class has two different ones.
-    pub(super) fn of(
-        bank: &Bank,
-        root_centre: &[f32],
-        whitener: &LowRankMap,
-        work: &mut ScoringWork<'_>,
-    ) -> Option<Arc<Self>> {
+    pub(super) fn of(bank: &Bank, basis: ScatterBasis<'_>, work: &mut ScoringWork<'_>) -> Option<Arc<Self>> {
         let chosen = ChosenShots::of(bank);
         let Some(cache) = work.cache.as_deref_mut() else {
-            return Self::of_chosen(chosen, bank, root_centre, whitener).map(Arc::new);
+            return Self::of_chosen(chosen, bank, basis).map(Arc::new);
         };
-        cache.scatter(chosen.digest(bank), || Self::of_chosen(chosen, bank, root_centre, whitener))
+        cache.scatter(chosen.digest(bank, basis.prior), || Self::of_chosen(chosen, bank, basis))
     }
 
-    fn of_chosen(chosen: ChosenShots, bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
+    fn of_chosen(chosen: ChosenShots, bank: &Bank, basis: ScatterBasis<'_>) -> Option<Self> {
         let (inputs, multiple) = (bank.inputs(), chosen.multiple);
+        let prior = basis.prior / multiple;
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
         for (class, exemplars) in chosen.by_class {
             let mut rows = bank.clean_of(&exemplars);
             let mut mean = vec![0.0; inputs];
             for row in rows.chunks_exact_mut(inputs) {
-                root_direction(row, root_centre);
+                root_direction(row, basis.root_centre);
                 add_scaled(&mut mean, 1.0 / exemplars.len() as f32, row);
             }
             rows.chunks_exact_mut(inputs).for_each(|row| add_scaled(row, -1.0, &mean));
@@ -169,16 +176,11 @@ impl ShotScatter {
             let shots = exemplars.into_iter().map(|exemplar| bank.digest_of(exemplar)).collect();
             classes.insert(class, ScatteredClass { mean, shots });
         }
-        whitener.apply(&mut residuals);
-        let axes = damping_axes(residuals, inputs, PRIOR / multiple);
+        basis.whitener.apply(&mut residuals);
+        let axes = damping_axes(residuals, inputs, prior);
         let count = axes.len() / inputs;
         let damper = LowRankMap::new(&axes, vec![1.0; count], 1.0, inputs);
-        (count > 0).then_some(Self { damper, multiple, classes })
-    }
-
-    /// How many observations the covariance of the bundle counts as.
-    fn prior(&self) -> f32 {
-        PRIOR / self.multiple
+        (count > 0).then_some(Self { damper, multiple, prior, classes })
     }
 
     /// Shortens whitened vectors `[n, inputs]` along the scatter: multiplies them by M.
@@ -220,7 +222,7 @@ impl ShotScatter {
             let mut residual = shot.roots.to_vec();
             add_scaled(&mut residual, -1.0, &class.mean);
             let count = class.shots.len() as f32;
-            Some((residual, count / (count - 1.0) / self.prior()))
+            Some((residual, count / (count - 1.0) / self.prior))
         };
         let residuals: Vec<Option<(Vec<f32>, f32)>> = shots.map(residual).collect();
         let mut axes: Vec<f32> = residuals.iter().flatten().flat_map(|(residual, _)| residual).copied().collect();
@@ -327,6 +329,7 @@ mod tests {
     use super::*;
 
     const INPUTS: usize = 6;
+    const PRIOR: f32 = 1000.0;
 
     fn whitener() -> LowRankMap {
         LowRankMap::new(&[0.6, 0.8, 0.0, 0.0, 0.0, 0.0], vec![0.5], 60.0, INPUTS)
@@ -343,8 +346,13 @@ mod tests {
         bank
     }
 
+    fn scatter_of(bank: &Bank) -> Option<Arc<ShotScatter>> {
+        let basis = ScatterBasis { root_centre: &[0.5; INPUTS], whitener: &whitener(), prior: PRIOR };
+        ShotScatter::of(bank, basis, &mut ScoringWork::alone())
+    }
+
     fn scatter(bank: &Bank) -> Arc<ShotScatter> {
-        ShotScatter::of(bank, &[0.5; INPUTS], &whitener(), &mut ScoringWork::alone()).unwrap()
+        scatter_of(bank).unwrap()
     }
 
     /// The shot's direction of roots.
@@ -374,7 +382,7 @@ mod tests {
             let mut residual = roots(bank, shot);
             add_scaled(&mut residual, -1.0, &class.mean);
             whitener().apply(&mut residual);
-            add_scaled(&mut back, dot(&residual, &damped) / scatter.prior(), &residual);
+            add_scaled(&mut back, dot(&residual, &damped) / scatter.prior, &residual);
         }
         for (back, value) in back.iter().zip(&vector) {
             assert!((back - value).abs() < 1e-5, "{back} and {value}");
@@ -454,13 +462,12 @@ mod tests {
         let alike = |class| (class, [1.0; INPUTS]);
         let mut same = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
         [alike(0), alike(0), alike(1)].iter().for_each(|(class, shot)| same.push(*class, shot));
-        let of_same = ShotScatter::of(&same, &[0.5; INPUTS], &whitener(), &mut ScoringWork::alone());
-        assert!(of_same.is_none(), "nothing scatters");
+        assert!(scatter_of(&same).is_none(), "nothing scatters");
     }
 
     #[test]
     fn the_more_shots_classes_have_the_less_the_bundle_counts() {
-        let prior = |shots: Vec<usize>| of_classes(shots).prior();
+        let prior = |shots: Vec<usize>| of_classes(shots).prior;
         let priors = [vec![2, 3], vec![5; 4], vec![10; 4], vec![5, 5, 20, 300], vec![50; 2]].map(prior);
         assert_eq!(priors, [1000.0, 1000.0, 500.0, 400.0, 250.0]);
     }

@@ -12,7 +12,7 @@ use orco_core::workers::{Workers, for_each_chunk};
 use super::ScoringWork;
 use super::embed::{EMBED_BATCH, Embedder};
 use super::low_rank::LowRankMap;
-use super::scatter::{RemovedShot, ScatterChange, ScatteredShot, ShotScatter};
+use super::scatter::{RemovedShot, ScatterBasis, ScatterChange, ScatteredShot, ShotScatter};
 use crate::bank::Bank;
 use crate::state::Scoring;
 
@@ -45,11 +45,9 @@ impl ClassRowBuilder {
         let sum_of_weights: f32 = weights.values().iter().sum();
         let [targets_deviation, means_deviation, discriminant_deviation] = statistics.deviations;
         let whitener = LowRankMap::whitening(statistics, embedder.inputs);
-        let scatter = if embedder.roots_len > 0 {
-            ShotScatter::of(shots, &statistics.root_centre, &whitener, work)
-        } else {
-            None
-        };
+        let (root_centre, prior) = (&statistics.root_centre[..], weights.scatter_prior);
+        let basis = ScatterBasis { root_centre, whitener: &whitener, prior };
+        let scatter = if embedder.roots_len > 0 { ShotScatter::of(shots, basis, work) } else { None };
         // Without a discriminant nothing takes the place of the means.
         let multiple = scatter.as_ref().map_or(1.0, |scatter| scatter.multiple);
         // Scores of base classes stay as far spread as the deviation says.

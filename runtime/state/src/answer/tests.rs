@@ -60,6 +60,7 @@ impl Golden {
             means: weight("means"),
             discriminant: weight("discriminant"),
             class_offset: 0.0,
+            scatter_prior: golden.number(&["scatter_prior"]),
         };
         let config = MethodConfig { views, precision, answer: Some(answer), ..MethodConfig::combined() };
         let class = |target: usize| Class {
@@ -360,7 +361,7 @@ proptest! {
     fn weights_are_shares(targets in 0.0f32..1.0, aligned in 0.0f32..1.0, factor in 0.1f32..10.0) {
         let mut golden = Golden::read();
         let pictures = golden.numbers("pictures");
-        let weights = AnswerWeights { targets, aligned, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
+        let weights = AnswerWeights { targets, aligned, discriminant: 2.0, ..AnswerWeights::NEAREST_MEAN };
         let mut scores = |state: &State, weights: AnswerWeights| {
             golden.base_model.config.answer = Some(weights);
             Classifier::new(&golden.base_model, state).scores(&pictures)
