@@ -106,8 +106,10 @@ pub(super) static LDA_BORDER: SystemSpec = SystemSpec {
     ..DEVICE_SPEC
 };
 
-fn answering_by(config: &MethodConfig, answer: AnswerWeights) -> Option<MethodConfig> {
-    Some(MethodConfig { epochs: 0, answer: Some(answer), ..config.clone() })
+/// These settings with other weights of answers. Shots scatter beside the covariance as they do in the bundle's answers.
+fn answering_by(config: &MethodConfig, weights: AnswerWeights) -> Option<MethodConfig> {
+    let scatter_prior = config.answer.map_or(weights.scatter_prior, |own| own.scatter_prior);
+    Some(MethodConfig { epochs: 0, answer: Some(AnswerWeights { scatter_prior, ..weights }), ..config.clone() })
 }
 
 /// A device that has learned nothing yet, with the context's settings.
