@@ -254,7 +254,10 @@ impl SettingsFile {
                 let instead = instead.unwrap_or_default();
                 bail!("the settings in {shown}: \"{key}\" is not known; {instead}`orco config --defaults` shows all");
             };
-            let fault = |why: String| format!("the settings in {shown}: {key} = {value}: {why}");
+            // A service's errors stand in the log. Why a camera's address is none shows it without its password.
+            let is_shown = key != "camera" && !value.to_string().contains('@');
+            let said = if is_shown { format!("{key} = {value}") } else { key.clone() };
+            let fault = |why: String| format!("the settings in {shown}: {said}: {why}");
             let raw = setting.raw(&value).map_err(|why| anyhow!(fault(why)))?;
             match setting.check(&raw) {
                 Ok(()) => {}

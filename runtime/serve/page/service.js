@@ -18,26 +18,38 @@ let question = null;
 // Whether the question for the token was closed without one. The page then asks for nothing by itself until it is loaded
 // again: the question would come back every two seconds.
 let isDeclined = false;
-// A token that was typed is forgotten with the tab; one that came with the address stays with the phone.
-const storedToken = () => tabStorage.get("token") ?? browserStorage.get("token");
+// A token that was typed is forgotten with the tab; one that came with the address stays with the phone once the service
+// has taken it. Until then it is `offered`: any site may link to the page with a wrong one, which must not cost the other.
+const storedToken = () => tabStorage.get("offered") ?? tabStorage.get("token") ?? browserStorage.get("token");
 
 // The token in the page's address, where `orco serve --phone` puts it; null if none is there.
 export const tokenInAddress = () => new URLSearchParams(location.hash.slice(1)).get("token");
 
-// Takes the token out of the page's address, and keeps it; says whether one was there.
+// Takes the token out of the page's address, for the next requests; says whether one was there.
 export function takeTokenFromAddress() {
   const token = tokenInAddress();
   if (!token) return false;
-  browserStorage.set("token", token);
-  tabStorage.remove("token");
+  tabStorage.set("offered", token);
   history.replaceState(null, "", location.pathname + location.search);
   return true;
 }
 
-// Asks for the token unless another request has brought a new one meanwhile, or the request is quiet and the question was
-// closed before.
+// The service took this token: one that came with the address is kept.
+function keepToken(token) {
+  if (!token || tabStorage.get("offered") !== token) return;
+  browserStorage.set("token", token);
+  tabStorage.remove("token");
+  tabStorage.remove("offered");
+}
+
+// Asks for the token unless another request has brought a new one meanwhile, the wrong one came with the address and
+// another one is kept, or the request is quiet and the question was closed before.
 async function renewToken(used, { quiet, isTokenLeftOut }) {
   if (storedToken() !== used) return;
+  if (used && tabStorage.get("offered") === used) {
+    tabStorage.remove("offered");
+    if (storedToken()) return;
+  }
   const reason = isTokenLeftOut ? "tokenOfProxy" : used ? "tokenWrong" : "token";
   const asked = `${message(reason)} ${message("tokenWhere")}`;
   if (quiet && isDeclined) throw new Error(asked);
@@ -103,7 +115,10 @@ export async function call(method, path, body, { quiet = false, name, signal, is
     throw error;
   });
   const response = await answered(fetched, { quiet, name });
-  if (response.ok) return response;
+  if (response.ok) {
+    keepToken(token);
+    return response;
+  }
   const said = await response.json().catch(() => null);
   if (response.status === 401 && said?.code === "unauthorized") {
     await renewToken(stored, { quiet, isTokenLeftOut });

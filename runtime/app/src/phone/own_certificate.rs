@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use orco_runtime::clock::seconds_if_set;
 use orco_runtime::files;
-use orco_serve::Tls;
+use orco_serve::{Tls, secret_file};
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SerialNumber};
 use time::{Duration, OffsetDateTime};
 
@@ -75,9 +75,16 @@ fn make_certificate(tls: &Tls, names: Vec<String>, now: OffsetDateTime) -> Resul
     write(&tls.certificate, certificate.pem())
 }
 
-/// The key in a PEM file; none where there is none, or it cannot be used.
+/// The key in a PEM file; none where there is none, it cannot be used, or others could read it.
 fn read_key(path: &Path) -> Option<KeyPair> {
-    let pem = String::from_utf8(files::read(path, files::MAX_PEM_BYTES).ok()?).ok()?;
+    let Some(file) = secret_file::open(path).ok()? else {
+        log::warn!(
+            "others could read {}, so a new key is made: each phone asks once more whether to go on",
+            path.display()
+        );
+        return None;
+    };
+    let pem = String::from_utf8(files::read_opened(file, files::MAX_PEM_BYTES).ok()?).ok()?;
     KeyPair::from_pem(&pem).ok()
 }
 
@@ -115,6 +122,19 @@ mod tests {
             assert_eq!(number_with(more), first, "{more:?}");
         }
         assert_ne!(number_with(&["192.168.1.8", "172.17.0.1"]), first);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_key_that_others_could_read_is_not_taken_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let made = || own_certificate(folder.path(), "door3.local", &OwnAddresses::of(Vec::new(), &[])).unwrap();
+        let tls = made();
+        let key = fs::read(&tls.key).unwrap();
+        fs::set_permissions(&tls.key, fs::Permissions::from_mode(0o644)).unwrap();
+        made().check().unwrap();
+        assert_ne!(fs::read(&tls.key).unwrap(), key);
     }
 
     #[cfg(unix)]

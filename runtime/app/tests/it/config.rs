@@ -165,6 +165,13 @@ fn what_is_not_understood_is_refused_with_what_to_do() {
         assert_refused(&output, expected);
         assert_refused(&output, path.to_str().unwrap());
     }
+    // The log of a service has its errors.
+    for content in ["camera = \"rtps://me:geheim@door/1\"", "camera = [\"rtsp://me:geheim@door/1\"]"] {
+        let (_folder, path) = file(content);
+        let output = orco(Some(&path), &["serve"]).output().unwrap();
+        assert_refused(&output, "camera: ");
+        assert!(!text(&output.stderr).contains("geheim"), "{}", text(&output.stderr));
+    }
     let (folder, path) = file("");
     // As Windows writes "ü", and where it writes UTF-16.
     for bytes in [&b"mqtt-name = \"T\xfcr\"\n"[..], b"\xff\xfea\0=\x001\0"] {

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::body::to_bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -83,7 +83,14 @@ pub(super) async fn page(State(hub): HubState, headers: HeaderMap) -> Result<Res
     }
     let fleet = run(&hub, FleetOverview::of).await?;
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
-    let headers = [(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-store")];
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        // Browsers send the password wherever a page of another site embeds this one.
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
     Ok((headers, Html(page::html(&fleet, now()))).into_response())
 }
 

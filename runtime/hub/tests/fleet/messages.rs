@@ -104,6 +104,26 @@ fn administrators_are_told_whose_fault_it_is() {
     assert!(lost.status == 500 && said.contains("pushes it again in its next round"), "{said}");
 }
 
+/// Browsers send the administrators' password wherever another site's page embeds the hub's.
+#[test]
+fn other_sites_may_not_embed_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let hub = KillableHub::for_administrators(folder.path().join("hub"));
+    let (headers, port) = (hub.authorization(), hub.port.load(Ordering::SeqCst));
+    let (name, value) = &headers[0];
+    let mut browser = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!("GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{name}: {value}\r\n\r\n");
+    browser.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    browser.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    for header in
+        ["frame-ancestors 'none'", "cross-origin-resource-policy: same-origin", "x-content-type-options: nosniff"]
+    {
+        assert!(answer.contains(header), "{answer}");
+    }
+}
+
 /// Status and body of what a hub answers.
 fn get(network: &mut HttpTransport, path: &str, headers: Vec<(&'static str, String)>) -> (u16, String) {
     let request = WireRequest { method: "GET", path: path.into(), headers, body: Vec::new() };

@@ -46,7 +46,7 @@ pub fn chance(random: &mut impl Rng, one_in: u32) -> bool {
 /// A hub whose task can be dropped at any time.
 pub struct KillableHub {
     pub folder: PathBuf,
-    port: Arc<AtomicU16>,
+    pub port: Arc<AtomicU16>,
     /// The file of the administrators' token, where they may ask it.
     token: Option<PathBuf>,
     running: Mutex<Option<RunningHub>>,

@@ -189,6 +189,31 @@ test("a token in the page's address is kept, sent, and no longer in the address"
   address.hash = "";
   takeTokenFromAddress();
   assert.equal(localStorage.getItem("token"), "abc", "an address without one changes nothing");
+  await call("GET", "/api/v1/classes");
+  assert.equal(sent, "Bearer abc", "the older one of the tab is gone");
+});
+
+test("a link of another site with a wrong token does not cost the one that is kept", async () => {
+  globalThis.location = { hash: "#token=wrong", pathname: "/", search: "" };
+  globalThis.history = { replaceState() {} };
+  globalThis.fetch = async (_path, { headers }) => (headers.Authorization === "Bearer right" ? { ok: true, status: 200 } : WANTS_TOKEN);
+  for (const kept of [localStorage, sessionStorage]) {
+    kept.setItem("token", "right");
+    takeTokenFromAddress();
+    // As the page begins: all at once.
+    const answers = await Promise.all(["status", "classes", "history"].map((path) => call("GET", api(path))));
+    assert.ok(answers.every(({ ok }) => ok));
+    assert.equal(kept.getItem("token"), "right");
+    kept.removeItem("token");
+  }
+  openDialog();
+  takeTokenFromAddress();
+  const asked = call("GET", api("status"));
+  await new Promise((done) => setTimeout(done));
+  assert.match(elements["dialog-text"].textContent, /^That is not the token of this service/);
+  elements["dialog-no"].onclick();
+  await assert.rejects(asked);
+  assert.equal(localStorage.getItem("token"), null);
 });
 
 test("a request that its caller ends early fails, without a word where it is quiet", async () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test, { beforeEach } from "node:test";
 
 import { storedDecision } from "../consent.js";
-import { takeTokenFromAddress } from "../service.js";
+import { call, takeTokenFromAddress } from "../service.js";
 import { browserStorage } from "../storage.js";
 
 const blocked = () => { throw new DOMException("Access is denied for this document.", "SecurityError"); };
@@ -21,11 +21,19 @@ test("what the browser does not keep is held while the page is open", () => {
   assert.equal(browserStorage.get("language"), null);
 });
 
-test("a page without storage has no consent yet, and takes its token", () => {
+test("a page without storage has no consent yet, and takes its token", async () => {
   assert.equal(storedDecision(), null);
   globalThis.location = { hash: "#token=abc", pathname: "/", search: "" };
   globalThis.history = { replaceState: () => {} };
   assert.equal(takeTokenFromAddress(), true);
+  let sent;
+  globalThis.fetch = async (_path, request) => { sent = request.headers.Authorization; return { ok: true, status: 200 }; };
+  // It stays until the page is closed: the second request brings it, too.
+  for (let request = 0; request < 2; request++) {
+    sent = undefined;
+    await call("GET", "/api/v1/status", undefined, { quiet: true });
+    assert.equal(sent, "Bearer abc");
+  }
   assert.equal(browserStorage.get("token"), "abc");
 });
 

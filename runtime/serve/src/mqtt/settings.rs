@@ -70,8 +70,8 @@ pub enum MqttError {
     Id(String),
     /// A prefix of topics cannot be used.
     #[error(
-        "\"{0}\" cannot begin an MQTT topic: it must not be empty, begin or end with /, begin with $, hold + or #, or be \
-         longer than {MAX_NAME_BYTES} bytes"
+        "\"{0}\" cannot begin an MQTT topic: it must not be empty, begin or end with /, begin with $, hold +, # or \
+         control characters, or be longer than {MAX_NAME_BYTES} bytes"
     )]
     Topic(String),
     /// The device's name is empty or cannot be shown.
@@ -204,7 +204,9 @@ impl MqttSettings {
             return Err(MqttError::Id(id));
         }
         for topic in [&self.topic, &self.discovery] {
-            let held = topic.contains(['+', '#', '\0']) || topic.starts_with(['/', '$']) || topic.ends_with('/');
+            // Brokers end the connection of whoever names a topic with control characters.
+            let is_held = |letter: char| matches!(letter, '+' | '#') || letter.is_control();
+            let held = topic.contains(is_held) || topic.starts_with(['/', '$']) || topic.ends_with('/');
             if topic.is_empty() || topic.len() > MAX_NAME_BYTES || held {
                 return Err(MqttError::Topic(topic.clone()));
             }

@@ -93,7 +93,7 @@ struct RuleFile {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table [[rule]]")]
 struct WrittenRule {
     label: String,
     #[serde(default = "default_shown_for", rename = "for")]
@@ -106,7 +106,7 @@ struct WrittenRule {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "{ url = \"...\" }")]
 struct WrittenWebhook {
     url: String,
     secret_file: Option<PathBuf>,
@@ -115,7 +115,7 @@ struct WrittenWebhook {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "{ chip = \"...\", line = ... }")]
 struct WrittenGpio {
     chip: PathBuf,
     line: u32,
@@ -143,7 +143,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Rule>, RulesError> {
     let malformed = |reason: String| RulesError::Form { path: path.into(), reason };
     let bytes = files::read(path, MAX_FILE_BYTES).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes).map_err(|error| malformed(error.to_string()))?;
-    let file: RuleFile = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
+    let file: RuleFile = toml::from_str(text).map_err(|error| malformed(fault_of(&error, text)))?;
     if file.rule.is_empty() {
         return Err(malformed("it has no table [[rule]]".into()));
     }
@@ -154,6 +154,16 @@ pub(super) fn read(path: &Path) -> Result<Vec<Rule>, RulesError> {
         checked(written, folder).map_err(wrong)
     });
     rules.collect()
+}
+
+/// What is wrong, and in which line. The line itself is not shown: a password may stand in it. What the message repeats
+/// of it is masked.
+fn fault_of(error: &toml::de::Error, text: &str) -> String {
+    let message = mask_address(&error.message().trim_end().replace('\n', ", "));
+    match error.span().and_then(|span| text.as_bytes().get(..span.start)) {
+        Some(before) => format!("line {}: {message}", 1 + before.iter().filter(|byte| **byte == b'\n').count()),
+        None => message,
+    }
 }
 
 fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {

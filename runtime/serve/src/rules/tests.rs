@@ -117,6 +117,20 @@ fn rules_that_cannot_be_used_are_refused_with_a_reason() {
     assert_eq!(rules(folder.path(), &signed).unwrap().len(), 1);
 }
 
+/// The errors of a service stand in the log.
+#[test]
+fn a_file_that_holds_no_rules_is_refused_without_its_passwords() {
+    let folder = TempDir::new().unwrap();
+    for (webhook, reason) in [
+        ("{ url = \"http://me:geheim@x/ }", "line 3: "),
+        ("{ url = \"http://me:geheim@x/\", picture = 1 }", "line 3: invalid type: integer `1`, expected a boolean"),
+        ("\"http://me:geheim@x/\"", "line 3: invalid type: string \"http://me:***@x/\", expected { url = \"...\" }"),
+    ] {
+        let said = rules(folder.path(), &format!("[[rule]]\nlabel = \"mug\"\nwebhook = {webhook}")).unwrap_err();
+        assert!(said.contains(reason) && !said.contains("geheim") && !said.contains('\n'), "{said}");
+    }
+}
+
 #[test]
 fn labels_that_no_class_has_are_named() {
     let folder = TempDir::new().unwrap();

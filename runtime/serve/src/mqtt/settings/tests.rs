@@ -45,7 +45,7 @@ fn what_cannot_be_used_is_refused_before_anything_is_sent() {
     for id in ["", "door 3", "door/3", "döör", &"x".repeat(129)] {
         assert!(matches!(refused(MqttSettings { id: Some(id.into()), ..good() }), MqttError::Id(_)), "{id}");
     }
-    for topic in ["", "/orco", "orco/", "orco/#", "+", "$SYS", &"x".repeat(129)] {
+    for topic in ["", "/orco", "orco/", "orco/#", "+", "$SYS", "or\nco", &"x".repeat(129)] {
         assert!(matches!(refused(MqttSettings { topic: topic.into(), ..good() }), MqttError::Topic(_)), "{topic}");
         assert!(matches!(refused(MqttSettings { discovery: topic.into(), ..good() }), MqttError::Topic(_)), "{topic}");
     }
