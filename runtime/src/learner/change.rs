@@ -134,7 +134,12 @@ impl Learner {
         })?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        self.commit_within_budget(&locked, UnsavedChange { next, change, report }, keeper, observer)
+        let mut outcome =
+            self.commit_within_budget(&locked, UnsavedChange { next, change, report }, keeper, observer)?;
+        // Features of faces, signs or surfaces are alike wherever they were taken.
+        let is_elsewhere = |label: &String| self.in_different_places.iter().any(|other| label::same(label, other));
+        outcome.report.one_scene.retain(|label| !is_elsewhere(label));
+        Ok(outcome)
     }
 
     /// Gives a known class, base or learned, further shots.

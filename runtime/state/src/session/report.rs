@@ -107,7 +107,7 @@ pub struct ChangeReport {
     /// Pairs of labels under which the very same shot is stored; such shots are excluded when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
     /// New classes whose shots seem to come from one scene. Two more from elsewhere would help, or an empty view of the
-    /// place.
+    /// place. A session goes by features; who has the pictures drops classes whose backgrounds differ.
     pub one_scene: Vec<String>,
     /// Classes that store a shot more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
