@@ -12,7 +12,7 @@ use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, join_first, with_causes};
 use orco_runtime::state::session::{
-    AccuracyChange, ChangeReport, ClassAccuracy, ExpectedAccuracy, LearnedOnlyAccuracy, RepeatedShots,
+    AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, ExpectedAccuracy, LearnedOnlyAccuracy, RepeatedShots,
 };
 use serde_json::{Value, json};
 
@@ -168,10 +168,26 @@ fn print_doubts(output: &Output, report: &ChangeReport) -> Result<()> {
             "now confused: {} is taken for {} ({})",
             EscapedText(&confusion.label),
             EscapedText(&confusion.taken_for),
-            percent(confusion.share)
+            confused_part(report, confusion)
         )?;
     }
     Ok(())
+}
+
+/// How many samples of a class are confused. A share would read as one of all pictures to come, of which five shots say
+/// little.
+fn confused_part(report: &ChangeReport, pair: &ConfusedPair) -> String {
+    // A learned class that replaces a base class comes after it.
+    match report.classes.iter().rposition(|class| class.label == pair.label) {
+        None => percent(pair.share),
+        Some(at) if at < report.base_classes => part_of(pair.share, report.classes[at].samples, "sample"),
+        Some(at) => part_of(pair.share, report.classes[at].samples, "shot"),
+    }
+}
+
+/// "2 of 5 shots".
+fn part_of(share: f32, count: u32, noun: &str) -> String {
+    format!("{:.0} of {}", share * count as f32, counted(count as usize, noun))
 }
 
 /// A report without what does not concern answers: where they name learned classes alone, no class is taken for a base
@@ -335,6 +351,7 @@ mod tests {
         assert_eq!(change(0.9, 0.82), "classes known before: 90 % recognised before, 82 % now");
         assert!(is_visible_loss([1.0, 0.6], 5) && !is_visible_loss([1.0, 0.8], 5));
         assert!(!is_visible_loss([0.163, 0.158], 1000), "16 to 16 %");
+        assert_eq!([part_of(0.6, 5, "shot"), part_of(1.0, 1, "sample")], ["3 of 5 shots", "1 of 1 sample"]);
         assert_eq!([[0.534, 0.99], [0.996, 1.0]].map(range), ["53 to 99 %", "100 %"]);
     }
 }
