@@ -179,6 +179,8 @@ pub struct Learner {
     newest: Option<NewestState>,
     warnings: Vec<String>,
     doubtful_shots: Vec<DoubtfulShot>,
+    /// Classes of the last change whose shots were examined and show different places.
+    in_different_places: Vec<String>,
     /// Made when first needed, and made again after every change.
     classifier: Option<StateClassifier>,
     /// Labels of classes that the classifier alone knows.
@@ -226,6 +228,7 @@ impl Learner {
             newest: Some(newest),
             warnings,
             doubtful_shots: Vec::new(),
+            in_different_places: Vec::new(),
             classifier: None,
             provisional: Vec::new(),
             encoders,

@@ -18,6 +18,7 @@
 //! ```
 
 mod objection;
+mod place;
 mod repeat;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use ::image::RgbImage;
 use crate::image::{self, Look, Preprocessing};
 
 pub use objection::{BestClass, EarlierShot, LOOKS_LIKE_PROBABILITY, Objection, ShotCandidate};
+pub use place::show_different_places;
 pub use repeat::PictureFingerprint;
 
 /// Width and height, in pixels, at which pictures of at least this size are judged.

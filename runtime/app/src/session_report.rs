@@ -12,7 +12,8 @@ use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, join_first, with_causes};
 use orco_runtime::state::session::{
-    AccuracyChange, ChangeReport, ClassAccuracy, ExpectedAccuracy, LearnedOnlyAccuracy, RepeatedShots,
+    AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, ExpectedAccuracy, LearnedOnlyAccuracy, MistakenShot,
+    RepeatedShots,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +24,8 @@ use crate::output::{Output, say};
 const MAX_LABELS: usize = 5;
 /// Most pairs or classes that are named with the same doubt.
 const MAX_DOUBTS: usize = 5;
+/// Most pictures that are named with a doubt.
+const MAX_PICTURES: usize = 3;
 /// Most classes that a change is said to be about.
 pub const MAX_CLASSES: usize = 10;
 
@@ -168,10 +171,31 @@ fn print_doubts(output: &Output, report: &ChangeReport) -> Result<()> {
             "now confused: {} is taken for {} ({})",
             EscapedText(&confusion.label),
             EscapedText(&confusion.taken_for),
-            percent(confusion.share)
+            confused_part(report, confusion)
         )?;
     }
     Ok(())
+}
+
+/// How many samples of a class are confused, and by which pictures of this change, for people to see whether one shows
+/// something else. A share would read as one of all pictures to come, of which five shots say
+/// little.
+fn confused_part(report: &ChangeReport, pair: &ConfusedPair) -> String {
+    // A learned class that replaces a base class comes after it.
+    let part = match report.classes.iter().rposition(|class| class.label == pair.label) {
+        None => percent(pair.share),
+        Some(at) if at < report.base_classes => part_of(pair.share, report.classes[at].samples, "sample"),
+        Some(at) => part_of(pair.share, report.classes[at].samples, "shot"),
+    };
+    let of_pair = |shot: &&MistakenShot| shot.label == pair.label && shot.taken_for == pair.taken_for;
+    let pictures = report.mistaken_shots.iter().filter(of_pair).filter_map(|shot| shot.picture.as_deref());
+    let pictures: Vec<EscapedText<'_>> = pictures.map(EscapedText).collect();
+    if pictures.is_empty() { part } else { format!("{part}: {}", join_first(pictures.iter(), MAX_PICTURES, ", ")) }
+}
+
+/// "2 of 5 shots".
+fn part_of(share: f32, count: u32, noun: &str) -> String {
+    format!("{:.0} of {}", share * count as f32, counted(count as usize, noun))
 }
 
 /// A report without what does not concern answers: where they name learned classes alone, no class is taken for a base
@@ -335,6 +359,7 @@ mod tests {
         assert_eq!(change(0.9, 0.82), "classes known before: 90 % recognised before, 82 % now");
         assert!(is_visible_loss([1.0, 0.6], 5) && !is_visible_loss([1.0, 0.8], 5));
         assert!(!is_visible_loss([0.163, 0.158], 1000), "16 to 16 %");
+        assert_eq!([part_of(0.6, 5, "shot"), part_of(1.0, 1, "sample")], ["3 of 5 shots", "1 of 1 sample"]);
         assert_eq!([[0.534, 0.99], [0.996, 1.0]].map(range), ["53 to 99 %", "100 %"]);
     }
 }

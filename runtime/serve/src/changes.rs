@@ -421,7 +421,11 @@ impl ChangeWorker {
             Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
             None => Shots::Features(shots.view()),
         };
-        let made = learn_add_or_replace(learner, label, view, *choice, observer)?;
+        let mut made = learn_add_or_replace(learner, label, view, *choice, observer)?;
+        // The learner has not seen the pictures.
+        if self.records.pending_shots.show_different_places(label, ids) {
+            made.report.one_scene.clear();
+        }
         self.keep_thumbnails(learner, label, ids);
         self.drop_learned_shots(label, |id| ids.contains(&id));
         let mut change = ReportedChange::of(made);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use orco_runtime::image::{self, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::ndarray::{Array2, Array3, Axis};
-use orco_runtime::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
+use orco_runtime::quality::{self, BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
@@ -171,6 +171,15 @@ impl PendingShots {
         let held = self.held();
         let shots = held.labels.get(label).into_iter().flatten();
         shots.map(|shot| size_of_val(shot.features.as_slice().unwrap_or_default()) as u64).sum()
+    }
+
+    /// Whether these shots of a label show different places.
+    pub fn show_different_places(&self, label: &str, ids: &[Id]) -> bool {
+        let held = self.held();
+        let shots = held.labels.get(label).into_iter().flatten().filter(|shot| ids.contains(&shot.id));
+        let pictures: Vec<Quality> = shots.map(|shot| shot.quality).collect();
+        drop(held);
+        quality::show_different_places(&pictures)
     }
 
     /// Labels with how many shots they have.

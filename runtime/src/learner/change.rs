@@ -8,7 +8,7 @@ use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
 use orco_state::sentence::with_causes;
-use orco_state::session::{self, BaseLabels, ChangeReport, LearnError, Session, StoredClass};
+use orco_state::session::{self, BaseLabels, ChangeReport, LearnError, MistakenShot, NewClass, Session, StoredClass};
 use orco_state::state::{Balance, State};
 
 use super::Learner;
@@ -134,7 +134,28 @@ impl Learner {
         })?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        self.commit_within_budget(&locked, UnsavedChange { next, change, report }, keeper, observer)
+        let mut outcome =
+            self.commit_within_budget(&locked, UnsavedChange { next, change, report }, keeper, observer)?;
+        // Features of faces, signs or surfaces are alike wherever they were taken.
+        let is_elsewhere = |label: &String| self.in_different_places.iter().any(|other| label::same(label, other));
+        outcome.report.one_scene.retain(|label| !is_elsewhere(label));
+        self.name_mistaken_shots(&mut outcome.report, classes, &new);
+        Ok(outcome)
+    }
+
+    /// Names the shots of a change that are taken for another class.
+    fn name_mistaken_shots(&self, report: &mut ChangeReport, classes: &[(&str, Shots<'_>)], new: &[NewClass]) {
+        if report.mistaken_shots.is_empty() {
+            return;
+        }
+        for ((label, shots), class) in classes.iter().zip(new) {
+            for (shot, features) in class.shots.iter().enumerate() {
+                let digest = self.state().exemplars.digest_of_shot(features);
+                let is_shot = |known: &&mut MistakenShot| known.exemplar == digest && label::same(&known.label, label);
+                let name = |known: &mut MistakenShot| known.picture = Some(shots.name(shot, label));
+                report.mistaken_shots.iter_mut().filter(is_shot).for_each(name);
+            }
+        }
     }
 
     /// Gives a known class, base or learned, further shots.

@@ -8,7 +8,7 @@ use orco_state::sentence::join_first;
 
 use super::settings::ShotChecks;
 use super::shots::OpenedShot;
-use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
+use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds, show_different_places};
 
 /// Most shots that are warned of one by one because they look like the same class.
 const MAX_ALIKE: usize = 5;
@@ -103,6 +103,16 @@ impl ShotExaminer {
         self.checks != ShotChecks::Off
     }
 
+    /// Classes whose shots show different places, by their labels as they were given.
+    pub(super) fn classes_in_different_places(&self) -> Vec<String> {
+        let mut classes: BTreeMap<&str, Vec<Quality>> = BTreeMap::new();
+        for shot in &self.examined {
+            classes.entry(&shot.label).or_default().push(shot.quality);
+        }
+        classes.retain(|_, shots| show_different_places(shots));
+        classes.into_keys().map(String::from).collect()
+    }
+
     /// Examines a shot of a class, which is answered with `best`, where that is known.
     pub(super) fn examine(&mut self, name: String, label: &str, opened: &OpenedShot<'_>, best: Option<BestClass<'_>>) {
         let quality = Quality::of(&opened.picture);
@@ -124,7 +134,24 @@ impl ShotExaminer {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
+    use ::image::{Rgb, RgbImage};
+
     use super::*;
+    use crate::scene::PlaceFit;
+
+    #[test]
+    fn a_class_whose_shots_have_different_edges_is_in_different_places() {
+        let lit_from =
+            |is_left: bool| RgbImage::from_fn(64, 64, |x, _| Rgb([if (x < 32) == is_left { 200 } else { 60 }; 3]));
+        let mut examiner = ShotExaminer::new(ShotChecks::Warn);
+        for (label, is_left) in [("cup", true), ("mug", true), ("cup", true), ("mug", false)] {
+            let opened = OpenedShot { picture: Cow::Owned(lit_from(is_left)), fit: PlaceFit::WHOLE };
+            examiner.examine(String::new(), label, &opened, None);
+        }
+        assert_eq!(examiner.classes_in_different_places(), ["mug"]);
+    }
 
     #[test]
     fn a_file_that_was_given_to_two_classes_is_named_by_the_other_class() {

@@ -38,6 +38,7 @@ impl Learner {
         let (mut done, mut broken) = (0, Vec::new());
         let mut examiner = ShotExaminer::new(self.settings.shot_checks);
         self.doubtful_shots.clear();
+        self.in_different_places.clear();
         let mut new = Vec::with_capacity(classes.len());
         for (label, shots) in classes {
             let mut features = Vec::with_capacity(shots.count());
@@ -66,6 +67,7 @@ impl Learner {
             // Learning needs the memory of the classifier.
             self.reset_classifier();
         }
+        self.in_different_places = examiner.classes_in_different_places();
         self.doubtful_shots = examiner.doubtful;
         match (broken.is_empty(), examiner.refused.is_empty()) {
             (true, true) => Ok(new),

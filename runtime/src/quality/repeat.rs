@@ -1,4 +1,5 @@
-//! Checks whether one picture repeats another: fingerprints of pictures, and the distance between two of them.
+//! Checks whether one picture repeats another, or shows the same background: fingerprints of pictures, and how far two
+//! of them differ.
 
 use ::image::RgbImage;
 
@@ -7,6 +8,8 @@ use crate::image;
 
 /// Rows and columns of the cells.
 const CELLS: u32 = 16;
+/// Rows and columns of cells along each side that belong to the edge.
+const EDGE: usize = 3;
 /// Brightness by which two neighbouring cells may differ and still count as alike.
 const FLAT: f32 = 0.5;
 /// How far, in steps of a channel, a cell may lie outside the range of the cells around the same place in the other
@@ -49,7 +52,17 @@ impl PictureFingerprint {
     /// How many of the 256 cells have a colour, corrected for the light, that is not found near that place in the other
     /// picture; the larger count of both directions. Another thing before the same background has many.
     pub fn mismatched_cells(&self, other: &Self) -> usize {
-        count_mismatched(&self.colours, &other.colours).max(count_mismatched(&other.colours, &self.colours))
+        let [one, other] = [&self.colours, &other.colours];
+        count_mismatched(one, other, |_| true).max(count_mismatched(other, one, |_| true))
+    }
+
+    /// The share of the cells along the edge, 0..1, that are mismatched so; the mean of both directions. What is there
+    /// is mostly not the thing: another background has many.
+    pub fn edge_mismatch(&self, other: &Self) -> f32 {
+        let [one, other] = [&self.colours, &other.colours];
+        let mismatched = count_mismatched(one, other, is_at_edge) + count_mismatched(other, one, is_at_edge);
+        let cells = (0..one.len()).filter(|cell| is_at_edge(*cell)).count();
+        mismatched as f32 / (2 * cells) as f32
     }
 }
 
@@ -66,8 +79,15 @@ fn falls(square: &RgbImage) -> ([u64; 4], [u64; 4]) {
     (bits, flat)
 }
 
-/// How many cells of one picture, corrected for the light, have no such colour near them in the other.
-fn count_mismatched(one: &[[u8; 3]], other: &[[u8; 3]]) -> usize {
+/// Whether a cell belongs to the edge.
+fn is_at_edge(cell: usize) -> bool {
+    let side = CELLS as usize;
+    [cell / side, cell % side].iter().any(|at| *at < EDGE || *at >= side - EDGE)
+}
+
+/// How many of the cells that count are mismatched: one picture, corrected for the light, has a colour there that is
+/// not near that place in the other.
+fn count_mismatched(one: &[[u8; 3]], other: &[[u8; 3]], counts: impl Fn(usize) -> bool) -> usize {
     let side = CELLS as usize;
     let gains: [f32; 3] = core::array::from_fn(|channel| {
         let cells = one.iter().zip(other).map(|(one, other)| [one[channel], other[channel]]);
@@ -85,5 +105,5 @@ fn count_mismatched(one: &[[u8; 3]], other: &[[u8; 3]]) -> usize {
             colour < f32::from(low) - COLOUR_TOLERANCE || colour > f32::from(high) + COLOUR_TOLERANCE
         })
     };
-    (0..one.len()).filter(is_mismatched).count()
+    (0..one.len()).filter(|cell| counts(*cell)).filter(is_mismatched).count()
 }

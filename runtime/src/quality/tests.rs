@@ -288,6 +288,32 @@ fn another_thing_before_the_same_background_is_no_repeat() {
     assert!(!repeats(&red, &blue), "{} cells", red.fingerprint.mismatched_cells(&blue.fingerprint));
 }
 
+/// Five things, each before a background of its own or all before one; a hand-held camera moves a little.
+#[test]
+fn pictures_show_different_places_where_their_edges_differ() {
+    let pictures = samples();
+    let before = |background: &RgbImage, thing: &RgbImage, shift: u32| {
+        let mut picture = square(background, 272);
+        let [x, y] = [64 + 2 * shift, 68 - shift].map(i64::from);
+        imageops::replace(&mut picture, &square(thing, 136), x, y);
+        Quality::of(&imageops::crop_imm(&picture, shift, 8, 256, 256).to_image())
+    };
+    let half = pictures.len() / 2;
+    let taken = |place: &dyn Fn(usize) -> usize| -> Vec<Quality> {
+        (0..5).map(|shot| before(&pictures[place(shot)], &pictures[half + shot], shot as u32)).collect()
+    };
+    let [one, own] = [taken(&|_| 0), taken(&|shot| 5 * shot)];
+    let mismatch = |shots: &[Quality]| shots[0].fingerprint.edge_mismatch(&shots[1].fingerprint);
+    assert!(!show_different_places(&one), "{}", mismatch(&one));
+    assert!(show_different_places(&own), "{}", mismatch(&own));
+    assert_eq!(one[0].fingerprint.edge_mismatch(&one[0].fingerprint), 0.0);
+    assert!(!show_different_places(&own[..1]) && !show_different_places(&[]), "a single picture shows one place");
+    // Of a thing that was cut out, nothing along the edge differs.
+    let fill = RgbImage::from_pixel(300, 300, Rgb([124, 116, 104]));
+    let cut_out: Vec<Quality> = (0..5).map(|shot| before(&fill, &pictures[shot], 0)).collect();
+    assert!(!show_different_places(&cut_out));
+}
+
 /// Nor does what surrounds a thing that was cut out, or a region that is no square, hide what is wrong with it.
 #[test]
 fn flaws_of_cut_outs_and_of_regions_are_seen_as_those_of_whole_pictures() {

@@ -81,7 +81,9 @@ pub use check::{BaseLabels, check_labels, check_shot_count, known_class};
 pub use error::LearnError;
 pub use expected_accuracy::{ExpectedAccuracy, ExpectedByScope, LearnedOnlyAccuracy};
 pub use forgetting_budget::{ForgettingExcess, ForgettingGroup, GroupLoss};
-pub use report::{AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, RepeatedShots};
+pub use report::{
+    AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, MistakenShot, RepeatedShots,
+};
 pub use stored::StoredClass;
 pub use summary::{ForgettingByGroup, SessionSummary};
 

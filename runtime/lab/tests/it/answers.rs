@@ -184,10 +184,18 @@ fn shots_are_judged_left_out_of_their_class() {
     let shots: Vec<Vec<f32>> = (20..25).map(|class| new_class(class, 1).shots.swap_remove(0)).collect();
     let odd = NewClass { label: "odds and ends".into(), shots };
     let fresh = State::fresh(&base_model, [0; 32]);
-    let (_, report) = with(&base_model, |session| session.learn(&fresh, &[odd]));
+    let (state, report) = with(&base_model, |session| session.learn(&fresh, &[odd]));
     let (_, real) = learn(&base_model, &fresh, BASE..BASE + 1);
     let accuracy = |report: &ChangeReport| report.new_accuracy().unwrap();
     assert!(accuracy(&real) > 0.75 && accuracy(&report) < accuracy(&real), "{} {}", accuracy(&real), accuracy(&report));
+    // The report says which.
+    let class = report.classes.last().unwrap();
+    let wrong = ((1.0 - class.after) * class.samples as f32).round() as usize;
+    assert_eq!(report.mistaken_shots.len(), wrong, "{:?}", report.mistaken_shots);
+    let stored: Vec<[u8; 32]> = (0..state.exemplars.len()).map(|shot| state.exemplars.digest_of(shot)).collect();
+    for shot in &report.mistaken_shots {
+        assert!(shot.label == class.label && shot.taken_for != class.label && stored.contains(&shot.exemplar));
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ test("texts take values, and keep a number with its % and a label with its direc
 test("labels are read with spaces for underscores, files are named as they are", () => {
   assert.equal(readable("car_side"), "car side");
   assert.equal(message("confused", { label: "car_side", other: "sea_horse", percent: 40 }).replace("\u00a0", " "),
-    "40 % of “car side” are taken for “sea horse”. Add shots that show the difference.");
+    "40 % of the shots of “car side” are taken for “sea horse”. Add shots that show the difference.");
   assert.equal(message("importing", { name: "car_side.orcopack" }), "“car_side.orcopack” is being read …");
 });
 
@@ -70,7 +70,7 @@ test("a report says what was learned, lost and confused, the worst three of each
     "“mug”: 80 % of its shots are recognised.",
     "Samples of what was known: 90 % recognised before, 89 % after.",
     ...["a", "b", "c"].map((label) => `“${label}” is recognised less: 100 % before, 50 % after.`),
-    "40 % of “cup” are taken for “mug”. Add shots that show the difference.",
+    "40 % of the shots of “cup” are taken for “mug”. Add shots that show the difference.",
     "A power cut could lose it.",
   ]);
   assert.deepEqual(reportLines({ report: null, warning: null }), []);
@@ -102,7 +102,7 @@ test("where answers name learned classes alone, a report says nothing of base cl
   assert.deepEqual(said, [
     "“mug”: 60 % of its shots are recognised.",
     "“jar” is recognised less: 100 % before, 20 % after.",
-    "20 % of “mug” are taken for “jar”. Add shots that show the difference.",
+    "20 % of the shots of “mug” are taken for “jar”. Add shots that show the difference.",
   ]);
   assert.equal(answeredPart(null, classes), null);
 });

@@ -61,6 +61,8 @@ pub(crate) struct Validation {
     pub(crate) left_out: Option<LeftOutAccuracy>,
     /// Class of every sample.
     pub(crate) classes: Vec<u32>,
+    /// Index of every sample's exemplar in the state; `None` for one that the bundle set aside.
+    pub(crate) exemplars: Vec<Option<usize>>,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
     /// The answers of an earlier state; `None` for a sample that was the only one of its class there.
@@ -179,7 +181,8 @@ impl<'a> ValidationSamples<'a> {
         let earlier = self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work);
         let classes = self.classes_of(&samples);
         let partly_sampled = self.partly_sampled(&samples);
-        Validation { calibration, left_out, classes, answers, earlier, partly_sampled, excluded }
+        let exemplars = samples.iter().map(|sample| sample.checked_sub(self.set_aside())).collect();
+        Validation { calibration, left_out, classes, exemplars, answers, earlier, partly_sampled, excluded }
     }
 
     /// For every class of the state, whether some of its exemplars are not among these samples.

@@ -121,6 +121,7 @@ fn answer_by_targets(base_model: &BaseModel, before: &State, after: &State, conf
         after: answers(after, &features),
         classes,
         base_samples,
+        exemplars: Vec::new(),
         partly_sampled: Vec::new(),
         sharing_shots: Vec::new(),
         repeated: Vec::new(),
@@ -140,7 +141,8 @@ fn calibrate_and_answer(
 ) -> EvaluatedSamples {
     let samples = ValidationSamples::of(base_model, after, scoring);
     let evaluated = samples.evaluate(before, index_before, work);
-    let Validation { calibration, left_out, classes, answers, earlier, partly_sampled, excluded } = evaluated;
+    let Validation { calibration, left_out, classes, exemplars, answers, earlier, partly_sampled, excluded } =
+        evaluated;
     // Samples that were set aside come first.
     let by_bundle = included(samples.answers_of_bundle(work), &excluded);
     let sharing_shots = samples.classes_sharing_shots().into_iter().collect();
@@ -149,6 +151,7 @@ fn calibrate_and_answer(
     EvaluatedSamples {
         base_samples: by_bundle.len(),
         classes: included(classes, &excluded),
+        exemplars: included(exemplars, &excluded),
         by_bundle,
         before: included(earlier, &excluded),
         after: included(answers, &excluded),

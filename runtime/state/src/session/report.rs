@@ -68,6 +68,20 @@ pub struct AccuracyChange {
     pub after: f32,
 }
 
+/// A stored shot that is taken for another class when it is left out of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MistakenShot {
+    /// Its class.
+    pub label: String,
+    /// What it is taken for.
+    pub taken_for: String,
+    /// SHA-256 of its exemplar.
+    pub exemplar: [u8; 32],
+    /// What the picture is called, where it was given in this change. A session knows no pictures.
+    pub picture: Option<String>,
+}
+
 /// A class that stores a shot more than once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RepeatedShots {
@@ -92,6 +106,9 @@ pub struct ChangeReport {
     /// Pairs of which a tenth or more of the samples are confused, and at least one involves a new class; worst
     /// first.
     pub confusions: Vec<ConfusedPair>,
+    /// The stored shots that are taken for another class, as far as they are samples; none where answers follow the
+    /// paper.
+    pub mistaken_shots: Vec<MistakenShot>,
     /// Free pseudo-targets that are left.
     pub free_targets: usize,
     /// The border between base classes and learned ones that was chosen, where answers have one.
@@ -107,7 +124,7 @@ pub struct ChangeReport {
     /// Pairs of labels under which the very same shot is stored; such shots are excluded when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
     /// New classes whose shots seem to come from one scene. Two more from elsewhere would help, or an empty view of the
-    /// place.
+    /// place. A session goes by features; who has the pictures drops classes whose backgrounds differ.
     pub one_scene: Vec<String>,
     /// Classes that store a shot more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
@@ -119,6 +136,9 @@ pub(super) struct EvaluatedSamples {
     pub(super) classes: Vec<u32>,
     /// Samples that the bundle brought; they come first.
     pub(super) base_samples: usize,
+    /// Index of each sample's exemplar in the new state; `None` for samples that the bundle brought. Empty where
+    /// answers follow the paper.
+    pub(super) exemplars: Vec<Option<usize>>,
     /// Answers of the bundle alone for these, without anything learned.
     pub(super) by_bundle: Vec<usize>,
     /// Answers before the change; `None` for a shot that was the only one of its class then.
@@ -249,6 +269,12 @@ impl ChangeReport {
         let classes = labels.iter().enumerate().map(|(class, label)| counts.accuracy(class, label, since[class]));
         let border = new.calibration.map(|calibration| calibration.border);
         let label = |class: u32| String::from(labels[class as usize]);
+        let mistaken = |((class, after), exemplar): ((&u32, &usize), &Option<usize>)| {
+            let exemplar = exemplar.filter(|_| *after != *class as usize)?;
+            let (label, taken_for) = (label(*class), String::from(labels[*after]));
+            Some(MistakenShot { label, taken_for, exemplar: new.exemplars.digest_of(exemplar), picture: None })
+        };
+        let answered = samples.classes.iter().zip(&samples.after).zip(&samples.exemplars);
         let sharing_shots = samples.sharing_shots.iter().map(|pair| pair.map(label));
         let repeated = samples.repeated.iter().map(|&(class, shots)| RepeatedShots { label: label(class), shots });
         let evidence = AccuracyEvidence::of(base_model, new);
@@ -267,6 +293,7 @@ impl ChangeReport {
             base_classes: base_model.classes.len(),
             classes: classes.collect(),
             confusions: counts.confusions(&labels),
+            mistaken_shots: answered.filter_map(mistaken).collect(),
             free_targets: base_model.target_count() - labels.len(),
             border,
             sharing_shots: sharing_shots.collect(),
@@ -283,6 +310,7 @@ impl ChangeReport {
             base_classes: 0,
             classes: Vec::new(),
             confusions: Vec::new(),
+            mistaken_shots: Vec::new(),
             free_targets: 0,
             border: None,
             expected: None,
