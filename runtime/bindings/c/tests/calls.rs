@@ -413,7 +413,7 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
         assert!(kept.bytes == size && warnings.is_null());
         let again = orco_backup(device.learner, file.as_ptr(), false, null_mut(), null_mut());
         refused(again, FileFailed, file.to_str().unwrap());
-        refused(again, FileFailed, "there is a file");
+        refused(again, FileFailed, "there is a file of that name; `replace`");
         assert_eq!(orco_backup(device.learner, file.as_ptr(), true, null_mut(), null_mut()), Ok, "{}", error());
     }
     // A replacement, which knows the same; one that knows something already is asked first.
@@ -431,11 +431,13 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     refused(nonsense, FileFailed, "manifest.toml: it is no backup");
     refused(restore("no-bundle", false, false), CannotOpen, "no-bundle");
     refused(restore(OTHER_BUNDLE, false, false), Refused, "cifar100-edge");
+    assert!(error().contains("; `other_bundle` of the options"), "{}", error());
     assert_eq!(restore(BUNDLE, false, false), Ok, "{}", error());
     assert_eq!(unsafe { orco_refresh(replacement.learner) }, Ok);
     assert_eq!(replacement.learned(), device.learned());
     assert_eq!(replacement.answer(&path("try", "mug", 1)), device.answer(&path("try", "mug", 1)));
     refused(restore(BUNDLE, false, false), Refused, "knows something already");
+    assert!(error().contains("; `replace` of the options"), "{}", error());
     assert_eq!(restore(BUNDLE, true, false), Ok, "{}", error());
     // All of it on another bundle.
     let state = replacement.close();
@@ -467,6 +469,7 @@ fn a_class_without_pictures_is_given_up_only_where_that_is_wanted() {
     };
     assert_eq!(upgrade(false), OrcoStatus::Refused);
     assert!(error().contains("no pictures of the shots were kept"), "{}", error());
+    assert!(error().contains("; `give_up_unkept` of the options"), "{}", error());
     assert_eq!(upgrade(true), OrcoStatus::Ok, "{}", error());
     assert!(read(warnings).starts_with("\"mug\" is given up: no picture of it was kept"), "{}", read(warnings));
     unsafe { orco_text_free(warnings) };
