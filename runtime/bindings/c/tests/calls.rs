@@ -12,7 +12,8 @@ use orco::answer::{
 use orco::backup::{OrcoBackup, OrcoRestoreOptions, orco_backup, orco_restore};
 use orco::balance::{OrcoBalance, orco_balance, orco_set_balance};
 use orco::change::{
-    OrcoReport, orco_add, orco_align, orco_forget, orco_learn, orco_move_shot, orco_redo, orco_rename, orco_undo,
+    OrcoReport, orco_add, orco_align, orco_forget, orco_learn, orco_move_shot, orco_purge, orco_redo, orco_remove_shot,
+    orco_rename, orco_undo,
 };
 use orco::classes::{
     OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
@@ -258,6 +259,30 @@ fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
         orco_shots_free(more);
     }
     assert_eq!(read(orco_version()), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_shot_is_removed_until_undone_and_a_class_is_purged_for_good() {
+    use OrcoStatus::{BadArgument, Ok, Refused};
+    let device = Device::fresh();
+    device.learn("mug", "mug");
+    device.learn("cone", "traffic-cone");
+    let (mug, cone) = (c("mug"), c("cone"));
+    let mut report = EMPTY_REPORT;
+    unsafe {
+        refused(orco_remove_shot(device.learner, mug.as_ptr(), 6, null_mut()), Refused, "has no shot 6");
+        refused(orco_remove_shot(device.learner, null(), 1, null_mut()), BadArgument, "label is NULL");
+        assert_eq!(orco_remove_shot(device.learner, mug.as_ptr(), 5, &mut report), Ok, "{}", error());
+        assert_eq!((report.free_targets, device.counts()), (38, [60, 2, 38, 3]));
+        assert_eq!(orco_undo(device.learner, 1, null_mut()), Ok, "{}", error());
+        assert_eq!(orco_purge(device.learner, mug.as_ptr(), &mut report), Ok, "{}", error());
+        assert_eq!((report.free_targets, device.learned()), (39, vec!["cone".to_owned()]));
+        refused(orco_purge(device.learner, mug.as_ptr(), null_mut()), Refused, "no class has or had the label");
+        assert_eq!(orco_forget(device.learner, cone.as_ptr(), null_mut()), Ok, "{}", error());
+        assert_eq!(orco_purge(device.learner, cone.as_ptr(), &mut report), Ok, "{}", error());
+        assert_eq!(report.free_targets, 39, "it is left as it was");
+        refused(orco_purge(device.learner, cone.as_ptr(), null_mut()), Refused, "no class has or had the label");
+    }
 }
 
 #[test]
