@@ -16,10 +16,12 @@ use crate::image::Preprocessing;
 /// in front of the background. Use the same one for shots and for answers.
 ///
 /// ```
+/// use orco_runtime::bundle::Bundle;
 /// use orco_runtime::image_rs::RgbImage;
 /// use orco_runtime::scene::Viewfinder;
 ///
-/// let shelf = Viewfinder { regions: vec!["upper=0,0,1,0.5".parse()?], ..Viewfinder::default() };
+/// let bundle = Bundle::open("../models/cifar100-edge")?;
+/// let shelf = Viewfinder::new(&bundle.manifest.preprocessing, None, vec!["upper=0,0,1,0.5".parse()?]);
 /// let views = shelf.views(&RgbImage::new(640, 480))?;
 /// assert_eq!((&*views[0].name, views[0].things[0].bounds.height), ("upper", 240));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -30,7 +32,8 @@ pub struct Viewfinder {
     pub background: Option<Arc<Background>>,
     /// The regions; where there is none, things are looked for in all of the picture.
     pub regions: Vec<NamedRegion>,
-    /// The colour of what is no part of a thing.
+    /// The colour of what is no part of a thing. [`Viewfinder::new`] takes the one that the backbone sees as zero; the
+    /// default, black, is for programs that have no bundle.
     pub fill: [u8; 3],
 }
 

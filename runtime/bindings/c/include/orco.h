@@ -523,6 +523,23 @@ enum OrcoStatus orco_move_shot(const struct OrcoLearner *learner,
                                struct OrcoReport *report);
 
 /**
+ * Removes a stored shot of a class, numbered from 1 as they were stored; never the last one of a learned class.
+ * orco_undo() brings it back. `report` may be NULL.
+ */
+enum OrcoStatus orco_remove_shot(const struct OrcoLearner *learner,
+                                 const char *label,
+                                 size_t number,
+                                 struct OrcoReport *report);
+
+/**
+ * Forgets a learned class together with its past, for good: its exemplars, its pictures and every label it ever had
+ * disappear from the state's folder. `report` may be NULL; it is left as it is where the class was forgotten before.
+ */
+enum OrcoStatus orco_purge(const struct OrcoLearner *learner,
+                           const char *label,
+                           struct OrcoReport *report);
+
+/**
  * Aligns the head to what was learned, where that is still to be done (after orco_set_align_later()); part of the last
  * change, and undone with it. `aligned` says whether there was something to do; if not, `report` is left as it is. Both
  * may be NULL.

@@ -139,6 +139,41 @@ pub unsafe extern "C" fn orco_move_shot(
     })
 }
 
+/// Removes a stored shot of a class, numbered from 1 as they were stored; never the last one of a learned class.
+/// orco_undo() brings it back. `report` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_remove_shot(
+    learner: *const OrcoLearner,
+    label: *const c_char,
+    number: usize,
+    report: *mut OrcoReport,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guard(|| unsafe {
+        let label = read_text(label, "label")?;
+        change_and_report(learner, report, |learner| learner.remove_shot(label, number, &mut ()), |report| report)
+    })
+}
+
+/// Forgets a learned class together with its past, for good: its exemplars, its pictures and every label it ever had
+/// disappear from the state's folder. `report` may be NULL; it is left as it is where the class was forgotten before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_purge(
+    learner: *const OrcoLearner,
+    label: *const c_char,
+    report: *mut OrcoReport,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guard(|| unsafe {
+        let label = read_text(label, "label")?;
+        let outcome = borrow(learner, "learner")?.lock()?.purge(label, &mut ())?;
+        if let Some(made) = &outcome.report {
+            write_optional(report, made.into());
+        }
+        check_complete(outcome)
+    })
+}
+
 /// Aligns the head to what was learned, where that is still to be done (after orco_set_align_later()); part of the last
 /// change, and undone with it. `aligned` says whether there was something to do; if not, `report` is left as it is. Both
 /// may be NULL.

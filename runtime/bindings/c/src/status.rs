@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::error::Error;
 use std::ffi::{CString, c_char};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -70,6 +71,14 @@ impl StatusError {
         Self::new(status, with_causes(error))
     }
 
+    /// With what to do about it.
+    fn advised(self, advice: Option<&str>) -> Self {
+        match advice {
+            Some(advice) => Self::new(self.status, format!("{}; {advice}", self.text)),
+            None => self,
+        }
+    }
+
     /// With the name of a backup's file, where it is the file that cannot be used.
     pub fn of_file(self, path: &Path) -> Self {
         match self.status {
@@ -103,7 +112,13 @@ impl From<KeyError> for StatusError {
 
 impl From<OpenLearnerError> for StatusError {
     fn from(error: OpenLearnerError) -> Self {
-        Self::of(OrcoStatus::CannotOpen, &error)
+        let advice = match &error {
+            OpenLearnerError::Store(StoreError::OtherBundle { .. }) => {
+                Some("open it with that one, or move it to this one by orco_upgrade()")
+            }
+            _ => None,
+        };
+        Self::of(OrcoStatus::CannotOpen, &error).advised(advice)
     }
 }
 
@@ -143,7 +158,13 @@ impl From<BackupError> for StatusError {
             BackupError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,
         };
-        Self::of(status, &error)
+        let advice = match &error {
+            BackupError::Occupied { .. } => Some("`replace` of the options replaces that with the backup"),
+            BackupError::OtherBundle { .. } => Some("`other_bundle` of the options restores it for orco_upgrade()"),
+            BackupError::File(error) if error.kind() == ErrorKind::AlreadyExists => Some("`replace` replaces it"),
+            _ => None,
+        };
+        Self::of(status, &error).advised(advice)
     }
 }
 
@@ -162,7 +183,15 @@ impl From<UpgradeError> for StatusError {
             UpgradeError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,
         };
-        Self::of(status, &error)
+        let advice = match &error {
+            UpgradeError::NotKept { .. } => {
+                Some("`give_up_unkept` of the options gives the classes up; orco_set_keep_shots() keeps pictures")
+            }
+            UpgradeError::Missing { .. } => Some("`give_up_unkept` of the options gives these classes up"),
+            UpgradeError::Worse { .. } => Some("`force` of the options moves to the bundle all the same"),
+            _ => None,
+        };
+        Self::of(status, &error).advised(advice)
     }
 }
 

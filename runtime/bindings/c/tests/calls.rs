@@ -12,7 +12,8 @@ use orco::answer::{
 use orco::backup::{OrcoBackup, OrcoRestoreOptions, orco_backup, orco_restore};
 use orco::balance::{OrcoBalance, orco_balance, orco_set_balance};
 use orco::change::{
-    OrcoReport, orco_add, orco_align, orco_forget, orco_learn, orco_move_shot, orco_redo, orco_rename, orco_undo,
+    OrcoReport, orco_add, orco_align, orco_forget, orco_learn, orco_move_shot, orco_purge, orco_redo, orco_remove_shot,
+    orco_rename, orco_undo,
 };
 use orco::classes::{
     OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
@@ -261,6 +262,30 @@ fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
 }
 
 #[test]
+fn a_shot_is_removed_until_undone_and_a_class_is_purged_for_good() {
+    use OrcoStatus::{BadArgument, Ok, Refused};
+    let device = Device::fresh();
+    device.learn("mug", "mug");
+    device.learn("cone", "traffic-cone");
+    let (mug, cone) = (c("mug"), c("cone"));
+    let mut report = EMPTY_REPORT;
+    unsafe {
+        refused(orco_remove_shot(device.learner, mug.as_ptr(), 6, null_mut()), Refused, "has no shot 6");
+        refused(orco_remove_shot(device.learner, null(), 1, null_mut()), BadArgument, "label is NULL");
+        assert_eq!(orco_remove_shot(device.learner, mug.as_ptr(), 5, &mut report), Ok, "{}", error());
+        assert_eq!((report.free_targets, device.counts()), (38, [60, 2, 38, 3]));
+        assert_eq!(orco_undo(device.learner, 1, null_mut()), Ok, "{}", error());
+        assert_eq!(orco_purge(device.learner, mug.as_ptr(), &mut report), Ok, "{}", error());
+        assert_eq!((report.free_targets, device.learned()), (39, vec!["cone".to_owned()]));
+        refused(orco_purge(device.learner, mug.as_ptr(), null_mut()), Refused, "no class has or had the label");
+        assert_eq!(orco_forget(device.learner, cone.as_ptr(), null_mut()), Ok, "{}", error());
+        assert_eq!(orco_purge(device.learner, cone.as_ptr(), &mut report), Ok, "{}", error());
+        assert_eq!(report.free_targets, 39, "it is left as it was");
+        refused(orco_purge(device.learner, cone.as_ptr(), null_mut()), Refused, "no class has or had the label");
+    }
+}
+
+#[test]
 fn the_scope_says_which_classes_are_answered() {
     use OrcoAnswerScope::{All, Auto, Learned};
     let device = Device::fresh();
@@ -413,7 +438,7 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
         assert!(kept.bytes == size && warnings.is_null());
         let again = orco_backup(device.learner, file.as_ptr(), false, null_mut(), null_mut());
         refused(again, FileFailed, file.to_str().unwrap());
-        refused(again, FileFailed, "there is a file");
+        refused(again, FileFailed, "there is a file of that name; `replace`");
         assert_eq!(orco_backup(device.learner, file.as_ptr(), true, null_mut(), null_mut()), Ok, "{}", error());
     }
     // A replacement, which knows the same; one that knows something already is asked first.
@@ -431,11 +456,13 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     refused(nonsense, FileFailed, "manifest.toml: it is no backup");
     refused(restore("no-bundle", false, false), CannotOpen, "no-bundle");
     refused(restore(OTHER_BUNDLE, false, false), Refused, "cifar100-edge");
+    assert!(error().contains("; `other_bundle` of the options"), "{}", error());
     assert_eq!(restore(BUNDLE, false, false), Ok, "{}", error());
     assert_eq!(unsafe { orco_refresh(replacement.learner) }, Ok);
     assert_eq!(replacement.learned(), device.learned());
     assert_eq!(replacement.answer(&path("try", "mug", 1)), device.answer(&path("try", "mug", 1)));
     refused(restore(BUNDLE, false, false), Refused, "knows something already");
+    assert!(error().contains("; `replace` of the options"), "{}", error());
     assert_eq!(restore(BUNDLE, true, false), Ok, "{}", error());
     // All of it on another bundle.
     let state = replacement.close();
@@ -467,6 +494,7 @@ fn a_class_without_pictures_is_given_up_only_where_that_is_wanted() {
     };
     assert_eq!(upgrade(false), OrcoStatus::Refused);
     assert!(error().contains("no pictures of the shots were kept"), "{}", error());
+    assert!(error().contains("; `give_up_unkept` of the options"), "{}", error());
     assert_eq!(upgrade(true), OrcoStatus::Ok, "{}", error());
     assert!(read(warnings).starts_with("\"mug\" is given up: no picture of it was kept"), "{}", read(warnings));
     unsafe { orco_text_free(warnings) };

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::ending::detached;
 use crate::error::PendingError;
+use crate::input::not_empty;
 use crate::interrupt::{self, report_of};
 use crate::learner::warn;
 use crate::options::{PyLearnerOptions, PyRestoreOptions};
@@ -54,6 +55,8 @@ pub fn restore(
     path: PathBuf,
     options: Option<Bound<'_, PyAny>>,
 ) -> PyResult<PyBackup> {
+    let (bundle, state) = (not_empty(bundle, "bundle")?, not_empty(state, "state")?);
+    let path = not_empty(path, "path")?;
     let options = PyRestoreOptions::new(py, options)?;
     let settings = options.settings()?;
     let outcome = detached(py, || -> Result<_, PendingError> {
@@ -78,6 +81,7 @@ pub fn upgrade(
     force: bool,
     give_up_unkept: bool,
 ) -> PyResult<PyUpgrade> {
+    let (bundle, state) = (not_empty(bundle, "bundle")?, not_empty(state, "state")?);
     let options = PyLearnerOptions::new(py, options)?;
     let mut settings = options.settings()?;
     let wait = mem::take(&mut settings.wait);

@@ -1,5 +1,7 @@
 //! The exceptions, with the library's sentences.
 
+use std::error::Error;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use orco_runtime::backup;
@@ -32,6 +34,15 @@ create_exception!(
     ChangeError,
     "Another process is changing the same state; nothing was changed. To be tried again."
 );
+
+/// An error's sentence with its causes, and what to do about it, in Python's words.
+fn advised(error: &(dyn Error + 'static), advice: Option<&str>) -> String {
+    let sentence = with_causes(error);
+    match advice {
+        Some(advice) => format!("{sentence}; {advice}"),
+        None => sentence,
+    }
+}
 
 /// An exception that is raised as soon as Python's lock is held again.
 #[derive(Debug)]
@@ -86,7 +97,13 @@ impl From<PendingError> for PyErr {
 
 impl From<OpenLearnerError> for PendingError {
     fn from(error: OpenLearnerError) -> Self {
-        Self::Open(with_causes(&error))
+        let advice = match &error {
+            OpenLearnerError::Store(StoreError::OtherBundle { .. }) => {
+                Some("open it with that one, or move it to this one by `orco.upgrade`")
+            }
+            _ => None,
+        };
+        Self::Open(advised(&error, advice))
     }
 }
 
@@ -120,7 +137,15 @@ impl From<EncodeError> for PendingError {
 impl From<backup::BackupError> for PendingError {
     fn from(error: backup::BackupError) -> Self {
         use backup::BackupError;
-        let text = with_causes(&error);
+        let advice = match &error {
+            BackupError::Occupied { .. } => Some("`RestoreOptions(replace=True)` replaces that with the backup"),
+            BackupError::OtherBundle { .. } => {
+                Some("`RestoreOptions(other_bundle=True)` restores it for `orco.upgrade`")
+            }
+            BackupError::File(error) if error.kind() == ErrorKind::AlreadyExists => Some("`replace=True` replaces it"),
+            _ => None,
+        };
+        let text = advised(&error, advice);
         match error {
             BackupError::Store(StoreError::Busy { .. }) => Self::Busy(text),
             BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => Self::Backup(text),
@@ -132,7 +157,15 @@ impl From<backup::BackupError> for PendingError {
 
 impl From<UpgradeError> for PendingError {
     fn from(error: UpgradeError) -> Self {
-        let text = with_causes(&error);
+        let advice = match &error {
+            UpgradeError::NotKept { .. } => {
+                Some("`give_up_unkept=True` gives the classes up; `LearnerOptions(keep_shots=True)` keeps pictures")
+            }
+            UpgradeError::Missing { .. } => Some("`give_up_unkept=True` gives these classes up"),
+            UpgradeError::Worse { .. } => Some("`force=True` moves to the bundle all the same"),
+            _ => None,
+        };
+        let text = advised(&error, advice);
         match error {
             UpgradeError::Store(StoreError::Busy { .. }) => Self::Busy(text),
             UpgradeError::Shots(ShotsError::Encode(_)) => Self::Engine(text),

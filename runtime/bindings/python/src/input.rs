@@ -38,6 +38,11 @@ pub enum PyShots {
     Features(Array3<f32>),
 }
 
+/// A path, unless it is empty: as a folder, it would be the one that the program runs in.
+pub fn not_empty(path: PathBuf, name: &str) -> PyResult<PathBuf> {
+    if path.as_os_str().is_empty() { Err(PyValueError::new_err(format!("{name} is empty"))) } else { Ok(path) }
+}
+
 /// What something is, for a sentence about it.
 pub fn describe(given: &Bound<'_, PyAny>) -> String {
     if let Ok(array) = given.cast::<PyUntypedArray>() {
@@ -104,7 +109,7 @@ impl PyPicture {
             let picture = image::from_rows(width, height, 3 * width as usize, rows);
             return Ok(Self::Pixels(picture.map_err(refused)?));
         }
-        given.extract::<PathBuf>().map(Self::File).map_err(|error| {
+        let path = given.extract::<PathBuf>().map_err(|error| {
             let such_as = if is_of_pillow(given) {
                 ", such as np.asarray(image.convert(\"RGB\")) gives"
             } else if given.extract::<PyReadonlyArray2<'_, u8>>().is_ok() {
@@ -114,7 +119,8 @@ impl PyPicture {
             };
             let wanted = format!("{name}: a picture is a path or an array of uint8 [height, width, 3]{such_as}");
             reworded(error, &wanted, given)
-        })
+        })?;
+        Ok(Self::File(not_empty(path, &format!("{name}: the path"))?))
     }
 
     /// Opens it.
@@ -212,6 +218,7 @@ pub fn finite_rows(features: ArrayView2<'_, f32>) -> PyResult<()> {
 /// Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent.
 #[pyfunction]
 pub fn read_picture(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
+    let path = not_empty(path, "path")?;
     let picture = detached(py, || PyPicture::File(path).open())?;
     let shape = (picture.height() as usize, picture.width() as usize, 3);
     let pixels = Array3::from_shape_vec(shape, picture.into_raw()).expect("three bytes a pixel");

@@ -38,6 +38,8 @@ pub struct PyLearner {
     wait: Duration,
     /// Views of a shot, and features of a view.
     shape: [usize; 2],
+    /// What Python shows of it: nothing that changes, so that nobody waits for another call.
+    repr: String,
 }
 
 /// Warns through Python's `warnings`.
@@ -100,6 +102,7 @@ impl PyLearner {
     #[new]
     #[pyo3(signature = (bundle, state, options=None))]
     fn new(py: Python<'_>, bundle: PathBuf, state: PathBuf, options: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let (bundle, state) = (input::not_empty(bundle, "bundle")?, input::not_empty(state, "state")?);
         let options = PyLearnerOptions::new(py, options)?;
         let mut settings = options.settings()?;
         let wait = mem::take(&mut settings.wait);
@@ -110,7 +113,13 @@ impl PyLearner {
         })?;
         learner.warnings().iter().try_for_each(|warning| warn(py, warning))?;
         let shape = [learner.base_model().config.views, learner.base_model().head.inputs];
-        Ok(Self { learner: ProcessLock::new(learner), wait, shape })
+        let repr =
+            format!("<orco.Learner: bundle {:?}, state {:?}>", learner.bundle().folder, learner.store().folder());
+        Ok(Self { learner: ProcessLock::new(learner), wait, shape, repr })
+    }
+
+    fn __repr__(&self) -> &str {
+        &self.repr
     }
 
     /// Says what pictures show.
@@ -200,9 +209,21 @@ impl PyLearner {
         Ok((&self.change(py, |learner, observer| learner.move_shot(label, number, to, observer))?).into())
     }
 
+    /// Removes a stored shot of a class.
+    fn remove_shot(&self, py: Python<'_>, label: &str, number: usize) -> PyResult<PyReport> {
+        Ok((&self.change(py, |learner, observer| learner.remove_shot(label, number, observer))?).into())
+    }
+
+    /// Forgets a class together with its past. Returns `None` where it was forgotten before.
+    fn purge(&self, py: Python<'_>, label: &str) -> PyResult<Option<PyReport>> {
+        let purged = self.change(py, |learner, observer| learner.purge(label, observer))?;
+        Ok(purged.as_ref().map(Into::into))
+    }
+
     /// Writes all that is known into a file.
     #[pyo3(signature = (path, *, replace=false))]
     fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<PyBackup> {
+        let path = input::not_empty(path, "path")?;
         let (contents, unsynced) = self.with(py, |learner| {
             let options = BackupOptions::default().replace(replace);
             let settings = learner.settings().clone().wait(self.wait);
@@ -226,6 +247,7 @@ impl PyLearner {
         device: Option<String>,
         replace: bool,
     ) -> PyResult<usize> {
+        let path = input::not_empty(path, "path")?;
         let (bytes, unsynced) = self.with(py, |learner| {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
             match pack::write_unsigned(learner.store(), &path, &pack, ExistingFile::replace_if(replace)) {

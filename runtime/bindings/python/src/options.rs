@@ -132,7 +132,8 @@ fn read_key(path: Option<&PathBuf>) -> Result<Option<PublicKey>, PendingError> {
 }
 
 fn seconds(wait: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(wait).map_err(|_| PyValueError::new_err("wait is a number of seconds, 0 or more"))
+    let wrong = |_| PyValueError::new_err(format!("wait is a finite number of seconds, 0 or more, not {wait:?}"));
+    Duration::try_from_secs_f64(wait).map_err(wrong)
 }
 
 fn scope(name: &str) -> PyResult<AnswerScope> {

@@ -89,6 +89,25 @@ class Device(unittest.TestCase):
         self.assertEqual((counts.base_classes, counts.learned_classes, counts.free_targets), (60, 0, 40))
         self.assertEqual(counts.changes, 0)
 
+    def test_a_shot_is_removed_until_undone_and_a_class_is_purged_for_good(self) -> None:
+        learner = self.learner
+        learner.learn({"eine Tasse": pictures("learn", "mug"), "cone": pictures("learn", "traffic-cone")})
+        with self.assertRaisesRegex(orco.ChangeError, "\"eine Tasse\" has no shot 6"):
+            learner.remove_shot("eine Tasse", 6)
+        self.assertEqual(learner.remove_shot("eine Tasse", 5).free_targets, 38)
+        self.assertEqual(learner.history()[-1].change, "remove")
+        learner.undo()
+        self.assertEqual(learner.purge("eine Tasse").free_targets, 39)
+        self.assertEqual(self.learned(), ["cone"])
+        for slot in self.state.glob("slot-*"):
+            self.assertNotIn(b"eine Tasse", slot.read_bytes())
+        learner.forget("cone")
+        self.assertIsNone(learner.purge("cone"))
+        self.assertFalse(any("cone" in entry.labels for entry in learner.history()))
+
+    def test_what_python_shows_of_a_learner_names_its_folders(self) -> None:
+        self.assertEqual(repr(self.learner), f'<orco.Learner: bundle "{BUNDLE}", state "{self.state}">')
+
     def test_a_balance_is_undone_and_a_pack_replaces_a_file_only_where_that_is_wanted(self) -> None:
         learner = self.learner
         self.assertEqual((learner.balance(), learner.history()[-1].present), ("balanced", True))
@@ -299,7 +318,16 @@ class Device(unittest.TestCase):
             (ValueError, "share", lambda: self.opened(forgetting_budget=2.0)),
             (ValueError, "false_alarms", lambda: self.opened(false_alarms=-0.1)),
             (ValueError, "scope", lambda: self.opened(scope="some")),
-            (ValueError, "seconds", lambda: self.opened(wait=-1.0)),
+            (ValueError, "seconds, 0 or more, not -1.0", lambda: self.opened(wait=-1.0)),
+            (ValueError, "finite number of seconds, 0 or more, not inf", lambda: self.opened(wait=float("inf"))),
+            (ValueError, "bundle is empty", lambda: orco.Learner("", self.state)),
+            (ValueError, "state is empty", lambda: orco.Learner(BUNDLE, "")),
+            (ValueError, "path is empty", lambda: learner.backup("")),
+            (ValueError, "path is empty", lambda: learner.export("mug", "")),
+            (ValueError, "path is empty", lambda: orco.read_picture("")),
+            (ValueError, "picture 2: the path is empty", lambda: learner.classify([frame, ""])),
+            (ValueError, "state is empty", lambda: orco.restore(BUNDLE, "", "door.orcobackup")),
+            (ValueError, "state is empty", lambda: orco.upgrade(OTHER_BUNDLE, "")),
             (ValueError, "onnxruntime", lambda: self.opened(engine="torch")),
             (OverflowError, "the option seed: can't convert negative", lambda: self.opened(seed=-1)),
             (TypeError, "the option check_shots: 'int' object", lambda: self.opened(check_shots=1)),
@@ -318,6 +346,8 @@ class Device(unittest.TestCase):
             (orco.ChangeError, "mug", lambda: learner.learn({"mug": []})),
             (orco.ChangeError, "bear", lambda: learner.learn({"bear": pictures("learn", "mug")})),
             (orco.ChangeError, "mug", lambda: learner.forget("mug")),
+            (orco.ChangeError, "mug", lambda: learner.purge("mug")),
+            (orco.ChangeError, "bear", lambda: learner.purge("bear")),
             (orco.ChangeError, "nothing can be undone", lambda: learner.undo()),
             (orco.ChangeError, "entry 0 is the present state already", lambda: learner.redo(0)),
         ]
@@ -417,7 +447,8 @@ class Device(unittest.TestCase):
         written = learner.backup(file)
         self.assertEqual((written.learned_classes, written.exemplars, written.pictures), (2, 10, 10))
         self.assertEqual(written.bytes, file.stat().st_size)
-        with self.assertRaisesRegex(orco.BackupError, f"^{re.escape(str(file))}: .*: there is a file"):
+        there = f"^{re.escape(str(file))}: .*: there is a file of that name; `replace=True`"
+        with self.assertRaisesRegex(orco.BackupError, there):
             learner.backup(file)
         self.assertEqual(repr(learner.backup(file, replace=True)), repr(written))
 
@@ -434,7 +465,7 @@ class Device(unittest.TestCase):
                     lambda: orco.restore(BUNDLE, other, BUNDLE / "manifest.toml"),
                 ),
                 (orco.OpenError, "no-bundle", lambda: orco.restore("no-bundle", other, file)),
-                (orco.ChangeError, "cifar100-edge", lambda: orco.restore(OTHER_BUNDLE, other, file)),
+                (orco.ChangeError, "cifar100-edge.*other_bundle=True", lambda: orco.restore(OTHER_BUNDLE, other, file)),
                 (orco.ChangeError, "nothing was learned", lambda: orco.upgrade(OTHER_BUNDLE, other)),
                 (orco.OpenError, "no-bundle", lambda: orco.upgrade("no-bundle", other)),
                 (orco.OpenError, "not signed", lambda: orco.restore(BUNDLE, other, file, signed)),
@@ -453,7 +484,7 @@ class Device(unittest.TestCase):
                 [answer.scores for answer in replacement.classify(paths)],
                 [answer.scores for answer in learner.classify(paths)],
             )
-            with self.assertRaisesRegex(orco.ChangeError, "knows something already"):
+            with self.assertRaisesRegex(orco.ChangeError, "knows something already.*replace=True"):
                 orco.restore(BUNDLE, other, file)
             orco.restore(BUNDLE, other, file, orco.RestoreOptions(replace=True))
             with self.assertRaisesRegex(orco.ChangeError, "belongs to this bundle"):
@@ -465,7 +496,7 @@ class Device(unittest.TestCase):
 
     def test_a_class_without_pictures_is_given_up_only_where_that_is_wanted(self) -> None:
         self.learner.learn({"mug": pictures("learn", "mug")})
-        with self.assertRaisesRegex(orco.ChangeError, "no pictures of the shots were kept"):
+        with self.assertRaisesRegex(orco.ChangeError, "no pictures of the shots were kept.*; `give_up_unkept=True`"):
             orco.upgrade(OTHER_BUNDLE, self.state)
         self.assertEqual(orco.upgrade(OTHER_BUNDLE, self.state, give_up_unkept=True).dropped, ["mug"])
 

@@ -51,9 +51,9 @@ class Learner:
     doubtful about a state that was read or saved becomes a RuntimeWarning. Where warnings are errors, such a call
     raises after the change is made, and returns no report.
 
-    Arguments of a wrong type, and arrays of a wrong dtype or number of axes, raise TypeError; other wrong shapes and
-    unknown names raise ValueError, and whole numbers that are negative or too large OverflowError. After a fault in the
-    library itself, every call raises OrcoError: open the learner anew.
+    Arguments of a wrong type, and arrays of a wrong dtype or number of axes, raise TypeError; other wrong shapes,
+    unknown names and empty paths raise ValueError, and whole numbers that are negative or too large OverflowError.
+    After a fault in the library itself, every call raises OrcoError: open the learner anew.
 
     A process that is forked after this package has computed features cannot compute any: that raises EngineError.
     So does every call of a learner that another thread was using at the fork. Start workers by multiprocessing's
@@ -104,6 +104,15 @@ class Learner:
     def move_shot(self, label: str, number: int, to: str) -> Report:
         """Moves a stored shot of a class, numbered from 1 as they were stored, to another known class. Raises
         ChangeError or BusyError."""
+
+    def remove_shot(self, label: str, number: int) -> Report:
+        """Removes a stored shot of a class, numbered from 1 as they were stored; `undo` brings it back. Raises
+        ChangeError or BusyError."""
+
+    def purge(self, label: str) -> Report | None:
+        """Forgets a learned class together with its past, for good: its exemplars, its pictures and every label it ever
+        had disappear from the state's folder. Returns `None` for a class that was forgotten before. Raises ChangeError
+        or BusyError."""
 
     def backup(self, path: _Path, *, replace: bool = False) -> Backup:
         """Writes all that is known into a file, as a whole or not at all; `restore` puts it into a replacement. What
