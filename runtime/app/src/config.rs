@@ -5,6 +5,7 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -22,7 +23,7 @@ const OPTION: &str = "config";
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 /// Keys that are so alike, from 0 to 1, may be mistaken for one another.
-const ALIKE: f64 = 0.6;
+const ALIKE: f64 = 0.77;
 /// Settings whose values only those commands refuse that use them: nothing else shall end for an address that it never
 /// calls.
 const CHECKED_WHERE_USED: [&str; 1] = ["hub"];
@@ -137,6 +138,10 @@ impl Setting<'_> {
                 Err("only a shell expands ~: give the whole path".to_owned())
             }
             Value::String(text) => Ok(text.clone()),
+            // `sightings = false` would name a folder "false".
+            Value::Boolean(_) if !self.is_switch() => {
+                Err("expected a text or a number, not true or false: to switch it off, take the line away".to_owned())
+            }
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),
             _ => Err("expected a text or a number".to_owned()),
         };
@@ -201,8 +206,21 @@ impl Setting<'_> {
         let checked = Command::new("orco").no_binary_name(true).arg(option).try_get_matches_from(arguments);
         checked.map(drop).map_err(|error| match error.get(ContextKind::ValidValue) {
             Some(ContextValue::Strings(known)) if !known.is_empty() => format!("expected {}", known.join(" or ")),
-            _ => std::error::Error::source(&error).map_or_else(|| "it is not understood".into(), ToString::to_string),
+            _ => match std::error::Error::source(&error) {
+                Some(cause) => {
+                    cause.downcast_ref::<ParseIntError>().map_or_else(|| cause.to_string(), whole_number_expected)
+                }
+                None => "it is not understood".into(),
+            },
         })
+    }
+}
+
+/// Says what is wrong with a text that is no whole number.
+fn whole_number_expected(error: &ParseIntError) -> String {
+    match error.kind() {
+        IntErrorKind::PosOverflow => "the number is too large".into(),
+        _ => "expected a whole number, such as 100".into(),
     }
 }
 

@@ -124,7 +124,8 @@ impl<'a> Info<'a> {
         let kept = learner.kept_pictures();
         say!(
             output,
-            "kept shots  {} of {}, {} bytes in all; at most {} bytes each, and {MAX_PICTURES} pictures (--keep-shots)",
+            "kept shots  {} of {}, {} bytes in all; a further one takes {} bytes at most, and {MAX_PICTURES} pictures are \
+             the most (--keep-shots)",
             counted(kept.shots, "picture"),
             counted(learner.state().exemplars.len(), "shot"),
             kept.bytes,

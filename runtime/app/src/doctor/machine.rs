@@ -10,7 +10,7 @@ use orco_runtime::{memory, threads};
 use super::Findings;
 
 /// A clock that shows less was never set: this program is younger (2026-01-01).
-const YOUNGEST: i64 = 1_767_225_600;
+pub const YOUNGEST: i64 = 1_767_225_600;
 /// What is said behind the name of a camera device that this user may not use.
 pub(super) const NOT_FOR_THIS_USER: &str =
     "may not be used by this user: add the user to its group (usermod -aG video USER)";

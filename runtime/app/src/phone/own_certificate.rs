@@ -13,6 +13,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::addresses::OwnAddresses;
 use crate::certificate::CertificateFacts;
+use crate::doctor::YOUNGEST;
 
 /// Days that a certificate is valid: phones take none of more than 825.
 const DAYS: i64 = 800;
@@ -29,7 +30,8 @@ pub(super) fn own_certificate(folder: &Path, name: &str, addresses: &OwnAddresse
     let needed = names.len() + addresses.needed;
     names.extend(addresses.all.iter().map(IpAddr::to_string));
     if (!is_usable(&tls) || !holds_for(&tls.certificate, &names[..needed]))
-        && let Err(error) = make_certificate(&tls, names, OffsetDateTime::now_utc())
+        && let Err(error) =
+            make_certificate(&tls, names, date_of(OffsetDateTime::now_utc(), seconds_if_set().is_some()))
     {
         // On a full disk, one that ends soon, or is for other addresses, is better than none.
         if tls.check().is_err() {
@@ -52,6 +54,12 @@ pub fn is_usable(tls: &Tls) -> bool {
 /// Whether a certificate is for all these names and addresses.
 fn holds_for(certificate: &Path, names: &[String]) -> bool {
     CertificateFacts::read(certificate).is_some_and(|facts| names.iter().all(|name| facts.names.contains(name)))
+}
+
+/// The date of a certificate that is made now. One of 1970 would have ended as soon as the clock is set: until then, a
+/// certificate is as old as this program.
+fn date_of(now: OffsetDateTime, is_clock_set: bool) -> OffsetDateTime {
+    if is_clock_set { now } else { OffsetDateTime::UNIX_EPOCH + Duration::seconds(YOUNGEST) }
 }
 
 /// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.
@@ -174,5 +182,22 @@ mod tests {
         assert!(!is_usable(&tls));
         own_certificate(folder.path(), "door3.local", &OwnAddresses::of(Vec::new(), &[])).unwrap();
         assert!(is_usable(&tls));
+    }
+
+    #[test]
+    fn a_certificate_that_was_made_before_the_clock_was_set_holds_once_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = tls_in(folder.path());
+        let unset = OffsetDateTime::UNIX_EPOCH + Duration::seconds(30);
+        make_certificate(&tls, vec!["door3.local".to_owned()], date_of(unset, false)).unwrap();
+        let facts = CertificateFacts::read(&tls.certificate).unwrap();
+        assert!(
+            facts.from < YOUNGEST && !facts.ends_soon(YOUNGEST + 365 * 24 * 60 * 60),
+            "{} to {}",
+            facts.from,
+            facts.to
+        );
+        let now = OffsetDateTime::now_utc();
+        assert_eq!(date_of(now, true), now);
     }
 }

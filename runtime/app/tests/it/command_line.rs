@@ -393,6 +393,14 @@ fn a_state_that_cannot_have_a_folder_is_told_in_one_sentence() {
 }
 
 #[test]
+fn a_state_whose_path_no_shell_expanded_is_refused() {
+    for place in ["~", "~/state"] {
+        let info = support::orco(&support::shipped(), Path::new(place), &["info"]).output().unwrap();
+        assert_refused(&info, &format!("no shell expanded ~ in {place}: give the whole path with --state DIR"));
+    }
+}
+
+#[test]
 fn a_backup_and_a_pack_go_into_files_and_not_into_one_called_like_standard_output() {
     let device = Device::new();
     device.learn(&[("mug", &shots("learn", "mug"))]);
