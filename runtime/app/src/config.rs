@@ -139,9 +139,7 @@ impl Setting<'_> {
             }
             Value::String(text) => Ok(text.clone()),
             // `sightings = false` would name a folder "false".
-            Value::Boolean(_) if !self.is_switch() => {
-                Err("expected a text or a number, not true or false: to switch it off, take the line away".to_owned())
-            }
+            Value::Boolean(_) if !self.is_switch() => Err("expected a text or a number, not true or false".to_owned()),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),
             _ => Err("expected a text or a number".to_owned()),
         };

@@ -34,6 +34,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::SettingsFile;
@@ -140,6 +141,11 @@ fn main() -> ExitCode {
         Some(file) => matches_of(without_empty_variables(file.apply(plain.clone()))),
         None => first,
     };
+    // Behind the = of `--state=~/state` and in variables no shell expands it, and a folder "~" would be made.
+    if let Some(path) = unexpanded_path(&matches) {
+        let text = format!("no shell expanded ~ in {}: give the whole path", path.display());
+        plain.clone().error(ErrorKind::ValueValidation, text).exit();
+    }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = &cli.options.clone().with_bundle_found();
     let output = match Output::open(options) {
@@ -193,19 +199,28 @@ fn matches_of(command: Command) -> ArgMatches {
     command.try_get_matches().unwrap_or_else(|error| without_password(error).exit())
 }
 
-/// An error whose sentence shows no password of a camera.
-#[cfg(feature = "serve")]
+/// An error whose sentence shows no password of an address.
 fn without_password(mut error: clap::Error) -> clap::Error {
-    use clap::error::{ContextKind, ContextValue};
-    let is_camera = matches!(
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidValue) else { return error };
+    #[cfg(feature = "serve")]
+    if matches!(
         error.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--camera ")
-    );
-    if let (true, Some(ContextValue::String(given))) = (is_camera, error.get(ContextKind::InvalidValue))
-        && let Err(refused) = given.parse::<orco_serve::CameraSource>()
+    ) && let Err(refused) = given.parse::<orco_serve::CameraSource>()
     {
         error.insert(ContextKind::InvalidValue, ContextValue::String(refused.0));
+        return error;
+    }
+    if given.contains('@') {
+        error.insert(ContextKind::InvalidValue, ContextValue::String("***".into()));
     }
     error
+}
+
+/// A path of a command's options that begins with `~`.
+fn unexpanded_path(matches: &ArgMatches) -> Option<PathBuf> {
+    let paths = matches.ids().filter_map(|id| matches.try_get_many::<PathBuf>(id.as_str()).ok().flatten());
+    let found = paths.flatten().find(|path| path.starts_with("~")).cloned();
+    found.or_else(|| unexpanded_path(matches.subcommand()?.1))
 }
 
 #[cfg(not(feature = "serve"))]

@@ -178,8 +178,7 @@ fn print_doubts(output: &Output, report: &ChangeReport) -> Result<()> {
 }
 
 /// How many samples of a class are confused, and by which pictures of this change, for people to see whether one shows
-/// something else. A share would read as one of all pictures to come, of which five shots say
-/// little.
+/// something else. A share would read as one of all pictures to come, of which five shots say little.
 fn confused_part(report: &ChangeReport, pair: &ConfusedPair) -> String {
     // A learned class that replaces a base class comes after it.
     let part = match report.classes.iter().rposition(|class| class.label == pair.label) {

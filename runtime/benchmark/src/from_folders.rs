@@ -12,7 +12,6 @@ use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image;
 use orco_runtime::learner::{PictureFolder, ShotsError};
 use orco_state::bank::Bank;
-use orco_state::codec;
 use orco_state::label;
 use orco_state::sentence::counted;
 
@@ -114,7 +113,6 @@ pub struct FolderClasses {
     folder: PathBuf,
     sessions: FolderSessions,
     classes: Vec<FolderClass>,
-    warnings: Vec<String>,
 }
 
 /// A new class.
@@ -128,16 +126,21 @@ struct FolderClass {
 }
 
 impl FolderClasses {
-    /// Lists the classes in a folder, by the names of their folders.
+    /// Lists the classes in a folder, by the names of their folders. `warn` is told what is passed over, and which
+    /// pictures are on both sides.
     ///
     /// # Errors
     /// [`FoldersError`] if a folder cannot be read, a class has too few pictures, or the bundle cannot learn the
     /// classes.
-    pub fn read(bundle: &Bundle, folder: &Path, sessions: FolderSessions) -> Result<Self, FoldersError> {
+    pub fn read(
+        bundle: &Bundle,
+        folder: &Path,
+        sessions: FolderSessions,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Self, FoldersError> {
         let base_model = &bundle.base_model;
         let listed = PictureFolder::read(folder)?;
-        let mut warnings =
-            warnings_of(folder, &listed, "the pictures are passed over: put each into its class's folder");
+        warn_of_passed_over(folder, &listed, "the pictures are passed over: put each into its class's folder", warn);
         let folders = listed.folders;
         let room = base_model.target_count() - base_model.classes.len();
         if folders.is_empty() {
@@ -165,11 +168,8 @@ impl FolderClasses {
                 }
                 listed => listed?,
             };
-            warnings.extend(warnings_of(
-                &folder,
-                &listed,
-                "the folders are passed over: put all pictures of a class into one folder",
-            ));
+            let advice = "the folders are passed over: put all pictures of a class into one folder";
+            warn_of_passed_over(&folder, &listed, advice, warn);
             let mut candidates = listed.pictures;
             if candidates.len() <= sessions.shots {
                 let (pictures, shots) = (candidates.len(), sessions.shots);
@@ -178,24 +178,26 @@ impl FolderClasses {
             let measured = candidates.split_off(sessions.shots.max(candidates.len() / 2));
             classes.push(FolderClass { label, candidates, measured });
         }
-        let mut read = Self { folder: folder.into(), sessions, classes, warnings };
-        read.warnings.extend(read.copies_warning());
+        let read = Self { folder: folder.into(), sessions, classes };
+        read.copies_warning().into_iter().for_each(warn);
         Ok(read)
-    }
-
-    /// What was passed over, and which pictures are on both sides.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     /// That files which are measured on are candidate shots, too: accuracy would be too high.
     fn copies_warning(&self) -> Option<String> {
         // A file that cannot be read is refused later.
-        let digest = |file: &PathBuf| fs::read(file).ok().map(|bytes| codec::digest(&bytes));
-        let candidates = self.classes.iter().flat_map(|class| &class.candidates);
-        let shots: BTreeMap<_, _> = candidates.filter_map(|file| Some((digest(file)?, file))).collect();
+        let length = |file: &PathBuf| fs::metadata(file).ok().map(|facts| facts.len());
+        let mut candidates = BTreeMap::<u64, Vec<&PathBuf>>::new();
+        for file in self.classes.iter().flat_map(|class| &class.candidates) {
+            length(file).into_iter().for_each(|length| candidates.entry(length).or_default().push(file));
+        }
+        let shot_like = |file: &PathBuf| {
+            let alike = candidates.get(&length(file)?)?;
+            let bytes = fs::read(file).ok()?;
+            alike.iter().find(|shot| fs::read(shot).is_ok_and(|shot| shot == bytes)).copied()
+        };
         let measured = self.classes.iter().flat_map(|class| &class.measured);
-        let copies: Vec<_> = measured.filter_map(|file| Some((file, *shots.get(&digest(file)?)?))).collect();
+        let copies: Vec<(&PathBuf, &PathBuf)> = measured.filter_map(|file| Some((file, shot_like(file)?))).collect();
         let (measured, shot) = copies.first()?;
         let others = if copies.len() > 1 { format!(" ({} such pairs)", copies.len()) } else { String::new() };
         Some(format!(
@@ -269,14 +271,13 @@ impl FolderClasses {
     }
 }
 
-/// What of a folder is passed over: files that are not read, and, where it holds both, either pictures or folders, as
-/// `advice` says.
-fn warnings_of(folder: &Path, listed: &PictureFolder, advice: &str) -> Vec<String> {
+/// Tells what of a folder is passed over: files that are not read, and, where it holds both, either pictures or folders,
+/// as `advice` says.
+fn warn_of_passed_over(folder: &Path, listed: &PictureFolder, advice: &str, warn: &mut dyn FnMut(String)) {
     let PictureFolder { pictures, unsupported, folders } = listed;
-    let mut warnings: Vec<String> = unsupported.iter().map(ToString::to_string).collect();
+    unsupported.iter().for_each(|file| warn(file.to_string()));
     if !pictures.is_empty() && !folders.is_empty() {
         let (pictures, folders) = (counted(pictures.len(), "picture"), counted(folders.len(), "folder"));
-        warnings.push(format!("{} holds {pictures} beside {folders}: {advice}", folder.display()));
+        warn(format!("{} holds {pictures} beside {folders}: {advice}", folder.display()));
     }
-    warnings
 }

@@ -19,7 +19,9 @@ mod key;
 mod message;
 
 pub use enrolment_code::{CodeError, CodeId, CodeKey, EnrolmentCode};
-pub use head::{AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER};
+pub use head::{
+    AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, HUB_FIELD, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER,
+};
 pub use key::{DeviceId, Fingerprint, ObjectDigest, Signature, SigningKey, VerifyingKey};
 pub use message::{
     BundleTarget, ChannelTarget, ClassReport, DeviceHealth, DeviceReport, Enrolment, EnrolmentAnswer, HubRefusal,

@@ -37,10 +37,10 @@ async function classify({ quiet = !store.state.files.length } = {}) {
   const path = api(`classify${mayKeep ? "?inbox=true" : ""}`);
   // The camera's next picture follows in any case; that a file cannot be read is shown. Where no answer comes, an old one
   // would be taken for it.
-  const signal = asked.name ? undefined : AbortSignal.timeout(ANSWER_MS);
+  const limitMs = asked.name ? undefined : ANSWER_MS;
   const isShown = ({ files, stream }) => (files.length ? asked === files[0] : !asked.name && stream && !isPaused(stream));
   try {
-    const response = await call("POST", path, asked, { quiet, name: asked.name, signal });
+    const response = await call("POST", path, asked, { quiet, name: asked.name, limitMs });
     const { matches, set, known } = await response.json();
     if (isShown(store.state)) store.update({ answer: { matches, set, known } });
   } catch (error) {

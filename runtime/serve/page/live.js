@@ -50,7 +50,7 @@ async function watch() {
 // Waits for a frame with another number, shows it, and returns its number. Throws if the service does not answer.
 async function showFrameAfter(newest) {
   const path = `${api("camera.jpg")}?after=${newest}`;
-  const response = await call("GET", path, undefined, { quiet: true, signal: AbortSignal.timeout(FRAME_MS) });
+  const response = await call("GET", path, undefined, { quiet: true, limitMs: FRAME_MS });
   const number = Number(response.headers.get("orco-frame"));
   if (number !== newest) showFrame(URL.createObjectURL(await response.blob()));
   return number;

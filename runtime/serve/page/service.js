@@ -14,6 +14,8 @@ export const classPath = (label) => `classes/${encodeURIComponent(label)}`;
 // After so long without an answer, the page says so, and goes on waiting.
 const SLOW_ANSWER_MS = 2000;
 
+const FIRST_PATHS = ["events", "status"].map(api);
+
 let question = null;
 // Whether the question for the token was closed without one. The page then asks for nothing by itself until it is loaded
 // again: the question would come back every two seconds.
@@ -22,6 +24,9 @@ let isDeclined = false;
 // has taken it. Until then it is `offered`: any site may link to the page with a wrong one, which must not cost the other.
 const storedToken = () => tabStorage.get("offered") ?? tabStorage.get("token") ?? browserStorage.get("token");
 
+// Whether a header can carry it.
+const isToken = (text) => /^[\x21-\x7e]+$/.test(text);
+
 // The token in the page's address, where `orco serve --phone` puts it; null if none is there.
 export const tokenInAddress = () => new URLSearchParams(location.hash.slice(1)).get("token");
 
@@ -29,14 +34,15 @@ export const tokenInAddress = () => new URLSearchParams(location.hash.slice(1)).
 export function takeTokenFromAddress() {
   const token = tokenInAddress();
   if (!token) return false;
-  tabStorage.set("offered", token);
+  if (isToken(token)) tabStorage.set("offered", token);
   history.replaceState(null, "", location.pathname + location.search);
   return true;
 }
 
-// The service took this token: one that came with the address is kept.
-function keepToken(token) {
-  if (!token || tabStorage.get("offered") !== token) return;
+// The service took this token: one that came with the address is kept. Only answers to the page's first requests count:
+// a proxy may put a token of its own in the place of the page's for some paths, such as the camera's picture.
+function keepToken(token, path) {
+  if (!token || tabStorage.get("offered") !== token || !FIRST_PATHS.includes(path)) return;
   browserStorage.set("token", token);
   tabStorage.remove("token");
   tabStorage.remove("offered");
@@ -60,9 +66,8 @@ async function renewToken(used, { quiet, isTokenLeftOut }) {
     showError(message("tokenDeclined"));
     throw new Error(asked);
   }
-  // A header cannot carry everything; the service refuses what is sent in its place, and the question comes again.
-  const isToken = /^[\x21-\x7e]+$/.test(given.trim());
-  tabStorage.set("token", isToken ? given.trim() : "none");
+  // The service refuses what is sent in the place of something else, and the question comes again.
+  tabStorage.set("token", isToken(given.trim()) ? given.trim() : "none");
 }
 
 // Requests of which it was said that no answer has come yet.
@@ -99,8 +104,9 @@ const ofProxy = ({ status }) => ({
 const isReadable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
 
 // Sends a request with a body of JSON or a Blob. Its error is shown, with the file's `name` if it has one, unless it is
-// quiet, and thrown. `signal`, an AbortSignal, ends it. `isTokenLeftOut` if the request comes again, without the token.
-export async function call(method, path, body, { quiet = false, name, signal, isTokenLeftOut = false } = {}) {
+// quiet, and thrown. It ends after `limitMs` milliseconds without an answer, if these are given. `isTokenLeftOut` if the
+// request comes again, without the token.
+export async function call(method, path, body, { quiet = false, name, limitMs, isTokenLeftOut = false } = {}) {
   const stored = storedToken();
   const token = isTokenLeftOut ? null : stored;
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -108,6 +114,7 @@ export async function call(method, path, body, { quiet = false, name, signal, is
   // What a file is, the service sees; browsers go by its name, and know less.
   if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
   const sent = body === undefined || isFile ? body : JSON.stringify(body);
+  const signal = limitMs && AbortSignal.timeout(limitMs);
   const fetched = fetch(path, { method, headers, body: sent, signal }).catch(async (error) => {
     if (isFile && !await isReadable(body)) throw Object.assign(error, { refusal: { error: GONE } });
     // One that was ended here says nothing about the service.
@@ -116,16 +123,16 @@ export async function call(method, path, body, { quiet = false, name, signal, is
   });
   const response = await answered(fetched, { quiet, name });
   if (response.ok) {
-    keepToken(token);
+    keepToken(token, path);
     return response;
   }
   const said = await response.json().catch(() => null);
   if (response.status === 401 && said?.code === "unauthorized") {
     await renewToken(stored, { quiet, isTokenLeftOut });
-    return call(method, path, body, { quiet, name, signal });
+    return call(method, path, body, { quiet, name, limitMs });
   }
   // A proxy wants a password of its own, which browsers send only where the page sends no token.
-  if (response.status === 401 && token) return call(method, path, body, { quiet, name, signal, isTokenLeftOut: true });
+  if (response.status === 401 && token) return call(method, path, body, { quiet, name, limitMs, isTokenLeftOut: true });
   const refusal = said?.error ? said : ofProxy(response);
   if (!quiet) showError(ofFile(name, refusalText(refusal)));
   throw Object.assign(new Error(refusal.error), { status: response.status, refusal });

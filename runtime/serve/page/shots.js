@@ -157,9 +157,9 @@ function ofFiles(sentences) {
 // Sends a picture, or has the service take that frame, or the newest, of its own camera; returns what came of it, or
 // null without an answer. What is said of a file that is refused, { name, text }, is added to `unusable`.
 async function take(shot, label, { anyway = false, unusable = [] } = {}) {
-  const isFile = shot instanceof Blob, signal = AbortSignal.timeout(SHOT_MS);
-  const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name, signal })
-    : call("POST", api("camera/shot"), { label, anyway, ...shot }, { signal });
+  const isFile = shot instanceof Blob, limitMs = SHOT_MS;
+  const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name, limitMs })
+    : call("POST", api("camera/shot"), { label, anyway, ...shot }, { limitMs });
   const response = await request.catch(({ refusal }) => {
     if (refusal && isFile) unusable.push({ name: shot.name, text: refusalText(refusal) });
   });

@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(said("1.jpg"), "1.jpg is the same picture as the one for mug");
         assert_eq!(said("2.jpg"), "1.jpg is nearly the same picture as 2.jpg");
     }
+
     #[test]
     fn many_shots_that_look_like_one_class_get_one_warning() {
         let looks_like = |label: &str| Objection::LooksLike { label: label.into(), probability: 0.9 };

@@ -25,8 +25,7 @@ pub fn check(options: &Options, arguments: &FleetOptions, state: Option<&Path>, 
         Err(error) => return findings.failed(SUBJECT, error),
     };
     if let Err(error) = transport.probe() {
-        let text = format!("{}; start it, or name another with --hub URL", with_causes(&error));
-        return findings.wrong(SUBJECT, text);
+        return findings.wrong(SUBJECT, with_causes(&error));
     }
     match is_enrolled {
         Ok(Some(false)) => findings.note(SUBJECT, format!("it answers, but {}", SyncError::NotEnrolled)),

@@ -393,11 +393,17 @@ fn a_state_that_cannot_have_a_folder_is_told_in_one_sentence() {
 }
 
 #[test]
-fn a_state_whose_path_no_shell_expanded_is_refused() {
-    for place in ["~", "~/state"] {
-        let info = support::orco(&support::shipped(), Path::new(place), &["info"]).output().unwrap();
-        assert_refused(&info, &format!("no shell expanded ~ in {place}: give the whole path with --state DIR"));
+fn a_path_that_no_shell_expanded_is_refused() {
+    let device = Device::new();
+    for option in ["--state=~", "--state=~/state", "--json=~/report.json", "--public-key=~/key.pub"] {
+        let refused = device.command(&["info", option]).output().unwrap();
+        let place = option.split_once('=').unwrap().1;
+        assert_eq!(refused.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(&format!("no shell expanded ~ in {place}: give the whole path")), "{said}");
     }
+    let typed = device.command(&["info", "--engine=x@y"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&typed.stderr).contains("x@y"), "it may be a password");
 }
 
 #[test]

@@ -15,9 +15,9 @@ use super::error::SyncError;
 use super::folder::DeviceFolder;
 use super::observer::{SyncObserver, SyncStep, proceed};
 use crate::protocol::{
-    AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, Fingerprint, HubRefusal, MAX_CHUNK, MAX_MESSAGE, ObjectDigest,
-    RefusalKind, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER, Signature, SigningKey, VerifyingKey, body_time,
-    bounded,
+    AnswerHead, BODY_HEADER, ByteRange, DEVICE_HEADER, Fingerprint, HUB_FIELD, HubRefusal, MAX_CHUNK, MAX_MESSAGE,
+    ObjectDigest, RefusalKind, RequestHead, SEQUENCE_HEADER, SIGNATURE_HEADER, Signature, SigningKey, VerifyingKey,
+    body_time, bounded,
 };
 
 /// Longest answer that is read, in bytes.
@@ -112,7 +112,10 @@ impl HttpTransport {
     pub fn probe(&mut self) -> Result<(), SyncError> {
         let request = WireRequest { method: "GET", path: LIVE_PATH.into(), headers: Vec::new(), body: Vec::new() };
         match self.exchange(&request) {
-            Ok(WireAnswer { status: 200, .. }) => Ok(()),
+            Ok(WireAnswer { status: 200, body, .. }) if is_of_hub(&body) => Ok(()),
+            Ok(WireAnswer { status: 200, .. }) => {
+                Err(SyncError::Unreachable { reason: "another server answers at this address".into() })
+            }
             Ok(WireAnswer { status, .. }) => Err(other_server(status)),
             Err(TransportError(reason)) => Err(SyncError::Unreachable { reason }),
         }
@@ -332,6 +335,11 @@ fn wire_request(head: &RequestHead, method: &'static str, signature: &Signature,
 fn unsigned_answer(status: u16) -> SyncError {
     // The hub itself answers strangers so.
     if status == 404 { SyncError::Unknown } else { other_server(status) }
+}
+
+/// Whether a hub answers a probe so.
+fn is_of_hub(body: &[u8]) -> bool {
+    serde_json::from_slice::<serde_json::Value>(body).is_ok_and(|answer| answer[HUB_FIELD] == true)
 }
 
 /// The error of an answer that is none of the hub.

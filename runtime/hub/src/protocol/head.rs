@@ -11,6 +11,9 @@ pub const BODY_HEADER: &str = "orco-body";
 /// Header of the signature.
 pub const SIGNATURE_HEADER: &str = "orco-signature";
 
+/// Field by which the answer to `GET /v2/health/live` tells a hub from a device's service.
+pub const HUB_FIELD: &str = "hub";
+
 /// The part of an object that a request asks for, as a `Range` header names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {

@@ -1,5 +1,5 @@
 //! Whether the hub answers, for probes. No token is needed: the answers tell nothing about the fleet. Paths and answers
-//! are those of a device's service.
+//! are those of a device's service, but for the field by which devices tell a hub.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::{HubService, blocking};
 use crate::error::HubError;
+use crate::protocol::HUB_FIELD;
 use crate::store::HubStore;
 
 /// Beyond this time the disk counts as hanging. Prometheus gives up after ten seconds.
@@ -22,7 +23,7 @@ pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// `GET /v2/health/live`: the hub answers.
 pub(super) async fn live() -> Response {
-    Json(json!({ "live": true })).into_response()
+    Json(json!({ "live": true, HUB_FIELD: true })).into_response()
 }
 
 /// `GET /v2/health/ready`: 200 while the hub can read its database and write its folder, else 503; the log says what is

@@ -59,14 +59,14 @@ impl HubStore {
                 Err(_) if self.active_ids(release.channel)? != before => continue,
                 drafts => drafts?,
             };
-            match self.insert_if_unchanged(&drafts, release.channel, &before, now) {
-                Ok(Some(ids)) => return Ok(ids),
-                Ok(None) => {}
-                Err(error) => {
-                    drafts.iter().for_each(|draft| self.remove_unreleased(&draft.release.files));
-                    return Err(error);
-                }
+            // Each is synced, and other requests wait for a transaction: so they are written before it.
+            let put = drafts.iter().try_for_each(|draft| self.objects().put(&draft.bytes).map(drop));
+            let made = put.and_then(|()| self.insert_if_unchanged(&drafts, release.channel, &before, now));
+            if let Ok(Some(ids)) = made {
+                return Ok(ids);
             }
+            drafts.iter().for_each(|draft| self.remove_unreleased(&draft.release.files));
+            made?;
         }
     }
 
@@ -192,8 +192,10 @@ impl HubStore {
                 return Ok(None);
             }
             check_origins(transaction, drafts)?;
-            // Not before: nothing would ever remove what a release had written that is refused, or combined anew.
-            drafts.iter().try_for_each(|draft| self.objects().put(&draft.bytes).map(drop))?;
+            // A purge of another release that has them, too, may have removed some meanwhile.
+            for draft in drafts.iter().filter(|draft| !self.objects().holds(&draft.release.identity)) {
+                self.objects().put(&draft.bytes)?;
+            }
             let release = |draft: &ReleaseDraft<'_>| match repeated(transaction, &present, draft)? {
                 Some(known) => widen(transaction, known, draft.stage),
                 None => insert(transaction, draft, now),

@@ -106,7 +106,8 @@ pub(super) static LDA_BORDER: SystemSpec = SystemSpec {
     ..DEVICE_SPEC
 };
 
-/// These settings with other weights of answers. Shots scatter beside the covariance as they do in the bundle's answers.
+/// These settings with other weights of answers. The covariance counts as much beside the scatter of shots as it does
+/// in the bundle's answers.
 fn answering_by(config: &MethodConfig, weights: AnswerWeights) -> Option<MethodConfig> {
     let scatter_prior = config.answer.map_or(weights.scatter_prior, |own| own.scatter_prior);
     Some(MethodConfig { epochs: 0, answer: Some(AnswerWeights { scatter_prior, ..weights }), ..config.clone() })

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test, { beforeEach } from "node:test";
 
 import { storedDecision } from "../consent.js";
-import { call, takeTokenFromAddress } from "../service.js";
+import { api, call, takeTokenFromAddress } from "../service.js";
 import { browserStorage } from "../storage.js";
 
 const blocked = () => { throw new DOMException("Access is denied for this document.", "SecurityError"); };
@@ -31,7 +31,7 @@ test("a page without storage has no consent yet, and takes its token", async () 
   // It stays until the page is closed: the second request brings it, too.
   for (let request = 0; request < 2; request++) {
     sent = undefined;
-    await call("GET", "/api/v1/status", undefined, { quiet: true });
+    await call("GET", api("status"), undefined, { quiet: true });
     assert.equal(sent, "Bearer abc");
   }
   assert.equal(browserStorage.get("token"), "abc");

@@ -19,8 +19,9 @@ const MAX_SCATTERS: usize = 2;
 /// A row that none of this many last states used is dropped. A change compares fewer states than that.
 const MAX_AGE: u32 = 8;
 
-/// Sums over the shots of classes and projections of samples, for a program that scores one state of a bundle after the
-/// other. It changes no answer, and saves the more time the more classes are known.
+/// Sums over the shots of classes, projections of samples, scatters of shots and the answers of the bundle alone, for a
+/// program that scores one state of a bundle after the other. It changes no answer, and saves the more time the more
+/// classes are known.
 ///
 /// Each row is found by a digest of the shots that it was computed from, so none is ever taken for another. A row that
 /// the last eight states did not use is dropped. A class takes 4 bytes for each number of its embedding, a sample 4
@@ -32,7 +33,7 @@ pub struct ScoringCache {
     pub(super) direction_sums: CachedRows,
     /// Sums over classes' shots of whitened roots, `[inputs]`, by the digest of the class's shots.
     pub(super) whitened_sums: CachedRows,
-    /// Scatters of shots, by digests of these; the one that was asked for last comes last.
+    /// Scatters of shots, by digests of these, in the order in which they were computed.
     scatters: Vec<([u8; 32], Arc<ShotScatter>)>,
     /// What the bundle alone answers for its set-aside samples, with the weights of these answers.
     pub(super) bundle_answers: Option<(AnswerWeights, Vec<usize>)>,
@@ -99,15 +100,16 @@ impl ScoringCache {
         digest: [u8; 32],
         compute: impl FnOnce() -> Option<ShotScatter>,
     ) -> Option<Arc<ShotScatter>> {
-        let kept = match self.scatters.iter().position(|(of, _)| *of == digest) {
-            Some(place) => self.scatters.remove(place).1,
-            None => Arc::new(compute()?),
-        };
-        self.scatters.push((digest, kept.clone()));
-        if self.scatters.len() > MAX_SCATTERS {
+        if let Some((_, kept)) = self.scatters.iter().find(|(of, _)| *of == digest) {
+            return Some(kept.clone());
+        }
+        let computed = Arc::new(compute()?);
+        // The oldest goes. A change asks for that of the state before it last, but the next one starts from the later.
+        if self.scatters.len() == MAX_SCATTERS {
             self.scatters.remove(0);
         }
-        Some(kept)
+        self.scatters.push((digest, computed.clone()));
+        Some(computed)
     }
 
     /// Drops all that is kept.

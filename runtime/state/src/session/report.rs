@@ -78,7 +78,8 @@ pub struct MistakenShot {
     pub taken_for: String,
     /// SHA-256 of its exemplar.
     pub exemplar: [u8; 32],
-    /// What the picture is called, where it was given in this change. A session knows no pictures.
+    /// What the picture is called, where it was given in this change and a class was learned by it. A session knows no
+    /// pictures.
     pub picture: Option<String>,
 }
 
@@ -124,7 +125,7 @@ pub struct ChangeReport {
     /// Pairs of labels under which the very same shot is stored; such shots are excluded when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
     /// New classes whose shots seem to come from one scene. Two more from elsewhere would help, or an empty view of the
-    /// place. A session goes by features; who has the pictures drops classes whose backgrounds differ.
+    /// place. A session goes by features; who examines the pictures drops classes whose backgrounds differ.
     pub one_scene: Vec<String>,
     /// Classes that store a shot more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use orco_lab::format::shell_word;
 use orco_trainer::job::{TrainingArguments, request};
 use orco_trainer::run::RunRecord;
 
@@ -51,11 +52,11 @@ pub fn find_data(command: &Command, folder: &Path) -> Result<()> {
     let TrainingArguments { images, .. } = common;
     match &images.data {
         Some(data) if !data.exists() => bail!(
-            "the data of this run lay in {}, where nothing lies now; name the folder in which they lie: \
+            "the data of this run were in {}, which is gone. If they moved, run: \
              orco-train {verb} {} --run {} --data DATA{output}",
             data.display(),
-            images.recipe.display(),
-            folder.display()
+            shell_word(&images.recipe.to_string_lossy()),
+            shell_word(&folder.to_string_lossy())
         ),
         _ => Ok(()),
     }

@@ -106,8 +106,8 @@ class Learner:
         ChangeError or BusyError."""
 
     def remove_shot(self, label: str, number: int) -> Report:
-        """Removes a stored shot of a class, numbered from 1 as they were stored; `undo` brings it back. Raises
-        ChangeError or BusyError."""
+        """Removes a stored shot of a class, numbered from 1 as they were stored, but never the last one of a learned
+        class; `undo` brings it back. Raises ChangeError or BusyError."""
 
     def purge(self, label: str) -> Report | None:
         """Forgets a learned class together with its past, for good: its exemplars, its pictures and every label it ever

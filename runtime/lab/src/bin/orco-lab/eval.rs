@@ -432,8 +432,7 @@ fn benchmark(arguments: &EvalArguments, bundle: &Bundle) -> Result<Benchmark> {
     let bundled = Benchmark::of(bundle)?;
     let Some(pictures) = &arguments.pictures else { return Ok(bundled) };
     let sessions = FolderSessions { ways: arguments.ways.get(), shots: arguments.shots.get() };
-    let classes = FolderClasses::read(bundle, pictures, sessions)?;
-    classes.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let classes = FolderClasses::read(bundle, pictures, sessions, &mut |warning| eprintln!("warning: {warning}"))?;
     with_features(bundle, engine, |encoder, on_progress| {
         Ok(classes.benchmark(bundle, &bundled, encoder, on_progress)?)
     })
