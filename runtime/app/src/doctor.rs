@@ -17,8 +17,6 @@ use std::path::PathBuf;
 
 use anyhow::Error;
 
-#[cfg(feature = "serve")]
-pub use self::machine::YOUNGEST;
 use crate::advice;
 use crate::config::SettingsFile;
 use crate::options::Options;

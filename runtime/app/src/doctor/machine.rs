@@ -4,13 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use orco_runtime::clock::seconds_if_set;
 use orco_runtime::state::sentence::{byte_size, counted};
 use orco_runtime::{memory, threads};
 
 use super::Findings;
 
-/// A clock that shows less was never set: this program is younger (2026-01-01).
-pub const YOUNGEST: i64 = 1_767_225_600;
 /// What is said behind the name of a camera device that this user may not use.
 pub(super) const NOT_FOR_THIS_USER: &str =
     "may not be used by this user: add the user to its group (usermod -aG video USER)";
@@ -48,7 +47,7 @@ fn vector_units() -> (&'static str, bool) {
 /// Whether the clock was set: dates of the history and of certificates hang on it.
 pub fn clock(findings: &mut Findings) {
     let now = Timestamp::now();
-    if now.as_second() < YOUNGEST {
+    if seconds_if_set().is_none() {
         findings.wrong(
             "clock",
             format!("shows {now:.0}, so it was never set; set it (timedatectl) or start a time service"),

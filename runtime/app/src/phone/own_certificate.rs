@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use orco_runtime::clock::seconds_if_set;
+use orco_runtime::clock::{EARLIEST, seconds_if_set};
 use orco_runtime::files;
 use orco_serve::{Tls, secret_file};
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SerialNumber};
@@ -13,7 +13,6 @@ use time::{Duration, OffsetDateTime};
 
 use super::addresses::OwnAddresses;
 use crate::certificate::CertificateFacts;
-use crate::doctor::YOUNGEST;
 
 /// Days that a certificate is valid: phones take none of more than 825.
 const DAYS: i64 = 800;
@@ -59,7 +58,7 @@ fn holds_for(certificate: &Path, names: &[String]) -> bool {
 /// The date of a certificate that is made now. One of 1970 would have ended as soon as the clock is set: until then, a
 /// certificate is as old as this program.
 fn date_of(now: OffsetDateTime, is_clock_set: bool) -> OffsetDateTime {
-    if is_clock_set { now } else { OffsetDateTime::UNIX_EPOCH + Duration::seconds(YOUNGEST) }
+    if is_clock_set { now } else { OffsetDateTime::UNIX_EPOCH + Duration::seconds(EARLIEST.cast_signed()) }
 }
 
 /// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.
@@ -191,8 +190,9 @@ mod tests {
         let unset = OffsetDateTime::UNIX_EPOCH + Duration::seconds(30);
         make_certificate(&tls, vec!["door3.local".to_owned()], date_of(unset, false)).unwrap();
         let facts = CertificateFacts::read(&tls.certificate).unwrap();
+        let earliest = EARLIEST.cast_signed();
         assert!(
-            facts.from < YOUNGEST && !facts.ends_soon(YOUNGEST + 365 * 24 * 60 * 60),
+            facts.from < earliest && !facts.ends_soon(earliest + 365 * 24 * 60 * 60),
             "{} to {}",
             facts.from,
             facts.to
