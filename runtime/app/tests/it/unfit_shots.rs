@@ -71,7 +71,7 @@ fn a_shot_that_looks_like_a_known_class_is_taken_with_a_warning() {
     device.json(&["learn", &argument("duck", &shots("learn", "rubber-duck"))]);
     let report = device.json(&["learn", &argument("bird", &shots("try", "rubber-duck"))]);
     let warnings = report["warnings"].to_string();
-    assert!(warnings.contains("looks like duck ("), "{warnings}");
+    assert!(warnings.contains(" shots look like duck: "), "{warnings}");
     assert_eq!(device.saved().state.classes.len(), 2);
 }
 
