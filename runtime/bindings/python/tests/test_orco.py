@@ -319,7 +319,7 @@ class Device(unittest.TestCase):
             (ValueError, "false_alarms", lambda: self.opened(false_alarms=-0.1)),
             (ValueError, "scope", lambda: self.opened(scope="some")),
             (ValueError, "seconds, 0 or more, not -1.0", lambda: self.opened(wait=-1.0)),
-            (ValueError, "finite and not too large, not inf", lambda: self.opened(wait=float("inf"))),
+            (ValueError, "finite number of seconds, 0 or more, not inf", lambda: self.opened(wait=float("inf"))),
             (ValueError, "bundle is empty", lambda: orco.Learner("", self.state)),
             (ValueError, "state is empty", lambda: orco.Learner(BUNDLE, "")),
             (ValueError, "path is empty", lambda: learner.backup("")),
