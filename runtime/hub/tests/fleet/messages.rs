@@ -141,7 +141,7 @@ fn probes_are_told_of_health_and_administrators_of_metrics() {
     device.enrol(&mut network, &store, DEFAULT_CHANNEL);
     device.sync(&mut network);
     let mut get = |path: &str, headers| get(&mut network, path, headers);
-    assert_eq!(get("/v2/health/live", Vec::new()), (200, r#"{"hub":true,"live":true}"#.into()));
+    assert_eq!(get("/v2/health/live", Vec::new()), (200, r#"{"live":true,"hub":true}"#.into()));
     assert_eq!(get("/v2/health/ready", Vec::new()), (200, r#"{"live":true,"ready":true}"#.into()));
     let nothing = (404, String::new());
     assert_eq!(get("/metrics", Vec::new()), nothing);

@@ -224,7 +224,8 @@ impl EvaluationCost {
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
         let of_head = shape.outputs * (set_aside + views * self.needed_shots());
         // Projections of samples that were set aside are held a second time while they score.
-        let cache = kept_sums + kept_heads * of_head + heads * shape.outputs * set_aside + scatter;
+        let scatter_before = if self.stored_before > 0 { scatter } else { 0 };
+        let cache = kept_sums + kept_heads * of_head + heads * shape.outputs * set_aside + scatter_before;
         let numbers = heads * shape.parameters() + whitener + scatter + projections + sums + most + cache;
         /// Bytes of a sample's digest, its place in a map of digests, and its two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
