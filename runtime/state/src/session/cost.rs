@@ -218,14 +218,13 @@ impl EvaluationCost {
         // An earlier state with another head answers for itself: its own projections, and those of the samples.
         let earlier = if self.aligns { columns + kept + together + projections } else { 0 };
         let most = making.max(scoring).max(adding).max(earlier);
-        // What the cache keeps for the next change: sums and projections of samples for at most three heads, these
-        // heads, and the scatters before and after a change, of which the model has one.
+        // What the cache keeps for the next change: sums and projections of samples for at most three heads, and these
+        // heads. A scatter that it keeps of the state before is a few percent of all, and left out.
         let kept_heads = if self.aligns { 3 } else { 1 };
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
         let of_head = shape.outputs * (set_aside + views * self.needed_shots());
         // Projections of samples that were set aside are held a second time while they score.
-        let scatter_before = if self.stored_before > 0 { scatter } else { 0 };
-        let cache = kept_sums + kept_heads * of_head + heads * shape.outputs * set_aside + scatter_before;
+        let cache = kept_sums + kept_heads * of_head + heads * shape.outputs * set_aside;
         let numbers = heads * shape.parameters() + whitener + scatter + projections + sums + most + cache;
         /// Bytes of a sample's digest, its place in a map of digests, and its two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
