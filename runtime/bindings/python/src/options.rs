@@ -132,9 +132,7 @@ fn read_key(path: Option<&PathBuf>) -> Result<Option<PublicKey>, PendingError> {
 }
 
 fn seconds(wait: f64) -> PyResult<Duration> {
-    let wrong = |_| {
-        PyValueError::new_err(format!("wait is a finite number of seconds, 0 or more, not {wait:?}"))
-    };
+    let wrong = |_| PyValueError::new_err(format!("wait is a finite number of seconds, 0 or more, not {wait:?}"));
     Duration::try_from_secs_f64(wait).map_err(wrong)
 }
 
