@@ -22,7 +22,8 @@ pub struct FolderSession<'a> {
 }
 
 impl FolderSession<'_> {
-    /// Reads the shots, changes the learner by `change`, which also gives the verb of what it did, and reports that.
+    /// Reads the shots, changes the learner by `change`, and prints the report. For that, `change` also returns a verb
+    /// in the past tense.
     pub fn run(
         &self,
         options: &Options,
@@ -38,11 +39,11 @@ impl FolderSession<'_> {
         let classes = classes.collect::<Result<Vec<_>>>()?;
         warn_of_long_pictures(&classes, output);
         let answered_before = learner.answered_classes();
-        let (outcome, past) = change(&mut learner, &classes)?;
+        let (outcome, past_verb) = change(&mut learner, &classes)?;
         let report = session_report::note_outcome(output, outcome);
         session_report::warn_of_shots(output, &learner);
         let seconds = started.elapsed().as_secs_f64();
-        let what = format!("{past} {}", session_report::list_classes(&classes));
+        let what = format!("{past_verb} {}", session_report::list_classes(&classes));
         session_report::print(output, &report, &what, seconds, learner.answered_classes())?;
         if !report.one_scene.is_empty() && viewfinder.background.is_none() {
             say!(

@@ -178,12 +178,12 @@ impl FolderClasses {
             let measured = candidates.split_off(sessions.shots.max(candidates.len() / 2));
             classes.push(FolderClass { label, candidates, measured });
         }
-        let read = Self { folder: folder.into(), sessions, classes };
-        read.copies_warning().into_iter().for_each(warn);
-        Ok(read)
+        let listed = Self { folder: folder.into(), sessions, classes };
+        listed.copies_warning().into_iter().for_each(warn);
+        Ok(listed)
     }
 
-    /// That files which are measured on are candidate shots, too: accuracy would be too high.
+    /// A warning where files that are measured on are candidate shots, too: accuracy would be too high.
     fn copies_warning(&self) -> Option<String> {
         // A file that cannot be read is refused later.
         let length = |file: &PathBuf| fs::metadata(file).ok().map(|facts| facts.len());
@@ -191,13 +191,14 @@ impl FolderClasses {
         for file in self.classes.iter().flat_map(|class| &class.candidates) {
             length(file).into_iter().for_each(|length| candidates.entry(length).or_default().push(file));
         }
-        let shot_like = |file: &PathBuf| {
+        let identical_candidate = |file: &PathBuf| {
             let alike = candidates.get(&length(file)?)?;
             let bytes = fs::read(file).ok()?;
             alike.iter().find(|shot| fs::read(shot).is_ok_and(|shot| shot == bytes)).copied()
         };
         let measured = self.classes.iter().flat_map(|class| &class.measured);
-        let copies: Vec<(&PathBuf, &PathBuf)> = measured.filter_map(|file| Some((file, shot_like(file)?))).collect();
+        let copies: Vec<(&PathBuf, &PathBuf)> =
+            measured.filter_map(|file| Some((file, identical_candidate(file)?))).collect();
         let (measured, shot) = copies.first()?;
         let others = if copies.len() > 1 { format!(" ({} such pairs)", copies.len()) } else { String::new() };
         Some(format!(
@@ -230,7 +231,7 @@ impl FolderClasses {
         let mut encode = |bank: &mut Bank, part: fn(&FolderClass) -> &[PathBuf]| -> Result<(), EncodeError> {
             let files =
                 classes.iter().enumerate().flat_map(|(class, of)| part(of).iter().map(move |file| (class, file)));
-            // After one that cannot be read, the others are only checked, so that all of that kind are named at once.
+            // After one that cannot be read no more are encoded, but all are checked: all that cannot are named.
             let pictures = files.filter_map(|(class, file)| match image::open(file) {
                 Ok(picture) => broken.is_empty().then_some(((base + class) as u32, picture)),
                 Err(error) => {
@@ -271,8 +272,8 @@ impl FolderClasses {
     }
 }
 
-/// Tells what of a folder is passed over: files that are not read, and, where it holds both, either pictures or folders,
-/// as `advice` says.
+/// Warns of what is passed over in a folder: files that are not read, and, where it holds both pictures and folders,
+/// the kind that `advice` names.
 fn warn_of_passed_over(folder: &Path, listed: &PictureFolder, advice: &str, warn: &mut dyn FnMut(String)) {
     let PictureFolder { pictures, unsupported, folders } = listed;
     unsupported.iter().for_each(|file| warn(file.to_string()));

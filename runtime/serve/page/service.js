@@ -21,7 +21,7 @@ let question = null;
 // again: the question would come back every two seconds.
 let isDeclined = false;
 // A token that was typed is forgotten with the tab; one that came with the address stays with the phone once the service
-// has taken it. Until then it is `offered`: any site may link to the page with a wrong one, which must not cost the other.
+// has taken it. Until then it is `offered`: any site may link to the page with a wrong one, which must not replace it.
 const storedToken = () => tabStorage.get("offered") ?? tabStorage.get("token") ?? browserStorage.get("token");
 
 // Whether a header can carry it.
@@ -48,8 +48,8 @@ function keepToken(token, path) {
   tabStorage.remove("offered");
 }
 
-// Asks for the token unless another request has brought a new one meanwhile, the wrong one came with the address and
-// another one is kept, or the request is quiet and the question was closed before.
+// Asks for the token. There is no need to where another request has brought a new one meanwhile, or where the address
+// brought the wrong one and another is kept. A quiet request does not ask, but throws, once the question was closed.
 async function renewToken(used, { quiet, isTokenLeftOut }) {
   if (storedToken() !== used) return;
   if (used && tabStorage.get("offered") === used) {
@@ -66,11 +66,11 @@ async function renewToken(used, { quiet, isTokenLeftOut }) {
     showError(message("tokenDeclined"));
     throw new Error(asked);
   }
-  // The service refuses what is sent in the place of something else, and the question comes again.
+  // What no header can carry is sent as "none": the service refuses that, and the question comes again.
   tabStorage.set("token", isToken(given.trim()) ? given.trim() : "none");
 }
 
-// Requests of which it was said that no answer has come yet.
+// Requests that were reported as slow.
 const slow = new Set();
 
 // The answer to a request. Unless the request is quiet, it is shown that none comes, or not soon; messages of other

@@ -15,7 +15,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 
 /// A request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -133,49 +133,35 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let (mut all, requests) = (process_registry(), Family::default());
+        let mut all = process_registry();
         let registry = orco_metrics(&mut all);
-        registry.register("requests", "Requests that were answered", requests.clone());
+        let requests = added(registry, "requests", "Requests that were answered");
         // From a millisecond to sixteen seconds.
         let classify_seconds = Histogram::new(exponential_buckets(0.001, 2.0, 15));
         let help = "Time to classify a picture, decoding and waiting apart";
         registry.register_with_unit("classify", help, Unit::Seconds, classify_seconds.clone());
-        let changes = Family::default();
-        registry.register("changes", "Changes that ended", changes.clone());
-        let rule_actions = Family::default();
-        registry.register("rule_actions", "Actions of rules, by what came of them", rule_actions.clone());
-        let mut gauge = |name: &str, help: &str| {
-            let gauge = Gauge::default();
-            registry.register(name, help, gauge.clone());
-            gauge
+        let changes = added(registry, "changes", "Changes that ended");
+        let rule_actions = added(registry, "rule_actions", "Actions of rules, by what came of them");
+        let help = "1 while it answers and can learn; camera and broker have metrics of their own";
+        let ready = added(registry, "ready", help);
+        let problems = added(registry, "problems", "What is wrong with the service, counted");
+        let queued = added(registry, "changes_queued", "Changes that wait or are being made");
+        let classes = added(registry, "classes", "Known classes");
+        let free_targets = added(registry, "free_targets", "Pseudo-targets that no class has");
+        let shots = added(registry, "shots_waiting", "Shots that were taken and not learned yet");
+        let sightings_failing = added(registry, "sightings_failing", "1 while what the camera saw cannot be written");
+        let camera = CameraMetrics {
+            running: added(registry, "camera_running", "1 while the service's own camera gives pictures"),
+            frames: added(registry, "camera_frames", "Frames of the service's own camera"),
+            unreadable: added(registry, "camera_unreadable", "Frames of it that could not be decoded"),
+            opened: added(registry, "camera_opened", "How often it was opened and gave a picture"),
         };
-        let ready = gauge("ready", "1 while it answers and can learn; camera and broker have metrics of their own");
-        let problems = gauge("problems", "What is wrong with the service, counted");
-        let queued = gauge("changes_queued", "Changes that wait or are being made");
-        let classes = gauge("classes", "Known classes");
-        let free_targets = gauge("free_targets", "Pseudo-targets that no class has");
-        let shots = gauge("shots_waiting", "Shots that were taken and not learned yet");
-        let sightings_failing = gauge("sightings_failing", "1 while what the camera saw cannot be written");
-        let mut optional_gauge = |name: &str, help: &str| {
-            let gauge = OptionalGauge::default();
-            registry.register(name, help, gauge.clone());
-            gauge
+        let mqtt = MqttMetrics {
+            connected: added(registry, "mqtt_connected", "1 while the MQTT broker is there"),
+            connections: added(registry, "mqtt_connections", "How often the MQTT broker was connected to"),
+            messages: added(registry, "mqtt_messages", "Messages that the MQTT broker confirmed"),
+            dropped: added(registry, "mqtt_dropped", "Results of changes that the MQTT broker never got"),
         };
-        let running = optional_gauge("camera_running", "1 while the service's own camera gives pictures");
-        let connected = optional_gauge("mqtt_connected", "1 while the MQTT broker is there");
-        let mut counter = |name: &str, help: &str| {
-            let counter = Counter::default();
-            registry.register(name, help, counter.clone());
-            counter
-        };
-        let frames = counter("camera_frames", "Frames of the service's own camera");
-        let unreadable = counter("camera_unreadable", "Frames of it that could not be decoded");
-        let opened = counter("camera_opened", "How often it was opened and gave a picture");
-        let camera = CameraMetrics { running, frames, unreadable, opened };
-        let connections = counter("mqtt_connections", "How often the MQTT broker was connected to");
-        let messages = counter("mqtt_messages", "Messages that the MQTT broker confirmed");
-        let dropped = counter("mqtt_dropped", "Results of changes that the MQTT broker never got");
-        let mqtt = MqttMetrics { connected, connections, messages, dropped };
         Self {
             registry: Arc::new(all),
             requests,
@@ -206,6 +192,13 @@ impl Metrics {
         self.problems.set(count as i64);
         self.ready.set(i64::from(count == 0));
     }
+}
+
+/// A metric that begins empty, added to a registry.
+fn added<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 /// A registry with the metrics of the process, where the system tells them: `process_...`.

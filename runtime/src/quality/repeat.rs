@@ -56,8 +56,8 @@ impl PictureFingerprint {
         count_mismatched(one, other, |_| true).max(count_mismatched(other, one, |_| true))
     }
 
-    /// The share of the cells along the edge, 0..1, that are mismatched so; the mean of both directions. What is there
-    /// is mostly not the thing: another background has many.
+    /// The share of the cells along the edge, 0..1, that are mismatched in the same way; the mean of both directions.
+    /// What is there is mostly not the thing: another background has many.
     pub fn edge_mismatch(&self, other: &Self) -> f32 {
         let [one, other] = [&self.colours, &other.colours];
         let mismatched = count_mismatched(one, other, is_at_edge) + count_mismatched(other, one, is_at_edge);
@@ -85,8 +85,8 @@ fn is_at_edge(cell: usize) -> bool {
     [cell / side, cell % side].iter().any(|at| *at < EDGE || *at >= side - EDGE)
 }
 
-/// How many of the cells that count are mismatched: one picture, corrected for the light, has a colour there that is
-/// not near that place in the other.
+/// How many of the cells that `counts` chooses are mismatched: one picture, corrected for the light, has a colour there
+/// that is not found near that cell in the other.
 fn count_mismatched(one: &[[u8; 3]], other: &[[u8; 3]], counts: impl Fn(usize) -> bool) -> usize {
     let side = CELLS as usize;
     let gains: [f32; 3] = core::array::from_fn(|channel| {

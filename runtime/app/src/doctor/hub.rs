@@ -9,8 +9,8 @@ use super::Findings;
 use crate::fleet_options::FleetOptions;
 use crate::options::Options;
 
-/// Whether the hub answers and the device is enrolled; nothing is said of the device. Without the state's folder it is
-/// not known whether it is.
+/// Whether the hub answers, and whether this device has enrolled; nothing is sent that tells which device asks. Without
+/// the state's folder, enrolment is not checked.
 pub fn check(options: &Options, arguments: &FleetOptions, state: Option<&Path>, findings: &mut Findings) {
     const SUBJECT: &str = "hub";
     let is_enrolled = state.map(|state| options.fleet_folder(state).is_enrolled()).transpose();
@@ -29,7 +29,7 @@ pub fn check(options: &Options, arguments: &FleetOptions, state: Option<&Path>, 
     }
     match is_enrolled {
         Ok(Some(false)) => findings.note(SUBJECT, format!("it answers, but {}", SyncError::NotEnrolled)),
-        Ok(_) => findings.good(SUBJECT, "it answers; whether it knows this device, `orco sync` tells"),
+        Ok(_) => findings.good(SUBJECT, "it answers; run `orco sync` to see whether it knows this device"),
         Err(error) => findings.failed(SUBJECT, error),
     }
 }

@@ -198,7 +198,7 @@ pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
             Err(error) if !files::is_disk_full(&error) => {
                 findings.wrong(SUBJECT, writable::cannot_be_written(folder, &error));
             }
-            // The disk tells what it is full of.
+            // Which limit a full disk has reached, bytes or files, it tells itself.
             written => match (unwritable(folder), written) {
                 (Some(why), _) => {
                     findings.wrong(SUBJECT, format!("{why}; make room, or name another with --sightings FOLDER"))

@@ -40,7 +40,7 @@ pub(super) fn why_not_made(path: &Path) -> Option<String> {
 pub(super) fn try_write(folder: &Path) -> io::Result<()> {
     files::check_links(folder)?;
     let mut probe = tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder)?;
-    // By its handle: the error does not name a file that is gone.
+    // Through the handle, so that an error does not name the temporary file.
     probe.as_file_mut().write_all(&[0; 4096])?;
     probe.as_file().sync_all()
 }

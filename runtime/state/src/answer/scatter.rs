@@ -60,8 +60,8 @@ pub(super) struct ShotScatter {
     /// How many different shots the classes have on average, as a [`multiple_of_usual`]. Of one class, shots beyond
     /// the [largest multiple](MAX_MULTIPLE) do not count, so that one with very many changes little for others.
     pub(super) multiple: f32,
-    /// How many observations the covariance of the bundle counts as.
-    prior: f32,
+    /// How many observations the covariance of the bundle counts as: the setting, divided by the multiple.
+    effective_prior: f32,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
 }
@@ -106,7 +106,7 @@ pub(super) struct ScatterChange {
     pub(super) roots_start: usize,
 }
 
-/// What shots are joined to.
+/// What the scatter of shots is joined to: centre, whitening and weight of the bundle's covariance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScatterBasis<'a> {
     /// Centre of the roots of base features, `[inputs]`.
@@ -137,7 +137,7 @@ impl ChosenShots {
         Self { by_class, multiple }
     }
 
-    /// A digest of all that their scatter follows from, the bundle apart.
+    /// By which a cache finds their scatter: a digest of all that it depends on, the bundle apart.
     fn digest(&self, bank: &Bank, prior: f32) -> [u8; 32] {
         let mut digested: Vec<u8> = [self.multiple, prior].iter().flat_map(|value| value.to_le_bytes()).collect();
         for (class, shots) in &self.by_class {
@@ -162,7 +162,7 @@ impl ShotScatter {
 
     fn of_chosen(chosen: ChosenShots, bank: &Bank, basis: ScatterBasis<'_>) -> Option<Self> {
         let (inputs, multiple) = (bank.inputs(), chosen.multiple);
-        let prior = basis.prior / multiple;
+        let effective_prior = basis.prior / multiple;
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
         for (class, exemplars) in chosen.by_class {
             let mut rows = bank.clean_of(&exemplars);
@@ -177,10 +177,10 @@ impl ShotScatter {
             classes.insert(class, ScatteredClass { mean, shots });
         }
         basis.whitener.apply(&mut residuals);
-        let axes = damping_axes(residuals, inputs, prior);
+        let axes = damping_axes(residuals, inputs, effective_prior);
         let count = axes.len() / inputs;
         let damper = LowRankMap::new(&axes, vec![1.0; count], 1.0, inputs);
-        (count > 0).then_some(Self { damper, multiple, prior, classes })
+        (count > 0).then_some(Self { damper, multiple, effective_prior, classes })
     }
 
     /// Shortens whitened vectors `[n, inputs]` along the scatter: multiplies them by M.
@@ -222,7 +222,7 @@ impl ShotScatter {
             let mut residual = shot.roots.to_vec();
             add_scaled(&mut residual, -1.0, &class.mean);
             let count = class.shots.len() as f32;
-            Some((residual, count / (count - 1.0) / self.prior))
+            Some((residual, count / (count - 1.0) / self.effective_prior))
         };
         let residuals: Vec<Option<(Vec<f32>, f32)>> = shots.map(residual).collect();
         let mut axes: Vec<f32> = residuals.iter().flatten().flat_map(|(residual, _)| residual).copied().collect();
@@ -382,7 +382,7 @@ mod tests {
             let mut residual = roots(bank, shot);
             add_scaled(&mut residual, -1.0, &class.mean);
             whitener().apply(&mut residual);
-            add_scaled(&mut back, dot(&residual, &damped) / scatter.prior, &residual);
+            add_scaled(&mut back, dot(&residual, &damped) / scatter.effective_prior, &residual);
         }
         for (back, value) in back.iter().zip(&vector) {
             assert!((back - value).abs() < 1e-5, "{back} and {value}");
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn the_more_shots_classes_have_the_less_the_bundle_counts() {
-        let prior = |shots: Vec<usize>| of_classes(shots).prior;
+        let prior = |shots: Vec<usize>| of_classes(shots).effective_prior;
         let priors = [vec![2, 3], vec![5; 4], vec![10; 4], vec![5, 5, 20, 300], vec![50; 2]].map(prior);
         assert_eq!(priors, [1000.0, 1000.0, 500.0, 400.0, 250.0]);
     }

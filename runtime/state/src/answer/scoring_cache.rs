@@ -104,7 +104,8 @@ impl ScoringCache {
             return Some(kept.clone());
         }
         let computed = Arc::new(compute()?);
-        // The oldest goes. A change asks for that of the state before it last, but the next one starts from the later.
+        // The oldest goes. A change scores the state before it last, but the next one starts from the state after it,
+        // which was computed later.
         if self.scatters.len() == MAX_SCATTERS {
             self.scatters.remove(0);
         }

@@ -219,7 +219,7 @@ impl EvaluationCost {
         let earlier = if self.aligns { columns + kept + together + projections } else { 0 };
         let most = making.max(scoring).max(adding).max(earlier);
         // What the cache keeps for the next change: sums and projections of samples for at most three heads, and these
-        // heads. A scatter that it keeps of the state before is a few percent of all, and left out.
+        // heads. The scatter that it keeps of the state before is a few percent of all, and not counted.
         let kept_heads = if self.aligns { 3 } else { 1 };
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
         let of_head = shape.outputs * (set_aside + views * self.needed_shots());

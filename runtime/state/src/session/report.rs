@@ -78,8 +78,8 @@ pub struct MistakenShot {
     pub taken_for: String,
     /// SHA-256 of its exemplar.
     pub exemplar: [u8; 32],
-    /// What the picture is called, where it was given in this change and a class was learned by it. A session knows no
-    /// pictures.
+    /// What the picture is called, where a class was learned from it in this change; a learner fills it in, since a
+    /// session knows no pictures.
     pub picture: Option<String>,
 }
 
@@ -107,7 +107,7 @@ pub struct ChangeReport {
     /// Pairs of which a tenth or more of the samples are confused, and at least one involves a new class; worst
     /// first.
     pub confusions: Vec<ConfusedPair>,
-    /// The stored shots that are taken for another class, as far as they are samples; none where answers follow the
+    /// The stored shots that are taken for another class, of those that are samples; none where answers follow the
     /// paper.
     pub mistaken_shots: Vec<MistakenShot>,
     /// Free pseudo-targets that are left.
@@ -125,7 +125,7 @@ pub struct ChangeReport {
     /// Pairs of labels under which the very same shot is stored; such shots are excluded when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
     /// New classes whose shots seem to come from one scene. Two more from elsewhere would help, or an empty view of the
-    /// place. A session goes by features; who examines the pictures drops classes whose backgrounds differ.
+    /// place. A session sees features alone; who examines the pictures drops classes whose backgrounds differ.
     pub one_scene: Vec<String>,
     /// Classes that store a shot more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
