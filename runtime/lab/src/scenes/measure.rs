@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use orco_benchmark::spread::mean_of_any;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::EncodeError;
@@ -13,6 +14,7 @@ use orco_runtime::learner::{ChangeError, Learner, LearnerSettings, OpenLearnerEr
 use orco_runtime::quality::{EarlierShot, Quality, ShotCandidate, Thresholds};
 use orco_runtime::scene::{Background, NamedRegion, PixelRect, Region, Thing, Viewfinder};
 use orco_runtime::store::{Store, StoreError};
+use orco_state::session::LearnedOnlyAccuracy;
 use serde::{Deserialize, Serialize};
 
 use super::objects::{MaskedPicture, ObjectError, PhotographedObject};
@@ -91,6 +93,63 @@ pub struct InputShares {
     pub other_place_all_classes: f64,
     /// Shots that a device refuses, since they are blurred or the same again.
     pub refused_shots: f64,
+    /// What the device promises; none where it promises nothing, and in files of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<ScenePromise>,
+}
+
+/// The accuracy on learned classes that a device promises once all things are taught, if it answers these alone, and
+/// whether it comes true. The report of the change says it; like the shares of right answers, it does not subtract
+/// pictures that count as unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScenePromise {
+    /// The promised accuracy, 0..1.
+    pub promised: f64,
+    /// The range around it, which people are told; none where nothing says how alike shots are.
+    #[serde(default)]
+    pub range: Option<[f64; 2]>,
+    /// The promised accuracy less [`InputShares::own_place`].
+    pub own_place_gap: f64,
+    /// The promised accuracy less [`InputShares::other_place`].
+    pub other_place_gap: f64,
+    /// Share of draws in which [`InputShares::own_place`] lies in the range.
+    #[serde(default)]
+    pub own_place_in_range: Option<f64>,
+    /// Share of draws in which [`InputShares::other_place`] lies in the range.
+    #[serde(default)]
+    pub other_place_in_range: Option<f64>,
+}
+
+impl ScenePromise {
+    /// Compares a promise with the shares of right answers in the thing's own place and in another one.
+    fn new(promised: f64, range: Option<[f64; 2]>, [own_place, other_place]: [f64; 2]) -> Self {
+        let in_range =
+            |measured: f64| range.map(|[low, high]| if (low..=high).contains(&measured) { 1.0 } else { 0.0 });
+        Self {
+            promised,
+            range,
+            own_place_gap: promised - own_place,
+            other_place_gap: promised - other_place,
+            own_place_in_range: in_range(own_place),
+            other_place_in_range: in_range(other_place),
+        }
+    }
+
+    /// The mean of those of several draws; none of none.
+    fn mean(draws: &[Self]) -> Option<Self> {
+        let over = |of: &dyn Fn(&Self) -> f64| mean_of_any(&draws.iter().map(of).collect::<Vec<_>>());
+        let over_any =
+            |of: &dyn Fn(&Self) -> Option<f64>| mean_of_any(&draws.iter().filter_map(of).collect::<Vec<_>>());
+        let edge = |edge: usize| over_any(&|promise| promise.range.map(|range| range[edge]));
+        Some(Self {
+            promised: over(&|promise| promise.promised)?,
+            range: edge(0).zip(edge(1)).map(|(low, high)| [low, high]),
+            own_place_gap: over(&|promise| promise.own_place_gap)?,
+            other_place_gap: over(&|promise| promise.other_place_gap)?,
+            own_place_in_range: over_any(&|promise| promise.own_place_in_range),
+            other_place_in_range: over_any(&|promise| promise.other_place_in_range),
+        })
+    }
 }
 
 /// What was measured in a draw, or the mean of several. Shares are 0..1.
@@ -344,6 +403,8 @@ struct SceneDevice {
     fill: [u8; 3],
     /// The share of shots that a device would refuse.
     refused_shots: f64,
+    /// What it promises, where it names learned classes alone.
+    promise: Option<LearnedOnlyAccuracy>,
     /// Holds the state.
     _folder: tempfile::TempDir,
 }
@@ -369,13 +430,13 @@ impl SceneDevice {
         let learner = Learner::new(bundle.clone(), Store::new(folder.path()), settings)?;
         let first = learner.classes().count();
         let fill = bundle.manifest.preprocessing.mean_colour();
-        let mut device = Self { input, learner, first, fill, refused_shots: 0.0, _folder: folder };
+        let mut device = Self { input, learner, first, fill, refused_shots: 0.0, promise: None, _folder: folder };
         let shots: Vec<Vec<RgbImage>> = objects.iter().map(|object| device.shots(places, object)).collect();
         device.refused_shots = refused_share(&shots);
         let labels: Vec<String> = (0..shots.len()).map(|number| format!("thing {}", number + 1)).collect();
         let classes: Vec<(&str, Shots<'_>)> =
             labels.iter().zip(&shots).map(|(label, shots)| (&**label, Shots::Pictures(shots))).collect();
-        device.learner.learn_many(&classes, &mut ())?.durable()?;
+        device.promise = device.learner.learn_many(&classes, &mut ())?.durable()?.expected_learned_only;
         Ok(device)
     }
 
@@ -426,11 +487,17 @@ impl SceneDevice {
                 }
             }
         }
+        let [own_place, other_place] = [home, other].map(|right| share(right, count));
+        let promise = self.promise.map(|LearnedOnlyAccuracy { learned, learned_range, .. }| {
+            let range = learned_range.map(|range| range.map(f64::from));
+            ScenePromise::new(f64::from(learned), range, [own_place, other_place])
+        });
         Ok(InputShares {
-            own_place: share(home, count),
-            other_place: share(other, count),
+            own_place,
+            other_place,
             other_place_all_classes: share(all, count),
             refused_shots: self.refused_shots,
+            promise,
         })
     }
 
@@ -488,6 +555,9 @@ impl SceneResults {
             other_place: over(&|draw| draw.inputs[input].other_place),
             other_place_all_classes: over(&|draw| draw.inputs[input].other_place_all_classes),
             refused_shots: over(&|draw| draw.inputs[input].refused_shots),
+            promise: ScenePromise::mean(
+                &draws.iter().filter_map(|draw| draw.inputs[input].promise).collect::<Vec<_>>(),
+            ),
         };
         Self {
             inputs: (0..draws.first().map_or(0, |draw| draw.inputs.len())).map(shares).collect(),
@@ -496,5 +566,44 @@ impl SceneResults {
             spurious: over(&|draw| draw.spurious),
             two_things: over(&|draw| draw.two_things),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_is_compared_with_what_is_right_in_both_places() {
+        let kept = ScenePromise::new(0.75, Some([0.5, 1.0]), [1.0, 0.25]);
+        assert_eq!((kept.own_place_gap, kept.other_place_gap), (-0.25, 0.5));
+        assert_eq!((kept.own_place_in_range, kept.other_place_in_range), (Some(1.0), Some(0.0)));
+        let shares = |promise| InputShares { promise, ..InputShares::default() };
+        let draw = |promise| SceneResults { inputs: vec![shares(promise)], ..SceneResults::default() };
+        let without_range = ScenePromise::new(0.25, None, [0.25, 0.25]);
+        let mean = |draws: &[Option<ScenePromise>]| {
+            SceneResults::mean(&draws.iter().copied().map(draw).collect::<Vec<_>>()).inputs[0].promise
+        };
+        let expected = ScenePromise {
+            promised: 0.5,
+            range: Some([0.5, 1.0]),
+            own_place_gap: -0.125,
+            other_place_gap: 0.25,
+            own_place_in_range: Some(1.0),
+            other_place_in_range: Some(0.0),
+        };
+        assert_eq!(mean(&[Some(kept), None, Some(without_range)]), Some(expected));
+        assert_eq!(mean(&[None]), None);
+    }
+
+    #[test]
+    fn results_of_older_programs_are_read() {
+        let old = r#"{"own_place":1.0,"other_place":0.5,"other_place_all_classes":0.25,"refused_shots":0.125}"#;
+        let shares: InputShares = serde_json::from_str(old).unwrap();
+        assert_eq!((shares.own_place, shares.promise), (1.0, None));
+        assert_eq!(serde_json::to_string(&shares).unwrap(), old, "what was not measured is not written");
+        let promise = Some(ScenePromise::new(0.75, Some([0.5, 1.0]), [1.0, 0.5]));
+        let new = serde_json::to_string(&InputShares { promise, ..shares }).unwrap();
+        assert_eq!(serde_json::from_str::<InputShares>(&new).unwrap().promise, promise);
     }
 }

@@ -58,6 +58,12 @@ fn with_an_empty_view_things_are_known_in_other_places_and_empty_ones_are_empty(
     assert!(empty_view.other_place >= 0.9 && empty_view.own_place >= 0.95, "{results:?}");
     assert!(results.empty >= 0.99 && results.missed <= 0.02, "{results:?}");
     assert!(results.two_things >= 0.8, "{results:?}");
+    let promise = empty_view.promise.expect("five shots of six things are enough");
+    assert!((promise.promised - promise.own_place_gap - empty_view.own_place).abs() < 1e-9, "{results:?}");
+    assert!((promise.promised - promise.other_place_gap - empty_view.other_place).abs() < 1e-9, "{results:?}");
+    let [low, high] = promise.range.unwrap();
+    assert!(low <= promise.promised && promise.promised <= high, "{results:?}");
+    assert!(promise.promised > 0.5, "{results:?}");
     let few = ScenePlan { things_per_draw: 2, ..plan };
     let more = measure(&ScenePlan { places: &places[..1], ..few }).unwrap_err().to_string();
     assert!(more.starts_with("2 places are wanted"), "{more}");

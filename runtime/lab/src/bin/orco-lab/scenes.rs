@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use orco_lab::format::{print, shell_word};
-use orco_lab::scenes::{SceneInput, ScenePlan, SceneReport, SceneResults, measure, objects_in};
+use orco_lab::scenes::{InputShares, SceneInput, ScenePlan, SceneReport, SceneResults, measure, objects_in, percent};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::pictures_in;
 
@@ -73,15 +73,14 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
 }
 
 const HEADING: &str = "right answers in %, among the things that were taught: in their place, in another one; in another one \
-                       with base classes; shots that the checks refuse";
+                       with base classes; shots that the checks refuse; then what the device promises after teaching, its \
+                       range, and the promised accuracy less what is measured in their place and in another one, in \
+                       points";
 
 fn print_results(name: &str, results: &SceneResults) -> Result<()> {
-    let percent = |share: f64| format!("{:.1}", 100.0 * share);
     print(name)?;
     for (input, shares) in SceneInput::ALL.into_iter().zip(&results.inputs) {
-        let shares = [shares.own_place, shares.other_place, shares.other_place_all_classes, shares.refused_shots];
-        let shares = shares.map(|share| format!("{:>6}", percent(share))).join(" ");
-        print(format!("  {:<15} {shares}", input.name()))?;
+        print(format!("  {:<15} {}", input.name(), columns(shares)))?;
     }
     for (what, share) in [
         ("empty places called empty", results.empty),
@@ -92,6 +91,18 @@ fn print_results(name: &str, results: &SceneResults) -> Result<()> {
         print(format!("  {what:<29} {:>6}", percent(share)))?;
     }
     Ok(())
+}
+
+/// What was measured through an input, below [`HEADING`].
+fn columns(shares: &InputShares) -> String {
+    let InputShares { own_place, other_place, other_place_all_classes, refused_shots, promise } = *shares;
+    let cell = |share: Option<f64>| format!("{:>6}", share.map_or_else(|| "-".to_owned(), percent));
+    let shares = [own_place, other_place, other_place_all_classes, refused_shots].map(|share| cell(Some(share)));
+    let range = promise.and_then(|of| of.range).map(|[low, high]| format!("{} to {}", percent(low), percent(high)));
+    let promised =
+        [promise.map(|of| of.promised), promise.map(|of| of.own_place_gap), promise.map(|of| of.other_place_gap)];
+    let [promised, own_gap, other_gap] = promised.map(cell);
+    format!("{} {promised} {:>14} {own_gap} {other_gap}", shares.join(" "), range.unwrap_or_else(|| "-".to_owned()))
 }
 
 fn command(arguments: &ScenesArguments) -> String {
