@@ -3,8 +3,8 @@
 //! Things whose masks are known are pasted onto photographs of places, as a camera that stands still would see them: at
 //! 0.6 of the frame's height, with another exposure in every frame, noise and JPEG's losses. Each is learned from five
 //! shots in one place, then shown there and in a place of another thing, through each [`SceneInput`]. Counted, too, is
-//! how often an empty place is called empty, a thing is missed, and two things in one frame are both right. What the
-//! device promises after it was taught is compared with what comes true.
+//! how often an answer is right and not *unknown*, an empty place is called empty, a thing is missed, and two things in
+//! one frame are both right. What the device promises after it was taught is compared with what comes true.
 //!
 //! Where a thing is and when its place is empty is known here; the device is told neither.
 
@@ -12,7 +12,9 @@ mod measure;
 mod objects;
 mod stage;
 
-pub use measure::{InputShares, SceneError, SceneInput, ScenePlan, ScenePromise, SceneReport, SceneResults, measure};
+pub use measure::{
+    InputShares, KnownShares, SceneError, SceneInput, ScenePlan, ScenePromise, SceneReport, SceneResults, measure,
+};
 pub use objects::{MaskedPicture, ObjectError, PhotographedObject, objects_in};
 pub use stage::{FRAME, Stage};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{MeasuredBundle, NOTE, ResultsPagesError, read_if_there};
-use crate::scenes::{SceneInput, ScenePromise, SceneReport, SceneResults, percent};
+use crate::scenes::{KnownShares, SceneInput, ScenePromise, SceneReport, SceneResults, percent};
 
 /// Folder of what was measured, in that of a bundle.
 const FOLDER: &str = "report/scenes";
@@ -49,13 +49,15 @@ pub(super) fn page(bundles: &[MeasuredBundle]) -> Option<String> {
 
 fn section(bundle: &str, MeasuredScenes { places, report }: &MeasuredScenes) -> String {
     let SceneReport { command, draws, mean } = report;
+    let has_known = mean.inputs.iter().any(|shares| shares.known.is_some());
+    let [known_titles, known_rule] = if has_known { KNOWN_COLUMNS } else { [""; 2] };
     let mut text = format!(
         "\n## `{bundle}` on {places}\n\n    {command}\n\n| what the backbone sees | in its own place | in another place | \
-         the same, base classes allowed | shots that the checks refuse |\n|---|---|---|---|---|\n"
+         the same, base classes allowed | shots that the checks refuse |{known_titles}\n|---|---|---|---|---|{known_rule}\n"
     );
     for (input, kind) in SceneInput::ALL.into_iter().enumerate() {
         let cell = |of: &dyn Fn(&SceneResults) -> f64| with_range(draws, mean, of);
-        let _ = writeln!(
+        let _ = write!(
             text,
             "| {} | {} | {} | {} | {} |",
             seen_through(kind),
@@ -64,6 +66,16 @@ fn section(bundle: &str, MeasuredScenes { places, report }: &MeasuredScenes) -> 
             cell(&|results| results.inputs[input].other_place_all_classes),
             cell(&|results| results.inputs[input].refused_shots),
         );
+        if has_known {
+            let known = |of: fn(&KnownShares) -> f64| {
+                with_range_if_any(draws, mean, &|results| results.inputs[input].known.as_ref().map(of))
+            };
+            let _ = write!(text, " {} | {} |", known(|shares| shares.own_place), known(|shares| shares.other_place));
+        }
+        text.push('\n');
+    }
+    if has_known {
+        text += KNOWN;
     }
     text += &promises(report);
     let _ = writeln!(
@@ -128,6 +140,13 @@ fn with_range_if_any(draws: &[SceneResults], mean: &SceneResults, of: &dyn Fn(&S
     if lowest == highest { mean } else { format!("{mean} ({} to {})", percent(lowest), percent(highest)) }
 }
 
+/// Further columns of the first table, where they were measured, and the rule below their titles.
+const KNOWN_COLUMNS: [&str; 2] = [" right and known in its own place | right and known in another place |", "---|---|"];
+
+const KNOWN: &str = "
+*Right and known* are right answers of a device that names learned classes alone, where it does not say *unknown*.
+";
+
 const PROMISES: &str = "
 What the device promises once it is taught, as it tells people whose answers name learned classes alone, and that less \
 what is right above, in percentage points. The range means to hold the accuracy in 80 % of cases; the last two columns \
@@ -184,10 +203,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_table() {
+    fn what_was_not_measured_has_no_column_and_no_table() {
         let scenes = |report| MeasuredScenes { places: "shelves", report };
         let old = section("everyday", &scenes(report(&[None, None])));
         assert!(old.contains("| centre square | 100.0 | 50.0 | 0.0 | 0.0 |\n") && !old.contains("promise"), "{old}");
+        assert!(!old.contains("known"), "{old}");
+        let mut known = report(&[None, None]);
+        let shares = |own_place, other_place| Some(KnownShares { own_place, other_place });
+        known.draws[0].inputs[1].known = shares(1.0, 0.25);
+        known.draws[1].inputs[1].known = shares(0.5, 0.25);
+        known.mean = SceneResults::mean(&known.draws);
+        let new = section("everyday", &scenes(known));
+        assert!(new.contains("| tight region | 100.0 | 50.0 | 0.0 | 0.0 | 75.0 (50.0 to 100.0) | 25.0 |\n"), "{new}");
+        assert!(new.contains("| centre square | 100.0 | 50.0 | 0.0 | 0.0 | - | - |\n"), "{new}");
+        let tables = new.lines().filter(|line| line.starts_with('|')).map(|line| line.matches('|').count());
+        assert!(tables.clone().count() == 6 && tables.clone().all(|columns| columns == 8), "{new}");
         let promise = |promised, own_place_gap| ScenePromise {
             promised,
             range: Some([0.5, 0.9]),

@@ -10,7 +10,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::image::{self, PictureFileError};
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::learner::{ChangeError, Learner, LearnerSettings, OpenLearnerError, Shots};
+use orco_runtime::learner::{AnswerScope, ChangeError, Learner, LearnerSettings, OpenLearnerError, Shots};
 use orco_runtime::quality::{EarlierShot, Quality, ShotCandidate, Thresholds};
 use orco_runtime::scene::{Background, NamedRegion, PixelRect, Region, Thing, Viewfinder};
 use orco_runtime::store::{Store, StoreError};
@@ -93,9 +93,30 @@ pub struct InputShares {
     pub other_place_all_classes: f64,
     /// Shots that a device refuses, since they are blurred or the same again.
     pub refused_shots: f64,
+    /// Right answers that are not *unknown*; none in files of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<KnownShares>,
     /// What the device promises; none where it promises nothing, and in files of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<ScenePromise>,
+}
+
+/// Shares of right answers that a device gives, 0..1: the label is right, and the picture does not count as unknown.
+/// Answers name learned classes alone, as they do by default once three are taught.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KnownShares {
+    /// In the place where the thing was learned.
+    pub own_place: f64,
+    /// In the place of another thing.
+    pub other_place: f64,
+}
+
+impl KnownShares {
+    /// The mean of those of several draws; none of none.
+    fn mean(draws: &[Self]) -> Option<Self> {
+        let over = |of: &dyn Fn(&Self) -> f64| mean_of_any(&draws.iter().map(of).collect::<Vec<_>>());
+        Some(Self { own_place: over(&|shares| shares.own_place)?, other_place: over(&|shares| shares.other_place)? })
+    }
 }
 
 /// The accuracy on learned classes that a device promises once all things are taught, if it answers these alone, and
@@ -415,6 +436,19 @@ struct ObjectAnswer {
     thing: Option<usize>,
     /// Whether a base class comes before all of them.
     base_first: bool,
+    /// Whether it counts as unknown, where learned classes alone are answered.
+    is_unknown: bool,
+}
+
+impl ObjectAnswer {
+    fn is_right(&self, thing: usize) -> bool {
+        self.thing == Some(thing)
+    }
+
+    /// Whether a device says so, where it answers learned classes alone.
+    fn is_right_and_known(&self, thing: usize) -> bool {
+        self.is_right(thing) && !self.is_unknown
+    }
 }
 
 impl SceneDevice {
@@ -465,25 +499,34 @@ impl SceneDevice {
     }
 
     fn ask(&mut self, picture: &RgbImage) -> Result<ObjectAnswer, EncodeError> {
-        let answer = self.learner.classify(picture)?;
-        let learned = answer.matches.iter().map(|found| found.class).find(|class| *class >= self.first);
-        let base_first = answer.matches.first().is_some_and(|found| found.class < self.first);
-        Ok(ObjectAnswer { thing: learned.map(|class| class - self.first), base_first })
+        let features = self.learner.features(picture)?;
+        let mut answer = |scope| {
+            self.learner.settings_mut().scope = scope;
+            self.learner.classify_features(features.view()).swap_remove(0)
+        };
+        let (all, alone) = (answer(AnswerScope::All), answer(AnswerScope::Learned));
+        let learned = all.matches.iter().map(|found| found.class).find(|class| *class >= self.first);
+        let base_first = all.matches.first().is_some_and(|found| found.class < self.first);
+        let thing = learned.map(|class| class - self.first);
+        Ok(ObjectAnswer { thing, base_first, is_unknown: alone.is_unknown() })
     }
 
     fn shares(&mut self, places: &[Place], objects: &[ObjectSample]) -> Result<InputShares, SceneError> {
         let (mut home, mut other, mut all, mut count) = (0, 0, 0, 0);
+        let (mut known_home, mut known_other) = (0, 0);
         for (thing, object) in objects.iter().enumerate() {
             for (at_home, elsewhere) in object.at_home.iter().zip(&object.elsewhere) {
                 count += 1;
                 if let Some(picture) = self.view(places, at_home) {
-                    home += usize::from(self.ask(&picture)?.thing == Some(thing));
+                    let answer = self.ask(&picture)?;
+                    home += usize::from(answer.is_right(thing));
+                    known_home += usize::from(answer.is_right_and_known(thing));
                 }
                 if let Some(picture) = self.view(places, elsewhere) {
                     let answer = self.ask(&picture)?;
-                    let is_right = answer.thing == Some(thing);
-                    other += usize::from(is_right);
-                    all += usize::from(is_right && !answer.base_first);
+                    other += usize::from(answer.is_right(thing));
+                    all += usize::from(answer.is_right(thing) && !answer.base_first);
+                    known_other += usize::from(answer.is_right_and_known(thing));
                 }
             }
         }
@@ -497,6 +540,7 @@ impl SceneDevice {
             other_place,
             other_place_all_classes: share(all, count),
             refused_shots: self.refused_shots,
+            known: Some(KnownShares { own_place: share(known_home, count), other_place: share(known_other, count) }),
             promise,
         })
     }
@@ -539,7 +583,7 @@ impl SceneDevice {
             let is_here = |found: &&Thing| found.bounds.intersection_over_union(*bounds) >= FOUND;
             if let Some(found) = foreground.things().iter().find(is_here) {
                 let picture = foreground.cut_out(&frame, found, self.fill);
-                right += usize::from(self.ask(&picture)?.thing == Some(thing));
+                right += usize::from(self.ask(&picture)?.is_right(thing));
             }
         }
         Ok(right == 2)
@@ -555,6 +599,7 @@ impl SceneResults {
             other_place: over(&|draw| draw.inputs[input].other_place),
             other_place_all_classes: over(&|draw| draw.inputs[input].other_place_all_classes),
             refused_shots: over(&|draw| draw.inputs[input].refused_shots),
+            known: KnownShares::mean(&draws.iter().filter_map(|draw| draw.inputs[input].known).collect::<Vec<_>>()),
             promise: ScenePromise::mean(
                 &draws.iter().filter_map(|draw| draw.inputs[input].promise).collect::<Vec<_>>(),
             ),
@@ -600,10 +645,26 @@ mod tests {
     fn results_of_older_programs_are_read() {
         let old = r#"{"own_place":1.0,"other_place":0.5,"other_place_all_classes":0.25,"refused_shots":0.125}"#;
         let shares: InputShares = serde_json::from_str(old).unwrap();
-        assert_eq!((shares.own_place, shares.promise), (1.0, None));
+        assert_eq!((shares.own_place, shares.known, shares.promise), (1.0, None, None));
         assert_eq!(serde_json::to_string(&shares).unwrap(), old, "what was not measured is not written");
         let promise = Some(ScenePromise::new(0.75, Some([0.5, 1.0]), [1.0, 0.5]));
-        let new = serde_json::to_string(&InputShares { promise, ..shares }).unwrap();
-        assert_eq!(serde_json::from_str::<InputShares>(&new).unwrap().promise, promise);
+        let new = InputShares { promise, known: Some(KnownShares { own_place: 0.75, other_place: 0.5 }), ..shares };
+        assert_eq!(serde_json::from_str::<InputShares>(&serde_json::to_string(&new).unwrap()).unwrap(), new);
+    }
+
+    #[test]
+    fn a_right_answer_that_counts_as_unknown_is_right_and_not_known() {
+        let answer = |thing, is_unknown| ObjectAnswer { thing, base_first: true, is_unknown };
+        let judged = |answer: ObjectAnswer| (answer.is_right(1), answer.is_right_and_known(1));
+        assert_eq!(judged(answer(Some(1), false)), (true, true));
+        assert_eq!(judged(answer(Some(1), true)), (true, false));
+        assert_eq!(judged(answer(Some(0), false)), (false, false));
+        let draw = |known| SceneResults {
+            inputs: vec![InputShares { known, ..InputShares::default() }],
+            ..SceneResults::default()
+        };
+        let known = |own_place, other_place| Some(KnownShares { own_place, other_place });
+        let mean = SceneResults::mean(&[draw(known(1.0, 0.5)), draw(known(0.5, 0.0))]);
+        assert_eq!(mean.inputs[0].known, known(0.75, 0.25));
     }
 }

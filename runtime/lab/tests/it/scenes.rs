@@ -58,6 +58,9 @@ fn with_an_empty_view_things_are_known_in_other_places_and_empty_ones_are_empty(
     assert!(empty_view.other_place >= 0.9 && empty_view.own_place >= 0.95, "{results:?}");
     assert!(results.empty >= 0.99 && results.missed <= 0.02, "{results:?}");
     assert!(results.two_things >= 0.8, "{results:?}");
+    let known = empty_view.known.unwrap();
+    assert!(known.own_place <= empty_view.own_place && known.other_place <= empty_view.other_place, "{results:?}");
+    assert!(known.own_place > 0.5 && known.other_place > 0.5, "{results:?}");
     let promise = empty_view.promise.expect("five shots of six things are enough");
     assert!((promise.promised - promise.own_place_gap - empty_view.own_place).abs() < 1e-9, "{results:?}");
     assert!((promise.promised - promise.other_place_gap - empty_view.other_place).abs() < 1e-9, "{results:?}");

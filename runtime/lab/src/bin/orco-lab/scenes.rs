@@ -73,9 +73,10 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
 }
 
 const HEADING: &str = "right answers in %, among the things that were taught: in their place, in another one; in another one \
-                       with base classes; shots that the checks refuse; then what the device promises after teaching, its \
-                       range, and the promised accuracy less what is measured in their place and in another one, in \
-                       points";
+                       with base classes; shots that the checks refuse; right and not unknown, where learned classes \
+                       alone are answered: in their place, in another one; what the device promises after teaching, \
+                       the promised range, and the promised accuracy less what is right in their place and in another \
+                       one, in points";
 
 fn print_results(name: &str, results: &SceneResults) -> Result<()> {
     print(name)?;
@@ -95,14 +96,16 @@ fn print_results(name: &str, results: &SceneResults) -> Result<()> {
 
 /// What was measured through an input, below [`HEADING`].
 fn columns(shares: &InputShares) -> String {
-    let InputShares { own_place, other_place, other_place_all_classes, refused_shots, promise } = *shares;
+    let InputShares { own_place, other_place, other_place_all_classes, refused_shots, known, promise } = *shares;
     let cell = |share: Option<f64>| format!("{:>6}", share.map_or_else(|| "-".to_owned(), percent));
     let shares = [own_place, other_place, other_place_all_classes, refused_shots].map(|share| cell(Some(share)));
+    let [known_own, known_other] = [known.map(|of| of.own_place), known.map(|of| of.other_place)].map(cell);
     let range = promise.and_then(|of| of.range).map(|[low, high]| format!("{} to {}", percent(low), percent(high)));
     let promised =
         [promise.map(|of| of.promised), promise.map(|of| of.own_place_gap), promise.map(|of| of.other_place_gap)];
     let [promised, own_gap, other_gap] = promised.map(cell);
-    format!("{} {promised} {:>14} {own_gap} {other_gap}", shares.join(" "), range.unwrap_or_else(|| "-".to_owned()))
+    let range = range.unwrap_or_else(|| "-".to_owned());
+    format!("{}  {known_own} {known_other}  {promised} {range:>14} {own_gap} {other_gap}", shares.join(" "))
 }
 
 fn command(arguments: &ScenesArguments) -> String {
