@@ -1,6 +1,7 @@
 //! Whether estimates come true: the accuracies that a change estimates, and the sets of labels of which one is right.
 
 use std::fmt;
+use std::ops::Range;
 
 use orco_benchmark::spread::{mean, mean_of_any};
 use orco_benchmark::{EvaluateError, percent_or_dash};
@@ -8,7 +9,7 @@ use orco_core::workers::Serial;
 use orco_state::answer::AnsweredClasses;
 use orco_state::classify::{Classifier, prediction_set};
 use orco_state::prediction_set::COVERAGE;
-use orco_state::session::{ExpectedAccuracy, SessionMemory};
+use orco_state::session::{ChangeReport, SessionMemory};
 use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
@@ -39,12 +40,56 @@ pub struct EstimateRow {
     /// Share of pictures of all other classes, those of the bundle and those not learned yet, that pass as learned ones
     /// there.
     pub learned_passed: f64,
+    /// The same estimates and sets where learned classes alone are answered; none in files of older programs.
+    #[serde(default)]
+    pub learned_only: Option<LearnedOnlyEstimates>,
+}
+
+/// Whether estimates come true where learned classes alone are answered, as a device does by default once three are
+/// taught: in percent but for `size`, whether or not pictures count as unknown; learned classes count alike.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LearnedOnlyEstimates {
+    /// Estimated accuracy; none where nothing was estimated, as of a single class.
+    pub estimated: Option<f64>,
+    /// The accuracy that was measured beside it.
+    pub measured: Option<f64>,
+    /// The estimated accuracy less the measured one.
+    pub gap: Option<f64>,
+    /// The middle of the estimated range less the measured accuracy.
+    pub range_gap: Option<f64>,
+    /// Share of draws in which the measured accuracy lies in the range.
+    pub in_range: Option<f64>,
+    /// Share of pictures whose right label is in the set; none where too few shots support sets.
+    pub covered: Option<f64>,
+    /// Mean number of labels in a set; none as above.
+    pub size: Option<f64>,
 }
 
 impl EstimateRow {
     /// Names the columns of a row as it is printed.
     pub const HEADING: &'static str = "session  in set: base  learned  labels  estimated less measured: base  learned  \
                                        range  in range  learned alone: false alarms  passed";
+
+    /// Names the columns of [`EstimateRow::learned_only_line`].
+    pub const LEARNED_ONLY_HEADING: &'static str =
+        "session  learned alone: estimated  measured  estimated less measured  range  in range  in set  labels";
+
+    /// The numbers of [`EstimateRow::learned_only`] as they are printed.
+    pub fn learned_only_line(&self) -> String {
+        let of = self.learned_only;
+        let cell = |number: fn(LearnedOnlyEstimates) -> Option<f64>| percent_or_dash(of.and_then(number));
+        format!(
+            "{:>7} {:>25} {:>9} {:>24} {:>6} {:>9} {:>7} {:>7}",
+            self.session,
+            cell(|of| of.estimated),
+            cell(|of| of.measured),
+            cell(|of| of.gap),
+            cell(|of| of.range_gap),
+            cell(|of| of.in_range),
+            cell(|of| of.covered),
+            cell(|of| of.size)
+        )
+    }
 }
 
 impl fmt::Display for EstimateRow {
@@ -89,6 +134,16 @@ struct Tally {
     covered: ClassMean,
     size: ClassMean,
     learned_known: ClassMean,
+    learned_only: LearnedOnlyTally,
+}
+
+/// What is counted of pictures of learned classes where these alone are answered.
+struct LearnedOnlyTally {
+    right: ClassMean,
+    covered: ClassMean,
+    size: ClassMean,
+    /// Whether enough shots support sets.
+    has_sets: bool,
 }
 
 impl Measurement<'_> {
@@ -105,7 +160,7 @@ impl Measurement<'_> {
             let (next, report) = self.learn(draw, session, &state, &mut memory)?;
             state = next;
             let Some(tally) = self.tally(&state, false_alarms) else { return Ok(None) };
-            rows.push(self.row(session, &state, &tally, report.expected));
+            rows.push(self.row(session, &state, &tally, &report));
         }
         Ok(Some(rows))
     }
@@ -119,29 +174,37 @@ impl Measurement<'_> {
         let (measured, classes) = (benchmark.measured.clean(), benchmark.measured.classes());
         let (seen, all) = (classifier.classes(), classes.iter().map(|class| *class as usize + 1).max().unwrap_or(0));
         let mean = || ClassMean::of(all.max(seen));
-        let mut tally = Tally { right: mean(), covered: mean(), size: mean(), learned_known: mean() };
+        let has_sets = sets.learned_only.is_some();
+        let mut alone = LearnedOnlyTally { right: mean(), covered: mean(), size: mean(), has_sets };
+        let (mut right, mut covered, mut size, mut learned_known) = (mean(), mean(), mean(), mean());
         for (&class, scores) in classes.iter().zip(classifier.scores(&measured).chunks_exact_mut(seen)) {
             let class = class as usize;
-            tally.learned_known.add(class, f64::from(u8::from(learned_only.are_reached(scores, base))));
+            learned_known.add(class, f64::from(u8::from(learned_only.are_reached(scores, base))));
             if class >= seen {
                 continue;
             }
+            if class >= base {
+                // A copy, since ranking turns scores into probabilities.
+                let matches = classifier.ranked_from(&mut scores.to_vec(), base);
+                let set = prediction_set(&matches, &sets, base, AnsweredClasses::Learned);
+                alone.right.add(class, f64::from(u8::from(matches[0].class == class)));
+                alone.covered.add(class, f64::from(u8::from(set.contains(&class))));
+                alone.size.add(class, set.len() as f64);
+            }
             let matches = classifier.ranked(scores);
             let set = prediction_set(&matches, &sets, base, AnsweredClasses::All);
-            tally.right.add(class, f64::from(u8::from(matches[0].class == class)));
-            tally.covered.add(class, f64::from(u8::from(set.contains(&class))));
-            tally.size.add(class, set.len() as f64);
+            right.add(class, f64::from(u8::from(matches[0].class == class)));
+            covered.add(class, f64::from(u8::from(set.contains(&class))));
+            size.add(class, set.len() as f64);
         }
-        Some(tally)
+        Some(Tally { right, covered, size, learned_known, learned_only: alone })
     }
 
-    fn row(&self, session: usize, state: &State, tally: &Tally, expected: Option<ExpectedAccuracy>) -> EstimateRow {
+    fn row(&self, session: usize, state: &State, tally: &Tally, report: &ChangeReport) -> EstimateRow {
         let base = self.base_model.classes.len();
         let (seen, all) = (base + state.classes.len(), tally.right.sums.len());
-        let measured = tally.right.mean(base..seen);
-        let gap = |estimated: f32, measured: f64| 100.0 * (f64::from(estimated) - measured);
+        let (measured, expected) = (tally.right.mean(base..seen), report.expected);
         let range = expected.and_then(|expected| expected.learned_range);
-        let is_inside = |[low, high]: [f32; 2]| (f64::from(low)..=f64::from(high)).contains(&measured);
         // Base classes and those of later sessions are no learned ones.
         let others = (0..all).filter(|class| !(base..seen).contains(class));
         EstimateRow {
@@ -151,12 +214,44 @@ impl Measurement<'_> {
             size: tally.size.mean(0..seen),
             base_gap: expected.and_then(|of| of.base).map(|estimated| gap(estimated, tally.right.mean(0..base))),
             learned_gap: expected.and_then(|of| of.learned).map(|estimated| gap(estimated, measured)),
-            range_gap: range.map(|[low, high]| gap((low + high) / 2.0, measured)),
-            in_range: range.map(|range| if is_inside(range) { 100.0 } else { 0.0 }),
+            range_gap: range.map(|range| gap(middle(range), measured)),
+            in_range: range.map(|range| in_range(range, measured)),
             learned_false_alarms: 100.0 * (1.0 - tally.learned_known.mean(base..seen)),
             learned_passed: 100.0 * tally.learned_known.mean(others),
+            learned_only: Some(tally.learned_only.estimates(base..seen, report)),
         }
     }
+}
+
+impl LearnedOnlyTally {
+    /// Of these learned classes, beside what was estimated of them.
+    fn estimates(&self, learned: Range<usize>, report: &ChangeReport) -> LearnedOnlyEstimates {
+        let (measured, expected) = (self.right.mean(learned.clone()), report.expected_learned_only);
+        let range = expected.and_then(|expected| expected.learned_range);
+        LearnedOnlyEstimates {
+            estimated: expected.map(|expected| 100.0 * f64::from(expected.learned)),
+            measured: expected.map(|_| 100.0 * measured),
+            gap: expected.map(|expected| gap(expected.learned, measured)),
+            range_gap: range.map(|range| gap(middle(range), measured)),
+            in_range: range.map(|range| in_range(range, measured)),
+            covered: self.has_sets.then(|| 100.0 * self.covered.mean(learned.clone())),
+            size: self.has_sets.then(|| self.size.mean(learned)),
+        }
+    }
+}
+
+/// An estimated accuracy less a measured one, both 0..1, in percentage points.
+fn gap(estimated: f32, measured: f64) -> f64 {
+    100.0 * (f64::from(estimated) - measured)
+}
+
+fn middle([low, high]: [f32; 2]) -> f32 {
+    (low + high) / 2.0
+}
+
+/// 100 if a measured accuracy lies in a range, 0 if not.
+fn in_range([low, high]: [f32; 2], measured: f64) -> f64 {
+    if (f64::from(low)..=f64::from(high)).contains(&measured) { 100.0 } else { 0.0 }
 }
 
 /// Means of several draws' rows, session by session.
@@ -170,6 +265,21 @@ pub fn mean_estimate_rows(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
     let mean = |session: usize, of: &dyn Fn(&EstimateRow) -> f64| {
         mean(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>())
     };
+    let learned_only = |session: usize| {
+        let of_draws: Vec<_> = draws.iter().filter_map(|rows| rows[session].learned_only).collect();
+        let optional = |of: fn(&LearnedOnlyEstimates) -> Option<f64>| {
+            mean_of_any(&of_draws.iter().filter_map(of).collect::<Vec<_>>())
+        };
+        (!of_draws.is_empty()).then(|| LearnedOnlyEstimates {
+            estimated: optional(|of| of.estimated),
+            measured: optional(|of| of.measured),
+            gap: optional(|of| of.gap),
+            range_gap: optional(|of| of.range_gap),
+            in_range: optional(|of| of.in_range),
+            covered: optional(|of| of.covered),
+            size: optional(|of| of.size),
+        })
+    };
     let row = |session: usize| EstimateRow {
         session: draws[0][session].session,
         base_covered: mean(session, &|row| row.base_covered),
@@ -181,6 +291,7 @@ pub fn mean_estimate_rows(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
         in_range: optional(session, &|row| row.in_range),
         learned_false_alarms: mean(session, &|row| row.learned_false_alarms),
         learned_passed: mean(session, &|row| row.learned_passed),
+        learned_only: learned_only(session),
     };
     (0..draws[0].len()).map(row).collect()
 }
@@ -189,9 +300,8 @@ pub fn mean_estimate_rows(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn rows_stand_below_their_headings() {
-        let row = EstimateRow {
+    fn row() -> EstimateRow {
+        EstimateRow {
             session: 8,
             base_covered: 91.0,
             learned_covered: 88.5,
@@ -202,11 +312,52 @@ mod tests {
             in_range: Some(100.0),
             learned_false_alarms: 6.0,
             learned_passed: 30.0,
-        };
+            learned_only: Some(LearnedOnlyEstimates {
+                estimated: Some(92.5),
+                measured: Some(96.0),
+                gap: Some(-3.5),
+                range_gap: Some(-8.25),
+                in_range: Some(100.0),
+                covered: Some(91.25),
+                size: Some(1.25),
+            }),
+        }
+    }
+
+    #[test]
+    fn rows_stand_below_their_headings() {
+        let row = row();
         assert_eq!(row.to_string().len(), EstimateRow::HEADING.len());
+        let line =
+            "      8                     92.50     96.00                    -3.50  -8.25    100.00   91.25    1.25";
+        assert_eq!(row.learned_only_line(), line);
         let other = EstimateRow { size: 2.25, base_gap: None, in_range: Some(0.0), ..row };
         let mean = EstimateRow { size: 2.0, in_range: Some(50.0), ..row };
         assert_eq!(mean_estimate_rows(&[vec![row], vec![other]]), [mean]);
+        // As long as the heading, whatever is missing.
+        let without = EstimateRow { learned_only: None, ..row };
+        for row in [row, without] {
+            assert_eq!(row.learned_only_line().len(), EstimateRow::LEARNED_ONLY_HEADING.len());
+        }
+    }
+
+    #[test]
+    fn what_a_draw_does_not_say_of_learned_classes_alone_counts_in_no_mean() {
+        let (row, alone) = (row(), row().learned_only.unwrap());
+        let with = |learned_only| vec![EstimateRow { learned_only, ..row }];
+        let mean = |draws: &[Vec<EstimateRow>]| mean_estimate_rows(draws)[0].learned_only;
+        let no_sets = LearnedOnlyEstimates { gap: Some(-1.5), covered: None, size: None, ..alone };
+        let expected = LearnedOnlyEstimates { gap: Some(-2.5), ..alone };
+        assert_eq!(mean(&[with(Some(alone)), with(None), with(Some(no_sets))]), Some(expected));
+        assert_eq!(mean(&[with(None)]), None);
+    }
+
+    #[test]
+    fn rows_of_older_programs_are_read() {
+        let mut old = serde_json::to_value(row()).unwrap();
+        old.as_object_mut().unwrap().remove("learned_only").unwrap();
+        let read: EstimateRow = serde_json::from_value(old).unwrap();
+        assert_eq!(read, EstimateRow { learned_only: None, ..row() });
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::MethodConfig;
 use orco_core::workers::Serial;
-use orco_lab::estimates::EstimateRow;
+use orco_lab::estimates::{EstimateRow, LearnedOnlyEstimates};
 use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -73,6 +73,14 @@ fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_thei
     assert!(mean(|row| row.base_covered) > 80.0 && mean(|row| row.learned_covered) > 80.0, "{rows:?}");
     assert!((1.0..30.0).contains(&mean(|row| row.size)), "{rows:?}");
     assert!(mean(|row| row.learned_gap.unwrap()).abs() < 15.0, "{rows:?}");
+    // The same where learned classes alone are answered.
+    let alone = |of: fn(LearnedOnlyEstimates) -> Option<f64>| {
+        let values: Vec<f64> = rows.iter().map(|row| of(row.learned_only.unwrap()).unwrap()).collect();
+        values.iter().sum::<f64>() / values.len() as f64
+    };
+    assert!(alone(|of| of.covered) > 80.0 && (1.0..30.0).contains(&alone(|of| of.size)), "{rows:?}");
+    assert!((alone(|of| of.estimated) - alone(|of| of.measured) - alone(|of| of.gap)).abs() < 1e-3, "{rows:?}");
+    assert!(alone(|of| of.gap).abs() < 15.0 && (0.0..=100.0).contains(&alone(|of| of.in_range)), "{rows:?}");
     // Where learned classes alone are answered, other things pass less often than theirs.
     assert!(mean(|row| row.learned_passed) + 20.0 < 100.0 - mean(|row| row.learned_false_alarms), "{rows:?}");
 }

@@ -84,7 +84,8 @@ pub struct EvalArguments {
     systems: Option<SystemSelection>,
     /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well
     /// pictures of classes that were not learned yet are told from known ones, how often sets of labels hold the right
-    /// one and how large they are, and what accuracies are estimated less what is measured.
+    /// one and how large they are, and what accuracies are estimated less what is measured; estimates and sets once
+    /// more where answers name learned classes alone.
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.
@@ -272,6 +273,8 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         let estimate_errors = estimate_errors(measurement, draws, false_alarms)?;
         let lines: String = estimate_errors.iter().map(|row| format!("\n{row}")).collect();
         say(arguments, format!("\n{}{lines}", EstimateRow::HEADING))?;
+        let lines: String = estimate_errors.iter().map(|row| format!("\n{}", row.learned_only_line())).collect();
+        say(arguments, format!("\n{}{lines}", EstimateRow::LEARNED_ONLY_HEADING))?;
         say(arguments, format!("\n{PASSED_COLUMNS}"))?;
         all.unknown = Some(UnknownResults { false_alarms, sessions, estimate_errors });
     } else if arguments.presets {
