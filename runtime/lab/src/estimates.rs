@@ -90,6 +90,31 @@ impl EstimateRow {
             cell(|of| of.size)
         )
     }
+
+    #[cfg(test)]
+    pub(crate) fn example() -> Self {
+        Self {
+            session: 8,
+            base_covered: 91.0,
+            learned_covered: 88.5,
+            size: 1.75,
+            base_gap: Some(-1.25),
+            learned_gap: Some(4.0),
+            range_gap: None,
+            in_range: Some(100.0),
+            learned_false_alarms: 6.0,
+            learned_passed: 30.0,
+            learned_only: Some(LearnedOnlyEstimates {
+                estimated: Some(92.5),
+                measured: Some(96.0),
+                gap: Some(-3.5),
+                range_gap: Some(-8.25),
+                in_range: Some(100.0),
+                covered: Some(91.25),
+                size: Some(1.25),
+            }),
+        }
+    }
 }
 
 impl fmt::Display for EstimateRow {
@@ -300,33 +325,9 @@ pub fn mean_estimate_rows(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
 mod tests {
     use super::*;
 
-    fn row() -> EstimateRow {
-        EstimateRow {
-            session: 8,
-            base_covered: 91.0,
-            learned_covered: 88.5,
-            size: 1.75,
-            base_gap: Some(-1.25),
-            learned_gap: Some(4.0),
-            range_gap: None,
-            in_range: Some(100.0),
-            learned_false_alarms: 6.0,
-            learned_passed: 30.0,
-            learned_only: Some(LearnedOnlyEstimates {
-                estimated: Some(92.5),
-                measured: Some(96.0),
-                gap: Some(-3.5),
-                range_gap: Some(-8.25),
-                in_range: Some(100.0),
-                covered: Some(91.25),
-                size: Some(1.25),
-            }),
-        }
-    }
-
     #[test]
     fn rows_stand_below_their_headings() {
-        let row = row();
+        let row = EstimateRow::example();
         assert_eq!(row.to_string().len(), EstimateRow::HEADING.len());
         let line =
             "      8                     92.50     96.00                    -3.50  -8.25    100.00   91.25    1.25";
@@ -343,7 +344,8 @@ mod tests {
 
     #[test]
     fn what_a_draw_does_not_say_of_learned_classes_alone_counts_in_no_mean() {
-        let (row, alone) = (row(), row().learned_only.unwrap());
+        let row = EstimateRow::example();
+        let alone = row.learned_only.unwrap();
         let with = |learned_only| vec![EstimateRow { learned_only, ..row }];
         let mean = |draws: &[Vec<EstimateRow>]| mean_estimate_rows(draws)[0].learned_only;
         let no_sets = LearnedOnlyEstimates { gap: Some(-1.5), covered: None, size: None, ..alone };
@@ -354,10 +356,11 @@ mod tests {
 
     #[test]
     fn rows_of_older_programs_are_read() {
-        let mut old = serde_json::to_value(row()).unwrap();
+        let row = EstimateRow::example();
+        let mut old = serde_json::to_value(row).unwrap();
         old.as_object_mut().unwrap().remove("learned_only").unwrap();
         let read: EstimateRow = serde_json::from_value(old).unwrap();
-        assert_eq!(read, EstimateRow { learned_only: None, ..row() });
+        assert_eq!(read, EstimateRow { learned_only: None, ..row });
     }
 
     #[test]

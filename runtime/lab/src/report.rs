@@ -148,8 +148,8 @@ impl WriteError {
 /// [`WriteError`] if nothing can be written there, or it holds something that is no report.
 pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     // What a report leaves behind which was stopped before its first file was whole, and what other commands put there.
-    let ours =
-        [folder.join(WRITE_PROBE), partial(&folder.join(REPORT)), folder.join("ablations"), folder.join("scenes")];
+    let others = ["ablations", "scenes", "estimates"].map(|name| folder.join(name));
+    let ours = [&[folder.join(WRITE_PROBE), partial(&folder.join(REPORT))][..], &others].concat();
     let holds_something = match fs::read_dir(folder) {
         Ok(entries) => entries.flatten().any(|entry| !ours.contains(&entry.path())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,

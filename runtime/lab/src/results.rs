@@ -11,8 +11,10 @@ use orco_benchmark::{Metric, Summary};
 use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
+use crate::estimates::EstimateRow;
 use crate::published::PublishedNumber;
 use crate::seeds::{SeedStatistic, SeedSummary};
+use crate::unknown::UnknownRow;
 
 /// What was measured of several systems in the same way.
 ///
@@ -37,6 +39,21 @@ pub struct Results {
     pub training_seeds: Vec<u64>,
     /// Every system, in the order in which they stand in tables.
     pub systems: Vec<MeasuredSystem>,
+    /// How well a device knows what it does not know, and whether its estimates come true; none where that was not
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<UnknownResults>,
+}
+
+/// How well a device knows what it does not know, and whether its estimates come true: means over the draws.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnknownResults {
+    /// Share of known pictures that may be taken for unknown ones, 0..1.
+    pub false_alarms: f32,
+    /// Calibration, and how well unknown pictures are told from known ones, after each session.
+    pub sessions: Vec<UnknownRow>,
+    /// Whether estimated accuracies and sets of labels come true, after each session.
+    pub estimate_errors: Vec<EstimateRow>,
 }
 
 /// A system's numbers, beside what others report of it.
@@ -69,7 +86,7 @@ impl Results {
     /// Of nothing yet, with the seed of draws that programs take by default.
     pub fn new(subject: impl Into<String>, source: impl Into<String>, draws: usize) -> Self {
         let (subject, source) = (subject.into(), source.into());
-        Self { subject, source, draws, seed: SEED, training_seeds: Vec::new(), systems: Vec::new() }
+        Self { subject, source, draws, seed: SEED, training_seeds: Vec::new(), systems: Vec::new(), unknown: None }
     }
 
     /// The numbers of a system.
@@ -171,6 +188,13 @@ mod tests {
         let trained = MeasuredSystem::of_trainings(&over, vec![summary.clone(); 2]).beside([number]);
         results.systems = vec![timed, trained];
         results.training_seeds = vec![1, 2];
+        assert!(
+            serde_json::to_value(&results).unwrap().get("unknown").is_none(),
+            "what was not measured is not written"
+        );
+        let unknown = UnknownRow { session: 8, ece: Some(3.25), auroc: None, false_alarms: 5.0, passed: Some(42.25) };
+        let (sessions, estimate_errors) = (vec![unknown], vec![EstimateRow::example()]);
+        results.unknown = Some(UnknownResults { false_alarms: 0.05, sessions, estimate_errors });
         let mut json = serde_json::to_value(&results).unwrap();
         assert_eq!(json["systems"][0]["name"], "ours");
         assert_eq!(

@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::iter::once;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use orco_benchmark::{SessionAccuracy, percent_or_dash};
-use orco_runtime::files::if_there;
 
-use super::{ResultsPagesError, TOTALS};
+use super::{ResultsPagesError, TOTALS, json_files};
 use crate::published::{ORCO_BASE, ORCO_INC, PaperRow, PaperTable, ROWS};
 use crate::results::MeasuredSystem;
 use crate::rival_results::{RivalBackboneConfig, RivalBudget, RivalRecipe, RivalResults};
@@ -40,13 +38,7 @@ pub(super) struct MeasuredRivals {
 
 /// Reads every JSON file of a folder, in the order of their names; there may be no such folder.
 pub(super) fn read(folder: &Path) -> Result<Vec<MeasuredRivals>, ResultsPagesError> {
-    let unreadable = |source| ResultsPagesError::Read { path: folder.into(), source };
-    let Some(entries) = if_there(fs::read_dir(folder)).map_err(unreadable)? else { return Ok(Vec::new()) };
-    let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-    let mut paths = paths.map_err(unreadable)?;
-    paths.retain(|path| path.extension().is_some_and(|kind| kind == "json"));
-    paths.sort();
-    paths.iter().map(|path| read_file(path)).collect()
+    json_files(folder)?.iter().map(|path| read_file(path)).collect()
 }
 
 fn read_file(path: &Path) -> Result<MeasuredRivals, ResultsPagesError> {

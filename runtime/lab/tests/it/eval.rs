@@ -6,6 +6,9 @@ use std::process::{Command, Output, Stdio};
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_lab::System;
+use orco_lab::estimates::EstimateRow;
+use orco_lab::results::Results;
+use orco_lab::results_pages::ResultsPages;
 use orco_runtime::bundle::Bundle;
 use orco_state::codec::{self, FileKind};
 use orco_trials::{heavy, skipped};
@@ -378,10 +381,37 @@ fn a_result_replaces_results_alone() {
         );
     }
     let first = write();
-    let results: orco_lab::results::Results = serde_json::from_slice(&first).unwrap();
+    let results: Results = serde_json::from_slice(&first).unwrap();
     let names: Vec<&str> = results.systems.iter().map(|system| &*system.summary.name).collect();
     assert_eq!(names, System::COMPARED.map(System::name), "where none is named");
     assert!(write() == first);
+}
+
+#[test]
+fn estimates_are_kept_beside_a_bundles_report_and_stand_on_a_page() {
+    let eval = Eval::on_copy_of("cifar100-micro");
+    shorten(&eval.bundle);
+    let report = eval.bundle.join("report");
+    let estimates = report.join("estimates");
+    fs::create_dir_all(&estimates).unwrap();
+    let [json, file] = [report.join("report.json"), estimates.join("benchmark.json")];
+    fs::copy(models().join("cifar100-micro/report/report.json"), &json).unwrap();
+    eval.refused(&["--unknown", "--json", json.to_str().unwrap()], "it lies in the folder of the bundle");
+    let page = || ResultsPages::read(eval.folder.path()).unwrap().pages().swap_remove(0).1;
+    assert!(!page().contains("## Estimates and sets of labels"));
+    let output = eval.command(&["--unknown", "--json", file.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains(EstimateRow::LEARNED_ONLY_HEADING), "{printed}");
+    let results: Results = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let rows = results.unknown.unwrap().estimate_errors;
+    assert!(rows.len() == 2 && rows.iter().all(|row| row.learned_only.is_some()), "{rows:?}");
+    let covered = (rows[0].base_covered + rows[1].base_covered) / 2.0;
+    let row = format!("\n| cifar100-micro | {} | {covered:.2} | ", results.source);
+    assert!(page().contains("## Estimates and sets of labels") && page().contains(&row), "{row}: {}", page());
+    fs::write(&file, "{}").unwrap();
+    let refused = ResultsPages::read(eval.folder.path()).err().unwrap().to_string();
+    assert!(refused.contains("benchmark.json holds no estimates of this version"), "{refused}");
 }
 
 /// Of a pipe nothing is read, which would wait for a writer for ever.

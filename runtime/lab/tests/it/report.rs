@@ -261,7 +261,7 @@ fn drawing_again_takes_no_draws() {
 #[test]
 fn a_folder_that_this_program_filled_takes_a_report() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["ablations", "scenes"] {
+    for name in ["ablations", "scenes", "estimates"] {
         fs::create_dir(folder.path().join(name)).unwrap();
         prepare(folder.path()).unwrap();
     }

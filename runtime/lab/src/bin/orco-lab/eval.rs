@@ -12,7 +12,7 @@ use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{EvaluateError, FolderClasses, FolderSessions, Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
 use orco_lab::format::{print, say_of_draws, session_table, shell_quoted};
-use orco_lab::results::{MeasuredSystem, Results, are_results};
+use orco_lab::results::{MeasuredSystem, Results, UnknownResults, are_results};
 use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -97,7 +97,8 @@ pub struct EvalArguments {
     /// Writes every number of the systems to this file as CSV: system, draws, session, metric, mean, deviation.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["presets", "unknown"])]
     csv: Option<PathBuf>,
-    /// Writes the result to this file as JSON; `-` is standard output, which then gets nothing else.
+    /// Writes the result to this file as JSON; `-` is standard output, which then gets nothing else. The book shows
+    /// those of --unknown in report/estimates of the bundle's folder, a file for each set of pictures.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Public key of minisign; with it, only bundles that were signed with its secret key are measured.
@@ -121,19 +122,6 @@ struct EvalResults {
     /// Weight of class means in answers, where systems were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     class_means: Option<f32>,
-    /// What was measured instead of systems.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unknown: Option<UnknownResults>,
-}
-
-/// How well answers know what they do not know.
-#[derive(Serialize)]
-struct UnknownResults {
-    /// Share of known pictures that may be taken for unknown ones.
-    false_alarms: f32,
-    sessions: Vec<UnknownRow>,
-    /// Whether estimated accuracies and sets of labels come true, after each session.
-    estimate_errors: Vec<EstimateRow>,
 }
 
 /// Measures all systems and prints every session's row.
@@ -264,7 +252,6 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         command: own_command(),
         backbone: if arguments.int8 { "int8" } else { "float" },
         class_means: None,
-        unknown: None,
     };
     if arguments.unknown {
         let sessions = unknown(measurement, draws, false_alarms)?;
@@ -276,7 +263,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         let lines: String = estimate_errors.iter().map(|row| format!("\n{}", row.learned_only_line())).collect();
         say(arguments, format!("\n{}{lines}", EstimateRow::LEARNED_ONLY_HEADING))?;
         say(arguments, format!("\n{PASSED_COLUMNS}"))?;
-        all.unknown = Some(UnknownResults { false_alarms, sessions, estimate_errors });
+        all.results.unknown = Some(UnknownResults { false_alarms, sessions, estimate_errors });
     } else if arguments.presets {
         let measured = presets(measurement, draws)?;
         say(arguments, format!("\n{}", preset_table(&measured)))?;

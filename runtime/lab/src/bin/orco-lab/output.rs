@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use orco_lab::report::writable;
+use orco_lab::results_pages::ESTIMATES_FOLDER;
 use orco_runtime::files::{folder_of, replace_shared};
 
 /// Makes a folder, and refuses one that nothing can be written into.
@@ -13,10 +14,11 @@ pub fn prepare_folder(folder: &Path) -> Result<()> {
     writable(folder).with_context(|| format!("cannot write into the folder {}", folder.display()))
 }
 
-/// Refuses a file inside the bundle, and one as [`check_replaced`] does.
+/// Refuses a file inside the bundle but for its folder [`ESTIMATES_FOLDER`], and one as [`check_replaced`] does.
 pub fn check_output(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
     let folder = check_replaced(path, is_ours, "a result")?;
-    if fs::canonicalize(bundle).is_ok_and(|bundle| folder.starts_with(bundle)) {
+    let is_below = |other: &Path| fs::canonicalize(other).is_ok_and(|other| folder.starts_with(other));
+    if is_below(bundle) && !is_below(&bundle.join(ESTIMATES_FOLDER)) {
         bail!("cannot write {}: it lies in the folder of the bundle; name another place", path.display());
     }
     Ok(())
