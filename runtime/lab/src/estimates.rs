@@ -275,9 +275,18 @@ fn middle([low, high]: [f32; 2]) -> f32 {
 }
 
 /// 100 if a measured accuracy lies in a range, 0 if not.
-fn in_range([low, high]: [f32; 2], measured: f64) -> f64 {
-    if (f64::from(low)..=f64::from(high)).contains(&measured) { 100.0 } else { 0.0 }
+fn in_range(range: [f32; 2], measured: f64) -> f64 {
+    if lies_in(range.map(f64::from), measured) { 100.0 } else { 0.0 }
 }
+
+/// Whether a measured accuracy lies in a range, both 0..1. Ranges are computed in single precision: one that ends at 1
+/// may end a little below it.
+pub(crate) fn lies_in([low, high]: [f64; 2], measured: f64) -> bool {
+    (low - ROUNDING..=high + ROUNDING).contains(&measured)
+}
+
+/// How far rounding may move an end of a range.
+const ROUNDING: f64 = 1e-6;
 
 /// Means of several draws' rows, session by session.
 ///
@@ -361,6 +370,15 @@ mod tests {
         old.as_object_mut().unwrap().remove("learned_only").unwrap();
         let read: EstimateRow = serde_json::from_value(old).unwrap();
         assert_eq!(read, EstimateRow { learned_only: None, ..row });
+    }
+
+    #[test]
+    fn what_is_always_right_lies_in_a_range_that_ends_at_1_but_for_rounding() {
+        assert_eq!(in_range([0.5, 1.0f32.next_down()], 1.0), 100.0);
+        assert_eq!(
+            [in_range([0.5, 0.9], 0.91), in_range([0.5, 0.9], 0.49), in_range([0.5, 0.9], 0.7)],
+            [0.0, 0.0, 100.0]
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::objects::{MaskedPicture, ObjectError, PhotographedObject};
 use super::stage::{FRAME, Stage};
+use crate::estimates::lies_in;
 
 /// Shots of each thing.
 const SHOTS: usize = 5;
@@ -144,8 +145,7 @@ pub struct ScenePromise {
 impl ScenePromise {
     /// Compares a promise with the shares of right answers in the thing's own place and in another one.
     fn new(promised: f64, range: Option<[f64; 2]>, [own_place, other_place]: [f64; 2]) -> Self {
-        let in_range =
-            |measured: f64| range.map(|[low, high]| if (low..=high).contains(&measured) { 1.0 } else { 0.0 });
+        let in_range = |measured: f64| range.map(|range| if lies_in(range, measured) { 1.0 } else { 0.0 });
         Self {
             promised,
             range,
