@@ -193,6 +193,18 @@ mod tests {
             for fact in ["description", "license", "readme"] {
                 assert!(package[fact].is_string(), "{name} has no {fact}");
             }
+            // The registry takes up to five of each.
+            for fact in ["keywords", "categories"] {
+                let count = package[fact].as_array().map_or(0, Vec::len);
+                assert!((1..=5).contains(&count), "{name} has {count} {fact}");
+            }
+            assert!(package["metadata"]["docs"]["rs"].is_object(), "{name} does not say how docs.rs documents it");
+            let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+            for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+                let of_crate = fs::read_to_string(folder.join(licence));
+                let of_crate = of_crate.unwrap_or_else(|error| panic!("{name} has no {licence}: {error}"));
+                assert!(of_crate == fs::read_to_string(workspace().join(licence)).unwrap(), "{name}: {licence}");
+            }
             let built_on = package["dependencies"].as_array().unwrap().iter();
             for dependency in built_on.filter(|dependency| dependency["kind"] != "dev") {
                 let dependency = dependency["name"].as_str().unwrap();
