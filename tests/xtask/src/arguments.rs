@@ -77,8 +77,8 @@ pub enum Task {
     Package(crate::package::Arguments),
     /// Release the version of Cargo.toml: crates to the registry, and files for the release's page
     ///
-    /// The files are put into target/release-files: the Debian package, its bill of materials, SHA256SUMS and, with
-    /// --sign, their signature.
+    /// The files are put into target/release-files: the Debian package, its bill of materials, the Python wheel, the
+    /// bundle `everyday` as it is committed, SHA256SUMS and, with --sign, their signature.
     #[cfg(unix)]
     Release(crate::release::Arguments),
     /// Run the fuzz targets, each for a minute from the corpus on, and keep what they fail on

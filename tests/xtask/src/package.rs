@@ -130,8 +130,11 @@ fn write_changelog(stage: &Path, version: &str, maintainer: &str, date: &BuildDa
     compress(&[path])
 }
 
-/// Compresses files as Debian wants them, without name and time, so that the same text gives the same bytes.
-fn compress(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+/// Compresses files as Debian wants them, without name and time, so that the same content gives the same bytes.
+///
+/// # Errors
+/// If gzip fails.
+pub fn compress(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     must_run(Command::new("gzip").args(["-9", "--no-name"]).args(files))
 }
 
