@@ -136,10 +136,11 @@ pub enum Tier {
     Advisories,
     /// The public API beside that of the last release, by cargo-semver-checks
     ///
-    /// Not part of the other tiers.
+    /// Before the first release, beside that of the commit that tests/xtask/api-baseline names. Not part of the other
+    /// tiers.
     #[cfg(unix)]
     Api {
-        /// Commit or tag to compare with, instead of the last release's tag
+        /// Commit or tag to compare with, instead of those
         #[arg(long)]
         baseline: Option<String>,
     },
