@@ -75,6 +75,11 @@ pub enum Task {
     /// ORCO_CARGO_ABOUT and ORCO_CARGO_CYCLONEDX name them. DEBFULLNAME and DEBEMAIL name the maintainer.
     #[cfg(unix)]
     Package(crate::package::Arguments),
+    /// Build the Python wheel, with the licences of the crates inside and a bill of materials in it
+    ///
+    /// Needs network. Cargo first builds cargo-about and cargo-cyclonedx into the cache, as for the Debian package.
+    #[cfg(unix)]
+    Wheel,
     /// Release the version of Cargo.toml: crates to the registry, and files for the release's page
     ///
     /// The files are put into target/release-files: the Debian package, its bill of materials, the Python wheel, the
@@ -161,7 +166,8 @@ pub enum Tier {
     /// The Python wheel: built, checked by auditwheel, then installed into a clean environment, taught, and compared
     /// with its type stubs by mypy
     ///
-    /// Needs network. Not part of the other tiers.
+    /// Cargo first builds cargo-about and cargo-cyclonedx into the cache, as for the Debian package. Needs network. Not
+    /// part of the other tiers.
     #[cfg(unix)]
     Wheel,
     /// The device's session on a microcontroller: a Cortex-M7 in QEMU, beside the host, with power cuts

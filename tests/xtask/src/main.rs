@@ -114,6 +114,8 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
         #[cfg(unix)]
+        Some(Task::Wheel) => wheel(),
+        #[cfg(unix)]
         Some(Task::Release(arguments)) => release::run_all(&arguments),
         #[cfg(unix)]
         Some(Task::Fuzz(arguments)) => fuzz::run(&arguments),
@@ -147,6 +149,12 @@ fn weights(network: PublishedNetwork) -> Result<ExitCode, Box<dyn Error>> {
 fn pack(arguments: &package::Arguments) -> Result<ExitCode, Box<dyn Error>> {
     let package = package::build(arguments)?;
     println!("{}\n{}", package.deb.display(), package.sbom.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(unix)]
+fn wheel() -> Result<ExitCode, Box<dyn Error>> {
+    println!("{}", wheel::build()?.display());
     Ok(ExitCode::SUCCESS)
 }
 
