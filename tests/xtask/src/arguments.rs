@@ -170,6 +170,20 @@ pub enum Tier {
     /// part of the other tiers.
     #[cfg(unix)]
     Wheel,
+    /// The Debian package, its bill of materials and the Python wheel of this commit, built in two clones in different
+    /// folders, are the same bytes
+    ///
+    /// Builds everything twice in a temporary folder (TMPDIR), which takes a few gigabytes, and keeps what it compared
+    /// in target/reproducible. Needs network. Not part of the other tiers.
+    #[cfg(unix)]
+    Reproducible {
+        /// What is built; without it, all of it
+        #[arg(long = "part", value_enum)]
+        parts: Vec<crate::reproducible::Part>,
+        /// Build both in the same folder, to tell what differs by chance from what differs by the folder
+        #[arg(long)]
+        same_folder: bool,
+    },
     /// The device's session on a microcontroller: a Cortex-M7 in QEMU, beside the host, with power cuts
     ///
     /// Needs root, and mmdebstrap or debootstrap, which make a Debian with compiler and QEMU. Not part of the other

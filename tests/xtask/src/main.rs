@@ -26,6 +26,7 @@
 //! - [`release`] packages the crates, and puts together what goes to a release's page;
 //! - [`compatibility`] compares the public API with the last release's or a baseline's, and tries the oldest Rust;
 //! - [`fuzz`] runs the fuzz targets; [`wheel`] builds and tries the Python wheel;
+//! - [`reproducible`] builds package and wheel twice, and compares them byte for byte;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`miri`] runs what is unsafe in Rust's interpreter;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
@@ -72,6 +73,8 @@ mod pypi;
 #[cfg(unix)]
 mod release;
 mod reliability;
+#[cfg(unix)]
+mod reproducible;
 #[cfg(unix)]
 mod site;
 mod test_packages;
@@ -190,6 +193,8 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::Package { profile }) => package::trial::for_this_machine(&profile),
         #[cfg(unix)]
         Some(Tier::Wheel) => wheel::test(),
+        #[cfg(unix)]
+        Some(Tier::Reproducible { parts, same_folder }) => reproducible::run(&parts, same_folder),
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]

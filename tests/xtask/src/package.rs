@@ -1,7 +1,7 @@
 //! The Debian package: built by cargo-deb from `[package.metadata.deb]` in runtime/app, after what Cargo does not build
 //! was put beside the program: manual pages and completions, ONNX Runtime, the licences of everything inside, Debian's
-//! changelog. Two builds of one commit in different folders give the same files but for the program, in which LLVM lays
-//! out some stack frames in another order (docs/src/journal/2026-11-26-same-package.md).
+//! changelog. `cargo xtask test reproducible` compares two builds of one commit in different folders; in the program,
+//! LLVM once laid out some stack frames in another order (docs/src/journal/2026-11-26-same-package.md).
 
 pub mod build_date;
 mod changelog;

@@ -19,7 +19,7 @@ use crate::debian_root::failed;
 use crate::environment::{cargo, remove_folder, workspace};
 use crate::metadata::Metadata;
 use crate::package::build_date::BuildDate;
-use crate::package::program::host;
+use crate::package::program::{CHECKOUT, compile_alike, host};
 use crate::package::{notice, sbom};
 use crate::process::{must_run, output};
 
@@ -49,7 +49,7 @@ def classify(learner: orco.Learner, frame: NDArray[np.integer[Any] | np.floating
 pub fn test() -> Result<ExitCode, Box<dyn Error>> {
     let tools = tools()?;
     let wheel = build_with(&tools)?;
-    check_members(&members(&wheel)?)?;
+    check_members(&members(&wheel)?, &workspace().to_string_lossy())?;
     let folder = tempfile::tempdir()?;
     let venv = folder.path().join("venv");
     must_run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
@@ -110,12 +110,15 @@ fn build_with(tools: &Path) -> Result<PathBuf, Box<dyn Error>> {
     // cargo-about asks for what Cargo has, and maturin for all crates.
     must_run(cargo().args(["fetch", "--locked"]).current_dir(workspace()))?;
     let (triple, bill, notice) = (host()?, stage.join(BILL), package.join(NOTICE));
-    sbom::write(&metadata, &package, &triple, &BuildDate::find()?, Vec::new(), &bill)?;
-    notice::write(&package, &triple, None, &notice)?;
+    let date = BuildDate::find()?;
+    sbom::write(&metadata, &package, &triple, &date, Vec::new(), &bill)?;
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--release", "--locked", "--auditwheel", "check", "--out"]).arg(&folder);
     maturin.arg("--sbom-include").arg(&bill);
-    let built = must_run(maturin.current_dir(&package).env_remove("RUSTC_WORKSPACE_WRAPPER"));
+    // maturin sorts the files, and gives each this date.
+    compile_alike(&mut maturin, &triple, "release", &target, &date)?;
+    notice::write(&package, &triple, None, &notice)?;
+    let built = must_run(maturin.current_dir(&package));
     // Whoever calls maturin without us would get one of another day.
     fs::remove_file(&notice)?;
     built?;
@@ -140,8 +143,8 @@ pub fn members(wheel: &Path) -> Result<BTreeMap<String, Vec<u8>>, Box<dyn Error>
     Ok(members)
 }
 
-/// Demands the licences of us and of others, and the bill of materials.
-fn check_members(members: &BTreeMap<String, Vec<u8>>) -> Result<(), Box<dyn Error>> {
+/// Demands the licences of us and of others, the bill of materials, and that nothing names the checkout's folder.
+fn check_members(members: &BTreeMap<String, Vec<u8>>, checkout: &str) -> Result<(), Box<dyn Error>> {
     let folder = format!("orco-{}.dist-info", env!("CARGO_PKG_VERSION"));
     let text = |name: &str| {
         let name = format!("{folder}/{name}");
@@ -165,7 +168,13 @@ fn check_members(members: &BTreeMap<String, Vec<u8>>) -> Result<(), Box<dyn Erro
     if !others.is_empty() {
         return Err(format!("the wheel has further bills of materials, of which we know nothing: {others:?}").into());
     }
-    Ok(())
+    // Where the checkout lies in the folder that takes its name, nobody can tell.
+    let is_told = !CHECKOUT.starts_with(checkout);
+    let names_it = |content: &[u8]| is_told && content.windows(checkout.len()).any(|part| part == checkout.as_bytes());
+    match members.iter().find(|(_, content)| names_it(content)) {
+        Some((name, _)) => Err(format!("{name} names the folder that it was built in, {checkout}").into()),
+        None => Ok(()),
+    }
 }
 
 /// Demands a wheel for every Python from 3.10 on whose name promises the systems that auditwheel finds it is for.
@@ -197,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wheel_without_licences_or_bill_is_refused() {
+    fn a_wheel_without_licences_or_bill_or_with_a_folder_is_refused() {
         let folder = format!("orco-{}.dist-info", env!("CARGO_PKG_VERSION"));
         let whole: BTreeMap<String, Vec<u8>> = [
             ("licenses/LICENSE-MIT", "MIT"),
@@ -207,20 +216,27 @@ mod tests {
         ]
         .map(|(name, content)| (format!("{folder}/{name}"), content.as_bytes().to_vec()))
         .into();
-        check_members(&whole).unwrap();
+        check_members(&whole, "/home/me/orco").unwrap();
         for name in whole.keys() {
             let mut less = whole.clone();
             less.remove(name);
-            assert_eq!(check_members(&less).unwrap_err().to_string(), format!("the wheel lacks {name}"));
+            assert_eq!(
+                check_members(&less, "/home/me/orco").unwrap_err().to_string(),
+                format!("the wheel lacks {name}")
+            );
         }
         for (name, content) in [("licenses/NOTICE", "others"), ("sboms/orco.cdx.json", r#"{"components": []}"#)] {
             let mut wrong = whole.clone();
             wrong.insert(format!("{folder}/{name}"), content.into());
-            assert!(check_members(&wrong).unwrap_err().to_string().contains("pyo3"), "{name}");
+            assert!(check_members(&wrong, "/home/me/orco").unwrap_err().to_string().contains("pyo3"), "{name}");
         }
+        let mut leaking = whole.clone();
+        leaking.insert("orco/_orco.abi3.so".into(), b"\0/home/me/orco/runtime/src\0".into());
+        let error = check_members(&leaking, "/home/me/orco").unwrap_err().to_string();
+        assert!(error.starts_with("orco/_orco.abi3.so names the folder"), "{error}");
         let mut more = whole;
         more.insert(format!("{folder}/sboms/orco-python.cyclonedx.json"), b"{}".into());
-        assert!(check_members(&more).unwrap_err().to_string().contains("further bills"));
+        assert!(check_members(&more, "/home/me/orco").unwrap_err().to_string().contains("further bills"));
     }
 
     #[test]
