@@ -126,8 +126,8 @@ pub enum PublishedNetwork {
 pub enum Tier {
     /// Format, and the libraries' lints and unit tests
     Quick,
-    /// Also every feature alone, benchmarks, fuzz targets and documentation, and the long trials in full (ORCO_HEAVY is
-    /// set), with Debian's packages as by --install, and with Home Assistant
+    /// Also every feature alone, benchmarks, fuzz targets and documentation, Miri where it is installed, and the long
+    /// trials in full (ORCO_HEAVY is set), with Debian's packages as by --install, and with Home Assistant
     Full,
     /// Home Assistant's core on a real broker finds the device and follows it
     ///
@@ -207,7 +207,11 @@ pub enum Tier {
     ///
     /// Needs nightly Rust: rustup toolchain install nightly --component miri,rust-src
     #[cfg(unix)]
-    Miri,
+    Miri {
+        /// Where that is missing, say so and succeed
+        #[arg(long)]
+        or_skip: bool,
+    },
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
     /// Prints a table; fails where a setting fails. Not part of the other tiers.

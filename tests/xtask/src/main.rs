@@ -198,7 +198,7 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]
-        Some(Tier::Miri) => miri::run(),
+        Some(Tier::Miri { or_skip }) => miri::run(or_skip),
         #[cfg(unix)]
         Some(Tier::Aarch64 { profile, parts }) => aarch64::run(&profile, &parts),
         Some(Tier::Machines { isas, threads }) => machines::try_every_setting(&isas, &threads, &everything()?),
