@@ -78,8 +78,12 @@ fn measure(bundle: &Path) {
             std::array::from_fn(|column| median::<f64>(runs.iter().map(|run| run[column]).collect()));
         println!("{name:<20} {known:>6}{}", in_columns(medians.map(|median| format!("{median:.1}"))));
         for ((what, unit), median) in COLUMNS.into_iter().zip(medians) {
-            if unit == "ms" && what != "provisional" {
-                record(format!("{name} beside {known}, {what}"), median, Unit::Milliseconds);
+            let name = format!("{name} beside {known}, {what}");
+            match unit {
+                "ms" if what != "provisional" => record(name, median, Unit::Milliseconds),
+                // None where the system does not tell.
+                "KB" if median > 0.0 => record(format!("{name}, written"), median, Unit::Kilobytes),
+                _ => {}
             }
         }
     }

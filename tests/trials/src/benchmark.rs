@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Names the file that [`record`] adds its lines to.
 pub const RECORD: &str = "ORCO_BENCH_RECORD";
 
-/// A figure of a benchmark: a time or a rate.
+/// A figure of a benchmark: a time, a rate, or how much is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
@@ -30,16 +30,20 @@ pub enum Unit {
     /// How often something is done in a second.
     #[serde(rename = "/s")]
     PerSecond,
+    /// How much is handed to the file system, in thousands of bytes.
+    #[serde(rename = "KB")]
+    Kilobytes,
 }
 
 impl Measurement {
     /// How often it is done while the reference kernel, which takes `reference` milliseconds, runs once: more is
-    /// faster.
+    /// faster. Of what is written, which needs no kernel: how often in a megabyte.
     #[must_use]
     pub fn ratio(&self, reference: f64) -> f64 {
         match self.unit {
             Unit::Milliseconds => reference / self.value,
             Unit::PerSecond => self.value * reference / 1e3,
+            Unit::Kilobytes => 1e3 / self.value,
         }
     }
 }
@@ -65,5 +69,6 @@ mod tests {
         let ratio = |value, unit| Measurement { name: "step".into(), value, unit }.ratio(50.0);
         assert_eq!(ratio(10.0, Unit::Milliseconds), 5.0);
         assert_eq!(ratio(100.0, Unit::PerSecond), 5.0, "100 a second take 10 ms each");
+        assert_eq!(ratio(200.0, Unit::Kilobytes), 5.0, "five of 200 KB are a megabyte, on any machine");
     }
 }

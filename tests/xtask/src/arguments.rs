@@ -75,10 +75,15 @@ pub enum Task {
     /// ORCO_CARGO_ABOUT and ORCO_CARGO_CYCLONEDX name them. DEBFULLNAME and DEBEMAIL name the maintainer.
     #[cfg(unix)]
     Package(crate::package::Arguments),
+    /// Build the Python wheel, with the licences of the crates inside and a bill of materials in it
+    ///
+    /// Needs network. Cargo first builds cargo-about and cargo-cyclonedx into the cache, as for the Debian package.
+    #[cfg(unix)]
+    Wheel,
     /// Release the version of Cargo.toml: crates to the registry, and files for the release's page
     ///
-    /// The files are put into target/release-files: the Debian package, its bill of materials, SHA256SUMS and, with
-    /// --sign, their signature.
+    /// The files are put into target/release-files: the Debian package, its bill of materials, the Python wheel, the
+    /// bundle `everyday` as it is committed, SHA256SUMS and, with --sign, their signature.
     #[cfg(unix)]
     Release(crate::release::Arguments),
     /// Run the fuzz targets, each for a minute from the corpus on, and keep what they fail on
@@ -121,8 +126,8 @@ pub enum PublishedNetwork {
 pub enum Tier {
     /// Format, and the libraries' lints and unit tests
     Quick,
-    /// Also every feature alone, benchmarks, fuzz targets and documentation, and the long trials in full (ORCO_HEAVY is
-    /// set), with Debian's packages as by --install, and with Home Assistant
+    /// Also every feature alone, benchmarks, fuzz targets and documentation, Miri where it is installed, and the long
+    /// trials in full (ORCO_HEAVY is set), with Debian's packages as by --install, and with Home Assistant
     Full,
     /// Home Assistant's core on a real broker finds the device and follows it
     ///
@@ -136,10 +141,11 @@ pub enum Tier {
     Advisories,
     /// The public API beside that of the last release, by cargo-semver-checks
     ///
-    /// Not part of the other tiers.
+    /// Before the first release, beside that of the commit that tests/xtask/api-baseline names. Not part of the other
+    /// tiers.
     #[cfg(unix)]
     Api {
-        /// Commit or tag to compare with, instead of the last release's tag
+        /// Commit or tag to compare with, instead of those
         #[arg(long)]
         baseline: Option<String>,
     },
@@ -160,9 +166,24 @@ pub enum Tier {
     /// The Python wheel: built, checked by auditwheel, then installed into a clean environment, taught, and compared
     /// with its type stubs by mypy
     ///
-    /// Needs network. Not part of the other tiers.
+    /// Cargo first builds cargo-about and cargo-cyclonedx into the cache, as for the Debian package. Needs network. Not
+    /// part of the other tiers.
     #[cfg(unix)]
     Wheel,
+    /// The Debian package, its bill of materials and the Python wheel of this commit, built in two clones in different
+    /// folders, are the same bytes
+    ///
+    /// Builds everything twice in a temporary folder (TMPDIR), which takes a few gigabytes, and keeps what it compared
+    /// in target/reproducible. Needs network. Not part of the other tiers.
+    #[cfg(unix)]
+    Reproducible {
+        /// What is built; without it, all of it
+        #[arg(long = "part", value_enum)]
+        parts: Vec<crate::reproducible::Part>,
+        /// Build both in the same folder, to tell what differs by chance from what differs by the folder
+        #[arg(long)]
+        same_folder: bool,
+    },
     /// The device's session on a microcontroller: a Cortex-M7 in QEMU, beside the host, with power cuts
     ///
     /// Needs root, and mmdebstrap or debootstrap, which make a Debian with compiler and QEMU. Not part of the other
@@ -186,7 +207,11 @@ pub enum Tier {
     ///
     /// Needs nightly Rust: rustup toolchain install nightly --component miri,rust-src
     #[cfg(unix)]
-    Miri,
+    Miri {
+        /// Where that is missing, say so and succeed
+        #[arg(long)]
+        or_skip: bool,
+    },
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
     /// Prints a table; fails where a setting fails. Not part of the other tiers.

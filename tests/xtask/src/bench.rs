@@ -26,14 +26,14 @@ use reference::Reading;
 /// The runs that were kept.
 const RUNS: &str = "docs/benchmarks.jsonl";
 
-/// Benchmarks that measure time, with arguments that keep each short. `session_cost` counts bytes, and a
-/// test compares those.
+/// Benchmarks that measure time, and what is written, with arguments that keep each short. `session_cost` counts bytes,
+/// and a test compares those.
 const BENCHES: [(&str, &str); 8] = [
     ("step", ""),
     ("resize", ""),
     ("scene", ""),
     ("start", "everyday cifar100-edge"),
-    ("growth", "cifar100-edge"),
+    ("growth", "everyday cifar100-edge"),
     ("frames", ""),
     ("features", "../models/everyday 60"),
     ("views", "alone resnet18 f32"),
@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments, environment: &Environment) -> Result<ExitCode,
     println!("{machine}; reference {reference:.1} ms, processors busy beside it {busy_beside:.2}");
     run.notes().iter().for_each(|note| println!("note: {note}"));
     let slower = history::compare(&run, &earlier).iter().filter(|compared| compared.is_slower()).count();
-    println!("{slower} of {} figures are more than 10 % slower than before", run.figures.len());
+    println!("{slower} of {} figures are more than 10 % slower than before, or write more", run.figures.len());
     if arguments.append {
         let mut file = OpenOptions::new().create(true).append(true).open(workspace().join(RUNS))?;
         writeln!(file, "{}", serde_json::to_string(&run)?)?;

@@ -85,6 +85,8 @@ const WORKFLOWS: Step = Step {
 /// A minute for each target. cargo-fuzz would build them with nightly Rust, for a sanitizer that code without `unsafe`
 /// can do without.
 const FUZZING: Step = Step::new("xtask fuzz");
+/// Miri, which needs nightly Rust.
+const MIRI: Step = Step::new("xtask test miri --or-skip");
 
 /// What other selections of packages and features compile to, and the documentation.
 const OTHER_BUILDS: [Step; 5] = [
@@ -124,7 +126,8 @@ pub fn full() -> Vec<Step> {
         test_threads: Some(TestThreads::Cores),
         ..tests
     });
-    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[unit_tests, tests, EXAMPLES, FUZZING]].concat()
+    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[unit_tests, tests, EXAMPLES, FUZZING, MIRI]]
+        .concat()
 }
 
 /// Checks whose outcome changes without a commit.
@@ -239,6 +242,16 @@ mod tests {
         assert_eq!(step.arguments, documentation().arguments);
         assert_eq!(code, ExitCode::from(101));
         assert_eq!(all[rows.len() - 1].arguments, documentation().arguments);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn steps_of_this_program_are_tasks_of_it() {
+        use clap::Parser;
+        for step in [FUZZING, MIRI] {
+            crate::arguments::Arguments::try_parse_from(step.arguments.split(' ')).unwrap();
+        }
+        assert!(full().iter().any(|step| step.arguments == MIRI.arguments));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Whether the crates still serve those who depend on them: programs written for the last release, and the oldest Rust
-//! that `Cargo.toml` states.
+//! Whether the crates still serve those who depend on them: programs written for the last release, or for the commit
+//! that stands in for it before there is one, and the oldest Rust that `Cargo.toml` states.
 
 use std::error::Error;
 use std::process::{Command, ExitCode};
@@ -11,17 +11,24 @@ use crate::tool::CARGO_SEMVER_CHECKS;
 
 /// Version that `rust-version` states.
 const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
+/// Names the commit that stands in for the last release where no tag marks one.
+const BASELINE_FILE: &str = "tests/xtask/api-baseline";
+const BASELINE: &str = include_str!("../api-baseline");
 
 /// Compares the public API of the libraries with that of a commit or tag; without one, with that of the last release,
-/// where there is one.
+/// or of the commit that [`BASELINE_FILE`] names where there is none.
 ///
 /// # Errors
 /// If cargo-semver-checks finds that the version should have been raised further, or cannot run.
 pub fn api(baseline: Option<String>) -> Result<ExitCode, Box<dyn Error>> {
-    let Some(baseline) = baseline.or_else(last_release) else {
-        println!("no tag v* marks a release yet: name a commit with --baseline");
+    let Some(baseline) = baseline.or_else(last_release).or_else(|| kept(BASELINE.trim())) else {
+        println!(
+            "skipped: no tag v* marks a release, and this clone lacks the commit that {BASELINE_FILE} names: \
+             git fetch --unshallow --tags brings both"
+        );
         return Ok(ExitCode::SUCCESS);
     };
+    println!("the public API is compared with {baseline}");
     let mut command = Command::new(CARGO_SEMVER_CHECKS.locate()?);
     command.args(["semver-checks", "--baseline-rev", &baseline]).env_remove("RUSTC_WORKSPACE_WRAPPER");
     command.args(LIBRARIES.iter().flat_map(|name| ["--package", name]));
@@ -34,6 +41,13 @@ fn last_release() -> Option<String> {
     let tag =
         output(Command::new("git").args("describe --tags --match v* --abbrev=0".split(' ')).current_dir(workspace()));
     tag.ok().map(|tag| tag.trim().to_owned())
+}
+
+/// The commit, if this clone has it: a shallow one has few.
+fn kept(commit: &str) -> Option<String> {
+    let found =
+        output(Command::new("git").args(["cat-file", "-e", &format!("{commit}^{{commit}}")]).current_dir(workspace()));
+    found.ok().map(|_| commit.to_owned())
 }
 
 /// Compiles the crates that are published, with the oldest Rust that they state.
@@ -52,4 +66,21 @@ pub fn oldest_rust() -> Result<ExitCode, Box<dyn Error>> {
     must_run(command.current_dir(workspace()))?;
     println!("the published crates compile with Rust {OLDEST}");
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_baseline_is_one_commit_by_its_whole_name() {
+        let name = BASELINE.strip_suffix('\n').unwrap_or_default();
+        assert!(name.len() == 40 && name.bytes().all(|byte| b"0123456789abcdef".contains(&byte)), "{BASELINE:?}");
+    }
+
+    #[test]
+    fn a_commit_that_a_clone_lacks_is_no_baseline() {
+        assert_eq!(kept("0000000000000000000000000000000000000000"), None);
+        assert_eq!(kept("HEAD").is_some(), workspace().join(".git").exists());
+    }
 }

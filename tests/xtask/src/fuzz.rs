@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use crate::environment::{cargo, workspace};
 use crate::metadata::target_folder;
 use crate::package::program::host;
-use crate::process::must_run;
+use crate::process::{must_run, output};
 
 /// Counts edges for libFuzzer, and has arithmetic that overflows panic.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -20,6 +20,9 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions --cfg fuzzing";
 /// Megabytes that a target may take. A picture alone may take 512.
 const MEGABYTES: u32 = 2048;
+
+/// Most bytes of a finding that are printed.
+const PRINTED: u64 = 64 << 10;
 
 /// What runs, and how long.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,8 +61,20 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     if findings.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let list: Vec<String> = findings.iter().map(|path| path.display().to_string()).collect();
+    let list: Vec<String> = findings.iter().map(|path| shown(path)).collect();
     Err(format!("mend what these show, then put each into tests/fuzzing/corpus:\n{}", list.join("\n")).into())
+}
+
+/// A finding with its content as `base64 --decode` takes it: the machine may be gone when somebody reads the log.
+fn shown(finding: &Path) -> String {
+    let path = finding.display();
+    let Ok(bytes) = fs::metadata(finding).map(|facts| facts.len()) else { return path.to_string() };
+    let content =
+        (bytes <= PRINTED).then(|| output(Command::new("base64").arg("--wrap=0").arg(finding)).ok()).flatten();
+    match content {
+        Some(content) => format!("{path}, {bytes} bytes:\n{content}"),
+        None => format!("{path}, {bytes} bytes"),
+    }
 }
 
 /// Names of the targets: those of their files.
@@ -113,6 +128,16 @@ mod tests {
         for name in names {
             assert!(folder.join("corpus").join(&name).is_dir(), "{name} has no corpus");
         }
+    }
+
+    #[test]
+    fn a_finding_is_shown_with_its_content_unless_it_is_large() {
+        let folder = tempfile::tempdir().unwrap();
+        let [small, large] = ["small", "large"].map(|name| folder.path().join(name));
+        fs::write(&small, [0, 255, b'x']).unwrap();
+        fs::write(&large, vec![0; 1 + PRINTED as usize]).unwrap();
+        assert_eq!(shown(&small), format!("{}, 3 bytes:\nAP94", small.display()));
+        assert_eq!(shown(&large), format!("{}, 65537 bytes", large.display()));
     }
 
     #[test]

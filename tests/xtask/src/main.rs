@@ -24,8 +24,9 @@
 //! - [`micro`] runs a session on a microcontroller there;
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
 //! - [`release`] packages the crates, and puts together what goes to a release's page;
-//! - [`compatibility`] compares the public API with the last release's, and tries the oldest Rust;
+//! - [`compatibility`] compares the public API with the last release's or a baseline's, and tries the oldest Rust;
 //! - [`fuzz`] runs the fuzz targets; [`wheel`] builds and tries the Python wheel;
+//! - [`reproducible`] builds package and wheel twice, and compares them byte for byte;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`miri`] runs what is unsafe in Rust's interpreter;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
@@ -73,6 +74,8 @@ mod pypi;
 mod release;
 mod reliability;
 #[cfg(unix)]
+mod reproducible;
+#[cfg(unix)]
 mod site;
 mod test_packages;
 mod test_runner;
@@ -114,6 +117,8 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
         #[cfg(unix)]
+        Some(Task::Wheel) => wheel(),
+        #[cfg(unix)]
         Some(Task::Release(arguments)) => release::run_all(&arguments),
         #[cfg(unix)]
         Some(Task::Fuzz(arguments)) => fuzz::run(&arguments),
@@ -150,6 +155,12 @@ fn pack(arguments: &package::Arguments) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[cfg(unix)]
+fn wheel() -> Result<ExitCode, Box<dyn Error>> {
+    println!("{}", wheel::build()?.display());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Builds a program that trains, and becomes it.
 fn train(package: &str, program: &str, args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = cargo();
@@ -183,9 +194,11 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         #[cfg(unix)]
         Some(Tier::Wheel) => wheel::test(),
         #[cfg(unix)]
+        Some(Tier::Reproducible { parts, same_folder }) => reproducible::run(&parts, same_folder),
+        #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]
-        Some(Tier::Miri) => miri::run(),
+        Some(Tier::Miri { or_skip }) => miri::run(or_skip),
         #[cfg(unix)]
         Some(Tier::Aarch64 { profile, parts }) => aarch64::run(&profile, &parts),
         Some(Tier::Machines { isas, threads }) => machines::try_every_setting(&isas, &threads, &everything()?),

@@ -1,13 +1,13 @@
 //! The Debian package: built by cargo-deb from `[package.metadata.deb]` in runtime/app, after what Cargo does not build
 //! was put beside the program: manual pages and completions, ONNX Runtime, the licences of everything inside, Debian's
-//! changelog. Two builds of one commit in different folders give the same files but for the program, in which LLVM lays
-//! out some stack frames in another order (docs/src/journal/2026-11-26-same-package.md).
+//! changelog. `cargo xtask test reproducible` compares two builds of one commit in different folders; in the program,
+//! LLVM once laid out some stack frames in another order (docs/src/journal/2026-11-26-same-package.md).
 
-mod build_date;
+pub mod build_date;
 mod changelog;
-mod notice;
+pub mod notice;
 pub mod program;
-mod sbom;
+pub mod sbom;
 pub mod trial;
 
 use std::error::Error;
@@ -25,6 +25,11 @@ use crate::process::{must_run, output};
 use crate::test_packages;
 use crate::tool::CARGO_DEB;
 
+/// The program's package, in the workspace.
+const PROGRAM: &str = "runtime/app";
+/// Where licences of what is no crate are, as its notice says it.
+const OTHER_LICENCES: &str =
+    "ONNX Runtime's licence and notices are in licences/onnxruntime and licences/onnxruntime-third-party.";
 /// The program's version.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
@@ -88,7 +93,8 @@ pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
     generate(cross.as_ref(), &built.join("orco"), &stage)?;
     copy_onnx_runtime(arguments, cross.as_ref(), &stage)?;
     let for_triple = triple.map_or_else(program::host, |triple| Ok(triple.to_owned()))?;
-    notice::write(&for_triple, &stage.join("NOTICE"))?;
+    let program = workspace().join(PROGRAM);
+    notice::write(&program, &for_triple, Some(OTHER_LICENCES), &stage.join("NOTICE"))?;
     let version = arguments.deb_version.clone().unwrap_or_else(|| format!("{RELEASE}-1"));
     let maintainer = maintainer(&metadata)?;
     write_changelog(&stage, &version, &maintainer, &date)?;
@@ -115,7 +121,8 @@ pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
     let path = packed.lines().last().filter(|path| path.ends_with(".deb")).ok_or("cargo-deb named no package")?;
     let deb = PathBuf::from(path);
     let sbom = deb.with_extension("cdx.json");
-    sbom::write(&metadata, &for_triple, &date, &sbom)?;
+    let beside = vec![sbom::onnx_runtime(), sbom::model()?];
+    sbom::write(&metadata, &program, &for_triple, &date, beside, &sbom)?;
     if arguments.lint {
         lint(&deb)?;
     }
@@ -130,8 +137,11 @@ fn write_changelog(stage: &Path, version: &str, maintainer: &str, date: &BuildDa
     compress(&[path])
 }
 
-/// Compresses files as Debian wants them, without name and time, so that the same text gives the same bytes.
-fn compress(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+/// Compresses files as Debian wants them, without name and time, so that the same content gives the same bytes.
+///
+/// # Errors
+/// If gzip fails.
+pub fn compress(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     must_run(Command::new("gzip").args(["-9", "--no-name"]).args(files))
 }
 

@@ -24,6 +24,8 @@ const TESTED: [&str; 3] = ["orco-core", "orco-state", "orco-camera"];
 const MAX_CRATE: u64 = 10 << 20;
 /// Folder of what goes to the release's page, in the workspace.
 const FILES: &str = "target/release-files";
+/// The bundle beside them, for those who have crates from the registry: a folder in `models`.
+const BUNDLE: &str = "everyday";
 /// Their checksums.
 const SUMS: &str = "SHA256SUMS";
 
@@ -36,7 +38,7 @@ pub struct Arguments {
     /// Neither compile nor test the packaged crates
     #[arg(long, requires = "dry_run")]
     no_verify: bool,
-    /// Only the crates, neither the Debian package nor the Python wheel
+    /// Only the crates, neither the Debian package nor the Python wheel nor the bundle
     #[arg(long, requires = "dry_run")]
     crates_only: bool,
     /// Package what is not committed, too
@@ -70,7 +72,7 @@ pub fn run_all(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
         println!("{}", row(file)?);
     }
     if !arguments.crates_only {
-        let files = package_files(arguments)?;
+        let files = package_files(arguments, version)?;
         println!("files, to the page of the release:");
         for file in &files {
             println!("{}", row(file)?);
@@ -139,9 +141,9 @@ fn test_unpacked(name: &str, version: &str, folder: &Path) -> Result<(), Box<dyn
     must_run(&mut command)
 }
 
-/// Builds the Debian package and the Python wheel, and puts them with the package's bill of materials, checksums and
-/// signature into one folder.
-fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+/// Builds the Debian package and the Python wheel, packs the bundle, and puts them with the package's bill of
+/// materials, checksums and signature into one folder.
+fn package_files(arguments: &Arguments, version: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let folder = workspace().join(FILES);
     remove_folder(&folder)?;
     fs::create_dir_all(&folder)?;
@@ -152,6 +154,10 @@ fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> 
         fs::copy(file, folder.join(name))?;
         names.push(name.to_owned());
     }
+    let archive = format!("{BUNDLE}-{version}.tar");
+    archive_bundle(&folder.join(&archive))?;
+    package::compress(&[folder.join(&archive)])?;
+    names.push(format!("{archive}.gz").into());
     let sums = output(Command::new("sha256sum").args(&names).current_dir(&folder))?;
     fs::write(folder.join(SUMS), sums)?;
     names.push(SUMS.into());
@@ -161,6 +167,15 @@ fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> 
         names.push(format!("{SUMS}.minisig").into());
     }
     Ok(names.iter().map(|name| folder.join(name)).collect())
+}
+
+/// Writes the bundle as it is committed into a tar archive: git sorts the names, and times are the commit's, so that
+/// the same commit gives the same bytes.
+fn archive_bundle(file: &Path) -> Result<(), Box<dyn Error>> {
+    let mut git = Command::new("git");
+    // A user's settings may have other modes.
+    git.args(["-c", "tar.umask=022", "archive", "--format=tar", "--output"]).arg(file).args(["HEAD", BUNDLE]);
+    must_run(git.current_dir(workspace().join("models")))
 }
 
 /// A file with its size, for people.
@@ -183,6 +198,26 @@ mod tests {
     }
 
     #[test]
+    fn an_archive_holds_the_bundle_and_is_the_same_twice() {
+        if !workspace().join(".git").exists() {
+            orco_trials::skipped("the bundle's archive (this is no clone)");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| {
+            let file = folder.path().join(name);
+            archive_bundle(&file).unwrap();
+            fs::read(file).unwrap()
+        });
+        assert!(one == other, "the archives differ");
+        let listed = output(Command::new("tar").arg("-tf").arg(folder.path().join("one"))).unwrap();
+        for file in ["everyday/manifest.toml", "everyday/backbone.onnx", "everyday/learner.postcard"] {
+            assert!(listed.lines().any(|name| name == file), "{file} is not among {listed}");
+        }
+        assert!(listed.lines().all(|name| name.starts_with("everyday/")), "{listed}");
+    }
+
+    #[test]
     fn every_crate_that_may_be_published_is_and_after_those_it_builds_on() {
         let metadata = Metadata::read().unwrap();
         let place = |name: &str| CRATES.iter().position(|listed| *listed == name);
@@ -192,6 +227,18 @@ mod tests {
             let Some(own) = place(name) else { continue };
             for fact in ["description", "license", "readme"] {
                 assert!(package[fact].is_string(), "{name} has no {fact}");
+            }
+            // The registry takes up to five of each.
+            for fact in ["keywords", "categories"] {
+                let count = package[fact].as_array().map_or(0, Vec::len);
+                assert!((1..=5).contains(&count), "{name} has {count} {fact}");
+            }
+            assert!(package["metadata"]["docs"]["rs"].is_object(), "{name} does not say how docs.rs documents it");
+            let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+            for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+                let of_crate = fs::read_to_string(folder.join(licence));
+                let of_crate = of_crate.unwrap_or_else(|error| panic!("{name} has no {licence}: {error}"));
+                assert!(of_crate == fs::read_to_string(workspace().join(licence)).unwrap(), "{name}: {licence}");
             }
             let built_on = package["dependencies"].as_array().unwrap().iter();
             for dependency in built_on.filter(|dependency| dependency["kind"] != "dev") {

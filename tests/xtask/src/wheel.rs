@@ -1,22 +1,36 @@
-//! `cargo xtask test wheel`: the Python wheel as a user has it. maturin builds it, auditwheel says for which systems it
-//! is, pip installs it into a clean environment, where the example and the tests run and mypy compares the stubs with
+//! The Python wheel. maturin builds it, with licences of the crates inside (`licenses/NOTICE`) and a bill of materials
+//! (`sboms/orco.cdx.json`); auditwheel says for which systems it is. `cargo xtask test wheel` tries it as a user has
+//! it: pip installs it into a clean environment, where the example and the tests run and mypy compares the stubs with
 //! what is compiled. Needs network, for numpy and, the first time, for these programs.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use serde_json::Value;
+use zip::ZipArchive;
+
 use crate::cache::Cache;
 use crate::debian_root::failed;
-use crate::environment::{remove_folder, workspace};
-use crate::metadata::target_folder;
+use crate::environment::{cargo, remove_folder, workspace};
+use crate::metadata::Metadata;
+use crate::package::build_date::BuildDate;
+use crate::package::program::{CHECKOUT, compile_alike, host};
+use crate::package::{notice, sbom};
 use crate::process::{must_run, output};
 
 /// Python packages that build and check wheels, as pip takes them.
 const TOOLS: [&str; 3] = ["maturin==1.16.0", "auditwheel==6.8.2", "mypy==2.4.1"];
 /// The package, in the workspace.
 const PACKAGE: &str = "runtime/bindings/python";
+/// Licences of the crates inside, beside `pyproject.toml` while maturin builds; git ignores it.
+const NOTICE: &str = "NOTICE";
+/// Name of the bill of materials.
+const BILL: &str = "orco.cdx.json";
 /// Classifies a frame of the type that OpenCV's stubs give to frames (`MatLike`).
 const OPENCV_PROGRAM: &str = "
 from typing import Any
@@ -35,6 +49,7 @@ def classify(learner: orco.Learner, frame: NDArray[np.integer[Any] | np.floating
 pub fn test() -> Result<ExitCode, Box<dyn Error>> {
     let tools = tools()?;
     let wheel = build_with(&tools)?;
+    check_members(&members(&wheel)?, &workspace().to_string_lossy())?;
     let folder = tempfile::tempdir()?;
     let venv = folder.path().join("venv");
     must_run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
@@ -86,14 +101,80 @@ pub fn build() -> Result<PathBuf, Box<dyn Error>> {
 
 /// Builds the wheel, alone in its folder.
 fn build_with(tools: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let folder = target_folder()?.join("wheels");
+    let metadata = Metadata::read()?;
+    let target = metadata.target_folder()?;
+    let (folder, stage) = (target.join("wheels"), target.join("wheel"));
     remove_folder(&folder)?;
+    fs::create_dir_all(&stage)?;
+    let package = workspace().join(PACKAGE);
+    // cargo-about asks for what Cargo has, and maturin for all crates.
+    must_run(cargo().args(["fetch", "--locked"]).current_dir(workspace()))?;
+    let (triple, bill, notice) = (host()?, stage.join(BILL), package.join(NOTICE));
+    let date = BuildDate::find()?;
+    sbom::write(&metadata, &package, &triple, &date, Vec::new(), &bill)?;
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--release", "--locked", "--auditwheel", "check", "--out"]).arg(&folder);
-    must_run(maturin.current_dir(workspace().join(PACKAGE)).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
+    maturin.arg("--sbom-include").arg(&bill);
+    // maturin sorts the files, and gives each this date.
+    compile_alike(&mut maturin, &triple, "release", &target, &date)?;
+    notice::write(&package, &triple, None, &notice)?;
+    let built = must_run(maturin.current_dir(&package));
+    // Whoever calls maturin without us would get one of another day.
+    fs::remove_file(&notice)?;
+    built?;
     let wheel = fs::read_dir(&folder)?.next().ok_or("maturin left no wheel")??.path();
     check_tag(tools, &wheel)?;
     Ok(wheel)
+}
+
+/// The files in a wheel, by their names.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn members(wheel: &Path) -> Result<BTreeMap<String, Vec<u8>>, Box<dyn Error>> {
+    let mut archive = ZipArchive::new(BufReader::new(File::open(wheel)?))?;
+    let names: Vec<String> = archive.file_names().map(|name| name.map(Cow::into_owned)).collect::<Result<_, _>>()?;
+    let mut members = BTreeMap::new();
+    for name in names {
+        let mut content = Vec::new();
+        archive.by_name(&name)?.read_to_end(&mut content)?;
+        members.insert(name, content);
+    }
+    Ok(members)
+}
+
+/// Demands the licences of us and of others, the bill of materials, and that nothing names the checkout's folder.
+fn check_members(members: &BTreeMap<String, Vec<u8>>, checkout: &str) -> Result<(), Box<dyn Error>> {
+    let folder = format!("orco-{}.dist-info", env!("CARGO_PKG_VERSION"));
+    let text = |name: &str| {
+        let name = format!("{folder}/{name}");
+        let content = members.get(&name).ok_or_else(|| format!("the wheel lacks {name}"))?;
+        Ok::<_, Box<dyn Error>>(String::from_utf8_lossy(content))
+    };
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        text(&format!("licenses/{licence}"))?;
+    }
+    let notice = text(&format!("licenses/{NOTICE}"))?;
+    if !notice.contains("\n- pyo3 ") {
+        return Err(format!("{NOTICE} does not name pyo3").into());
+    }
+    let bill: Value = serde_json::from_str(&text(&format!("sboms/{BILL}"))?)?;
+    let components = bill["components"].as_array().ok_or("the bill of materials lists no components")?;
+    if !components.iter().any(|component| component["name"] == "pyo3") {
+        return Err("the bill of materials does not list pyo3".into());
+    }
+    let others: Vec<&String> =
+        members.keys().filter(|name| name.contains("/sboms/") && !name.ends_with(BILL)).collect();
+    if !others.is_empty() {
+        return Err(format!("the wheel has further bills of materials, of which we know nothing: {others:?}").into());
+    }
+    // Where the checkout lies in the folder that takes its name, nobody can tell.
+    let is_told = !CHECKOUT.starts_with(checkout);
+    let names_it = |content: &[u8]| is_told && content.windows(checkout.len()).any(|part| part == checkout.as_bytes());
+    match members.iter().find(|(_, content)| names_it(content)) {
+        Some((name, _)) => Err(format!("{name} names the folder that it was built in, {checkout}").into()),
+        None => Ok(()),
+    }
 }
 
 /// Demands a wheel for every Python from 3.10 on whose name promises the systems that auditwheel finds it is for.
@@ -122,5 +203,53 @@ mod tests {
         assert_eq!(promised("orco-0.1.0-cp310-abi3-manylinux_2_34_x86_64"), Some("manylinux_2_34_x86_64"));
         assert_eq!(promised("orco-0.1.0-cp310-abi3-linux_x86_64"), None);
         assert_eq!(promised("orco-0.1.0-cp311-cp311-manylinux_2_34_x86_64"), None);
+    }
+
+    #[test]
+    fn a_wheel_without_licences_or_bill_or_with_a_folder_is_refused() {
+        let folder = format!("orco-{}.dist-info", env!("CARGO_PKG_VERSION"));
+        let whole: BTreeMap<String, Vec<u8>> = [
+            ("licenses/LICENSE-MIT", "MIT"),
+            ("licenses/LICENSE-APACHE", "Apache"),
+            ("licenses/NOTICE", "others\n\nMIT\n- pyo3 0.30.0\n"),
+            ("sboms/orco.cdx.json", r#"{"components": [{"name": "pyo3"}]}"#),
+        ]
+        .map(|(name, content)| (format!("{folder}/{name}"), content.as_bytes().to_vec()))
+        .into();
+        check_members(&whole, "/home/me/orco").unwrap();
+        for name in whole.keys() {
+            let mut less = whole.clone();
+            less.remove(name);
+            assert_eq!(
+                check_members(&less, "/home/me/orco").unwrap_err().to_string(),
+                format!("the wheel lacks {name}")
+            );
+        }
+        for (name, content) in [("licenses/NOTICE", "others"), ("sboms/orco.cdx.json", r#"{"components": []}"#)] {
+            let mut wrong = whole.clone();
+            wrong.insert(format!("{folder}/{name}"), content.into());
+            assert!(check_members(&wrong, "/home/me/orco").unwrap_err().to_string().contains("pyo3"), "{name}");
+        }
+        let mut leaking = whole.clone();
+        leaking.insert("orco/_orco.abi3.so".into(), b"\0/home/me/orco/runtime/src\0".into());
+        let error = check_members(&leaking, "/home/me/orco").unwrap_err().to_string();
+        assert!(error.starts_with("orco/_orco.abi3.so names the folder"), "{error}");
+        let mut more = whole;
+        more.insert(format!("{folder}/sboms/orco-python.cyclonedx.json"), b"{}".into());
+        assert!(check_members(&more, "/home/me/orco").unwrap_err().to_string().contains("further bills"));
+    }
+
+    #[test]
+    fn a_wheel_is_read_member_by_member() {
+        use std::io::Write;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut zip = zip::ZipWriter::new(file.reopen().unwrap());
+        for (name, content) in [("orco/b.py", "b"), ("orco/a.py", "a")] {
+            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(content.as_bytes()).unwrap();
+        }
+        zip.finish().unwrap();
+        let expected = [("orco/a.py".to_owned(), b"a".to_vec()), ("orco/b.py".to_owned(), b"b".to_vec())];
+        assert_eq!(members(file.path()).unwrap(), BTreeMap::from(expected));
     }
 }

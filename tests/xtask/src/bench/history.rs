@@ -38,7 +38,7 @@ pub struct Figure {
     pub value: f64,
     /// Of the value.
     pub unit: Unit,
-    /// How often it is done while the reference kernel runs once: more is faster.
+    /// How often it is done while the reference kernel runs once: more is faster. Of KB, how often in a megabyte.
     pub ratio: f64,
 }
 

@@ -1,5 +1,5 @@
-//! The program that a package holds: stripped, and without the paths of the checkout, Cargo's home and the target
-//! folder.
+//! The program that a package holds, and how whatever is released is compiled: stripped, and without the paths of the
+//! checkout, Cargo's home and the target folder.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,6 +13,8 @@ use crate::environment::{cargo, workspace};
 use crate::metadata::cargo_home;
 use crate::process::{must_run, output};
 
+/// What the checkout's folder is called in whatever is released.
+pub const CHECKOUT: &str = "/orco";
 /// What a shell may have set for other builds.
 const FOREIGN: [&str; 4] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"];
 
@@ -31,25 +33,40 @@ pub fn build(
         Some(cross) => cross.command(&[], &["cargo"]),
         None => cargo(),
     };
+    command.args(["build", "--locked", "--package", "orco", "--profile", profile]);
+    command.args(triple.iter().flat_map(|triple| ["--target", triple]));
+    let host = host()?;
+    compile_alike(&mut command, triple.unwrap_or(&host), profile, target, date)?;
+    must_run(command.current_dir(workspace()))
+}
+
+/// Has Cargo, or a program that hands `--config` on to it, compile for a target as on every other machine.
+///
+/// # Errors
+/// If Cargo's home is unknown.
+pub fn compile_alike(
+    command: &mut Command,
+    triple: &str,
+    profile: &str,
+    target: &Path,
+    date: &BuildDate,
+) -> Result<(), Box<dyn Error>> {
     for variable in FOREIGN {
         command.env_remove(variable);
     }
     command.env(build_date::VARIABLE, date.seconds().to_string());
-    command.args(["build", "--locked", "--package", "orco", "--profile", profile]);
-    command.args(triple.iter().flat_map(|triple| ["--target", triple]));
-    let host = host()?;
     let flags = mapped_paths(target)?;
     // Cargo appends these to flags of the same target in the environment, such as those of the linker.
-    command.args(["--config", &format!("target.{}.rustflags = {flags}", triple.unwrap_or(&host))]);
+    command.args(["--config", &format!("target.{triple}.rustflags = {flags}")]);
     command.args(["--config", &format!("profile.{profile}.strip = \"symbols\"")]);
-    must_run(command.current_dir(workspace()))
+    Ok(())
 }
 
 /// Flags for the compiler, as TOML: folders of this machine get names that are the same everywhere. The last that fits
 /// counts, so folders that may lie in others come later.
 fn mapped_paths(target: &Path) -> Result<Value, Box<dyn Error>> {
     let home = cargo_home()?;
-    let folders = [(workspace(), "/orco"), (target, "/orco/target"), (home.as_path(), "/cargo")];
+    let folders = [(workspace(), CHECKOUT), (target, "/orco/target"), (home.as_path(), "/cargo")];
     let flags = folders.map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()));
     Ok(Value::from(flags.to_vec()))
 }

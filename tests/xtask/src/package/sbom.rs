@@ -19,44 +19,58 @@ const BUNDLE: &str = "models/everyday/manifest.toml";
 /// Name of the files, before `.json`; git ignores them.
 const NAME: &str = "orco.cdx";
 
-/// Writes the bill of materials of the program for a target, with ONNX Runtime and the bundle.
+/// Writes the bill of materials of the package of a folder, built for a target, with what else is beside its crates.
 ///
 /// # Errors
 /// If cargo-cyclonedx cannot be had or fails, or a file cannot be written.
-pub fn write(metadata: &Metadata, triple: &str, date: &BuildDate, file: &Path) -> Result<(), Box<dyn Error>> {
-    let app = workspace().join("runtime/app/Cargo.toml");
+pub fn write(
+    metadata: &Metadata,
+    package: &Path,
+    triple: &str,
+    date: &BuildDate,
+    beside: Vec<Value>,
+    file: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let manifest = package.join("Cargo.toml");
     let mut command = Command::new(CARGO_CYCLONEDX.locate()?);
     command.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5", "--no-build-deps"]);
-    command.args(["--override-filename", NAME, "--target", triple, "--manifest-path"]).arg(&app);
+    command.args(["--override-filename", NAME, "--target", triple, "--manifest-path"]).arg(&manifest);
     // Without a time it makes up a serial number.
     command.env(build_date::VARIABLE, date.seconds().to_string());
     must_run(command.current_dir(workspace()))?;
     let name = format!("{NAME}.json");
-    let text = fs::read_to_string(app.with_file_name(&name))?;
+    let text = fs::read_to_string(manifest.with_file_name(&name))?;
     // It writes one beside every member of the workspace.
-    for package in metadata.packages() {
-        let manifest = package["manifest_path"].as_str().ok_or("a package has no manifest")?;
+    for member in metadata.packages() {
+        let manifest = member["manifest_path"].as_str().ok_or("a package has no manifest")?;
         let _ = fs::remove_file(Path::new(manifest).with_file_name(&name));
     }
-    Ok(fs::write(file, completed(&text, &workspace().to_string_lossy(), model()?)?)?)
+    Ok(fs::write(file, completed(&text, &workspace().to_string_lossy(), beside)?)?)
 }
 
 /// The bill with what else is in the package, and without the folder of this checkout.
-fn completed(text: &str, checkout: &str, model: Value) -> Result<String, Box<dyn Error>> {
+fn completed(text: &str, checkout: &str, beside: Vec<Value>) -> Result<String, Box<dyn Error>> {
     let mut bill: Value = serde_json::from_str(&text.replace(checkout, ""))?;
     let components = bill["components"].as_array_mut().ok_or("cargo-cyclonedx lists no components")?;
-    components.push(json!({
-        "type": "library", "bom-ref": "onnxruntime", "name": "onnxruntime", "version": ONNX_RUNTIME_VERSION,
-        "purl": format!("pkg:pypi/onnxruntime@{ONNX_RUNTIME_VERSION}"), "scope": "optional",
-        "licenses": [{ "license": { "id": "MIT" } }],
-    }));
-    components.push(model);
+    components.extend(beside);
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
 }
 
-/// The bundle in the package. What it is, its files' digests say: only a bundle that is signed for a fleet has a number
-/// of its own (`release`).
-fn model() -> Result<Value, Box<dyn Error>> {
+/// ONNX Runtime.
+pub fn onnx_runtime() -> Value {
+    json!({
+        "type": "library", "bom-ref": "onnxruntime", "name": "onnxruntime", "version": ONNX_RUNTIME_VERSION,
+        "purl": format!("pkg:pypi/onnxruntime@{ONNX_RUNTIME_VERSION}"), "scope": "optional",
+        "licenses": [{ "license": { "id": "MIT" } }],
+    })
+}
+
+/// The bundle in the Debian package. What it is, its files' digests say: only a bundle that is signed for a fleet has a
+/// number of its own (`release`).
+///
+/// # Errors
+/// If its manifest cannot be read.
+pub fn model() -> Result<Value, Box<dyn Error>> {
     model_of(&fs::read_to_string(workspace().join(BUNDLE))?)
 }
 
@@ -83,9 +97,9 @@ mod tests {
     #[test]
     fn a_bill_holds_what_cargo_does_not_know_and_no_folder() {
         let text = r#"{"components": [{"purl": "pkg:cargo/orco@0.1.0?download_url=file:///home/me/orco/runtime"}]}"#;
-        let bill = completed(text, "/home/me/orco", model().unwrap()).unwrap();
+        let bill = completed(text, "/home/me/orco", vec![onnx_runtime(), model().unwrap()]).unwrap();
         assert!(bill.contains("onnxruntime") && bill.contains("everyday") && !bill.contains("/home/me"), "{bill}");
-        assert!(completed("{}", "/x", Value::Null).is_err());
+        assert!(completed("{}", "/x", Vec::new()).is_err());
     }
 
     #[test]
