@@ -13,7 +13,7 @@ use orco_runtime::state::label;
 #[derive(Args, Clone, Copy, Debug)]
 pub struct AlignmentOptions {
     /// When the head is aligned to a change, where the bundle's settings align one. The change is saved first and
-    /// answers at once; aligned answers are better. By default `now`, and `later` in a service.
+    /// answers at once; then the aligned head answers, too. By default `now`, and `later` in a service.
     #[arg(long, value_enum, value_name = "WHEN", env = "ORCO_ALIGN")]
     align: Option<AlignArgument>,
 }

@@ -5,7 +5,9 @@
 //! ```
 //!
 //! "One more" is the time until the class is kept and answers in closed form, "aligned" what it then takes until the
-//! head is aligned to it and kept, too; in KB, what each of the two hands to the file system.
+//! head is aligned to it and kept, too; in KB, what each of the two hands to the file system. "Undo", "forget" and
+//! "rename" are of that one class, once the head is aligned to it: as "one more", until the change is kept and answers
+//! follow from it in closed form.
 //!
 //! Shots are features drawn around the features of the bundle's exemplars, five for each class, with the views that the
 //! bundle keeps. Where a bundle has too few pseudo-targets for a thousand classes, random directions are put beside
@@ -15,6 +17,7 @@
 mod support;
 
 use std::fmt::Display;
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -32,15 +35,22 @@ const KNOWN: [usize; 3] = [10, 100, 1000];
 const RUNS: usize = 3;
 
 /// What is measured, and in which unit.
-const COLUMNS: [(&str, &str); 7] = [
+const COLUMNS: [(&str, &str); 10] = [
     ("first answer", "ms"),
     ("next answer", "ms"),
     ("provisional", "ms"),
     ("one more", "ms"),
     ("aligned", "ms"),
+    ("undo", "ms"),
+    ("forget", "ms"),
+    ("rename", "ms"),
     ("one more", "KB"),
     ("aligned", "KB"),
 ];
+
+/// Label of the class that is one more, and what it is renamed to.
+const LABEL: &str = "one more";
+const NEW_LABEL: &str = "one more, renamed";
 
 fn main() {
     let bundles = bundles();
@@ -64,16 +74,20 @@ fn measure(bundle: &Path) {
     let state = folder.path().join("state");
     let mut known = 0;
     for goal in KNOWN {
-        let open = || Learner::open(&bundle, &state).unwrap();
-        let mut learner = open();
+        let mut learner = Learner::open(&bundle, &state).unwrap();
         let labels: Vec<String> = (known..goal).map(|class| format!("class {class}")).collect();
         let shots: Vec<Array3<f32>> = labels.iter().map(|_| class(learner.base_model(), &mut random)).collect();
         let new: Vec<(&str, Shots<'_>)> =
             labels.iter().zip(&shots).map(|(label, shots)| (label.as_str(), Shots::Features(shots.view()))).collect();
         learner.learn_many(&new, &mut ()).unwrap().durable().unwrap();
         known = goal;
-        let runs: Vec<[f64; COLUMNS.len()]> =
-            (0..RUNS).map(|_| one_more(open, &class(learner.base_model(), &mut random))).collect();
+        let mut run = || {
+            // Every run begins with the same state, whatever the one before it did.
+            let copy = tempfile::tempdir_in(folder.path()).unwrap();
+            copy_all(&state, copy.path());
+            one_more(|| Learner::open(&bundle, copy.path()).unwrap(), &class(learner.base_model(), &mut random))
+        };
+        let runs: Vec<[f64; COLUMNS.len()]> = (0..RUNS).map(|_| run()).collect();
         let medians: [f64; COLUMNS.len()] =
             std::array::from_fn(|column| median::<f64>(runs.iter().map(|run| run[column]).collect()));
         println!("{name:<20} {known:>6}{}", in_columns(medians.map(|median| format!("{median:.1}"))));
@@ -89,7 +103,7 @@ fn measure(bundle: &Path) {
     }
 }
 
-/// The [columns](COLUMNS) for one more class with these shots. The class is taken back at the end.
+/// The [columns](COLUMNS) for one more class with these shots.
 fn one_more(open: impl Fn() -> Learner, shots: &Array3<f32>) -> [f64; COLUMNS.len()] {
     let picture = shots.index_axis(Axis(0), 0).row(0).to_owned().insert_axis(Axis(0));
     let mut learner = None;
@@ -98,20 +112,56 @@ fn one_more(open: impl Fn() -> Learner, shots: &Array3<f32>) -> [f64; COLUMNS.le
     let next = milliseconds(|| answer(&mut learner, &picture));
     let provisional = imprinting(&learner, shots.view());
     learner.settings_mut().alignment = AlignmentTime::Later;
+    let known = learner.classes().count();
     // 0 where the system does not tell.
     let kilobytes_written = || bytes_written().unwrap_or(0) as f64 / 1e3;
     let mut written = vec![kilobytes_written()];
-    let kept = milliseconds(|| {
-        learner.learn_many(&[("one more", Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
-    });
+    let kept = milliseconds(|| learn(&mut learner, shots));
     written.push(kilobytes_written());
-    let aligned = milliseconds(|| {
-        learner.align(&mut ()).unwrap().durable().unwrap();
-    });
+    let aligned = milliseconds(|| align(&mut learner));
     written.push(kilobytes_written());
-    learner.settings_mut().alignment = AlignmentTime::Now;
-    learner.undo(1, &mut ()).unwrap().durable().unwrap();
-    [first, next, provisional, kept, aligned, written[1] - written[0], written[2] - written[1]]
+    let undone = milliseconds(|| {
+        learner.undo(1, &mut ()).unwrap().durable().unwrap();
+    });
+    assert!(!is_known(&learner, LABEL) && learner.classes().count() == known, "what was learned is undone");
+    // Not measured: the class comes back, so that there is one to rename.
+    learn(&mut learner, shots);
+    align(&mut learner);
+    let renamed = milliseconds(|| learner.rename(LABEL, NEW_LABEL).unwrap().durable().unwrap());
+    assert!(is_known(&learner, NEW_LABEL) && learner.classes().count() == known + 1, "it has another label");
+    let forgotten = milliseconds(|| {
+        learner.forget(NEW_LABEL, &mut ()).unwrap().durable().unwrap();
+    });
+    assert!(!is_known(&learner, NEW_LABEL) && learner.classes().count() == known, "it is forgotten");
+    let [kept_kilobytes, aligned_kilobytes] = [0, 1].map(|change| written[change + 1] - written[change]);
+    [first, next, provisional, kept, aligned, undone, forgotten, renamed, kept_kilobytes, aligned_kilobytes]
+}
+
+/// Learns the class, which then answers in closed form.
+fn learn(learner: &mut Learner, shots: &Array3<f32>) {
+    learner.learn_many(&[(LABEL, Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
+}
+
+/// Aligns the head to what was learned.
+fn align(learner: &mut Learner) {
+    learner.align(&mut ()).unwrap().durable().unwrap();
+}
+
+fn is_known(learner: &Learner, label: &str) -> bool {
+    learner.classes().any(|class| class.label == label)
+}
+
+/// Copies the files of a folder, and those of folders in it, into another one that is there.
+fn copy_all(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (source, copy) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            fs::create_dir(&copy).unwrap();
+            copy_all(&source, &copy);
+        } else {
+            fs::copy(source, copy).unwrap();
+        }
+    }
 }
 
 /// Milliseconds that a call takes.
@@ -129,6 +179,6 @@ fn answer(learner: &mut Learner, picture: &Array2<f32>) {
 fn imprinting(learner: &Learner, shots: ArrayView3<'_, f32>) -> f64 {
     let mut classifier = Classifier::new(learner.base_model(), learner.state());
     let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
-    let class = NewClass { label: "one more".into(), shots };
+    let class = NewClass { label: LABEL.into(), shots };
     milliseconds(|| classifier.imprint(&class.shots))
 }

@@ -469,14 +469,7 @@ impl AnswerThread {
 
     /// All classes, most probable first.
     fn classes(&self, answer: &Answer) -> Vec<ClassProbability> {
-        let known = self.learner.classes().count();
-        let classes = answer.matches.iter().map(|found| ClassProbability {
-            label: self.learner.label(found.class).to_owned(),
-            probability: found.score.value(),
-            provisional: found.class >= known,
-            in_set: answer.set.contains(&found.class),
-        });
-        classes.collect()
+        ClassProbability::of_answer(&self.learner, answer)
     }
 
     fn recognition(&self, answer: &Answer) -> Recognition {

@@ -1,5 +1,6 @@
 //! What the service answers about a picture or a feature vector.
 
+use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::Array2;
 use serde_json::{Value, json};
 
@@ -18,6 +19,18 @@ pub struct ClassProbability {
 }
 
 impl ClassProbability {
+    /// All classes of a learner's answer, most probable first.
+    pub fn of_answer(learner: &Learner, answer: &Answer) -> Vec<Self> {
+        let known = learner.classes().count();
+        let classes = answer.matches.iter().map(|found| Self {
+            label: learner.label(found.class).to_owned(),
+            probability: found.score.value(),
+            provisional: found.class >= known,
+            in_set: answer.set.contains(&found.class),
+        });
+        classes.collect()
+    }
+
     /// Labels of the set.
     pub(crate) fn set(classes: &[Self]) -> impl Iterator<Item = &str> {
         classes.iter().filter(|class| class.in_set).map(|class| &*class.label)

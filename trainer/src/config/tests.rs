@@ -1,6 +1,7 @@
 //! What a recipe must fulfil, section by section.
 
 use orco_core::config::AnswerWeights;
+use orco_runtime::manifest::{MANIFEST, Manifest};
 
 use super::*;
 
@@ -21,6 +22,20 @@ fn the_recipes_are_sound() {
     for path in paths {
         let recipe = Recipe::read(&path).unwrap();
         assert_eq!(path.file_stem().unwrap().to_str(), Some(recipe.name.as_str()));
+    }
+}
+
+/// Who trains a released bundle again by its recipe gets one that learns and answers as that does.
+#[test]
+fn recipes_say_what_devices_do_by_the_released_bundles() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let bundles = std::fs::read_dir(workspace.join("models")).unwrap().map(|entry| entry.unwrap().path());
+    let manifests: Vec<_> = bundles.map(|bundle| bundle.join(MANIFEST)).filter(|manifest| manifest.is_file()).collect();
+    assert!(manifests.len() >= 6, "{manifests:?}");
+    for manifest in manifests {
+        let Manifest { name, learn, .. } = Manifest::parse(&std::fs::read_to_string(manifest).unwrap()).unwrap();
+        let recipe = Recipe::read(&workspace.join(format!("trainer/recipes/{name}.toml"))).unwrap();
+        assert_eq!(recipe.learn, learn, "{name}: the recipe's settings, then the bundle's");
     }
 }
 
@@ -113,8 +128,8 @@ fn a_wrong_value_is_named() {
     ] {
         assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
     }
-    assert!(refused("preset = \"edge\"", "epochs = 10001").contains("learn"));
-    let weightless = refused("preset = \"edge\"", "answer = { targets = 0.0, means = 0.0, discriminant = 0.0 }");
+    assert!(refused("preset = \"combined\"", "epochs = 10001").contains("learn"));
+    let weightless = refused("preset = \"combined\"", "answer = { targets = 0.0, means = 0.0, discriminant = 0.0 }");
     assert!(weightless.starts_with("recipe: learn.answer.targets, aligned, means and discriminant"), "{weightless}");
     let mut views: Recipe = toml::from_str(include_str!("../../recipes/cifar100-published.toml")).unwrap();
     views.session_augment.as_mut().unwrap().cutout = 2000;
@@ -144,7 +159,7 @@ fn a_wrong_value_is_named() {
     let half = refused("cached_views = 6", "cached_views = 6\nviews_precision = \"f16\"");
     assert!(half.contains("align.views_precision is f16, but must be \"f32\" or \"bf16\""), "{half}");
     assert!(refused("cached_views = 6", "cached_views = 6\nbackbone_learning_rate = 0.1").contains("train_backbone"));
-    let text = include_str!("../../recipes/cifar100-small.toml").replace("\"edge\"", "\"best\"");
+    let text = include_str!("../../recipes/cifar100-small.toml").replace("\"combined\"", "\"best\"");
     let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
     assert!(
         unknown.contains("no preset \"best\"; known are published, paper-text, edge, combined, closed-form"),

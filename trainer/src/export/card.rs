@@ -139,8 +139,8 @@ impl Card<'_> {
             )?;
         }
         if recipe.align.mirrored {
-            let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
-            writeln!(text, "- {what}, and the multiply-adds count both.")?;
+            let what = "A feature vector is the mean over an image and its mirror image";
+            writeln!(text, "- {what}; the file and the multiply-adds include both.")?;
         }
         let look = manifest.preprocessing.look;
         if !look.is_whole() {
@@ -181,7 +181,7 @@ impl Card<'_> {
         let watched = recipe.align.steps.is_some() && !split.unseen().is_empty();
         writeln!(
             text,
-            "- Phase 2: {}, batch {}{}{}. {} This phase selected no epoch and no head on test data.",
+            "- Phase 2: {}, batch {}{}{}. {} This phase selected nothing on test data.",
             if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
             align.batch,
             match recipe.align.contrast_form {
@@ -196,14 +196,14 @@ impl Card<'_> {
             }
         )?;
         if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
-            writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
+            writeln!(text, "- Accuracy on base training images after phase 2: {accuracy:.1} %.")?;
         }
         if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
             // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
             writeln!(
                 text,
-                "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % \
-                 by the targets of phase 2.",
+                "- Accuracy on measured images of base classes: {:.2} % by phase 1's classifier, {:.2} % by phase 2's \
+                 targets.",
                 phase_1, by_targets.sessions[0].base
             )?;
         }
@@ -218,11 +218,7 @@ impl Card<'_> {
         }
         if let Some(stored) = &exported.stored {
             let weights = bundle.manifest.backbone.weights.name();
-            writeln!(
-                text,
-                "- `{BACKBONE}` stores weights in {weights} and computes in f32; it {}.",
-                stored.sentence()
-            )?;
+            writeln!(text, "- `{BACKBONE}` stores weights in {weights}, computes in f32, {}.", stored.sentence())?;
         }
         if let Some(int8) = &exported.int8 {
             writeln!(text, "- `{BACKBONE_INT8}` computes in int8; it {}.", int8.sentence())?;
@@ -240,7 +236,7 @@ impl Card<'_> {
         let draws = benchmark.distinct_draws(recipe.export.draws);
         writeln!(
             text,
-            "On {}: {} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
+            "On {}: {} of {} new classes, {} shots each; {}{}. Percent.\n",
             benchmark.source,
             counted(benchmark.ways.len(), "session"),
             benchmark.ways.first().copied().unwrap_or(0),

@@ -70,7 +70,7 @@ impl Fidelity {
     pub fn sentence(&self) -> String {
         format!(
             "takes {:.0} KiB (f32 {:.0} KiB); on {} measured images of base classes its features' cosine to the \
-             float ones is {:.5} on average and {:.5} at least; nearest base mean: {:.1} % (f32 {:.1} %)",
+             float ones: mean {:.5}, least {:.5}; nearest base mean: {:.1} % (f32 {:.1} %)",
             self.bytes as f64 / 1024.0,
             self.float_bytes as f64 / 1024.0,
             self.images,

@@ -68,7 +68,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The line of a card that comes from the run's log.
-const LOGGED: &str = "- Accuracy on the base training images after phase 2: ";
+const LOGGED: &str = "- Accuracy on base training images after phase 2: ";
 
 /// The files of a bundle; of its card, what no clock measured, and that line apart.
 fn bundle(folder: &Path) -> (BTreeMap<String, Vec<u8>>, Option<String>) {

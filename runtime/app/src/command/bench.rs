@@ -1,6 +1,8 @@
 //! `orco bench`: figures of this machine. Every bundle and engine is measured in a process of its own, so that start
 //! and memory are its own.
 
+mod camera_frame;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -22,6 +24,7 @@ use orco_runtime::state::sentence::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::camera_frame::{EmptyPlace, WholeFrames, place_frame};
 use crate::device;
 use crate::options::{EngineArgument, Options};
 use crate::output::{Output, say};
@@ -89,6 +92,12 @@ struct Figures {
     engine_p50: f64,
     /// Milliseconds that half of the frames take beside that at most: each frame's own time less its engine's.
     around_p50: f64,
+    /// The same for a frame as the service treats one of its camera that is not surely recognised: it is checked as a
+    /// shot would be, and its answer agreed with those before it.
+    around_live_p50: f64,
+    /// The same where the service was shown its empty place: the thing in the frame is found, cut out, answered,
+    /// checked and followed. None where frames are too small for that.
+    around_place_p50: Option<f64>,
     /// Frames a second, one after the other.
     rate: f64,
     /// Seconds from the shots of a new class to an answer that knows it.
@@ -171,15 +180,18 @@ struct BenchRow {
     error: Option<String>,
 }
 
-const HEADING: &str = "bundle                 engine         start s   p50 ms   p95 ms  engine ms  around ms  frames/s  \
-                       shots to answer s  memory MiB";
+const HEADING: &str = "bundle                 engine         start s   p50 ms   p95 ms  engine ms  around ms  live ms  \
+                       place ms  frames/s  shots to answer s  memory MiB";
 
 /// The figures as they stand below [`HEADING`]; `start` in seconds.
 fn columns(start: f64, figures: &Figures) -> String {
-    let Figures { p50, p95, engine_p50, around_p50, rate, learned, memory, .. } = figures;
+    let Figures { p50, p95, engine_p50, around_p50, around_live_p50, around_place_p50, rate, learned, memory, .. } =
+        figures;
     let memory = memory.map_or_else(|| "?".into(), |bytes| format!("{:.0}", bytes as f64 / f64::from(1 << 20)));
+    let place = around_place_p50.map_or_else(|| "-".into(), |around| format!("{around:.2}"));
     format!(
-        "{start:>9.2} {p50:>8.1} {p95:>8.1} {engine_p50:>10.2} {around_p50:>10.2} {rate:>9.1} {learned:>18.2} {memory:>11}"
+        "{start:>9.2} {p50:>8.1} {p95:>8.1} {engine_p50:>10.2} {around_p50:>10.2} {around_live_p50:>8.2} {place:>9} \
+         {rate:>9.1} {learned:>18.2} {memory:>11}"
     )
 }
 
@@ -261,16 +273,33 @@ fn measure(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let bundle = options.open_bundle()?;
     let input = bundle.manifest.preprocessing;
     let OpenedEncoder { mut encoder, .. } = bundle.encoder(options.engine.choice(), Workload::Pictures(usize::MAX))?;
-    let (mut alone, mut around) = (Vec::new(), Vec::new());
-    for picture in frames() {
+    let (mut alone, mut around, mut around_live, mut around_place) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut live, mut place) = (WholeFrames::new(), EmptyPlace::learn(arguments.size)?);
+    let things: Vec<RgbImage> = (0..2).map(|number| place_frame(arguments.size, 1000 + number, true)).collect();
+    for (picture, thing) in frames().zip(things.iter().cycle()) {
         let planes = to_planes(&input, &[input.fit(picture)]);
         let engine = seconds(|| encoder.encode(planes.view()))?;
         around.push(seconds(|| learner.classify(picture))? - engine);
+        around_live.push(seconds(|| live.treat(&mut learner, picture))? - engine);
+        if let Some(place) = &mut place {
+            around_place.push(seconds(|| place.treat(&mut learner, thing))? - engine);
+        }
         alone.push(engine);
     }
-    let [p50, engine_p50, around_p50] = [&took, &alone, &around].map(|took| 1e3 * percentile(took, 50));
-    let p95 = 1e3 * percentile(&took, 95);
-    tell(&serde_json::to_string(&Figures { engine, p50, p95, engine_p50, around_p50, rate, learned, memory })?)
+    let median = |took: &[f64]| 1e3 * percentile(took, 50);
+    let figures = Figures {
+        engine,
+        p50: median(&took),
+        p95: 1e3 * percentile(&took, 95),
+        engine_p50: median(&alone),
+        around_p50: median(&around),
+        around_live_p50: median(&around_live),
+        around_place_p50: place.is_some().then(|| median(&around_place)),
+        rate,
+        learned,
+        memory,
+    };
+    tell(&serde_json::to_string(&figures)?)
 }
 
 /// Seconds that a call takes.
@@ -294,13 +323,15 @@ fn percentile(values: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
 }
 
+/// Mixes the bits of a number.
+fn mixed(value: u32) -> u32 {
+    let value = value.wrapping_mul(0x9E37_79B9) ^ (value >> 15);
+    let value = value.wrapping_mul(0x85EB_CA6B);
+    value ^ (value >> 13)
+}
+
 /// A frame that nobody shot: coarse tiles of colours that hang on the number, and noise.
 fn frame(size: FrameSize, number: u32) -> RgbImage {
-    let mixed = |value: u32| {
-        let value = value.wrapping_mul(0x9E37_79B9) ^ (value >> 15);
-        let value = value.wrapping_mul(0x85EB_CA6B);
-        value ^ (value >> 13)
-    };
     RgbImage::from_fn(size.width, size.height, |x, y| {
         let tile = mixed(number / 1000 * 7919 + (x / TILE) * 31 + y / TILE);
         let noise = mixed(number.wrapping_mul(0x1_0001) ^ (y * size.width + x));
@@ -373,11 +404,17 @@ mod tests {
             p95: 12.0,
             engine_p50: 9.0,
             around_p50: 1.0,
+            around_live_p50: 2.0,
+            around_place_p50: Some(3.0),
             rate: 100.0,
             learned: 0.5,
             memory: Some(64 << 20),
         };
-        assert_eq!(format!("{:<22} {:<12} {}", "everyday", "rten", columns(0.25, &figures)).len(), HEADING.len());
+        let row = |figures: &Figures| format!("{:<22} {:<12} {}", "everyday", "rten", columns(0.25, figures));
+        assert_eq!(row(&figures).len(), HEADING.len());
+        let small = Figures { around_place_p50: None, ..figures };
+        assert_eq!(row(&small).len(), HEADING.len());
+        assert!(row(&small).contains("    2.00         -     100.0 "), "{}", row(&small));
     }
 
     #[test]

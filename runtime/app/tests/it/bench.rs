@@ -17,6 +17,9 @@ fn every_bundle_and_engine_has_its_row() {
             assert!(figures[name].as_f64().unwrap() > 0.0, "{name}: {row}");
         }
         assert!(figures["p50"].as_f64() <= figures["p95"].as_f64(), "{row}");
+        for name in ["around_p50", "around_live_p50", "around_place_p50"] {
+            assert!(figures[name].is_f64(), "{name}: {row}");
+        }
         assert!(row["start_seconds"].as_f64().unwrap() > 0.0);
         assert!(cfg!(not(target_os = "linux")) || figures["memory"].as_u64().unwrap() > 1 << 20, "{row}");
     }
@@ -36,6 +39,16 @@ fn what_cannot_be_measured_is_said_and_the_rest_is_measured() {
     for wrong in [["--frames", "0"], ["--size", "640"]] {
         assert_eq!(device.command(&["bench", wrong[0], wrong[1]]).output().unwrap().status.code(), Some(2));
     }
+}
+
+#[test]
+fn frames_too_small_for_a_place_are_measured_without_one() {
+    let device = Device::new();
+    let bundle = shipped();
+    let bundle = bundle.to_str().unwrap();
+    let found = device.json(&["bench", bundle, "--frames", "1", "--size", "16x16", "--engine", "rten"]);
+    let figures = &found["rows"][0]["figures"];
+    assert!(figures["around_live_p50"].is_f64() && figures["around_place_p50"].is_null(), "{found:#}");
 }
 
 #[test]

@@ -80,10 +80,16 @@ fn cards_say_what_their_tables_and_reports_say() {
         assert_eq!(means, [mean(ours[0]), mean(ours[1]), last_hm], "{}", bundle.display());
         let json: BundleReport =
             serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
-        if card.contains(&format!("means of {} draws of the shots", json.results.draws)) {
-            let measured = json.results.summary(System::DEVICE.name()).expect("ours is measured");
-            let measured = [measured.ahm, measured.aacc].map(|value| format!("{value:.2}"));
-            assert_eq!(measured, [means[0], means[1]], "{}", bundle.display());
+        if card.contains(&format!("means of {} draws", json.results.draws)) {
+            // The device, and the same with both other balances.
+            for start in ["| device | ", "| device, keep-base | ", "| device, favour-new | "] {
+                let name = start.trim_matches(['|', ' ']);
+                let row = rows(start).next().unwrap_or_else(|| panic!("{}: no row of {name}", bundle.display()));
+                let row: Vec<&str> = row.split(" | ").map(mean).take(2).collect();
+                let measured = json.results.summary(name).expect("it is measured");
+                let measured = [measured.ahm, measured.aacc].map(|value| format!("{value:.2}"));
+                assert_eq!(row, measured, "{}: {name}", bundle.display());
+            }
         }
     }
 }

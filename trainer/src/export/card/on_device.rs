@@ -12,7 +12,7 @@ use super::front_matter::TASK;
 /// How the accuracy that a device estimates of base classes follows from that on the samples set aside.
 fn estimates(statistics: &Statistics) -> String {
     let source = match statistics.base_accuracy_ratio {
-        None => "a usual ratio; accuracy on unseen pictures was not measured",
+        None => "a usual ratio; no unseen pictures were measured",
         Some(1.0) => "no phase was trained on them",
         Some(_) => "the ratio that pictures held out from all phases gave",
     };

@@ -23,8 +23,8 @@ pub(super) fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     let pretrain = &recipe.pretrain;
     writeln!(
         text,
-        "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label \
-         smoothing {}), SCL {}, SSCL {}{}; {} with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
+        "- Phase 1: {} epochs, batch {}, {} view(s) of each image; loss weights: cross entropy {} (label smoothing \
+         {}), SCL {}, SSCL {}{}; {}, learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
         pretrain.epochs,
         pretrain.batch,
         pretrain.views,
@@ -47,15 +47,10 @@ pub(super) fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     let augment = &pretrain.augment;
     writeln!(
         text,
-        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, \
-         erasing {}{}.",
+        "- Views of phase 1: crops of {} to {} of the area, flips{}.",
         augment.crop_scale[0],
         augment.crop_scale[1],
-        augment.jitter,
-        augment.jitter_probability,
-        augment.grey_probability,
-        augment.erase_probability,
-        optional_augmentation(augment)
+        further_augmentation(augment)
     )?;
     Ok(())
 }
@@ -71,13 +66,23 @@ pub(super) fn training_time(text: &mut String, recipe: &Recipe, metrics: &[serde
     let all = seconds * recipe.pretrain.epochs as f64;
     let all = if all < 90.0 { format!("{all:.1} seconds") } else { format!("{:.0} minutes", all / 60.0) };
     let places = usize::from(seconds < 10.0);
-    writeln!(text, "- Time: an epoch of phase 1 took {seconds:.places$} s (median), which makes {all} for all{on}.")?;
+    writeln!(text, "- Time: an epoch of phase 1 took {seconds:.places$} s (median), {all} in all{on}.")?;
     Ok(())
 }
 
-/// What of the views a recipe may leave out, in words.
-fn optional_augmentation(augment: &AugmentConfig) -> String {
-    let mut words = match augment.policy {
+/// What else is done to views, in words: nothing of what a recipe leaves out.
+fn further_augmentation(augment: &AugmentConfig) -> String {
+    let mut words = String::new();
+    if augment.jitter > 0.0 && augment.jitter_probability > 0.0 {
+        words += &format!(", colour jitter {} (probability {})", augment.jitter, augment.jitter_probability);
+    }
+    if augment.grey_probability > 0.0 {
+        words += &format!(", grey {}", augment.grey_probability);
+    }
+    if augment.erase_probability > 0.0 {
+        words += &format!(", erasing {}", augment.erase_probability);
+    }
+    words += &match augment.policy {
         AugmentPolicy::None => String::new(),
         AugmentPolicy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
         AugmentPolicy::RandAugment { operations, magnitude } => {
@@ -109,6 +114,23 @@ mod tests {
     }
 
     #[test]
+    fn a_card_tells_what_was_done_to_views_and_nothing_else() {
+        let said = |recipe: &str| {
+            let mut text = String::new();
+            phase_1(&mut text, &toml::from_str(recipe).unwrap()).unwrap();
+            text.lines().last().unwrap_or_default().to_owned()
+        };
+        assert_eq!(
+            said(include_str!("../../../recipes/cifar100-edge.toml")),
+            "- Views of phase 1: crops of 0.35 to 1 of the area, flips, colour jitter 0.4 (probability 0.5), grey 0.1."
+        );
+        assert_eq!(
+            said(include_str!("../../../recipes/cifar100-resnet12.toml")),
+            "- Views of phase 1: crops of 0.35 to 1 of the area, flips, AutoAugment's policy for CIFAR."
+        );
+    }
+
+    #[test]
     fn the_time_names_the_machines_that_took_it() {
         let recipe: Recipe = toml::from_str(include_str!("../../../recipes/cifar100-edge.toml")).unwrap();
         let line = |machine: &str| json!({"seconds": 60.0, "machine": machine});
@@ -119,11 +141,11 @@ mod tests {
         };
         assert!(
             said(&[line("2 CPU threads"), line("2 CPU threads"), line("an X100")])
-                .ends_with("90 minutes for all, on 2 CPU threads, then an X100.\n")
+                .ends_with("90 minutes in all, on 2 CPU threads, then an X100.\n")
         );
-        assert!(said(&[json!({"seconds": 60.0})]).ends_with("90 minutes for all.\n"), "no machine is made up");
+        assert!(said(&[json!({"seconds": 60.0})]).ends_with("90 minutes in all.\n"), "no machine is made up");
         assert_eq!(said(&[]), "");
         let brief = said(&[json!({"seconds": 0.26})]);
-        assert_eq!(brief, "- Time: an epoch of phase 1 took 0.3 s (median), which makes 23.4 seconds for all.\n");
+        assert_eq!(brief, "- Time: an epoch of phase 1 took 0.3 s (median), 23.4 seconds in all.\n");
     }
 }
