@@ -133,9 +133,9 @@ pub struct TrainingLoop<'a> {
     pub steps: usize,
     /// Epochs of the schedule.
     pub epochs: usize,
-    /// Epochs to be done in the end; fewer where the run is to stop early.
+    /// Epochs after which this run ends; fewer than `epochs` where it is to stop before.
     pub until: usize,
-    /// Views that go through the backbone in a step, if their rate is of interest.
+    /// Views that go through the backbone in a step; `None` if the speed is not reported.
     pub views: Option<usize>,
 }
 
@@ -171,8 +171,8 @@ impl TrainingLoop<'_> {
             if save {
                 self.save(phase, at, &mut saved)?;
             }
-            let rate = self.rate(made);
-            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{rate}", at.epoch);
+            let speed = self.speed(made);
+            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{speed}", at.epoch);
             if last {
                 progress.end_here();
             }
@@ -213,7 +213,7 @@ impl TrainingLoop<'_> {
                 let loss = phase.loss(*at)?;
                 let made = EpochTime { steps: at.step - first, time: started.elapsed() };
                 progress.at(at.global_step(steps), || {
-                    format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
+                    format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.speed(made))
                 });
             }
             if save && at.step < steps {
@@ -273,8 +273,8 @@ impl TrainingLoop<'_> {
     }
 
     /// Views per second in words, after a comma.
-    fn rate(&self, made: EpochTime) -> String {
-        self.views_per_second(made).map_or_else(String::new, |rate| format!(", {rate:.0} views/s"))
+    fn speed(&self, made: EpochTime) -> String {
+        self.views_per_second(made).map_or_else(String::new, |views| format!(", {views:.0} views/s"))
     }
 }
 

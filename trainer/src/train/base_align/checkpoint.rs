@@ -212,12 +212,12 @@ impl AlignState {
     ///
     /// # Errors
     /// If another rank is gone.
-    pub fn descend(&mut self, loss: &Tensor, rates: [f64; 2], group: &RankGroup) -> Result<()> {
+    pub fn descend(&mut self, loss: &Tensor, learning_rates: [f64; 2], group: &RankGroup) -> Result<()> {
         let gradients = gradients(loss, self.parameters());
         let loss = loss.detach().to_kind(Kind::Double);
         group.all_reduce_mean(gradients.iter().filter(|gradient| gradient.defined()))?;
         group.all_reduce_mean([&loss])?;
-        step_groups(iter::once(&mut self.head).chain(&mut self.backbone).zip(rates), &gradients);
+        step_groups(iter::once(&mut self.head).chain(&mut self.backbone).zip(learning_rates), &gradients);
         let _ = self.sum.g_add_(&loss);
         Ok(())
     }
