@@ -179,7 +179,7 @@ impl TrainingLoop<'_> {
             if last || at.epoch.is_multiple_of(until.div_ceil(MAX_EPOCH_LINES)) {
                 progress.milestone(&line);
             } else {
-                progress.at(at.global_step(steps), || line);
+                progress.show(at.global_step(steps), || line);
             }
             if last {
                 break;
@@ -212,7 +212,7 @@ impl TrainingLoop<'_> {
             if check || save {
                 let loss = phase.loss(*at)?;
                 let made = EpochTime { steps: at.step - first, time: started.elapsed() };
-                progress.at(at.global_step(steps), || {
+                progress.show(at.global_step(steps), || {
                     format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.speed(made))
                 });
             }
