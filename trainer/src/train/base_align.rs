@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
-use orco_state::target::match_to_targets;
+use orco_state::target::assign_by_cosine;
 use serde_json::{Map, json};
 use tch::{Kind, Tensor, no_grad};
 
@@ -144,7 +144,7 @@ fn assign_base_classes(
     }
     let dimension = means.size()[1] as usize;
     let rows = match config.assignment {
-        BaseAssignment::Matched => match_to_targets(&values(&means), targets, dimension),
+        BaseAssignment::Matched => assign_by_cosine(&values(&means), targets, dimension),
         BaseAssignment::Random => {
             let mut rows: Vec<usize> = (0..targets.len() / dimension).collect();
             Random::new(base.seed, "base assignment").shuffle(&mut rows);
