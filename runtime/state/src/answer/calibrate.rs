@@ -177,7 +177,7 @@ impl<'a> Calibrator<'a> {
     pub fn choose(&mut self, balance: Balance, min_accuracy: f32, initial: f32) -> Calibration {
         let border = self.choose_border(balance, min_accuracy, initial);
         let base = self.base;
-        self.temperature_samples.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
+        self.temperature_samples.iter_mut().for_each(|row| add_border(&mut row.scores, base, border.shift));
         Calibration { border, temperature: self.temperature(&self.shares()) }
     }
 
@@ -339,8 +339,8 @@ impl<'a> Calibrator<'a> {
 }
 
 /// Adds the border's shift to the scores of learned classes.
-pub(super) fn shift(scores: &mut [f32], base: usize, by: f32) {
-    scores.iter_mut().skip(base).for_each(|score| *score += by);
+pub(super) fn add_border(scores: &mut [f32], base: usize, shift: f32) {
+    scores.iter_mut().skip(base).for_each(|score| *score += shift);
 }
 
 /// Turns scores into probabilities.
