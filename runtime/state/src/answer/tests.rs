@@ -247,7 +247,7 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let contributions = model.embedder.contributions_of(bank, &[exemplar], &model.projections);
         let row = model.without(&[shot], contributions).remove(0).unwrap();
         let (digest, embedded) =
-            (bank.digest_of(exemplar), model.embedder.embed_stored(bank, &[exemplar], &model.projections));
+            (bank.digest_of(exemplar), model.embedder.embed_clean(bank, &[exemplar], &model.projections));
         let roots = &embedded[model.row_builder.roots_start()..];
         let scattered = scatter::ScatteredShot { class: shot.class as u32, digest: &digest, roots };
         let change = model.scatter_changes([scattered].into_iter()).remove(0).unwrap();
