@@ -158,7 +158,7 @@ impl Predictor {
             of_all.iter().chain(&of_learned).copied().collect::<BTreeSet<_>>().into_iter().collect();
         let is_calibrated = state.calibration.is_some() || state.classes.is_empty();
         let wanted = if is_calibrated {
-            validation.exemplars_of(&of_either, &of_viewed)
+            validation.exemplars_to_score(&of_either, &of_viewed)
         } else {
             validation.exemplars_to_calibrate()
         };

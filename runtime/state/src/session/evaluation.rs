@@ -140,9 +140,8 @@ fn calibrate_and_answer(
     work: &mut ScoringWork<'_>,
 ) -> EvaluatedSamples {
     let samples = ValidationSamples::of(base_model, after, scoring);
-    let evaluated = samples.evaluate(before, index_before, work);
     let Validation { calibration, left_out, classes, exemplars, answers, earlier, partly_sampled, excluded } =
-        evaluated;
+        samples.validate(before, index_before, work);
     // Samples that were set aside come first.
     let by_bundle = included(samples.answers_of_bundle(work), &excluded);
     let sharing_shots = samples.classes_sharing_shots().into_iter().collect();
