@@ -158,9 +158,8 @@ impl<'a> Calibrator<'a> {
         self.excluded.push(true);
     }
 
-    /// Takes the scores of the views of the sample that `add` or `add_excluded` took last, a shot of a
-    /// learned class, `[views, count]`, the clean one first, without a border. Where shots have views, the border is
-    /// chosen by those alone.
+    /// Takes the scores `[views, count]` of the views of the last sample, a shot of a learned class: the clean one
+    /// first, without a border. Where shots have views, the border is chosen by those alone.
     pub fn add_views(&mut self, rows: &[f32]) {
         let Some(sample) = self.best.len().checked_sub(1) else { return };
         let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));
@@ -172,8 +171,8 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are
-    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the shift
-    /// without samples.
+    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the shift without
+    /// samples.
     pub fn choose(&mut self, balance: Balance, min_accuracy: f32, initial: f32) -> Calibration {
         let border = self.choose_border(balance, min_accuracy, initial);
         let base = self.base;

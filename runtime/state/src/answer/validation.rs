@@ -120,8 +120,8 @@ impl<'a> ValidationSamples<'a> {
         samples.iter().map(|&sample| self.class_of(sample)).collect()
     }
 
-    /// The chosen exemplars of learned classes that are no duplicates, by class. Classes with a single
-    /// different shot are missing: without it, nothing would be left of them.
+    /// The chosen exemplars of learned classes that are no duplicates, by class. Classes with a single different shot
+    /// are missing: without it, nothing would be left of them.
     fn viewable(&self) -> BTreeMap<u32, Vec<usize>> {
         let base = self.base_model.classes.len();
         let mut viewable = self.different.clone();
