@@ -15,7 +15,7 @@ use tch::{Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
-use self::checkpoint::{AlignState, AlignTask, UnfinishedAlign, finished};
+use self::checkpoint::{AlignState, AlignTask, UnfinishedAlign, load_finished};
 use self::early_stopping::EarlyStopping;
 use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::random_view;
@@ -75,7 +75,7 @@ pub fn align_sharing(
     let settled = tables.align.for_images_on(base.split.base.len(), base.run.group().size());
     let tables = AlignTables { align: &settled, ..tables };
     let (config, run) = (tables.align, base.run);
-    if let Some(targets) = finished(model, &settings, run)? {
+    if let Some(targets) = load_finished(model, &settings, run)? {
         return Ok(targets);
     }
     let group = run.group();

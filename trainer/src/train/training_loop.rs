@@ -93,6 +93,9 @@ pub trait TrainingPhase {
     fn begin(&mut self, at: Position) -> Result<()>;
 
     /// Takes the next step; `at` is the position before it.
+    ///
+    /// # Errors
+    /// If another rank is gone, or gradients overflow in f16 at any scale.
     fn step(&mut self, at: Position) -> Result<()>;
 
     /// Mean loss over the steps of this epoch; waits for the device.
@@ -102,6 +105,9 @@ pub trait TrainingPhase {
     fn loss(&self, at: Position) -> Result<f64>;
 
     /// Ends the epoch; `at` is the position after its last step.
+    ///
+    /// # Errors
+    /// If the loss is not finite, another rank is gone, or an engine outside this program fails.
     fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
     /// Whether training ends after this many epochs, before the last one of the schedule.

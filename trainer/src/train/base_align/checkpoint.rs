@@ -32,11 +32,11 @@ fn read(name: &str, settings: &Tensor, run: &Run) -> Result<Option<HashMap<Strin
     Ok(tensors.filter(|tensors| tensors.get("settings").is_some_and(|made| made.equal(settings))))
 }
 
-/// The targets of a phase 2 that was finished with the same settings, if it was; the model is then set from it.
+/// Sets the model from a phase 2 that was finished with the same settings, if one was, and returns its targets.
 ///
 /// # Errors
 /// If its checkpoint cannot be read, or is of another model.
-pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Result<Option<Targets>> {
+pub(super) fn load_finished(model: &mut Model, settings: &Tensor, run: &Run) -> Result<Option<Targets>> {
     let Some(tensors) = read(ALIGN_CHECKPOINT, settings, run)? else { return Ok(None) };
     log::info!("phase 2 was finished before; its checkpoint is used");
     model.restore(&tensors)?;
