@@ -250,7 +250,7 @@ impl AnswerCounts {
 }
 
 /// `hits` as a share of `of` samples; 0 of none.
-fn share(hits: u32, of: u32) -> f32 {
+pub(super) fn share(hits: u32, of: u32) -> f32 {
     hits as f32 / of.max(1) as f32
 }
 
