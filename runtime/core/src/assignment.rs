@@ -1,7 +1,7 @@
 //! One-to-one assignment of classes to pseudo-targets.
 //!
-//! Phase 2 assigns the base classes (`train/base_align.rs` of the trainer), phase 3 the new ones
-//! ([`crate::align::assign_new_classes`]). `orco_state::target` generates the pseudo-targets.
+//! The caller scores each pair: by the cosine of class mean and target, [`crate::align::assign_new_classes`] in phase 3
+//! and `orco_state::target::assign_by_cosine` in phase 2 (`train/base_align.rs` of the trainer).
 
 /// Stands for no class, and for no target.
 const NONE: u32 = u32::MAX;
@@ -22,22 +22,22 @@ impl AssignmentMemory {
     }
 }
 
-/// Assigns every class a target of its own so that the sum of cosines is the highest possible (Hungarian method, in the
+/// Assigns every class a target of its own so that the sum of scores is the highest possible (Hungarian method, in the
 /// form of shortest augmenting paths: Jonker and Volgenant 1987).
 ///
 /// # Shapes
-/// `cosine(class, target)` for classes `0..matched.len()` and targets `0..free`; writes the target of each class into
-/// `matched`. `numbers` and `indices` hold as many as [`AssignmentMemory`] says.
+/// `score(class, target)` for classes `0..assigned.len()` and targets `0..free`; writes the target of each class into
+/// `assigned`. `numbers` and `indices` hold as many as [`AssignmentMemory`] says.
 /// # Panics
 /// If there are more classes than targets, or too little memory.
 pub fn hungarian(
-    matched: &mut [u32],
+    assigned: &mut [u32],
     free: usize,
-    cosine: impl Fn(usize, usize) -> f32,
+    score: impl Fn(usize, usize) -> f32,
     numbers: &mut [f32],
     indices: &mut [u32],
 ) {
-    let classes = matched.len();
+    let classes = assigned.len();
     assert!(classes <= free, "{classes} classes do not fit onto {free} targets");
     let (class_price, rest) = numbers.split_at_mut(classes);
     let (target_price, rest) = rest.split_at_mut(free);
@@ -49,7 +49,7 @@ pub fn hungarian(
     target_price.fill(0.0);
     owner.fill(NONE);
     for start in 0..classes {
-        // Dijkstra's search from `start` for the nearest target that no class owns; a step costs -cosine less both
+        // Dijkstra's search from `start` for the nearest target that no class owns; a step costs -score less both
         // prices, which are the dual variables.
         distance.fill(f32::INFINITY);
         reached_from.fill(NONE);
@@ -60,7 +60,7 @@ pub fn hungarian(
             let class = if target == NONE { start } else { owner[target as usize] as usize };
             let mut next = NONE;
             for candidate in (0..free).filter(|&candidate| settled[candidate] == 0) {
-                let reduced = travelled - cosine(class, candidate) - class_price[class] - target_price[candidate];
+                let reduced = travelled - score(class, candidate) - class_price[class] - target_price[candidate];
                 if reduced < distance[candidate] {
                     distance[candidate] = reduced;
                     reached_from[candidate] = target;
@@ -84,7 +84,7 @@ pub fn hungarian(
         augment(owner, reached_from, start as u32, end);
     }
     for (target, &class) in owner.iter().enumerate().filter(|(_, class)| **class != NONE) {
-        matched[class as usize] = target as u32;
+        assigned[class as usize] = target as u32;
     }
 }
 
@@ -116,17 +116,17 @@ mod tests {
             let columns = rows + extra;
             let mut random = crate::random::Random::new(seed, "costs");
             let costs: Vec<i64> = (0..rows * columns).map(|_| random.below(20) as i64).collect();
-            let mut matched = vec![0; rows];
+            let mut assigned = vec![0; rows];
             let AssignmentMemory { numbers, indices } = AssignmentMemory::of(rows, columns);
-            let cosine = |row: usize, column: usize| -(costs[row * columns + column] as f32);
-            hungarian(&mut matched, columns, cosine, &mut vec![0.0; numbers], &mut vec![0; indices]);
+            let score = |row: usize, column: usize| -(costs[row * columns + column] as f32);
+            hungarian(&mut assigned, columns, score, &mut vec![0.0; numbers], &mut vec![0; indices]);
             let cost = |(row, column): (usize, &u32)| costs[row * columns + *column as usize];
-            let total: i64 = matched.iter().enumerate().map(cost).sum();
+            let total: i64 = assigned.iter().enumerate().map(cost).sum();
             let (expected, _) = kuhn_munkres_min(&Matrix::from_vec(rows, columns, costs).unwrap());
             prop_assert_eq!(total, expected);
-            matched.sort_unstable();
-            matched.dedup();
-            prop_assert_eq!(matched.len(), rows);
+            assigned.sort_unstable();
+            assigned.dedup();
+            prop_assert_eq!(assigned.len(), rows);
         }
     }
 }

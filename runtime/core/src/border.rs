@@ -137,8 +137,8 @@ struct MarginSpread {
     weight: f32,
     mean: f32,
     deviation: f32,
-    /// Effective sample size (sum w)^2 / sum w^2 (Kish 1965): as many samples of equal weight say as much.
-    count: f32,
+    /// (sum w)^2 / sum w^2 (Kish 1965): as many samples of equal weight say as much.
+    effective_sample_size: f32,
 }
 
 impl MarginSpread {
@@ -151,15 +151,15 @@ impl MarginSpread {
         let positive = weight.max(f32::MIN_POSITIVE);
         let mean = sum(&|sample| sample.weight * sample.margin) / positive;
         let variance = sum(&|sample| sample.weight * (sample.margin - mean) * (sample.margin - mean)) / positive;
-        let count = weight * weight / sum(&|sample| sample.weight * sample.weight).max(f32::MIN_POSITIVE);
-        Self { weight, mean, deviation: sqrt(variance), count }
+        let squares = sum(&|sample| sample.weight * sample.weight).max(f32::MIN_POSITIVE);
+        Self { weight, mean, deviation: sqrt(variance), effective_sample_size: weight * weight / squares }
     }
 
     /// Half the width h of the kernel by which samples count: h = 2.34 s n^(-1/5), the normal reference rule for
     /// Epanechnikov's kernel, with the deviation s of n samples.
     fn kernel_width(&self) -> f32 {
         const REFERENCE: f32 = 2.34;
-        (REFERENCE * self.deviation * exp(-0.2 * ln(self.count.max(1.0)))).max(NARROWEST)
+        (REFERENCE * self.deviation * exp(-0.2 * ln(self.effective_sample_size.max(1.0)))).max(NARROWEST)
     }
 }
 
@@ -215,8 +215,8 @@ fn middle_of_highest(curve: &[Border], value: impl Fn(&Border) -> f32) -> f32 {
     (first + best.last().unwrap_or(first)) / 2.0
 }
 
-/// Weighted harmonic mean 1 / (w / base + (1 - w) / learned); with w = 1/2 it is the field's HM. Where
-/// one accuracy is 0, a floor under both lets the mean still rise with the other.
+/// Weighted harmonic mean 1 / (w / base + (1 - w) / learned); with w = 1/2 it is the field's HM. Where one
+/// accuracy is 0, a floor under both lets the mean still rise with the other.
 fn harmonic(base: f32, learned: f32, weight: f32) -> f32 {
     const LEAST: f32 = 1e-3;
     1.0 / (weight / base.max(LEAST) + (1.0 - weight) / learned.max(LEAST))

@@ -39,7 +39,7 @@ use orco_core::math::{add_scaled, highest};
 use orco_core::workers::{Serial, Workers};
 
 pub use self::balance_estimate::{BalanceEstimate, BalanceEstimates, balance_estimates};
-use self::calibrate::shift;
+use self::calibrate::add_border;
 pub(crate) use self::calibrate::softmax;
 pub use self::calibrate::{Calibrator, LeftOutAccuracy};
 pub(crate) use self::embed::EMBED_BATCH;
@@ -158,7 +158,7 @@ impl Predictor {
             of_all.iter().chain(&of_learned).copied().collect::<BTreeSet<_>>().into_iter().collect();
         let is_calibrated = state.calibration.is_some() || state.classes.is_empty();
         let wanted = if is_calibrated {
-            validation.exemplars_of(&of_either, &of_viewed)
+            validation.exemplars_to_score(&of_either, &of_viewed)
         } else {
             validation.exemplars_to_calibrate()
         };
@@ -175,7 +175,7 @@ impl Predictor {
             calibrator.choose(state.balance, 0.0, scoring.statistics.initial_shift)
         });
         let mut views = validation.scored_views(&model, &of_viewed, work);
-        let with_border = |sample: &mut ScoredSample| shift(&mut sample.scores, base, calibration.border.shift);
+        let with_border = |sample: &mut ScoredSample| add_border(&mut sample.scores, base, calibration.border.shift);
         scored.values_mut().chain(&mut views).for_each(with_border);
         let learned = of_learned.iter().filter_map(|number| scored.get(number).cloned()).collect();
         let all = of_all.iter().filter_map(|number| scored.remove(number)).collect();
@@ -202,7 +202,7 @@ impl Predictor {
     pub(crate) fn scores(&self, features: &[f32]) -> Vec<f32> {
         let mut scores = self.rows.scores(&self.embedder.embed(features));
         for row in scores.chunks_exact_mut(self.classes().max(1)) {
-            shift(row, self.base, self.calibration.border.shift);
+            add_border(row, self.base, self.calibration.border.shift);
         }
         scores
     }

@@ -85,7 +85,7 @@ pub use report::{
     AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, MistakenShot, RepeatedShots,
 };
 pub use stored::StoredClass;
-pub use summary::{ForgettingByGroup, SessionSummary};
+pub use summary::{ChangeSummary, ForgettingByGroup};
 
 use alloc::string::String;
 use alloc::vec;

@@ -47,7 +47,7 @@ pub fn load<M: Medium>(
     with_base_model(base_model, digest, |rules| rules.load(medium))
 }
 
-/// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
+/// Reads as [`load`] does, for a change, which must not start from an older state because the newest cannot be read.
 ///
 /// # Errors
 /// As for [`load`], and [`LoadError::Unreadable`] if any slot cannot be read.
@@ -111,8 +111,8 @@ pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
     rules::owner(medium)
 }
 
-/// Reads the newest sound state, whatever bundle it belongs to, as [`load_to_change`] does. Without the bundle it can
-/// only be told whether its parts [fit together](SavedState::is_consistent).
+/// Reads the newest sound state, whatever bundle it belongs to, as [`load_to_change`] does. Without the bundle, only
+/// whether its parts [fit together](SavedState::is_consistent) can be checked.
 ///
 /// # Errors
 /// As for [`load_to_change`].
@@ -163,17 +163,17 @@ fn check_sound<E>(base_model: &BaseModel, saved: &SavedState) -> Result<(), Save
     if saved.is_sound(base_model) { Ok(()) } else { Err(SaveError::Unsound) }
 }
 
-/// Does something by the rules for states of a bundle that is not at hand: whether they fit its base model is not told.
+/// Calls `act` with the rules for states of a bundle that is not at hand: whether they fit its base model is unknown.
 fn without_base_model<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
     by_rules(owner, SavedState::is_consistent, act)
 }
 
-/// Does something by the rules for states on a base model, whose file has the SHA-256 `digest`.
+/// Calls `act` with the rules for states on a base model, whose file has the SHA-256 `digest`.
 fn with_base_model<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
     by_rules(digest, |saved| saved.is_sound(base_model), act)
 }
 
-/// Does something by the rules for states of a bundle, of which those that are not sound count as damaged.
+/// Calls `act` with the rules for states of a bundle; those that are not sound count as damaged.
 fn by_rules<T>(
     bundle_digest: [u8; 32],
     is_sound: impl Fn(&SavedState) -> bool,

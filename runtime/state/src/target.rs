@@ -155,14 +155,14 @@ fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
 /// its target.
 /// # Panics
 /// If there are more classes than targets.
-pub fn match_to_targets(means: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
+pub fn assign_by_cosine(means: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
     let (classes, free) = (means.len() / dimension, targets.len() / dimension);
     let cosines = cosines(means, targets, dimension);
     let AssignmentMemory { numbers, indices } = AssignmentMemory::of(classes, free);
-    let (mut matched, mut numbers, mut indices) = (vec![0; classes], vec![0.0; numbers], vec![0; indices]);
+    let (mut assigned, mut numbers, mut indices) = (vec![0; classes], vec![0.0; numbers], vec![0; indices]);
     let cosine = |class: usize, target: usize| cosines[class * free + target];
-    assignment::hungarian(&mut matched, free, cosine, &mut numbers, &mut indices);
-    matched.into_iter().map(|target| target as usize).collect()
+    assignment::hungarian(&mut assigned, free, cosine, &mut numbers, &mut indices);
+    assigned.into_iter().map(|target| target as usize).collect()
 }
 
 /// Cosines of unit rows with unit targets: `z` `[n, d]`, `targets` `[t, d]`, result `[n, t]`.

@@ -13,7 +13,7 @@ use orco_core::schedule::Schedule;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
 use orco_state::session::SessionMemory;
-use orco_state::target::{TargetGenerator, match_to_targets};
+use orco_state::target::{TargetGenerator, assign_by_cosine};
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close, compare};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::golden_checks::{check_phase_1, check_target_generation};
@@ -96,7 +96,7 @@ fn assigned_targets_are_those_of_the_reference() {
             normalise(row);
         });
         let rows: Vec<f32> = free.iter().flat_map(|&row| targets.part(row)).copied().collect();
-        let places = match_to_targets(&prototypes, &rows, dimension);
+        let places = assign_by_cosine(&prototypes, &rows, dimension);
         let taken: Vec<u32> = places.into_iter().map(|index| free[index] as u32).collect();
         assert_eq!(taken, golden.labels(&format!("assign.{name}_target_index")).values, "assignment of {name}");
         free.retain(|&row| !taken.contains(&(row as u32)));

@@ -104,7 +104,7 @@ pub fn compare(
         model.restore(&start.tensors)?;
         let summary = summary?;
         done += epochs_of_draw * draws as u64;
-        progress.at(done, String::new);
+        progress.show(done, String::new);
         progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.name, summary.ahm, summary.aacc));
         summaries.push(summary);
     }

@@ -53,7 +53,7 @@ use orco_trainer::model::Model;
 use orco_trainer::model::store::Parameter;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::optimiser::{Sgd, SgdConfig};
-use orco_trainer::train::pretrain::{Criterion, train};
+use orco_trainer::train::pretrain::{Criterion, pretrain_by};
 use orco_trainer::train::training_loop::BaseSession;
 
 /// What a rival is. Each file of this folder defines its own; [`Rival::ALL`] lists them.
@@ -225,7 +225,7 @@ pub(crate) struct RivalTraining<'a> {
 impl RivalTraining<'_> {
     /// Trains the backbone by the recipe's budget, or what is left of it.
     fn train(&mut self, criterion: &mut impl Criterion) -> Result<()> {
-        train(self.model, &self.recipe.pretrain, &self.base, None, criterion).context("phase 1").map(drop)
+        pretrain_by(self.model, &self.recipe.pretrain, &self.base, None, criterion).context("phase 1").map(drop)
     }
 
     /// Features of every image under each rotation, in quarter turns, by the backbone as it is.
@@ -339,7 +339,7 @@ mod tests {
                 let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
                 let mut model = model(&recipe);
                 let mut criterion = new(&model, &recipe);
-                train(&mut model, &recipe.pretrain, &base, until, &mut criterion).unwrap();
+                pretrain_by(&mut model, &recipe.pretrain, &base, until, &mut criterion).unwrap();
                 tensors = [model.tensors(), criterion.tensors()].into_iter().flatten().collect();
             }
             tensors

@@ -55,11 +55,11 @@ impl PhaseProgress {
 
     /// Counts steps and shows a message beside the bar.
     pub fn advance(&mut self, steps: u64, message: &str) {
-        self.at(self.bar.position() + steps, || message.to_owned());
+        self.show(self.bar.position() + steps, || message.to_owned());
     }
 
-    /// Shows how many steps are made, and a message beside the bar.
-    pub fn at(&mut self, position: u64, message: impl FnOnce() -> String) {
+    /// Shows how many steps are made, and a message beside the bar; without a bar, prints both from time to time.
+    pub fn show(&mut self, position: u64, message: impl FnOnce() -> String) {
         self.bar.set_position(position);
         self.clock.get_or_insert_with(|| (position, Instant::now()));
         if !self.bar.is_hidden() {

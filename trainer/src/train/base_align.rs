@@ -9,13 +9,13 @@ use anyhow::{Result, bail};
 use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
-use orco_state::target::match_to_targets;
+use orco_state::target::assign_by_cosine;
 use serde_json::{Map, json};
 use tch::{Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
-use self::checkpoint::{AlignState, AlignTask, UnfinishedAlign, finished};
+use self::checkpoint::{AlignState, AlignTask, UnfinishedAlign, load_finished};
 use self::early_stopping::EarlyStopping;
 use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::random_view;
@@ -75,7 +75,7 @@ pub fn align_sharing(
     let settled = tables.align.for_images_on(base.split.base.len(), base.run.group().size());
     let tables = AlignTables { align: &settled, ..tables };
     let (config, run) = (tables.align, base.run);
-    if let Some(targets) = finished(model, &settings, run)? {
+    if let Some(targets) = load_finished(model, &settings, run)? {
         return Ok(targets);
     }
     let group = run.group();
@@ -144,7 +144,7 @@ fn assign_base_classes(
     }
     let dimension = means.size()[1] as usize;
     let rows = match config.assignment {
-        BaseAssignment::Matched => match_to_targets(&values(&means), targets, dimension),
+        BaseAssignment::Matched => assign_by_cosine(&values(&means), targets, dimension),
         BaseAssignment::Random => {
             let mut rows: Vec<usize> = (0..targets.len() / dimension).collect();
             Random::new(base.seed, "base assignment").shuffle(&mut rows);
@@ -168,8 +168,8 @@ struct AlignPhase<'a> {
     state: AlignState,
     /// Order of the base images in this epoch, i64 on the device.
     order: Option<Tensor>,
-    /// Learning rates of head and backbone in this epoch.
-    rates: [f64; 2],
+    /// Of head and backbone, in this epoch.
+    learning_rates: [f64; 2],
 }
 
 impl<'a> AlignPhase<'a> {
@@ -184,7 +184,7 @@ impl<'a> AlignPhase<'a> {
         let objective = Objective::of_base(task.targets, ObjectiveConfig::from(tables.align));
         let indices: Vec<i64> = base.split.base.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices).to_device(model.device());
-        Self { model, tables, base, cache, task, objective, indices, state, order: None, rates: [0.0; 2] }
+        Self { model, tables, base, cache, task, objective, indices, state, order: None, learning_rates: [0.0; 2] }
     }
 
     /// Trains from `at` to the end.
@@ -279,7 +279,7 @@ impl TrainingPhase for AlignPhase<'_> {
         }
         let config = self.tables.align;
         let peaks = [config.learning_rate, config.backbone_learning_rate.unwrap_or(config.learning_rate)];
-        self.rates = peaks.map(|peak| rate(config, peak, at.epoch));
+        self.learning_rates = peaks.map(|peak| learning_rate(config, peak, at.epoch));
         Ok(())
     }
 
@@ -291,7 +291,7 @@ impl TrainingPhase for AlignPhase<'_> {
         let group = self.base.run.group();
         let z = group.gather_views(&unit(&self.model.head.forward(&self.features(&batch))), 2)?;
         let loss = self.objective.loss(&z, &labels);
-        self.state.descend(&loss, self.rates, group)
+        self.state.descend(&loss, self.learning_rates, group)
     }
 
     fn loss(&self, at: Position) -> Result<f64> {
@@ -324,7 +324,7 @@ impl TrainingPhase for AlignPhase<'_> {
 }
 
 /// The learning rate of an epoch, whose highest is `peak`.
-fn rate(config: &BaseAlignConfig, peak: f64, epoch: usize) -> f64 {
+fn learning_rate(config: &BaseAlignConfig, peak: f64, epoch: usize) -> f64 {
     /// Where the published program's warm-up begins.
     const START: f64 = 3e-5;
     let warmup = config.warmup_epochs;
@@ -339,11 +339,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_warms_up_and_falls_only_where_the_recipe_says_so() {
+    fn the_learning_rate_warms_up_and_falls_only_where_the_recipe_says_so() {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
-        let rates = |rate_is, warmup_epochs| -> Vec<f64> {
-            let config = BaseAlignConfig { rate: rate_is, warmup_epochs, epochs: 100, ..recipe.align.clone() };
-            (0..100).map(|epoch| rate(&config, 0.025, epoch)).collect()
+        let rates = |rate, warmup_epochs| -> Vec<f64> {
+            let config = BaseAlignConfig { rate, warmup_epochs, epochs: 100, ..recipe.align.clone() };
+            (0..100).map(|epoch| learning_rate(&config, 0.025, epoch)).collect()
         };
         assert_eq!(rates(BaseAlignSchedule::Constant, 0), vec![0.025; 100]);
         let warmed = rates(BaseAlignSchedule::Constant, 3);

@@ -40,7 +40,7 @@ impl Optimiser {
         }
     }
 
-    /// What takes the steps, and so has the whole state.
+    /// The SGD by which every variant takes its steps: it has the parameters and the whole state.
     fn sgd(&self) -> &Sgd {
         match self {
             Self::Sgd(sgd) => sgd,

@@ -42,7 +42,7 @@ pub fn pretrain(
     base: &BaseSession<'_>,
     until: Option<usize>,
 ) -> Result<()> {
-    let speed = train(model, config, base, until, &mut RecipeCriterion)?;
+    let speed = pretrain_by(model, config, base, until, &mut RecipeCriterion)?;
     let description = &model.backbone.description;
     // Phase 1 mirrors at random, and every view goes through the network once.
     let once = description.multiply_adds() / if description.mirrored { 2 } else { 1 };
@@ -52,11 +52,11 @@ pub fn pretrain(
     Ok(())
 }
 
-/// As [`pretrain`], by any criterion; says how fast it was.
+/// As [`pretrain`], by any criterion; returns how fast it was.
 ///
 /// # Errors
 /// As for [`pretrain`].
-pub fn train<C: Criterion>(
+pub fn pretrain_by<C: Criterion>(
     model: &mut Model,
     config: &PretrainConfig,
     base: &BaseSession<'_>,
@@ -251,7 +251,8 @@ fn schedule(config: &PretrainConfig, steps: usize) -> Schedule {
     }
 }
 
-/// What is said of a phase whose loss, by its lines of metrics, rose though it stayed finite: phase 2 cannot mend that.
+/// The warning of a phase whose loss, by its lines of metrics, rose though it stayed finite, since phase 2 cannot mend
+/// that; `None` if it did not rise.
 fn divergence(lines: &[Value]) -> Option<String> {
     /// A training that works never ends above so many times its first epoch's loss, or above so much where that was
     /// below 1.

@@ -93,6 +93,9 @@ pub trait TrainingPhase {
     fn begin(&mut self, at: Position) -> Result<()>;
 
     /// Takes the next step; `at` is the position before it.
+    ///
+    /// # Errors
+    /// If another rank is gone, or gradients overflow in f16 at any scale.
     fn step(&mut self, at: Position) -> Result<()>;
 
     /// Mean loss over the steps of this epoch; waits for the device.
@@ -102,6 +105,9 @@ pub trait TrainingPhase {
     fn loss(&self, at: Position) -> Result<f64>;
 
     /// Ends the epoch; `at` is the position after its last step.
+    ///
+    /// # Errors
+    /// If the loss is not finite, another rank is gone, or an engine outside this program fails.
     fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
     /// Whether training ends after this many epochs, before the last one of the schedule.
@@ -133,9 +139,9 @@ pub struct TrainingLoop<'a> {
     pub steps: usize,
     /// Epochs of the schedule.
     pub epochs: usize,
-    /// Epochs to be done in the end; fewer where the run is to stop early.
+    /// Epochs after which this run ends; fewer than `epochs` where it is to stop before.
     pub until: usize,
-    /// Views that go through the backbone in a step, if their rate is of interest.
+    /// Views that go through the backbone in a step; `None` if the speed is not reported.
     pub views: Option<usize>,
 }
 
@@ -171,15 +177,15 @@ impl TrainingLoop<'_> {
             if save {
                 self.save(phase, at, &mut saved)?;
             }
-            let rate = self.rate(made);
-            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{rate}", at.epoch);
+            let speed = self.speed(made);
+            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{speed}", at.epoch);
             if last {
                 progress.end_here();
             }
             if last || at.epoch.is_multiple_of(until.div_ceil(MAX_EPOCH_LINES)) {
                 progress.milestone(&line);
             } else {
-                progress.at(at.global_step(steps), || line);
+                progress.show(at.global_step(steps), || line);
             }
             if last {
                 break;
@@ -212,8 +218,8 @@ impl TrainingLoop<'_> {
             if check || save {
                 let loss = phase.loss(*at)?;
                 let made = EpochTime { steps: at.step - first, time: started.elapsed() };
-                progress.at(at.global_step(steps), || {
-                    format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
+                progress.show(at.global_step(steps), || {
+                    format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.speed(made))
                 });
             }
             if save && at.step < steps {
@@ -273,8 +279,8 @@ impl TrainingLoop<'_> {
     }
 
     /// Views per second in words, after a comma.
-    fn rate(&self, made: EpochTime) -> String {
-        self.views_per_second(made).map_or_else(String::new, |rate| format!(", {rate:.0} views/s"))
+    fn speed(&self, made: EpochTime) -> String {
+        self.views_per_second(made).map_or_else(String::new, |views| format!(", {views:.0} views/s"))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::config::MethodConfig;
 use crate::exemplar::Exemplars;
 use crate::projection::{HeadParameters, HeadShape};
 
-/// Everything that a session learns from. Classes are numbered base classes first.
+/// Everything that an alignment learns from. Classes are numbered base classes first.
 #[derive(Clone, Copy, Debug)]
 pub struct AlignmentData<'a> {
     /// Shape of the head.

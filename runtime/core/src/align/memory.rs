@@ -2,7 +2,7 @@
 
 use crate::workers::Workers;
 
-/// Memory and threads that a session works with.
+/// Memory and threads that an alignment works with.
 pub struct Workspace<'a> {
     /// At least as many as [`WorkspaceSize::numbers`].
     pub numbers: &'a mut [f32],
@@ -12,7 +12,7 @@ pub struct Workspace<'a> {
     pub workers: &'a dyn Workers,
 }
 
-/// How much working memory a session needs: [`super::AlignmentExtent::workspace_size`] computes it.
+/// How much working memory an alignment needs: [`super::AlignmentExtent::workspace_size`] computes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkspaceSize {
     /// f32 numbers.

@@ -10,7 +10,7 @@ use crate::loss::{GradientAccumulator, PairScratch, UnitRows, contrast};
 use crate::projection::{self, HeadParameters, HeadShape, SgdUpdate, TrainableHead};
 use crate::workers::Workers;
 
-/// What the head is aligned to; unchanged during a session.
+/// What the head is aligned to; unchanged during an alignment.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetRows<'a> {
     /// Number of base classes, which come first among the classes.

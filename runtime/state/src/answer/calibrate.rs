@@ -158,9 +158,8 @@ impl<'a> Calibrator<'a> {
         self.excluded.push(true);
     }
 
-    /// Takes the scores of the views of the sample that `add` or `add_excluded` took last, a shot of a
-    /// learned class, `[views, count]`, the clean one first, without a border. Where shots have views, the border is
-    /// chosen by those alone.
+    /// Takes the scores `[views, count]` of the views of the last sample, a shot of a learned class: the clean one
+    /// first, without a border. Where shots have views, the border is chosen by those alone.
     pub fn add_views(&mut self, rows: &[f32]) {
         let Some(sample) = self.best.len().checked_sub(1) else { return };
         let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));
@@ -172,12 +171,12 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Chooses the border by the weights of a balance, and the temperature. Lower weights of the harmonic mean are
-    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the shift
-    /// without samples.
+    /// tried only until the expected accuracy over all classes reaches `min_accuracy`. `initial` is the shift without
+    /// samples.
     pub fn choose(&mut self, balance: Balance, min_accuracy: f32, initial: f32) -> Calibration {
         let border = self.choose_border(balance, min_accuracy, initial);
         let base = self.base;
-        self.temperature_samples.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
+        self.temperature_samples.iter_mut().for_each(|row| add_border(&mut row.scores, base, border.shift));
         Calibration { border, temperature: self.temperature(&self.shares()) }
     }
 
@@ -339,8 +338,8 @@ impl<'a> Calibrator<'a> {
 }
 
 /// Adds the border's shift to the scores of learned classes.
-pub(super) fn shift(scores: &mut [f32], base: usize, by: f32) {
-    scores.iter_mut().skip(base).for_each(|score| *score += by);
+pub(super) fn add_border(scores: &mut [f32], base: usize, shift: f32) {
+    scores.iter_mut().skip(base).for_each(|score| *score += shift);
 }
 
 /// Turns scores into probabilities.

@@ -151,7 +151,7 @@ impl Embedder {
 
     /// Embeddings `[n, length]` of features `[n, inputs]`.
     pub(super) fn embed(&self, features: &[f32]) -> Vec<f32> {
-        let mut embedded = self.embed_features(features);
+        let mut embedded = self.embed_without_projections(features);
         let projected = self.project(features);
         self.set_projections(&mut embedded, projected.chunks_exact(self.projections_len.max(1)));
         embedded
@@ -189,7 +189,7 @@ impl Embedder {
     }
 
     /// Embeddings `[n, length]` of features `[n, inputs]` without their projections.
-    fn embed_features(&self, features: &[f32]) -> Vec<f32> {
+    fn embed_without_projections(&self, features: &[f32]) -> Vec<f32> {
         let length = self.length();
         let mut embedded = vec![0.0; features.len() / self.inputs * length];
         for (to, from) in embedded.chunks_exact_mut(length).zip(features.chunks_exact(self.inputs)) {
@@ -251,15 +251,15 @@ impl Embedder {
     }
 
     /// Embeddings `[exemplars, length]` of the clean views of some of a bank's exemplars, whose projections are known.
-    pub(super) fn embed_stored(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
-        let mut embedded = self.embed_features(&bank.clean_of(exemplars));
+    pub(super) fn embed_clean(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
+        let mut embedded = self.embed_without_projections(&bank.clean_of(exemplars));
         self.set_projections(&mut embedded, exemplars.iter().map(|&exemplar| projections.clean(exemplar)));
         embedded
     }
 
     /// Embeddings `[exemplars, views, length]` of all views of some of a bank's exemplars, whose projections are known.
     pub(super) fn embed_views(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
-        let mut embedded = self.embed_features(&bank.views_of(exemplars));
+        let mut embedded = self.embed_without_projections(&bank.views_of(exemplars));
         let rows =
             exemplars.iter().flat_map(|&exemplar| projections.of(exemplar).chunks_exact(self.projections_len.max(1)));
         self.set_projections(&mut embedded, rows);
@@ -268,7 +268,7 @@ impl Embedder {
 
     /// What each of these exemplars of a bank, whose projections are known, adds to its class, `[exemplars, length]`.
     pub(super) fn contributions_of(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
-        let embedded = self.embed_features(&bank.views_of(exemplars));
+        let embedded = self.embed_without_projections(&bank.views_of(exemplars));
         let mut contributions = means_of_views(embedded, bank.views(), self.length());
         if self.projections_len > 0 {
             let rows = exemplars.iter().flat_map(|&exemplar| projections.of(exemplar)).copied().collect();

@@ -34,8 +34,8 @@ pub(super) struct ViewedShot {
 }
 
 /// Scores `[views, classes]` of each shot's views, without the border. That of its own class is extrapolated from the
-/// class without the shot to the class with it. The exemplars are the bank's, whose `projections` are given.
-/// Whether the aligned head is discounted, since it was trained on these shots, `discounts_aligned` says.
+/// class without the shot to the class with it. The shots are exemplars of `bank`, projected in `projections`.
+/// `discounts_aligned` says whether the aligned head counts less, since it was trained on these shots.
 pub(super) fn view_scores(
     model: &ScoringModel<'_>,
     bank: &Bank,
@@ -93,13 +93,13 @@ fn with_fewer(
     rows.filter_map(fewer).collect()
 }
 
-/// What a class of `count` shots gains by a shot of `copies` copies, as a multiple of what it gains by another one
-/// when it lacks the first. With n shots, c copies of the one and o of the other:
+/// What a class of `count` shots gains by a shot of `copies` copies, as a multiple of what it gains by another one of
+/// `other_copies` when it lacks the first. With n shots, c copies of the one and o of the other:
 ///
 /// (1 / (n - c) - 1 / n) / (1 / (n - c - o) - 1 / (n - c)) = c (n - c - o) / (o n)
-fn extrapolation(count: f32, copies: u32, of_other: u32) -> f32 {
-    let [copies, of_other] = [copies as f32, of_other as f32];
-    copies * (count - copies - of_other) / (of_other * count)
+fn extrapolation(count: f32, copies: u32, other_copies: u32) -> f32 {
+    let [copies, other_copies] = [copies as f32, other_copies as f32];
+    copies * (count - copies - other_copies) / (other_copies * count)
 }
 
 #[cfg(test)]

@@ -287,9 +287,9 @@ impl<'a> ScoringModel<'a> {
         subtract_from(&self.sums[shot.class * length..][..length], without_shot, copies, from);
         let mut counts = Vec::with_capacity(others.len());
         for (other, row) in others.iter().zip(rows.chunks_exact_mut(length)) {
-            let of_other = other.copies as f32;
-            subtract_from(without_shot, row, of_other, from);
-            counts.push(self.counts[shot.class] - copies - of_other);
+            let other_copies = other.copies as f32;
+            subtract_from(without_shot, row, other_copies, from);
+            counts.push(self.counts[shot.class] - copies - other_copies);
         }
         contributions.drain(..length);
         self.rows_of_few(contributions, &counts, others)

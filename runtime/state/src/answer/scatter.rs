@@ -42,8 +42,8 @@ const USUAL_MAX_SCATTERED: f32 = 256.0;
 /// Most shots whose scatter counts in any case.
 const MAX_SCATTERED: usize = 512;
 
-/// Fewest shots of a class that takes part, unless it has fewer. Where there is no room for as many of
-/// every class ([`most_scattered`]), only some take part.
+/// Fewest shots of a class that takes part, unless it has fewer. Where there is no room for as many of every class
+/// ([`most_scattered`]), only some classes take part.
 const MIN_OF_CLASS: usize = 5;
 
 /// Most base classes from which [`ShotScatter::remaining_spread`] is estimated; more hardly change it.

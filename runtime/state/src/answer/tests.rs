@@ -149,7 +149,7 @@ impl Golden {
         let scoring = self.base_model.scoring(&self.base_model.config).unwrap();
         let samples = ValidationSamples::of(&self.base_model, state, scoring);
         let (every, work) = (samples.even_samples(MAX_FIRST_SAMPLES), &mut ScoringWork::alone());
-        let model = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_of(&every, &[]), work);
+        let model = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_to_score(&every, &[]), work);
         let scored = samples.scored_samples(&model, &every, work);
         scored.into_values().flat_map(|sample| sample.scores).collect()
     }
@@ -224,8 +224,8 @@ fn borders_are_those_of_an_independent_implementation() {
     for balance in Balance::ALL {
         let state = State { balance, ..scene.state.clone() };
         let samples = ValidationSamples::of(&scene.base_model, &state, scoring);
-        let evaluated = samples.evaluate(&fresh, &indices, &mut ScoringWork::alone());
-        let Border { shift, base, learned } = evaluated.calibration.border;
+        let validation = samples.validate(&fresh, &indices, &mut ScoringWork::alone());
+        let Border { shift, base, learned } = validation.calibration.border;
         assert_near(&[shift, base, learned], &Reader(&scene.value["border"]).numbers(&[balance.name()]));
     }
 }
@@ -247,7 +247,7 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let contributions = model.embedder.contributions_of(bank, &[exemplar], &model.projections);
         let row = model.without(&[shot], contributions).remove(0).unwrap();
         let (digest, embedded) =
-            (bank.digest_of(exemplar), model.embedder.embed_stored(bank, &[exemplar], &model.projections));
+            (bank.digest_of(exemplar), model.embedder.embed_clean(bank, &[exemplar], &model.projections));
         let roots = &embedded[model.row_builder.roots_start()..];
         let scattered = scatter::ScatteredShot { class: shot.class as u32, digest: &digest, roots };
         let change = model.scatter_changes([scattered].into_iter()).remove(0).unwrap();
@@ -265,7 +265,7 @@ fn thresholds_have_the_scores_of_views_under_the_whole_aligned_head() {
     let scoring = base_model.scoring(&base_model.config).unwrap();
     let samples = ValidationSamples::of(&base_model, &state, scoring);
     let (viewed, work) = (samples.viewed_samples(MAX_FIRST_VIEWED), &mut ScoringWork::alone());
-    let model = ScoringModel::new(&base_model, &state, scoring, &samples.exemplars_of(&[], &viewed), work);
+    let model = ScoringModel::new(&base_model, &state, scoring, &samples.exemplars_to_score(&[], &viewed), work);
     let views = samples.scored_views(&model, &viewed, work);
     let scores: Vec<f32> = views.into_iter().flat_map(|view| view.scores).collect();
     assert_near(&scores, &Reader(&value["border"]).numbers(&["threshold_views"]));

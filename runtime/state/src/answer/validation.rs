@@ -120,8 +120,8 @@ impl<'a> ValidationSamples<'a> {
         samples.iter().map(|&sample| self.class_of(sample)).collect()
     }
 
-    /// The chosen exemplars of learned classes that are no duplicates, by class. Classes with a single
-    /// different shot are missing: without it, nothing would be left of them.
+    /// The chosen exemplars of learned classes that are no duplicates, by class. Classes with a single different shot
+    /// are missing: without it, nothing would be left of them.
     fn viewable(&self) -> BTreeMap<u32, Vec<usize>> {
         let base = self.base_model.classes.len();
         let mut viewable = self.different.clone();
@@ -151,25 +151,25 @@ impl<'a> ValidationSamples<'a> {
     /// Chooses the border and the temperature by the samples that are not excluded, then answers every sample with the
     /// state and with an earlier one, in which class `c` had the index `indices[c]`. All shots of classes that have
     /// changed since are answered, too.
-    pub(crate) fn evaluate(
+    pub(crate) fn validate(
         &self,
         earlier: &State,
         indices: &[Option<usize>],
         work: &mut ScoringWork<'_>,
     ) -> Validation {
         let min_accuracy = self.min_accuracy(work);
-        let chosen = self.samples();
-        let samples = self.with_changed(&chosen, earlier, indices);
-        let classes_of_chosen = self.classes_of(&chosen);
+        let border_samples = self.samples();
+        let border_classes = self.classes_of(&border_samples);
+        let samples = self.with_changed(&border_samples, earlier, indices);
         let needed = self.needed_exemplars(&samples, ScoringPurpose::Border);
         let model = ScoringModel::new(self.base_model, self.state, self.scoring, &needed, work);
         let base = model.base();
-        let mut calibrator = self.calibrator(&classes_of_chosen, &model);
+        let mut calibrator = self.calibrator(&border_classes, &model);
         let (mut best, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
         self.own_scores(&model, &samples, ScoringPurpose::Border, work, &mut |sample| {
             excluded.push(sample.is_excluded);
             best.push(BestPerSide::of(&sample.scores, base));
-            if chosen.binary_search(&sample.number).is_ok() {
+            if border_samples.binary_search(&sample.number).is_ok() {
                 sample.add_to(&mut calibrator);
             }
         });
@@ -290,7 +290,7 @@ impl<'a> ValidationSamples<'a> {
 
     /// The exemplars that [`scored_samples`](Self::scored_samples) needs for some samples, and
     /// [`scored_views`](Self::scored_views) for others, in ascending order.
-    pub(crate) fn exemplars_of(&self, samples: &[usize], viewed: &[usize]) -> Vec<usize> {
+    pub(crate) fn exemplars_to_score(&self, samples: &[usize], viewed: &[usize]) -> Vec<usize> {
         let mut exemplars = self.needed_exemplars(samples, ScoringPurpose::Thresholds);
         exemplars.extend(self.needed_exemplars(viewed, ScoringPurpose::ViewThresholds));
         exemplars.sort_unstable();

@@ -37,7 +37,7 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
     pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, ChangeReport), LearnError> {
-        let index = learned(self.base_model, state, label)?;
+        let index = learned_class(self.base_model, state, label)?;
         let mut next = state.clone();
         next.classes.remove(index);
         next.first_recognitions.remove(index);
@@ -75,7 +75,7 @@ impl Session<'_> {
 /// # Errors
 /// [`LearnError`] if the class is unknown or a base class, or the new label is unusable or taken.
 pub fn rename(base_model: &BaseModel, state: &State, from: &str, to: &str) -> Result<State, LearnError> {
-    let index = learned(base_model, state, from)?;
+    let index = learned_class(base_model, state, from)?;
     check_free_label(base_model, state, to)?;
     let mut next = state.clone();
     next.classes[index].label = label::normal(to);
@@ -83,7 +83,7 @@ pub fn rename(base_model: &BaseModel, state: &State, from: &str, to: &str) -> Re
 }
 
 /// Index of a class among the learned ones.
-fn learned(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
+fn learned_class(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
     let index = known_class(base_model, state, label)?;
     base_model.learned_index(index).ok_or_else(|| LearnError::BaseClass { label: label.into() })
 }

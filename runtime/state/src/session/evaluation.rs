@@ -11,7 +11,7 @@ use core::ops::Range;
 use orco_core::align::LossTerms;
 use orco_core::config::MethodConfig;
 
-use super::report::EvaluatedSamples;
+use super::report::{EvaluatedSamples, share};
 use super::{ChangeReport, CumulativeLoss, alignment_data};
 use crate::answer::{ScoringWork, Validation, ValidationSamples};
 use crate::classify::Classifier;
@@ -71,12 +71,11 @@ impl EvaluatedSamples {
 
     /// What all sessions have cost a class; `None` without samples.
     fn cumulative_loss(&self, base_model: &BaseModel, after: &State, class: usize) -> Option<CumulativeLoss> {
-        let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
         let (first, samples): (f32, Vec<usize>) = match base_model.learned_index(class) {
             None => {
                 let samples: Vec<usize> = self.of_class(class, 0..self.base_samples).collect();
                 let right = samples.iter().filter(|&&sample| self.by_bundle[sample] == class).count();
-                (share(right, samples.len()), samples)
+                (share(right as u32, samples.len() as u32), samples)
             }
             // How the shots that are samples were recognised at first is not known.
             Some(_) if self.partly_sampled.get(class) == Some(&true) => return None,
@@ -84,12 +83,12 @@ impl EvaluatedSamples {
                 let FirstRecognition { shots, recognised } = after.first_recognitions.of(learned);
                 let samples =
                     self.of_class(class, self.base_samples..self.classes.len()).take(shots as usize).collect();
-                (share(recognised as usize, shots as usize), samples)
+                (share(recognised, shots), samples)
             }
         };
         let right = samples.iter().filter(|&&sample| self.after[sample] == class).count();
-        let count = samples.len();
-        (count > 0).then(|| CumulativeLoss { first, now: share(right, count), samples: count as u32 })
+        let count = samples.len() as u32;
+        (count > 0).then(|| CumulativeLoss { first, now: share(right as u32, count), samples: count })
     }
 }
 
@@ -140,9 +139,8 @@ fn calibrate_and_answer(
     work: &mut ScoringWork<'_>,
 ) -> EvaluatedSamples {
     let samples = ValidationSamples::of(base_model, after, scoring);
-    let evaluated = samples.evaluate(before, index_before, work);
     let Validation { calibration, left_out, classes, exemplars, answers, earlier, partly_sampled, excluded } =
-        evaluated;
+        samples.validate(before, index_before, work);
     // Samples that were set aside come first.
     let by_bundle = included(samples.answers_of_bundle(work), &excluded);
     let sharing_shots = samples.classes_sharing_shots().into_iter().collect();

@@ -1,4 +1,4 @@
-//! What a session did. It is measured on samples that the bundle set aside and on shots that are left out of their
+//! What a change did. It is measured on samples that the bundle set aside and on shots that are left out of their
 //! class in turn; where answers follow the paper, on the exemplars.
 
 use alloc::string::String;
@@ -23,7 +23,7 @@ const ROUNDING: f32 = 1e-6;
 pub struct ClassAccuracy {
     /// The class.
     pub label: String,
-    /// Share recognised before the session, 0..1; `None` for a class that is new.
+    /// Share recognised before the change, 0..1; `None` for a class that is new.
     pub before: Option<f32>,
     /// Share recognised after it, 0..1.
     pub after: f32,
@@ -59,7 +59,7 @@ pub struct ConfusedPair {
     pub share: f32,
 }
 
-/// A mean accuracy before a session and after it.
+/// A mean accuracy before a change and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AccuracyChange {
     /// Before it, 0..1.
@@ -92,7 +92,7 @@ pub struct RepeatedShots {
     pub shots: usize,
 }
 
-/// What a session did.
+/// What a change did.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChangeReport {
@@ -135,13 +135,13 @@ pub struct ChangeReport {
 pub(super) struct EvaluatedSamples {
     /// Class of every sample.
     pub(super) classes: Vec<u32>,
-    /// Samples that the bundle brought; they come first.
+    /// Number of samples that the bundle brought; they come first.
     pub(super) base_samples: usize,
+    /// What the bundle alone, without anything learned, answers for these, `[base_samples]`.
+    pub(super) by_bundle: Vec<usize>,
     /// Index of each sample's exemplar in the new state; `None` for samples that the bundle brought. Empty where
     /// answers follow the paper.
     pub(super) exemplars: Vec<Option<usize>>,
-    /// Answers of the bundle alone for these, without anything learned.
-    pub(super) by_bundle: Vec<usize>,
     /// Answers before the change; `None` for a shot that was the only one of its class then.
     pub(super) before: Vec<Option<usize>>,
     /// Answers after the change.
@@ -250,7 +250,7 @@ impl AnswerCounts {
 }
 
 /// `hits` as a share of `of` samples; 0 of none.
-fn share(hits: u32, of: u32) -> f32 {
+pub(super) fn share(hits: u32, of: u32) -> f32 {
     hits as f32 / of.max(1) as f32
 }
 
@@ -323,7 +323,7 @@ impl ChangeReport {
         }
     }
 
-    /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if no sample
+    /// Mean over the classes known before the change of the accuracy before it and after it, 0..1; `None` if no sample
     /// says.
     pub fn old_accuracy(&self) -> Option<AccuracyChange> {
         let mut count = 0.0;
@@ -356,7 +356,7 @@ impl ChangeReport {
         lost
     }
 
-    /// Mean accuracy of the new classes after the session, 0..1; `None` if no sample says.
+    /// Mean accuracy of the new classes after the change, 0..1; `None` if no sample says.
     pub fn new_accuracy(&self) -> Option<f32> {
         let new = self.classes.iter().filter(|class| class.before.is_none() && class.samples > 0);
         let new: Vec<f32> = new.map(|class| class.after).collect();

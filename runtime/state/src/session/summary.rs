@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::{AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots};
 use super::{ChangeReport, ForgettingGroup, LearnedOnlyAccuracy};
 
-/// What a session did, in the form that the command line and HTTP share. Shares are 0..1.
+/// What a change did, in the form that the command line and HTTP share. Shares are 0..1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct SessionSummary<'a> {
+pub struct ChangeSummary<'a> {
     /// Samples that accuracies are measured on.
     #[serde(rename = "exemplars")]
     pub samples: usize,
@@ -59,9 +59,9 @@ pub struct ForgettingByGroup {
 }
 
 impl ChangeReport {
-    /// What the session did, with at most `most` entries in each list. In `lost` and `confusions`, entries that concern
+    /// What the change did, with at most `most` entries in each list. In `lost` and `confusions`, entries that concern
     /// base classes and those of learned classes alone have that limit each.
-    pub fn summary(&self, most: usize) -> SessionSummary<'_> {
+    pub fn summary(&self, most: usize) -> ChangeSummary<'_> {
         let mut forgetting = ForgettingByGroup::default();
         for loss in self.group_losses() {
             match loss.group {
@@ -71,7 +71,7 @@ impl ChangeReport {
         }
         let base: BTreeSet<&str> = self.classes.iter().take(self.base_classes).map(|class| &class.label[..]).collect();
         let is_base = |label: &str| base.contains(label);
-        SessionSummary {
+        ChangeSummary {
             samples: self.samples,
             free_targets: self.free_targets,
             old_accuracy: self.old_accuracy(),

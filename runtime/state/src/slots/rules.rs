@@ -181,7 +181,7 @@ pub struct SlotRules<'a> {
 }
 
 impl SlotRules<'_> {
-    /// Why a sound slot is not ours to read, if so: what belongs to another release or bundle is theirs to judge.
+    /// Why a sound slot is not ours to read; `None` if it is. Slots of another release or bundle are theirs to judge.
     fn refusal<E>(&self, slot: Slot, content: &SlotContent<'_>) -> Option<LoadError<E>> {
         if content.bundle_digest != self.bundle_digest {
             Some(LoadError::OtherBundle { slot })

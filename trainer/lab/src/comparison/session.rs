@@ -42,8 +42,8 @@ struct SessionSample {
 }
 
 impl ComparedSession<'_> {
-    /// Adds new classes: their shots become exemplars, and the class means of these, projected by `model`, are matched
-    /// to the free targets.
+    /// Adds new classes: their shots become exemplars, and the class means of these, projected by `model`, are assigned
+    /// to free targets.
     pub(super) fn admit(&mut self, model: &Model, shots: &[usize]) {
         let classes: Vec<i64> = shots.iter().map(|&image| self.class(image)).collect();
         let z = no_grad(|| model.head.project(&features(model, self.train, shots)));
@@ -51,7 +51,7 @@ impl ComparedSession<'_> {
         let new = known..classes.iter().map(|class| class + 1).max().unwrap_or(known);
         let (means, _) = unit_class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()), new);
         let (free, rows) = (self.targets.free(), self.targets.free_rows());
-        let chosen = target::match_to_targets(&values(&means), &values(&free), model.head.dimension() as usize);
+        let chosen = target::assign_by_cosine(&values(&means), &values(&free), model.head.dimension() as usize);
         self.targets.assignment.extend(chosen.into_iter().map(|index| rows[index]));
         self.exemplars.extend_from_slice(shots);
     }

@@ -117,9 +117,9 @@ impl FeatureCache {
         }
     }
 
-    /// Features of two different cached views of each image in the rank's `share` of the batch, `[b, features]` each.
-    pub(super) fn two_views(&self, batch: &Tensor, share: Range<usize>) -> [Tensor; 2] {
-        let own = |all: &Tensor| all.narrow(0, share.start as i64, share.len() as i64);
+    /// Features of two different cached views of each image in `rows_of_rank` of the batch, `[b, features]` each.
+    pub(super) fn two_views(&self, batch: &Tensor, rows_of_rank: Range<usize>) -> [Tensor; 2] {
+        let own = |all: &Tensor| all.narrow(0, rows_of_rank.start as i64, rows_of_rank.len() as i64);
         let images = own(batch);
         let stacked: Vec<Tensor> = self.views.iter().map(|view| view.index_select(0, &images)).collect();
         let stacked = Tensor::stack(&stacked, 1);

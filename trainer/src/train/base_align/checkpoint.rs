@@ -32,11 +32,11 @@ fn read(name: &str, settings: &Tensor, run: &Run) -> Result<Option<HashMap<Strin
     Ok(tensors.filter(|tensors| tensors.get("settings").is_some_and(|made| made.equal(settings))))
 }
 
-/// The targets of a phase 2 that was finished with the same settings, if it was; the model is then set from it.
+/// Sets the model from a phase 2 that was finished with the same settings, if one was, and returns its targets.
 ///
 /// # Errors
 /// If its checkpoint cannot be read, or is of another model.
-pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Result<Option<Targets>> {
+pub(super) fn load_finished(model: &mut Model, settings: &Tensor, run: &Run) -> Result<Option<Targets>> {
     let Some(tensors) = read(ALIGN_CHECKPOINT, settings, run)? else { return Ok(None) };
     log::info!("phase 2 was finished before; its checkpoint is used");
     model.restore(&tensors)?;
@@ -212,12 +212,12 @@ impl AlignState {
     ///
     /// # Errors
     /// If another rank is gone.
-    pub fn descend(&mut self, loss: &Tensor, rates: [f64; 2], group: &RankGroup) -> Result<()> {
+    pub fn descend(&mut self, loss: &Tensor, learning_rates: [f64; 2], group: &RankGroup) -> Result<()> {
         let gradients = gradients(loss, self.parameters());
         let loss = loss.detach().to_kind(Kind::Double);
         group.all_reduce_mean(gradients.iter().filter(|gradient| gradient.defined()))?;
         group.all_reduce_mean([&loss])?;
-        step_groups(iter::once(&mut self.head).chain(&mut self.backbone).zip(rates), &gradients);
+        step_groups(iter::once(&mut self.head).chain(&mut self.backbone).zip(learning_rates), &gradients);
         let _ = self.sum.g_add_(&loss);
         Ok(())
     }

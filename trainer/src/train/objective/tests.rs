@@ -1,6 +1,6 @@
 //! The trainer's objective: what the phases and the settings choose, and that its loss is the runtime's.
 
-use orco_core::align::{HeadTrainer, StepBatch, StepExtent, TargetRows as Fixed, Workspace};
+use orco_core::align::{HeadTrainer, StepBatch, StepExtent, TargetRows, Workspace};
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
@@ -120,9 +120,9 @@ fn the_loss_with(config: &MethodConfig) {
     };
     let (mut numbers, mut indices) =
         (vec![0.0; extent.workspace_size().numbers], vec![0; extent.workspace_size().indices]);
-    let fixed = Fixed { base_classes: 4, assigned: &assigned, free: &free };
+    let target_rows = TargetRows { base_classes: 4, assigned: &assigned, free: &free };
     let workspace = Workspace { numbers: &mut numbers, indices: &mut indices, workers: &Serial };
-    let mut trainer = HeadTrainer::new(&extent, head.as_parameters(), &fixed, workspace);
+    let mut trainer = HeadTrainer::new(&extent, head.as_parameters(), &target_rows, workspace);
     let classes = classes.map(|class| class as u32);
     let batch = StepBatch { features: &flat(&features), classes: &classes, perturbed: &[], perturbed_labels: &[] };
     let mut gradient = head.clone();

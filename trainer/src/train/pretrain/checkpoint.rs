@@ -77,7 +77,7 @@ impl PretrainState {
         tensors.extend(criterion.tensors());
         tensors.extend(self.optimiser.state());
         if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
-            bail!("a weight became infinite {}", self.kept(at));
+            bail!("a weight became infinite {}", self.failure_note(at));
         }
         tensors.extend(self.average.tensors());
         tensors.extend(self.scaler.iter().flat_map(LossScaler::state));
@@ -104,13 +104,13 @@ impl PretrainState {
         let means = self.sums.means(at.step);
         if !means.total.is_finite() {
             let advice = if config.precision == Precision::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
-            bail!("the loss became {} {}{advice}", means.total, self.kept(at));
+            bail!("the loss became {} {}{advice}", means.total, self.failure_note(at));
         }
         Ok(means)
     }
 
-    /// What is said when training went wrong.
-    fn kept(&self, at: Position) -> String {
+    /// Where training failed, which checkpoint is kept, and how to start again.
+    fn failure_note(&self, at: Position) -> String {
         let checkpoint = match self.saved {
             Position { epoch: 0, step: 0 } => "there is no checkpoint yet".into(),
             saved => format!("the checkpoint of {saved} is kept"),

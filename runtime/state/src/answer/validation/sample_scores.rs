@@ -256,10 +256,10 @@ impl ValidationSamples<'_> {
         let exemplars: Vec<usize> = last.iter().map(|sample| sample - self.set_aside()).collect();
         let set_aside = &self.scoring.statistics.set_aside;
         let mut embedded = match &context.of_set_aside {
-            Some(known) => embedder.embed_stored(set_aside, first, known),
+            Some(known) => embedder.embed_clean(set_aside, first, known),
             None => embedder.embed(&set_aside.clean_of(first)),
         };
-        embedded.extend(embedder.embed_stored(&self.state.exemplars, &exemplars, context.source.projections));
+        embedded.extend(embedder.embed_clean(&self.state.exemplars, &exemplars, context.source.projections));
         embedded
     }
 

@@ -225,7 +225,7 @@ mod tests {
 
     use orco_trainer::data::dataset::DataSet;
     use orco_trainer::run::PRETRAIN_CHECKPOINT;
-    use orco_trainer::train::pretrain;
+    use orco_trainer::train::pretrain::pretrain_by;
     use orco_trials::alone::alone;
     use tch::Device;
 
@@ -276,7 +276,7 @@ mod tests {
     /// The base session's backbone, trained or taken from its checkpoint, and a layer that is always the same.
     fn start(recipe: &Recipe, base: &BaseSession<'_>) -> (Model, ProjectionLayer) {
         let mut model = model(recipe);
-        pretrain::train(&mut model, &recipe.pretrain, base, None, &mut CrossEntropy).unwrap();
+        pretrain_by(&mut model, &recipe.pretrain, base, None, &mut CrossEntropy).unwrap();
         tch::manual_seed(1);
         let layer = ProjectionLayer::new(model.backbone.description.features(), Device::Cpu);
         (model, layer)
