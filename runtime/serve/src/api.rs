@@ -43,10 +43,10 @@ fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json)
 }
 
-/// A body of JSON; one that is not understood is refused in a sentence.
-pub struct Json<T>(pub T);
+/// The JSON body of a request; one that is not understood is refused in a sentence.
+pub struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {

@@ -11,7 +11,7 @@ use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{JPEG, NewLabel, Path, Query, blocking, flag, picture, usable_label};
+use super::{JPEG, JsonBody, NewLabel, Path, Query, blocking, flag, picture, usable_label};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::id::Id;
@@ -159,7 +159,7 @@ pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String
 pub async fn relabel(
     State(service): State<Arc<Service>>,
     Path(from): Path<String>,
-    super::Json(NewLabel { label }): super::Json<NewLabel>,
+    JsonBody(NewLabel { label }): JsonBody<NewLabel>,
 ) -> Result<StatusCode, Refusal> {
     let (from, to) = (usable_label(&from)?, usable_label(&label)?);
     service.changes().check_idle(&from)?;
