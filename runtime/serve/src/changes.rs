@@ -22,7 +22,7 @@ use orco_runtime::thumbnails::Thumbnails;
 use serde_json::Value;
 
 use self::background_alignment::FailedAlignment;
-pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
+pub use self::purge::{PurgeHook, labels_of_no_class, purged_labels};
 use self::recovery::RunningChange;
 use self::reported_change::{ReportedChange, joined_warnings};
 pub use self::request::{BaseClassChoice, ChangeRequest, LabelledShots};

@@ -125,13 +125,13 @@ impl MissingLabels {
         if self.knowledge_version.replace(known.version) == Some(known.version) {
             return None;
         }
-        let before = std::mem::replace(&mut self.warning, unknown_labels(rules, known));
+        let before = std::mem::replace(&mut self.warning, missing_labels_warning(rules, known));
         self.warning.clone().filter(|_| self.warning != before)
     }
 }
 
 /// Says which labels of rules no class has: a class may still be taught, but a mistyped label never comes.
-fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
+fn missing_labels_warning(rules: &[Rule], known: &Knowledge) -> Option<String> {
     let is_shown = |label: &str| {
         [label::UNKNOWN, label::EMPTY].contains(&label) || known.classes.iter().any(|class| class.label == label)
     };

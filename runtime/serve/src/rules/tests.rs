@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use super::{
     Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels, Occurrence,
-    POLL_INTERVAL, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels,
+    POLL_INTERVAL, Rule, RuleClock, Rules, Webhook, missing_labels_warning, shown_labels,
 };
 use crate::Service;
 use crate::knowledge::Knowledge;
@@ -140,8 +140,8 @@ fn labels_that_no_class_has_are_named() {
     };
     let mug = Class { label: "mug".into(), target: 0, session: 1 };
     let known = Knowledge { classes: vec![mug], ..Knowledge::default() };
-    assert_eq!(unknown_labels(&about(&["mug", "unknown", "empty"]), &known), None);
-    let warning = unknown_labels(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
+    assert_eq!(missing_labels_warning(&about(&["mug", "unknown", "empty"]), &known), None);
+    let warning = missing_labels_warning(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
     assert!(warning.starts_with("no class is called \"Mug\" or \"cup\":"), "{warning}");
 }
 
