@@ -43,8 +43,8 @@ use crate::worker::{self, Worker};
 /// Most changes that may wait.
 const MAX_WAITING: usize = 8;
 
-/// What is kept of shots and classes beside the state: it follows every change.
-pub(crate) struct PictureRecords {
+/// What is kept of classes beside the state: it follows every change.
+pub(crate) struct ClassRecords {
     /// Shots that were not learned yet.
     pub pending_shots: PendingShots,
     /// Small pictures of learned shots, where they are kept.
@@ -78,7 +78,7 @@ impl Changes {
     pub(crate) fn start(
         open: impl FnMut() -> Result<Learner, ServeError> + Send + 'static,
         answers: Answers,
-        records: PictureRecords,
+        records: ClassRecords,
         telemetry: Telemetry,
         turns: TurnQueue,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
@@ -260,7 +260,7 @@ struct ChangeWorker {
     open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
     queue: Receiver<(Id, ChangeRequest)>,
     answers: Answers,
-    records: PictureRecords,
+    records: ClassRecords,
     shared: SharedJobs,
     /// Backups of this service lock the state, too.
     turns: TurnQueue,

@@ -20,7 +20,7 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{BaseClassChoice, ChangeRequest, Changes, LabelledShots, PictureRecords, PurgeHook};
+use crate::changes::{BaseClassChoice, ChangeRequest, Changes, ClassRecords, LabelledShots, PurgeHook};
 use crate::error::ServeError;
 use crate::event::Events;
 use crate::health::Health;
@@ -161,7 +161,7 @@ impl Service {
         let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
         let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
         let (sightings, purge_hook) = (Sightings::default(), PurgeHook::default());
-        let records = PictureRecords {
+        let records = ClassRecords {
             pending_shots: pending_shots.clone(),
             thumbnails: retention.thumbnails.then(|| thumbnails.clone()),
             sightings: sightings.clone(),

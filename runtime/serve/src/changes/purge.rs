@@ -17,7 +17,7 @@ use crate::refusal::{ErrorCode, Refusal};
 /// Removes labels of a purged class from what other crates keep, or says why some are left.
 type ForgetLabels = dyn Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync;
 
-/// What must be rid of a purged class, too, and that this crate does not know: a device's part in a fleet, say.
+/// Forgets a purged class in records that this crate does not know, such as a device's part in a fleet.
 #[derive(Clone, Default)]
 pub struct PurgeHook(Arc<OnceLock<Box<ForgetLabels>>>);
 
