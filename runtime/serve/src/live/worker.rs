@@ -189,7 +189,7 @@ impl LiveWorker {
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.shared.scene;
         // A part that is cut out later needs as many pixels as the backbone sees.
-        let has_parts = scene.is_shown() || !self.regions.is_empty();
+        let has_parts = scene.has_background() || !self.regions.is_empty();
         let admitted = if has_parts { self.admit_for_parts(&frame) } else { self.admit(&frame, self.input_side()) };
         let (side, permit) = match admitted {
             Ok(Some(admitted)) => admitted,
