@@ -87,7 +87,7 @@ mod tests {
     use crate::thing_tracks::AnsweredThing;
 
     fn thing(label: &str, probability: f32, known: bool) -> AnsweredThing {
-        AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(label, probability, known) }
+        AnsweredThing { id: 1, shares: [0.0; 4], answer: answer(label, probability, known) }
     }
 
     fn known(label: &str, probability: f64) -> InView {
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(in_view(&showing(Vec::new())), [], "no frame yet");
         let named = |name: &str, region: ShownRegion| ShownRegion {
             name: name.into(),
-            bounds: Some([0.0, 0.0, 0.5, 1.0]),
+            shares: Some([0.0, 0.0, 0.5, 1.0]),
             ..region
         };
         let shelf = ShownRegion { things: vec![mug.clone()], ..duck.clone() };

@@ -163,7 +163,7 @@ fn labels_that_are_lost_by_a_change_are_named_once() {
 
 #[test]
 fn what_is_shown_is_told_in_the_words_of_rules() {
-    let thing = |known| AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer("mug", 0.5, known) };
+    let thing = |known| AnsweredThing { id: 1, shares: [0.0; 4], answer: answer("mug", 0.5, known) };
     let labels = |region: ShownRegion| -> Vec<String> {
         shown_labels(&showing(vec![region])).into_iter().map(|(label, _)| label).collect()
     };

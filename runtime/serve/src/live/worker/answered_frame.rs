@@ -95,7 +95,7 @@ impl LiveWorker {
                 ShownRegion { problem: Some(problem), ..ShownRegion::default() }
             }
         };
-        Ok(ShownRegion { name, bounds: shares, ..shown })
+        Ok(ShownRegion { name, shares, ..shown })
     }
 
     /// The track of a region; the first one if the regions have changed meanwhile.
