@@ -375,7 +375,7 @@ impl Reporter<'_> {
         }
         let next = picture.at.map(|at| at + MIN_UPDATE_INTERVAL).filter(|next| *next > Instant::now());
         if next.is_none() {
-            if let Some(jpeg) = self.worker.live.as_ref().and_then(LiveCameraReader::view) {
+            if let Some(jpeg) = self.worker.live.as_ref().and_then(LiveCameraReader::jpeg) {
                 self.picture_bytes.set(Some(jpeg.len()));
                 self.deliver(client, &topics.picture, jpeg, Retention::Retained).await;
                 self.picture_bytes.set(None);

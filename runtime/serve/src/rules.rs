@@ -226,7 +226,7 @@ impl RuleWorker {
 
     fn act(&mut self, number: usize, label: &str, probability: Option<f64>) {
         let time = seconds_since_1970();
-        let picture = self.live.view();
+        let picture = self.live.jpeg();
         let occurrence = Occurrence { label: label.to_owned(), probability, time, picture };
         if self.actions.push((number, occurrence), Instant::now()) {
             let seconds = DROP_LOG_INTERVAL.as_secs();

@@ -49,9 +49,9 @@ pub(super) async fn with_camera<T: Send + 'static>(
     blocking(move || work(&service, live(&service)?)).await?
 }
 
-/// The picture of a frame that is shown to people, as JPEG.
-async fn view(frame: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
-    blocking(move || frame.view()).await
+/// A JPEG of a frame, for people.
+async fn jpeg(frame: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
+    blocking(move || frame.jpeg()).await
 }
 
 /// `GET /api/v1/live`
@@ -91,7 +91,7 @@ pub async fn newest(
     if number == after {
         return Ok((StatusCode::NO_CONTENT, numbered).into_response());
     }
-    Ok((numbered, [JPEG], view(seen).await?).into_response())
+    Ok((numbered, [JPEG], jpeg(seen).await?).into_response())
 }
 
 /// `GET /api/v1/camera.mjpg`: one frame after another, as long as somebody looks and the server runs.
@@ -114,7 +114,7 @@ pub async fn stream(
                 continue;
             };
             let number = seen.frame.number;
-            let picture = view(seen).await.ok()?;
+            let picture = jpeg(seen).await.ok()?;
             let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", picture.len());
             let part = [head.as_bytes(), &picture, b"\r\n"].concat();
             return Some((Ok::<_, Infallible>(part), (service, newest, number)));

@@ -230,7 +230,7 @@ impl LiveWorker {
         }
         let mut latest = self.shared.latest();
         latest.problem = None;
-        latest.frame = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
+        latest.frame = Some(Arc::new(ObservedFrame { frame, picture, jpeg: OnceLock::new() }));
         // Where there is no answer, the next frame comes soon.
         if let Ok(regions) = shown {
             latest.regions = regions.iter().map(ShownRegion::summary).collect();
