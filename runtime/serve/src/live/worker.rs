@@ -274,9 +274,9 @@ impl LiveWorker {
     /// A permit to decode a frame to `side` pixels, with `side`; none if too little memory is free now.
     fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
         let working = self.shared.scene.working_memory();
-        let needs = frame.decoding_cost(Some(side)).map(|needs| processing_bytes(&needs, &self.input) + working);
+        let bytes = frame.decoding_cost(Some(side)).map(|cost| processing_bytes(&cost, &self.input) + working);
         // A frame that is no picture takes nothing here, and is refused when it is decoded.
-        Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
+        Ok(self.admission.try_admit(bytes.unwrap_or(0))?.map(|permit| (side, permit)))
     }
 
     /// Says why a frame can never be processed.
