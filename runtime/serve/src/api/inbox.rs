@@ -71,7 +71,7 @@ pub async fn label(
     for id in ids {
         // Somebody else may have been faster.
         let Some(frame) = service.inbox.take(id) else { continue };
-        let picture = picture::whole(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
+        let picture = picture::admit_and_decode(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
         take_picture(&service, &label, picture, Acceptance::Anyway).await?;
         frame.used();
         taken += 1;

@@ -46,6 +46,6 @@ pub(super) async fn decode<T: Send + 'static>(
 ///
 /// # Errors
 /// As for [`admit`] and [`decode`].
-pub(super) async fn whole(service: &Service, file: Bytes) -> Result<Admitted<RgbImage>, Refusal> {
+pub(super) async fn admit_and_decode(service: &Service, file: Bytes) -> Result<Admitted<RgbImage>, Refusal> {
     decode(admit(service, file).await?, |picture| picture).await
 }

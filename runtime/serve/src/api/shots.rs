@@ -84,7 +84,9 @@ pub async fn take(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let label = usable_label(&label)?;
-    take_picture(&service, &label, picture::whole(&service, body).await?, Acceptance::of(anyway)).await.map(Json)
+    take_picture(&service, &label, picture::admit_and_decode(&service, body).await?, Acceptance::of(anyway))
+        .await
+        .map(Json)
 }
 
 /// Takes a picture as a shot, unless something speaks against it; says what.
