@@ -101,14 +101,14 @@ pub(super) async fn take_picture(
     let (candidate, picture) = blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await?;
     let features = service.answers.shot_features(picture).await?;
     let matches = ClassProbability::list_json(&features.classes, 3);
-    let (id, warnings) = service.pending_shots.take(label, candidate, features, acceptance)?;
+    let (id, objections) = service.pending_shots.take(label, candidate, features, acceptance)?;
     let held = service.pending_shots.of(label).len();
     if id.is_some() {
         service.pending_shots.tell_count(label, &service.events);
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
-        "warnings": warnings.iter().map(pending_shots::warning_json).collect::<Vec<_>>(),
+        "warnings": objections.iter().map(pending_shots::objection_json).collect::<Vec<_>>(),
     }))
 }
 
