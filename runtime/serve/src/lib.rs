@@ -2,8 +2,8 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its host name; [`allocator`]: settings of the allocator; [`error`]: why it does not start; [`refusal`]:
-//!   why it refuses a request, with codes;
+//! - `machine`: its host name; [`allocator`]: settings of the allocator; [`error`]: why it does not start, or ends by
+//!   itself; [`refusal`]: why it refuses a request, with codes;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
