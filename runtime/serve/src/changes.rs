@@ -188,8 +188,8 @@ impl SharedJobs {
         let outcome = if is_done { "done" } else { "failed" };
         self.telemetry.metrics.changes.get_or_create(&ChangeMetric { change, outcome }).inc();
         self.telemetry.metrics.queued.dec();
-        // Whoever asked for it may be gone, and a disk with a little room left counts as no problem. An internal error was
-        // logged where it was met.
+        // Whoever asked for it may be gone, and a disk with a little room left counts as no problem. An internal error
+        // was logged where it was met.
         if let JobProgress::Failed(refusal) | JobProgress::Lost(refusal) = &progress
             && refusal.status() == 500
             && refusal.code != ErrorCode::Internal

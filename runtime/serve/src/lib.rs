@@ -40,8 +40,8 @@
 //!   above [`secret_file`], [`metric`] and [`disk_check`];
 //! - [`server`]: options, TLS, threads, time limits.
 //!
-//! The backbone's engine is one of `orco-runtime`, so a program depends on that crate, too, with its default features or
-//! with `rten` alone. For a program that is asynchronous itself, see the example of [`Server::run_until`].
+//! The backbone's engine is one of `orco-runtime`, so a program depends on that crate, too, with its default features
+//! or with `rten` alone. For a program that is asynchronous itself, see the example of [`Server::run_until`].
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::{AlignmentTime, LearnerSettings}, store::Store};

@@ -10,7 +10,7 @@
 //! | topic | message | retained |
 //! |---|---|---|
 //! | `orco/ID/availability` | `online`; `offline` when the service ends, by the broker itself when it is killed | yes |
-//! | `orco/ID/state` | label, probability, whether it is known or provisional, what is in view, how the camera is | yes |
+//! | `orco/ID/state` | label, probability, whether known or provisional, what is in view, how the camera is | yes |
 //! | `orco/ID/classes` | number of classes: all, of the bundle, learned; free targets | yes |
 //! | `orco/ID/change` | the result of a change, once | no |
 //! | `orco/ID/picture` | a JPEG of what the camera saw when that changed, where pictures are asked for | yes |

@@ -25,8 +25,8 @@ fn shot(file: &str) -> Result<[u8; 32], Refusal> {
     let id = file.strip_suffix(".jpg").unwrap_or(file);
     from_hexadecimal(id).ok_or_else(|| {
         Refusal::bad_request(format!(
-            "\"{id}\" is no id of a stored shot: send the \"id\" that GET /api/v1/classes gives, 64 hexadecimal digits; \
-             numbers are not taken, since the next change may give them to other shots"
+            "\"{id}\" is no id of a stored shot: send the \"id\" that GET /api/v1/classes gives, 64 hexadecimal \
+             digits; numbers are not taken, since the next change may give them to other shots"
         ))
     })
 }
