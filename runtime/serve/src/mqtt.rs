@@ -153,7 +153,7 @@ impl Worker for MqttWorker {
     }
 }
 
-/// How a connection is.
+/// A connection to the broker: since when it stands, and what the broker keeps.
 #[derive(Default)]
 struct Connection {
     since: Cell<Option<Instant>>,

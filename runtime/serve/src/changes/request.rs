@@ -16,10 +16,10 @@ use crate::id::Id;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BaseClassChoice {
-    /// It gets them.
+    /// It gets the shots.
     #[default]
     Add,
-    /// It is not answered any more on this device: a class of these shots is.
+    /// A learned class with these shots is answered in its place on this device.
     Replace,
 }
 
