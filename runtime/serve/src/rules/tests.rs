@@ -19,8 +19,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels, Occurrence,
-    POLL_INTERVAL, Rule, RuleClock, Rules, Webhook, missing_labels_warning, shown_labels,
+    Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, DueRule, MAX_WAITING_OCCURRENCES, MissingLabels,
+    Occurrence, POLL_INTERVAL, Rule, RuleClock, Rules, Webhook, missing_labels_warning, shown_labels,
 };
 use crate::Service;
 use crate::knowledge::Knowledge;
@@ -65,7 +65,7 @@ fn what_is_dropped_is_said_once_a_minute() {
     let start = Instant::now();
     let mut push = |seconds| {
         let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
-        actions.push((0, occurrence), start + Duration::from_secs(seconds))
+        actions.push(DueRule { number: 0, occurrence }, start + Duration::from_secs(seconds))
     };
     assert!((0..MAX_WAITING_OCCURRENCES).all(|_| !push(0)), "there is room");
     assert!(push(1) && !push(1) && !push(2));
