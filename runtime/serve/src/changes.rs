@@ -408,20 +408,20 @@ impl ChangeWorker {
         given: &LabelledShots,
         observer: &mut dyn Observer,
     ) -> Result<ReportedChange, ChangeError> {
-        let LabelledShots { label, shots, pictures, ids, choice } = given;
+        let LabelledShots { label, features, pictures, ids, choice } = given;
         // Another program may have taught or forgotten the class. Where the state cannot be read, the change says so.
         let _ = learner.refresh_if_changed();
         if let Some(running) = &mut self.running {
             running.note_history(learner);
         }
         if learner.state().find_class(learner.base_model(), label).is_none() {
-            self.answers.imprint(label, shots.clone());
+            self.answers.imprint(label, features.clone());
         }
-        let view = match pictures {
-            Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
-            None => Shots::Features(shots.view()),
+        let shots = match pictures {
+            Some(pictures) => Shots::WithFeatures { pictures, features: features.view() },
+            None => Shots::Features(features.view()),
         };
-        let mut made = learn_add_or_replace(learner, label, view, *choice, observer)?;
+        let mut made = learn_add_or_replace(learner, label, shots, *choice, observer)?;
         // The learner has not seen the pictures.
         if self.records.pending_shots.show_different_places(label, ids) {
             made.report.one_scene.clear();

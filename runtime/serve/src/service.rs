@@ -116,7 +116,7 @@ pub struct Service {
     curve: LazyCurve,
     live: OnceLock<LiveCamera>,
     changes: Option<Changes>,
-    thread: Option<JoinHandle<()>>,
+    changes_thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Service {
@@ -167,7 +167,7 @@ impl Service {
             sightings: sightings.clone(),
             purge_hook: purge_hook.clone(),
         };
-        let (changes, thread) = Changes::start(opener(1), answers.clone(), records, telemetry, turns)?;
+        let (changes, changes_thread) = Changes::start(opener(1), answers.clone(), records, telemetry, turns)?;
         Ok(Arc::new(Self {
             manifest: bundle.manifest.clone(),
             features: bundle.base_model.head.inputs,
@@ -193,7 +193,7 @@ impl Service {
             curve: lazy_curve(bundle),
             live: OnceLock::new(),
             changes: Some(changes),
-            thread: Some(thread),
+            changes_thread: Some(changes_thread),
         }))
     }
 
@@ -300,7 +300,7 @@ impl Service {
         let pictures = pending_shots::pictures(&shots);
         self.changes().request(ChangeRequest::Learn(LabelledShots {
             label: label.to_owned(),
-            shots: features,
+            features,
             pictures,
             ids,
             choice,
@@ -326,6 +326,6 @@ impl Drop for Service {
         self.changes().stop();
         // The queue ends with its last sender.
         self.changes = None;
-        self.thread.take().into_iter().for_each(worker::join);
+        self.changes_thread.take().into_iter().for_each(worker::join);
     }
 }

@@ -28,8 +28,8 @@ pub enum BaseClassChoice {
 pub struct LabelledShots {
     /// Label of their class.
     pub label: String,
-    /// `[shots, views, features]`.
-    pub shots: Array3<f32>,
+    /// Their features, `[shots, views, features]`.
+    pub features: Array3<f32>,
     /// Their pictures, where they are kept.
     pub pictures: Option<Vec<RgbImage>>,
     /// Their identifiers; they are removed from the pending shots once they are learned.
