@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use rumqttc::{AsyncClient, QoS};
 
-use super::connection::Retention;
+use super::Reporter;
+use super::connection::{Connection, Retention};
 use super::discovery::{self, DeviceDescription, EntityDescription, EntityNames, MAX_PRESENCE_SENSORS};
-use super::{Connection, Reporter};
 
 impl Reporter<'_> {
     /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told
