@@ -117,7 +117,7 @@ impl LiveCameraReader {
         self.0.snapshot()
     }
 
-    /// A JPEG of the newest frame ([`ObservedFrame::jpeg`]).
+    /// A small JPEG of the newest frame.
     pub fn jpeg(&self) -> Option<Bytes> {
         self.0.shown_frame().map(|frame| frame.jpeg())
     }
