@@ -302,8 +302,8 @@ impl Round<'_, '_> {
         if replays == MANY_REPLAYS {
             self.warn(format!(
                 "two devices may use the same key, as after a disk was copied: the hub got messages that this one did \
-                 not send; on one of them, remove {IDENTITY} and {PROGRESS} in {}, but not the bundles there, and enrol \
-                 that one again",
+                 not send; on one of them, remove {IDENTITY} and {PROGRESS} in {}, but not the bundles there, and \
+                 enrol that one again",
                 self.device.folder.path().display()
             ));
         }

@@ -103,7 +103,7 @@ pub struct HubServer {
     listener: std::net::TcpListener,
     address: SocketAddr,
     router: Router,
-    connections: usize,
+    max_connections: usize,
     tls: Option<TlsAcceptor>,
 }
 
@@ -128,7 +128,7 @@ impl HubServer {
         let listener = std::net::TcpListener::bind(options.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
+        let max_connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
         let service = Arc::new(HubService {
             store,
             token,
@@ -139,7 +139,7 @@ impl HubServer {
             ready_check: DiskCheck::new(health::DISK_TIMEOUT),
             failure_log: FailureLog::default(),
         });
-        Ok(Self { listener, address, router: router(service), connections, tls })
+        Ok(Self { listener, address, router: router(service), max_connections, tls })
     }
 
     /// Where it listens.
@@ -172,7 +172,7 @@ impl HubServer {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
-        let Self { listener, address, router, connections: max_connections, tls } = self;
+        let Self { listener, address, router, max_connections, tls } = self;
         let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
         let (head_timeout, write_timeout) = (HEAD_TIMEOUT, WRITE_TIMEOUT);
         let connections = ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout };

@@ -49,11 +49,11 @@ pub fn default_memory() -> u64 {
 
 /// Most bytes that a picture takes at a time, from decoding it to the last that is done with it: it is scaled to the
 /// backbone's input, judged, and reduced for a thumbnail, the inbox or the live view.
-pub fn processing_bytes(needs: &DecodingCost, input: &Preprocessing) -> u64 {
+pub fn processing_bytes(cost: &DecodingCost, input: &Preprocessing) -> u64 {
     let judged = Preprocessing { width: quality::SIDE, height: quality::SIDE, look: Look::WHOLE, ..*input };
-    let is_long = needs.width.max(needs.height) > MAX_KEPT_SIDE;
-    let small = needs.picture_bytes() + if is_long { REDUCING_BYTES } else { REDUCING_BYTES / 16 };
-    needs.with_scaling(input).max(needs.with_scaling(&judged)).max(small)
+    let is_long = cost.width.max(cost.height) > MAX_KEPT_SIDE;
+    let small = cost.picture_bytes() + if is_long { REDUCING_BYTES } else { REDUCING_BYTES / 16 };
+    cost.with_scaling(input).max(cost.with_scaling(&judged)).max(small)
 }
 
 /// How memory is divided, in bytes.
@@ -70,8 +70,8 @@ impl MemoryPools {
         Self { files: 3 * eighth, small: eighth, large: memory - 4 * eighth }
     }
 
-    /// The most that counts as small: at least two of these fit at a time.
-    fn small_work(&self) -> u64 {
+    /// Most bytes of a small picture: at least two of these fit at a time.
+    fn max_small_bytes(&self) -> u64 {
         self.small / 2
     }
 }
@@ -176,7 +176,7 @@ impl Admission {
 
     fn pool(&self, bytes: u64) -> Result<&PicturePool, Refusal> {
         let PictureMemory { pools, small, large, .. } = &*self.0;
-        if bytes <= pools.small_work() {
+        if bytes <= pools.max_small_bytes() {
             return Ok(small);
         }
         // Rounded down, unlike `units`: what is asked for never exceeds the pool.

@@ -49,29 +49,29 @@ type Call = Box<dyn FnOnce(&mut AnswerThread) + Send>;
 #[derive(Clone)]
 pub struct Answers {
     calls: SyncSender<Call>,
-    knowledge: SharedKnowledge,
-    scope: ChosenScope,
-    new_bundle: NewBundleCheck,
-    handled: Arc<AtomicU64>,
+    shared: Arc<SharedAnswers>,
 }
 
-/// Whether a new start would run with the bundle that the state moved to, where somebody can tell.
-type NewBundleCheck = Arc<OnceLock<Box<dyn Fn() -> bool + Send + Sync>>>;
+/// What the thread and those who ask it share.
+#[derive(Default)]
+struct SharedAnswers {
+    /// The newest knowledge, which the thread replaces as a whole.
+    knowledge: RwLock<Arc<Knowledge>>,
+    /// Which classes are to be answered, where that was chosen since the service was started.
+    scope: Mutex<Option<AnswerScope>>,
+    /// Whether a new start would run with the bundle that the state moved to, where somebody can tell.
+    new_bundle: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Calls that the thread has come to.
+    handled: AtomicU64,
+}
 
-/// Which classes are to be answered, where that was chosen since the service was started.
-type ChosenScope = Arc<Mutex<Option<AnswerScope>>>;
-
-/// The newest knowledge, which the thread replaces as a whole.
-#[derive(Clone, Default)]
-struct SharedKnowledge(Arc<RwLock<Arc<Knowledge>>>);
-
-impl SharedKnowledge {
-    fn get(&self) -> Arc<Knowledge> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+impl SharedAnswers {
+    fn knowledge(&self) -> Arc<Knowledge> {
+        Arc::clone(&self.knowledge.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set(&self, knowledge: Knowledge) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(knowledge);
+    fn set_knowledge(&self, knowledge: Knowledge) {
+        *self.knowledge.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(knowledge);
     }
 }
 
@@ -88,25 +88,17 @@ impl Answers {
         telemetry: Telemetry,
     ) -> Result<Self, ServeError> {
         let (calls, receiver) = mpsc::sync_channel(MAX_WAITING);
-        let (knowledge, handled) = (SharedKnowledge::default(), Arc::<AtomicU64>::default());
-        let (scope, new_bundle) = (ChosenScope::default(), NewBundleCheck::default());
-        let answers = Self {
-            calls,
-            knowledge: knowledge.clone(),
-            scope: Arc::clone(&scope),
-            new_bundle: Arc::clone(&new_bundle),
-            handled: Arc::clone(&handled),
-        };
+        let shared = Arc::<SharedAnswers>::default();
         let health = telemetry.health.clone();
-        let context = Context { inbox, knowledge, scope, new_bundle, handled, telemetry };
+        let context = Context { inbox, shared: Arc::clone(&shared), telemetry };
         let worker = AnswerWorker { open: Box::new(open), store, calls: receiver, context };
         worker::start(worker, &health)?;
-        Ok(answers)
+        Ok(Self { calls, shared })
     }
 
     /// What is known now.
     pub fn knowledge(&self) -> Arc<Knowledge> {
-        self.knowledge.get()
+        self.shared.knowledge()
     }
 
     /// What a picture shows, whether it is like anything known, and the `similar` most similar stored exemplars.
@@ -179,7 +171,7 @@ impl Answers {
     /// # Errors
     /// As for [`Answers::answer`].
     pub async fn set_scope(&self, scope: AnswerScope) -> Result<(), Refusal> {
-        *lock(&self.scope) = Some(scope);
+        *lock(&self.shared.scope) = Some(scope);
         let (reply, done) = oneshot::channel();
         // The scope is set already: the thread takes it up though nobody may wait for that any more.
         self.queue(Box::new(move |thread| {
@@ -192,7 +184,7 @@ impl Answers {
     /// Ends the service once the state belongs to another bundle and `can_restart` says that a new start would run with
     /// it.
     pub(crate) fn end_on_new_bundle(&self, can_restart: Box<dyn Fn() -> bool + Send + Sync>) {
-        let _ = self.new_bundle.set(can_restart);
+        let _ = self.shared.new_bundle.set(can_restart);
     }
 
     /// Returns once the thread has come to this request: it runs, and does not hang.
@@ -205,7 +197,7 @@ impl Answers {
 
     /// Calls that the thread has come to since the service was started.
     pub fn handled(&self) -> u64 {
-        self.handled.load(Ordering::Relaxed)
+        self.shared.handled.load(Ordering::Relaxed)
     }
 
     /// Has the thread do `work`, unless nobody waits for the answer any more when it comes to that.
@@ -270,8 +262,7 @@ impl Answers {
     /// One whose thread comes to no request while the receiver is held.
     pub(crate) fn stuck() -> (Self, impl Sized) {
         let (calls, receiver) = mpsc::sync_channel(1);
-        let (knowledge, scope) = (SharedKnowledge::default(), ChosenScope::default());
-        (Self { calls, knowledge, scope, new_bundle: Arc::default(), handled: Arc::default() }, receiver)
+        (Self { calls, shared: Arc::default() }, receiver)
     }
 }
 
@@ -279,10 +270,7 @@ impl Answers {
 #[derive(Clone)]
 struct Context {
     inbox: Inbox,
-    knowledge: SharedKnowledge,
-    scope: ChosenScope,
-    new_bundle: NewBundleCheck,
-    handled: Arc<AtomicU64>,
+    shared: Arc<SharedAnswers>,
     telemetry: Telemetry,
 }
 
@@ -307,7 +295,7 @@ impl Worker for AnswerWorker {
         learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
         let context = self.context.clone();
         // The version goes on rising after a panic.
-        let knowledge_version = context.knowledge.get().version;
+        let knowledge_version = context.shared.knowledge().version;
         let mut thread = AnswerThread { learner, revision, checked: Instant::now(), knowledge_version, context };
         thread.follow_scope();
         thread.publish(None);
@@ -359,7 +347,7 @@ impl AnswerThread {
     }
 
     fn handle(&mut self, call: Call) {
-        self.context.handled.fetch_add(1, Ordering::Relaxed);
+        self.context.shared.handled.fetch_add(1, Ordering::Relaxed);
         self.context.telemetry.health.fault_point("answers: asked");
         call(self);
     }
@@ -390,7 +378,7 @@ impl AnswerThread {
 
     /// Answers the classes that were chosen.
     fn follow_scope(&mut self) {
-        if let Some(scope) = *lock(&self.context.scope) {
+        if let Some(scope) = *lock(&self.context.shared.scope) {
             self.learner.settings_mut().scope = scope;
         }
     }
@@ -401,7 +389,7 @@ impl AnswerThread {
         let metrics = &self.context.telemetry.metrics;
         metrics.classes.set(knowledge.classes.len() as i64);
         metrics.free_targets.set(knowledge.free_targets as i64);
-        self.context.knowledge.set(knowledge);
+        self.context.shared.set_knowledge(knowledge);
     }
 
     /// Features of a picture, `[1, features]`, and the answer to it.

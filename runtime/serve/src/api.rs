@@ -43,10 +43,10 @@ fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json)
 }
 
-/// A body of JSON; one that is not understood is refused in a sentence.
-pub struct Json<T>(pub T);
+/// The JSON body of a request; one that is not understood is refused in a sentence.
+pub struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
@@ -95,8 +95,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// `true` or `false` in a query, in upper or lower case: Python's `requests` writes `True`. Clients in PHP write `1` and
-/// `0`.
+/// `true` or `false` in a query, in upper or lower case: Python's `requests` writes `True`. Clients in PHP write `1`
+/// and `0`.
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let text = String::deserialize(deserializer)?;
     let is = |word: &str| text.eq_ignore_ascii_case(word);
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    /// Clients in PHP refuse every label if the pattern has a `\u`, which PCRE does not know. They match bytes, so a range
-    /// above ASCII would exclude parts of letters such as `à`.
+    /// Clients in PHP refuse every label if the pattern has a `\u`, which PCRE does not know. They match bytes, so a
+    /// range above ASCII would exclude parts of letters such as `à`.
     #[test]
     fn the_openapi_document_says_which_ascii_characters_no_label_holds_in_a_pattern_that_php_reads() {
         let document: Value = serde_json::from_str(crate::page::OPENAPI).unwrap();
@@ -196,8 +196,8 @@ mod tests {
         }
     }
 
-    /// Generators make a set of a list whose items are unique: it loses the order of regions, the first of which answers
-    /// for the frame, and in TypeScript does not take a list.
+    /// Generators make a set of a list whose items are unique: it loses the order of regions, the first of which
+    /// answers for the frame, and in TypeScript does not take a list.
     #[test]
     fn the_openapi_document_has_no_sets() {
         assert!(!crate::page::OPENAPI.contains("uniqueItems"));

@@ -149,13 +149,13 @@ impl CameraScene {
     }
 
     /// Whether frames are compared with a background.
-    pub fn is_shown(&self) -> bool {
+    pub fn has_background(&self) -> bool {
         self.lock_status().frame.is_some()
     }
 
     /// Most bytes that comparing a frame takes, beside the frame.
     pub fn working_memory(&self) -> u64 {
-        if self.is_shown() { WORKING_MEMORY } else { 0 }
+        if self.has_background() { WORKING_MEMORY } else { 0 }
     }
 
     /// Takes up what another program, such as `orco scene`, has made of the background that is kept.
@@ -256,13 +256,13 @@ impl CameraScene {
             (status.is_moved, status.problem) = (is_moved, problem);
         }
         if is_usable && watched.take_due_save(now) {
-            self.keep(&mut watched);
+            self.save(&mut watched);
         }
         foregrounds
     }
 
     /// Saves the background as it is now, unless it looks like the saved one, to spare flash.
-    fn keep(&self, watched: &mut WatchedBackground) {
+    fn save(&self, watched: &mut WatchedBackground) {
         let Some(watch) = &watched.watch else { return };
         // What cannot be read is replaced.
         let is_kept = self.0.kept.read().ok().flatten().is_some_and(|kept| kept.looks_like(watch.background()));

@@ -22,7 +22,7 @@ use orco_runtime::thumbnails::Thumbnails;
 use serde_json::Value;
 
 use self::background_alignment::FailedAlignment;
-pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
+pub use self::purge::{PurgeHook, labels_of_no_class, purged_labels};
 use self::recovery::RunningChange;
 use self::reported_change::{ReportedChange, joined_warnings};
 pub use self::request::{BaseClassChoice, ChangeRequest, LabelledShots};
@@ -43,8 +43,8 @@ use crate::worker::{self, Worker};
 /// Most changes that may wait.
 const MAX_WAITING: usize = 8;
 
-/// What is kept of shots and classes beside the state: it follows every change.
-pub(crate) struct PictureRecords {
+/// What is kept of classes beside the state: it follows every change.
+pub(crate) struct ClassRecords {
     /// Shots that were not learned yet.
     pub pending_shots: PendingShots,
     /// Small pictures of learned shots, where they are kept.
@@ -78,7 +78,7 @@ impl Changes {
     pub(crate) fn start(
         open: impl FnMut() -> Result<Learner, ServeError> + Send + 'static,
         answers: Answers,
-        records: PictureRecords,
+        records: ClassRecords,
         telemetry: Telemetry,
         turns: TurnQueue,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
@@ -188,8 +188,8 @@ impl SharedJobs {
         let outcome = if is_done { "done" } else { "failed" };
         self.telemetry.metrics.changes.get_or_create(&ChangeMetric { change, outcome }).inc();
         self.telemetry.metrics.queued.dec();
-        // Whoever asked for it may be gone, and a disk with a little room left counts as no problem. An internal error was
-        // logged where it was met.
+        // Whoever asked for it may be gone, and a disk with a little room left counts as no problem. An internal error
+        // was logged where it was met.
         if let JobProgress::Failed(refusal) | JobProgress::Lost(refusal) = &progress
             && refusal.status() == 500
             && refusal.code != ErrorCode::Internal
@@ -260,7 +260,7 @@ struct ChangeWorker {
     open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
     queue: Receiver<(Id, ChangeRequest)>,
     answers: Answers,
-    records: PictureRecords,
+    records: ClassRecords,
     shared: SharedJobs,
     /// Backups of this service lock the state, too.
     turns: TurnQueue,
@@ -408,20 +408,20 @@ impl ChangeWorker {
         given: &LabelledShots,
         observer: &mut dyn Observer,
     ) -> Result<ReportedChange, ChangeError> {
-        let LabelledShots { label, shots, pictures, ids, choice } = given;
+        let LabelledShots { label, features, pictures, ids, choice } = given;
         // Another program may have taught or forgotten the class. Where the state cannot be read, the change says so.
         let _ = learner.refresh_if_changed();
         if let Some(running) = &mut self.running {
             running.note_history(learner);
         }
         if learner.state().find_class(learner.base_model(), label).is_none() {
-            self.answers.imprint(label, shots.clone());
+            self.answers.imprint(label, features.clone());
         }
-        let view = match pictures {
-            Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
-            None => Shots::Features(shots.view()),
+        let shots = match pictures {
+            Some(pictures) => Shots::WithFeatures { pictures, features: features.view() },
+            None => Shots::Features(features.view()),
         };
-        let mut made = learn_add_or_replace(learner, label, view, *choice, observer)?;
+        let mut made = learn_add_or_replace(learner, label, shots, *choice, observer)?;
         // The learner has not seen the pictures.
         if self.records.pending_shots.show_different_places(label, ids) {
             made.report.one_scene.clear();

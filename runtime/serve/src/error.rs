@@ -1,4 +1,4 @@
-//! Why the service cannot be started.
+//! Why the service cannot be started, or ends by itself.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::learner::OpenLearnerError;
 
-/// Why the service cannot be started.
+/// Why the service cannot be started, or ends by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -92,7 +92,7 @@ pub enum ServeError {
         /// The file.
         path: PathBuf,
     },
-    /// The camera can never be one.
+    /// The camera or its regions can never be used.
     #[error("{0}")]
     Camera(String),
     /// The folder of sightings cannot be used.

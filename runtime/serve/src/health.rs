@@ -16,7 +16,7 @@ use crate::refusal::{ErrorCode, Refusal};
 /// If a check of the state's folder takes longer, its disk hangs.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the service is.
+/// What is wrong with the service, and whether it has to end.
 #[derive(Clone)]
 pub struct Health(Arc<SharedHealth>);
 

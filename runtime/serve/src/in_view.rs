@@ -3,7 +3,7 @@
 use crate::agreement::AgreedAnswer;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 
-/// One thing, or none.
+/// What one place shows: a thing, or none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum InView {
     /// The place is empty.
@@ -35,7 +35,7 @@ pub(crate) fn in_view(live: &LiveSnapshot) -> Vec<InView> {
     shown_regions(live).iter().flat_map(in_region).collect()
 }
 
-/// The known things among them, with their regions.
+/// The known things that the camera shows, with their regions.
 pub(crate) fn known_in_view(live: &LiveSnapshot) -> Vec<KnownThing> {
     let known = |region: &ShownRegion| {
         let name = region.name.clone();
@@ -47,7 +47,7 @@ pub(crate) fn known_in_view(live: &LiveSnapshot) -> Vec<KnownThing> {
     shown_regions(live).iter().flat_map(known).collect()
 }
 
-/// Labels of the known things among them, in order, each once.
+/// Labels of the known things that the camera shows, sorted, each once.
 #[cfg(any(feature = "mqtt", test))]
 pub(crate) fn labels_in_view(live: &LiveSnapshot) -> Vec<String> {
     let mut labels: Vec<String> = known_in_view(live).into_iter().map(|thing| thing.label).collect();
@@ -87,7 +87,7 @@ mod tests {
     use crate::thing_tracks::AnsweredThing;
 
     fn thing(label: &str, probability: f32, known: bool) -> AnsweredThing {
-        AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(label, probability, known) }
+        AnsweredThing { id: 1, shares: [0.0; 4], answer: answer(label, probability, known) }
     }
 
     fn known(label: &str, probability: f64) -> InView {
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(in_view(&showing(Vec::new())), [], "no frame yet");
         let named = |name: &str, region: ShownRegion| ShownRegion {
             name: name.into(),
-            bounds: Some([0.0, 0.0, 0.5, 1.0]),
+            shares: Some([0.0, 0.0, 0.5, 1.0]),
             ..region
         };
         let shelf = ShownRegion { things: vec![mug.clone()], ..duck.clone() };

@@ -30,7 +30,7 @@ pub struct Knowledge {
     pub replaced: Vec<bool>,
     /// Number of stored shots of every class, without those of the bundle.
     pub shots: Vec<usize>,
-    /// SHA-256 of each of them, by which thumbnails are found.
+    /// SHA-256 of each of them, by which thumbnails are found; the shot that came to the class last stands last.
     pub digests: Vec<Vec<[u8; 32]>>,
     /// Pseudo-targets that no class has.
     pub free_targets: usize,

@@ -2,8 +2,8 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its host name; [`allocator`]: settings of the allocator; [`error`]: why it does not start; [`refusal`]:
-//!   why it refuses a request, with codes;
+//! - `machine`: its host name; [`allocator`]: settings of the allocator; [`error`]: why it does not start, or ends by
+//!   itself; [`refusal`]: why it refuses a request, with codes;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
@@ -40,8 +40,8 @@
 //!   above [`secret_file`], [`metric`] and [`disk_check`];
 //! - [`server`]: options, TLS, threads, time limits.
 //!
-//! The backbone's engine is one of `orco-runtime`, so a program depends on that crate, too, with its default features or
-//! with `rten` alone. For a program that is asynchronous itself, see the example of [`Server::run_until`].
+//! The backbone's engine is one of `orco-runtime`, so a program depends on that crate, too, with its default features
+//! or with `rten` alone. For a program that is asynchronous itself, see the example of [`Server::run_until`].
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::{AlignmentTime, LearnerSettings}, store::Store};

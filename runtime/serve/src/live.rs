@@ -57,7 +57,7 @@ pub struct ObservedFrame {
     /// As it came.
     pub frame: Arc<CameraFrame>,
     picture: RgbImage,
-    view: OnceLock<Bytes>,
+    jpeg: OnceLock<Bytes>,
 }
 
 impl ObservedFrame {
@@ -65,8 +65,8 @@ impl ObservedFrame {
     ///
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
-    pub fn view(&self) -> Bytes {
-        self.view.get_or_init(|| Bytes::from(image::reduced_jpeg(&self.picture, MAX_KEPT_SIDE))).clone()
+    pub fn jpeg(&self) -> Bytes {
+        self.jpeg.get_or_init(|| Bytes::from(image::reduced_jpeg(&self.picture, MAX_KEPT_SIDE))).clone()
     }
 }
 
@@ -118,12 +118,12 @@ impl LiveCameraReader {
     }
 
     /// A small JPEG of the newest frame.
-    pub fn view(&self) -> Option<Bytes> {
-        self.0.shown_frame().map(|frame| frame.view())
+    pub fn jpeg(&self) -> Option<Bytes> {
+        self.0.shown_frame().map(|frame| frame.jpeg())
     }
 
     /// A JPEG of the newest frame, at most `side` pixels wide and high.
-    pub fn reduced(&self, side: u32) -> Option<Vec<u8>> {
+    pub fn reduced_jpeg(&self, side: u32) -> Option<Vec<u8>> {
         self.0.shown_frame().map(|frame| image::reduced_jpeg(&frame.picture, side))
     }
 }

@@ -44,7 +44,7 @@ impl LiveSnapshot {
 
     /// The regions that have names; none where the frame is analysed as a whole.
     pub fn named_regions(&self) -> impl Iterator<Item = &ShownRegion> {
-        self.regions.iter().filter(|region| region.bounds.is_some())
+        self.regions.iter().filter(|region| region.shares.is_some())
     }
 
     /// As programs get it.
@@ -71,7 +71,7 @@ impl LiveSnapshot {
 /// What is shown while no frame was processed.
 static NOTHING: ShownRegion = ShownRegion {
     name: String::new(),
-    bounds: None,
+    shares: None,
     answer: AgreedAnswer { classes: Vec::new(), frames: 0, known: false },
     problem: None,
     empty: false,
@@ -84,8 +84,8 @@ static NOTHING: ShownRegion = ShownRegion {
 pub struct ShownRegion {
     /// The region's name; empty if the frame has none.
     pub name: String,
-    /// Where it is, as shares of the frame's sides.
-    pub bounds: Option<[f32; 4]>,
+    /// Where it is, as shares of the frame's sides: left edge, upper edge, width, height; none for a frame as a whole.
+    pub shares: Option<[f32; 4]>,
     /// What it shows, or the thing in its middle.
     pub answer: AgreedAnswer,
     /// Why it cannot be answered.
@@ -112,7 +112,7 @@ impl ShownRegion {
     /// As programs get it.
     pub fn json(&self) -> Value {
         self.answer.json_with(json!({
-            "name": self.name, "box": self.bounds, "problem": self.problem, "empty": self.empty,
+            "name": self.name, "box": self.shares, "problem": self.problem, "empty": self.empty,
             "things": self.things.iter().map(AnsweredThing::json).collect::<Vec<_>>(),
         }))
     }

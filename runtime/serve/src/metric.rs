@@ -135,32 +135,33 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut all = process_registry();
         let registry = orco_metrics(&mut all);
-        let requests = added(registry, "requests", "Requests that were answered");
+        let requests = register(registry, "requests", "Requests that were answered");
         // From a millisecond to sixteen seconds.
         let classify_seconds = Histogram::new(exponential_buckets(0.001, 2.0, 15));
         let help = "Time to classify a picture, decoding and waiting apart";
         registry.register_with_unit("classify", help, Unit::Seconds, classify_seconds.clone());
-        let changes = added(registry, "changes", "Changes that ended");
-        let rule_actions = added(registry, "rule_actions", "Actions of rules, by what came of them");
+        let changes = register(registry, "changes", "Changes that ended");
+        let rule_actions = register(registry, "rule_actions", "Actions of rules, by what came of them");
         let help = "1 while it answers and can learn; camera and broker have metrics of their own";
-        let ready = added(registry, "ready", help);
-        let problems = added(registry, "problems", "What is wrong with the service, counted");
-        let queued = added(registry, "changes_queued", "Changes that wait or are being made");
-        let classes = added(registry, "classes", "Known classes");
-        let free_targets = added(registry, "free_targets", "Pseudo-targets that no class has");
-        let shots = added(registry, "shots_waiting", "Shots that were taken and not learned yet");
-        let sightings_failing = added(registry, "sightings_failing", "1 while what the camera saw cannot be written");
+        let ready = register(registry, "ready", help);
+        let problems = register(registry, "problems", "What is wrong with the service, counted");
+        let queued = register(registry, "changes_queued", "Changes that wait or are being made");
+        let classes = register(registry, "classes", "Known classes");
+        let free_targets = register(registry, "free_targets", "Pseudo-targets that no class has");
+        let shots = register(registry, "shots_waiting", "Shots that were taken and not learned yet");
+        let sightings_failing =
+            register(registry, "sightings_failing", "1 while what the camera saw cannot be written");
         let camera = CameraMetrics {
-            running: added(registry, "camera_running", "1 while the service's own camera gives pictures"),
-            frames: added(registry, "camera_frames", "Frames of the service's own camera"),
-            unreadable: added(registry, "camera_unreadable", "Frames of it that could not be decoded"),
-            opened: added(registry, "camera_opened", "How often it was opened and gave a picture"),
+            running: register(registry, "camera_running", "1 while the service's own camera gives pictures"),
+            frames: register(registry, "camera_frames", "Frames of the service's own camera"),
+            unreadable: register(registry, "camera_unreadable", "Frames of it that could not be decoded"),
+            opened: register(registry, "camera_opened", "How often it was opened and gave a picture"),
         };
         let mqtt = MqttMetrics {
-            connected: added(registry, "mqtt_connected", "1 while the MQTT broker is there"),
-            connections: added(registry, "mqtt_connections", "How often the MQTT broker was connected to"),
-            messages: added(registry, "mqtt_messages", "Messages that the MQTT broker confirmed"),
-            dropped: added(registry, "mqtt_dropped", "Results of changes that the MQTT broker never got"),
+            connected: register(registry, "mqtt_connected", "1 while the MQTT broker is there"),
+            connections: register(registry, "mqtt_connections", "How often the MQTT broker was connected to"),
+            messages: register(registry, "mqtt_messages", "Messages that the MQTT broker confirmed"),
+            dropped: register(registry, "mqtt_dropped", "Results of changes that the MQTT broker never got"),
         };
         Self {
             registry: Arc::new(all),
@@ -194,8 +195,8 @@ impl Metrics {
     }
 }
 
-/// A metric that begins empty, added to a registry.
-fn added<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+/// Registers a metric that begins empty, and returns it.
+fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
@@ -209,8 +210,8 @@ pub fn process_registry() -> Registry {
     Registry::default()
 }
 
-/// The part of a registry for a program's own metrics, `orco_...`. It begins with `orco_build_info`: 1, with the program's
-/// version as a label.
+/// The part of a registry for a program's own metrics, `orco_...`. It begins with `orco_build_info`: 1, with the
+/// program's version as a label.
 pub fn orco_metrics(all: &mut Registry) -> &mut Registry {
     let registry = all.sub_registry_with_prefix("orco");
     let build: Family<BuildMetric, Gauge> = Family::default();

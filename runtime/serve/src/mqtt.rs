@@ -10,7 +10,7 @@
 //! | topic | message | retained |
 //! |---|---|---|
 //! | `orco/ID/availability` | `online`; `offline` when the service ends, by the broker itself when it is killed | yes |
-//! | `orco/ID/state` | label, probability, whether it is known or provisional, what is in view, how the camera is | yes |
+//! | `orco/ID/state` | label, probability, whether known or provisional, what is in view, how the camera is | yes |
 //! | `orco/ID/classes` | number of classes: all, of the bundle, learned; free targets | yes |
 //! | `orco/ID/change` | the result of a change, once | no |
 //! | `orco/ID/picture` | a JPEG of what the camera saw when that changed, where pictures are asked for | yes |
@@ -27,16 +27,15 @@ mod topics;
 mod updates;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use log::Level;
-use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish};
-use tokio::sync::{Notify, broadcast, watch};
+use rumqttc::{AsyncClient, Event, EventLoop, Packet};
+use tokio::sync::{broadcast, watch};
 
-use self::connection::{Retention, delivered};
+use self::connection::{Connection, Retention, delivered};
 use self::discovery::{DeviceDescription, EntityNames};
 use self::message::{LiveState, classes_message};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
@@ -60,8 +59,6 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 const STABLE_CONNECTION: Duration = Duration::from_secs(30);
 /// Least time between two messages that differ in probabilities alone, and between two pictures.
 const MIN_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
-/// Most descriptions of an earlier run that are taken away.
-const MAX_DESCRIBED: usize = 4096;
 /// Longest time that publishing `offline` and disconnecting may take.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -150,25 +147,6 @@ impl Worker for MqttWorker {
 
     fn is_stopping(&self) -> bool {
         *self.stopped.borrow()
-    }
-}
-
-/// How a connection is.
-#[derive(Default)]
-struct Connection {
-    since: Cell<Option<Instant>>,
-    made: Notify,
-    /// Topics of the device's entities that the broker keeps descriptions of.
-    described: RefCell<BTreeSet<String>>,
-}
-
-impl Connection {
-    /// Notes the topic of a message that the broker has kept.
-    fn note_kept(&self, message: &Publish) {
-        let mut described = self.described.borrow_mut();
-        if message.retain && !message.payload.is_empty() && described.len() < MAX_DESCRIBED {
-            described.extend(std::str::from_utf8(&message.topic).map(str::to_owned));
-        }
     }
 }
 
@@ -375,7 +353,7 @@ impl Reporter<'_> {
         }
         let next = picture.at.map(|at| at + MIN_UPDATE_INTERVAL).filter(|next| *next > Instant::now());
         if next.is_none() {
-            if let Some(jpeg) = self.worker.live.as_ref().and_then(LiveCameraReader::view) {
+            if let Some(jpeg) = self.worker.live.as_ref().and_then(LiveCameraReader::jpeg) {
                 self.picture_bytes.set(Some(jpeg.len()));
                 self.deliver(client, &topics.picture, jpeg, Retention::Retained).await;
                 self.picture_bytes.set(None);

@@ -42,15 +42,12 @@ pub struct PendingShot {
     pub picture: Option<Arc<RgbImage>>,
 }
 
-/// What is to be said about a shot.
-pub type Warning = Objection<Id>;
-
-/// A warning as JSON.
-pub fn warning_json(warning: &Warning) -> Value {
-    match warning {
-        Warning::Flaw(flaw) => json!({ "kind": flaw.name() }),
-        Warning::Repeated { shot, label } => json!({ "kind": "repeated", "shot": shot, "label": label }),
-        Warning::LooksLike { label, probability } => {
+/// An objection to a shot as JSON.
+pub fn objection_json(objection: &Objection<Id>) -> Value {
+    match objection {
+        Objection::Flaw(flaw) => json!({ "kind": flaw.name() }),
+        Objection::Repeated { shot, label } => json!({ "kind": "repeated", "shot": shot, "label": label }),
+        Objection::LooksLike { label, probability } => {
             json!({ "kind": "looks-like", "label": label, "probability": probability })
         }
         _ => json!({ "kind": "other" }),
@@ -125,7 +122,7 @@ impl PendingShots {
     }
 
     /// Takes a shot, unless something speaks against it and `acceptance` does not overrule that. Returns its
-    /// identifier, if it was taken, and what is to be said about it.
+    /// identifier, if it was taken, and what speaks against it.
     ///
     /// # Errors
     /// [`Refusal`] if too many shots are held.
@@ -135,15 +132,15 @@ impl PendingShots {
         candidate: Candidate,
         ShotFeatures { features, classes }: ShotFeatures,
         acceptance: Acceptance,
-    ) -> Result<(Option<Id>, Vec<Warning>), Refusal> {
+    ) -> Result<(Option<Id>, Vec<Objection<Id>>), Refusal> {
         let Candidate { quality, thumbnail, picture } = candidate;
         let mut held = self.held();
         let all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
         let earlier = all.map(|(label, shot)| EarlierShot { shot: shot.id, label, quality: &shot.quality });
         let best = classes.first().map(|best| BestClass { label: &best.label, probability: best.probability });
-        let warnings = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
-        if acceptance == Acceptance::IfSound && warnings.iter().any(Warning::refuses) {
-            return Ok((None, warnings));
+        let objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
+        if acceptance == Acceptance::IfSound && objections.iter().any(Objection::refuses) {
+            return Ok((None, objections));
         }
         if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_PENDING_SHOTS {
             let sentence = format!("{MAX_PENDING_SHOTS} shots are held already: learn or delete some first");
@@ -158,7 +155,7 @@ impl PendingShots {
             picture,
         });
         self.count(&held);
-        Ok((Some(id), warnings))
+        Ok((Some(id), objections))
     }
 
     /// The shots of a label, oldest first.

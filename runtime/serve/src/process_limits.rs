@@ -11,8 +11,8 @@ const RESERVED_FILES: u64 = 24;
 /// Least number of connections with which a page can be shown: events, a picture, a request.
 const MIN_CONNECTIONS: u64 = 3;
 
-/// Starts that number of threads at once and ends them again: so it is known whether the service can have them before
-/// it says that it listens. tokio would hang without a thread to work on.
+/// Checks that the process may have `needed` more threads: starts them all at once, and ends them again. tokio would
+/// hang without a thread to work on, after the service said that it listens.
 ///
 /// # Errors
 /// [`ServeError::TooFewThreads`] if one cannot be started.

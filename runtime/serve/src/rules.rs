@@ -125,13 +125,13 @@ impl MissingLabels {
         if self.knowledge_version.replace(known.version) == Some(known.version) {
             return None;
         }
-        let before = std::mem::replace(&mut self.warning, unknown_labels(rules, known));
+        let before = std::mem::replace(&mut self.warning, missing_labels_warning(rules, known));
         self.warning.clone().filter(|_| self.warning != before)
     }
 }
 
 /// Says which labels of rules no class has: a class may still be taught, but a mistyped label never comes.
-fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
+fn missing_labels_warning(rules: &[Rule], known: &Knowledge) -> Option<String> {
     let is_shown = |label: &str| {
         [label::UNKNOWN, label::EMPTY].contains(&label) || known.classes.iter().any(|class| class.label == label)
     };
@@ -151,21 +151,25 @@ impl ActionOutcomes {
     }
 }
 
-/// Number of the rule that is to act, and why.
-type DueAction = (usize, Occurrence);
+/// A rule that is to act, and why.
+struct DueRule {
+    /// Its place in the file, from 0.
+    number: usize,
+    occurrence: Occurrence,
+}
 
 /// The queue to the thread that acts. It logs dropped occurrences at most once in [`DROP_LOG_INTERVAL`].
 struct ActionQueue {
-    queue: SyncSender<DueAction>,
+    queue: SyncSender<DueRule>,
     /// When a dropped occurrence was last logged.
     last_logged: Option<Instant>,
     outcomes: ActionOutcomes,
 }
 
 impl ActionQueue {
-    /// Hands an action on, or drops it where too many wait. Returns whether to log the drop: a rule without a pause may
+    /// Hands a rule on, or drops it where too many wait. Returns whether to log the drop: a rule without a pause may
     /// be due twenty times a second, and one entry a minute is enough.
-    fn push(&mut self, due: DueAction, now: Instant) -> bool {
+    fn push(&mut self, due: DueRule, now: Instant) -> bool {
         let is_dropped = matches!(self.queue.try_send(due), Err(TrySendError::Full(_)));
         if is_dropped {
             self.outcomes.count("dropped");
@@ -226,9 +230,9 @@ impl RuleWorker {
 
     fn act(&mut self, number: usize, label: &str, probability: Option<f64>) {
         let time = seconds_since_1970();
-        let picture = self.live.view();
+        let picture = self.live.jpeg();
         let occurrence = Occurrence { label: label.to_owned(), probability, time, picture };
-        if self.actions.push((number, occurrence), Instant::now()) {
+        if self.actions.push(DueRule { number, occurrence }, Instant::now()) {
             let seconds = DROP_LOG_INTERVAL.as_secs();
             log::warn!(
                 "rule {}: an action was dropped, since {MAX_WAITING_OCCURRENCES} wait already; further drops are not \
@@ -252,7 +256,7 @@ fn shown_labels(live: &LiveSnapshot) -> Vec<(String, Option<f64>)> {
 /// Acts, one action after the other.
 struct ActionWorker {
     rules: Arc<Vec<Rule>>,
-    queue: Receiver<DueAction>,
+    queue: Receiver<DueRule>,
     outcomes: ActionOutcomes,
     stop: Arc<AtomicBool>,
 }
@@ -264,7 +268,7 @@ impl Worker for ActionWorker {
         up();
         while !self.is_stopping() {
             match self.queue.recv_timeout(POLL_INTERVAL) {
-                Ok((number, occurrence)) => {
+                Ok(DueRule { number, occurrence }) => {
                     for action in &self.rules[number].actions {
                         match action.perform(&occurrence, &|| self.is_stopping()) {
                             Ok(()) => self.outcomes.count("done"),

@@ -126,7 +126,7 @@ struct ListeningServer {
     streams: StreamEnd,
     answers: Answers,
     health: Health,
-    connections: usize,
+    max_connections: usize,
     tls: Option<TlsAcceptor>,
     head_timeout: Duration,
     body_timeout: Duration,
@@ -173,7 +173,7 @@ impl Server {
         let listener = TcpListener::bind(listen).map_err(not_listening)?;
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
-        let connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
+        let max_connections = process_limits::raise_file_limit(MAX_CONNECTIONS)?;
         let runtime = ServingRuntime(Some(start_runtime()?));
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
@@ -191,7 +191,7 @@ impl Server {
                 streams,
                 answers,
                 health,
-                connections,
+                max_connections,
                 tls,
                 head_timeout,
                 body_timeout,
@@ -297,7 +297,7 @@ impl ListeningServer {
             name: _,
             answers,
             health,
-            connections: max_connections,
+            max_connections,
             tls,
             head_timeout,
             body_timeout,

@@ -20,7 +20,7 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{BaseClassChoice, ChangeRequest, Changes, LabelledShots, PictureRecords, PurgeHook};
+use crate::changes::{BaseClassChoice, ChangeRequest, Changes, ClassRecords, LabelledShots, PurgeHook};
 use crate::error::ServeError;
 use crate::event::Events;
 use crate::health::Health;
@@ -116,7 +116,7 @@ pub struct Service {
     curve: LazyCurve,
     live: OnceLock<LiveCamera>,
     changes: Option<Changes>,
-    thread: Option<JoinHandle<()>>,
+    changes_thread: Option<JoinHandle<()>>,
 }
 
 impl fmt::Debug for Service {
@@ -161,13 +161,13 @@ impl Service {
         let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
         let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
         let (sightings, purge_hook) = (Sightings::default(), PurgeHook::default());
-        let records = PictureRecords {
+        let records = ClassRecords {
             pending_shots: pending_shots.clone(),
             thumbnails: retention.thumbnails.then(|| thumbnails.clone()),
             sightings: sightings.clone(),
             purge_hook: purge_hook.clone(),
         };
-        let (changes, thread) = Changes::start(opener(1), answers.clone(), records, telemetry, turns)?;
+        let (changes, changes_thread) = Changes::start(opener(1), answers.clone(), records, telemetry, turns)?;
         Ok(Arc::new(Self {
             manifest: bundle.manifest.clone(),
             features: bundle.base_model.head.inputs,
@@ -193,7 +193,7 @@ impl Service {
             curve: lazy_curve(bundle),
             live: OnceLock::new(),
             changes: Some(changes),
-            thread: Some(thread),
+            changes_thread: Some(changes_thread),
         }))
     }
 
@@ -300,7 +300,7 @@ impl Service {
         let pictures = pending_shots::pictures(&shots);
         self.changes().request(ChangeRequest::Learn(LabelledShots {
             label: label.to_owned(),
-            shots: features,
+            features,
             pictures,
             ids,
             choice,
@@ -326,6 +326,6 @@ impl Drop for Service {
         self.changes().stop();
         // The queue ends with its last sender.
         self.changes = None;
-        self.thread.take().into_iter().for_each(worker::join);
+        self.changes_thread.take().into_iter().for_each(worker::join);
     }
 }

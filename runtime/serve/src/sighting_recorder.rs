@@ -80,7 +80,7 @@ impl Worker for SightingWorker {
         up();
         while !worker::sleep(POLL_INTERVAL, || self.is_stopping()) {
             let shown = known_in_view(&self.live.snapshot());
-            if self.sightings.see(shown, || self.live.reduced(MAX_PICTURE_SIDE)) {
+            if self.sightings.see(shown, || self.live.reduced_jpeg(MAX_PICTURE_SIDE)) {
                 self.events.send(Event::Sightings);
             }
             // Here, so that nobody who asks for metrics waits for a disk that hangs.

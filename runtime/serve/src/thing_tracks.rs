@@ -25,7 +25,7 @@ pub struct AnsweredThing {
     /// Counts things from the start of the service.
     pub id: u64,
     /// Where it is, as shares of the frame's sides: left edge, upper edge, width, height.
-    pub bounds: [f32; 4],
+    pub shares: [f32; 4],
     /// What it is.
     pub answer: AgreedAnswer,
 }
@@ -33,7 +33,7 @@ pub struct AnsweredThing {
 impl AnsweredThing {
     /// As programs get it.
     pub fn json(&self) -> Value {
-        self.answer.json_with(json!({ "id": self.id, "box": self.bounds }))
+        self.answer.json_with(json!({ "id": self.id, "box": self.shares }))
     }
 }
 
@@ -41,7 +41,7 @@ impl AnsweredThing {
 struct Track {
     id: u64,
     /// As shares of the frame's sides: the next frame may be decoded at another scale, or the camera's size change.
-    bounds: [f32; 4],
+    shares: [f32; 4],
     seen: Instant,
     /// In how many frames with things, in a row, it was not seen, the newest one last.
     unseen: u32,
@@ -127,9 +127,9 @@ impl ThingTracks {
     fn tracks_of(&self, frame: [u32; 2], answers: &[ThingAnswer]) -> Vec<Option<usize>> {
         let mut pairs = Vec::new();
         for (answer_index, answer) in answers.iter().enumerate() {
-            let bounds = shares(answer.bounds, frame).map(f64::from);
+            let shares = shares(answer.bounds, frame).map(f64::from);
             for (track_index, track) in self.tracks.iter().enumerate() {
-                let overlap = intersection_over_union(track.bounds.map(f64::from), bounds);
+                let overlap = intersection_over_union(track.shares.map(f64::from), shares);
                 if overlap >= MIN_OVERLAP && track.may_be(&answer.classes) {
                     pairs.push((track.unseen > 0, overlap, answer_index, track_index));
                 }
@@ -148,16 +148,16 @@ impl ThingTracks {
     /// Follows a thing on a track, or on a new one.
     fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, track: Option<usize>) -> AnsweredThing {
         let ThingAnswer { bounds, classes, known } = answer;
-        let bounds = shares(bounds, frame);
+        let shares = shares(bounds, frame);
         let index = track.unwrap_or_else(|| {
             let agreement = Agreement::new(self.max_frames);
-            self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, unseen: 0, agreement });
+            self.tracks.push(Track { id: self.ids.next(), shares, seen: now, unseen: 0, agreement });
             self.tracks.len() - 1
         });
         let track = &mut self.tracks[index];
-        (track.bounds, track.seen, track.unseen) = (bounds, now, 0);
+        (track.shares, track.seen, track.unseen) = (shares, now, 0);
         let answer = track.agreement.add(now, classes, known);
-        AnsweredThing { id: track.id, bounds, answer }
+        AnsweredThing { id: track.id, shares, answer }
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let mut things = ThingTracks::new(5, ThingIds::default());
         let first = things.add(after(0), frame, vec![answer(0, "mug", 0.9), answer(400, "jug", 0.9)]);
         assert_eq!(labels(&first), [(1, "mug"), (2, "jug")]);
-        assert_eq!(first[1].bounds, [0.625, 100.0 / 480.0, 100.0 / 640.0, 100.0 / 480.0]);
+        assert_eq!(first[1].shares, [0.625, 100.0 / 480.0, 100.0 / 640.0, 100.0 / 480.0]);
         // The other way round, a little moved; one frame errs about the mug.
         let second = things.add(after(100), frame, vec![answer(390, "jug", 0.8), answer(10, "jug", 0.6)]);
         assert_eq!(labels(&second), [(2, "jug"), (1, "mug")]);
@@ -208,7 +208,7 @@ mod tests {
         let halved = PixelRect { x: 100, y: 50, width: 50, height: 50 };
         let smaller = ThingAnswer { bounds: halved, ..answer(100, "mug", 0.9) };
         let second = things.add(start + Duration::from_millis(100), [320, 240], vec![smaller]);
-        assert_eq!((second[0].id, second[0].bounds, second[0].answer.frames), (first[0].id, first[0].bounds, 2));
+        assert_eq!((second[0].id, second[0].shares, second[0].answer.frames), (first[0].id, first[0].shares, 2));
     }
 
     #[test]

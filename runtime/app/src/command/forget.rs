@@ -102,7 +102,7 @@ pub(super) fn list_labels(labels: &BTreeSet<String>) -> String {
 fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str) -> Result<Option<ChangeReport>> {
     use orco_runtime::state::history::PurgeError;
     use orco_runtime::state::sentence::with_causes;
-    use orco_serve::changes::{purged_labels, unknown_labels};
+    use orco_serve::changes::{labels_of_no_class, purged_labels};
 
     let fleet = options.fleet_folder(learner.store().folder()).lock_out_rounds(options.wait)?;
     let labels = purged_labels(learner, label);
@@ -115,7 +115,7 @@ fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str)
         }
         purged => session_report::note_outcome(output, purged?),
     };
-    let labels = unknown_labels(learner, labels);
+    let labels = labels_of_no_class(learner, labels);
     if let Err(error) = fleet.forget_labels(&labels) {
         let (why, labels) = (with_causes(&error), list_labels(&labels));
         output.mark_changed_with_error(format!(

@@ -75,9 +75,9 @@ impl Round<'_, '_> {
         if action == PackAction::Hold {
             return Ok(FollowOutcome::Held);
         }
-        let (content, bundle_digest) = (shots_digest(&pack), ObjectDigest::new(pack.bundle_digest));
-        let record = LearnedPack { pack: target.digest, bundle_digest, label: pack.label.clone(), content };
-        if class_shots_digest(learner, &pack.label) != Some(content) {
+        let (shots_digest, bundle_digest) = (shots_digest(&pack), ObjectDigest::new(pack.bundle_digest));
+        let record = LearnedPack { pack: target.digest, bundle_digest, label: pack.label.clone(), shots_digest };
+        if class_shots_digest(learner, &pack.label) != Some(shots_digest) {
             if action == PackAction::Compare {
                 return Ok(taught_another(&target.label));
             }
@@ -97,7 +97,7 @@ impl Round<'_, '_> {
     /// The power may have failed when a pack was learned, but not noted yet: the state tells.
     fn settle_learning(&mut self, learner: &Learner) -> Result<(), SyncError> {
         let Some(learning) = self.progress.learning.take() else { return Ok(()) };
-        if class_shots_digest(learner, &learning.label) == Some(learning.content) {
+        if class_shots_digest(learner, &learning.label) == Some(learning.shots_digest) {
             self.progress.remember_learned(learning);
         }
         self.keep_progress()
@@ -110,7 +110,7 @@ impl Round<'_, '_> {
             return Ok(());
         }
         for former in self.progress.former.clone() {
-            if class_shots_digest(learner, &former.label) == Some(former.content)
+            if class_shots_digest(learner, &former.label) == Some(former.shots_digest)
                 && !self.is_from_channel(learner, &former.label)
             {
                 self.progress.remember_learned(former);
@@ -153,14 +153,15 @@ impl Round<'_, '_> {
     /// Whether a class is, as it is now, one that the device pushed and that a release was made of.
     fn is_origin(&self, learner: &Learner, label: &str, origins: &[ObjectDigest]) -> bool {
         let mut pushed = self.progress.pushed.iter().filter(|pushed| label::same(&pushed.label, label));
-        pushed
-            .any(|pushed| origins.contains(&pushed.pack) && class_shots_digest(learner, label) == Some(pushed.content))
+        pushed.any(|pushed| {
+            origins.contains(&pushed.pack) && class_shots_digest(learner, label) == Some(pushed.shots_digest)
+        })
     }
 
     /// Whether a class is, as it is now, one that the device learned because its channel held it.
     pub(super) fn is_from_channel(&self, learner: &Learner, label: &str) -> bool {
         let mut learned = self.progress.learned.iter().filter(|learned| label::same(&learned.label, label));
-        learned.any(|learned| class_shots_digest(learner, label) == Some(learned.content))
+        learned.any(|learned| class_shots_digest(learner, label) == Some(learned.shots_digest))
     }
 
     /// Learns a pack, an entry of the history, or refuses it. Its record is kept before: by the next round the channel

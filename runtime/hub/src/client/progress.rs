@@ -23,7 +23,8 @@ pub(super) struct LearnedPack {
     /// The class's label; empty where the class was purged.
     pub label: String,
     /// Digest of the class's shots as they were learned ([`super::shots_digest::shots_digest`]).
-    pub content: ObjectDigest,
+    #[serde(rename = "content")]
+    pub shots_digest: ObjectDigest,
 }
 
 /// A class that the device pushed.
@@ -32,7 +33,8 @@ pub(super) struct PushedClass {
     /// The class's label; empty where the class was purged.
     pub label: String,
     /// Digest of its shots as they were pushed.
-    pub content: ObjectDigest,
+    #[serde(rename = "content")]
+    pub shots_digest: ObjectDigest,
     /// The pack.
     pub pack: ObjectDigest,
     /// Digest of the learner file of its bundle. Older programs did not write it.
@@ -47,8 +49,8 @@ pub(super) struct PushedClass {
 
 impl PushedClass {
     /// Whether it is a version of that class with these shots.
-    pub fn has_shots(&self, label: &str, content: ObjectDigest) -> bool {
-        self.content == content && label::same(&self.label, label)
+    pub fn has_shots(&self, label: &str, shots_digest: ObjectDigest) -> bool {
+        self.shots_digest == shots_digest && label::same(&self.label, label)
     }
 }
 
@@ -99,7 +101,7 @@ impl SyncProgress {
     /// back. A version that is pushed once more takes the place of its record: the hub had lost it, or it was purged,
     /// taught and shared again.
     pub fn remember_pushed(&mut self, class: PushedClass) {
-        self.pushed.retain(|pushed| pushed.pack != class.pack && !pushed.has_shots(&class.label, class.content));
+        self.pushed.retain(|pushed| pushed.pack != class.pack && !pushed.has_shots(&class.label, class.shots_digest));
         let same: Vec<usize> =
             (0..self.pushed.len()).filter(|&index| label::same(&self.pushed[index].label, &class.label)).collect();
         if let Some(oldest) = same.first().filter(|_| same.len() >= MAX_PUSHED_PER_LABEL) {
@@ -109,8 +111,8 @@ impl SyncProgress {
     }
 
     /// The record of a class with these shots, if it was pushed.
-    pub fn pushed(&self, label: &str, content: ObjectDigest) -> Option<&PushedClass> {
-        self.pushed.iter().find(|pushed| pushed.has_shots(label, content))
+    pub fn pushed(&self, label: &str, shots_digest: ObjectDigest) -> Option<&PushedClass> {
+        self.pushed.iter().find(|pushed| pushed.has_shots(label, shots_digest))
     }
 
     /// Whether this device pushed a pack.
@@ -180,11 +182,11 @@ impl SyncProgress {
         self.former.retain(|former| !is_gone(&former.label));
         for learned in self.learned.iter_mut().filter(|learned| is_gone(&learned.label)) {
             learned.label.clear();
-            learned.content = ObjectDigest::of(&[]);
+            learned.shots_digest = ObjectDigest::of(&[]);
         }
         for pushed in self.pushed.iter_mut().filter(|pushed| is_gone(&pushed.label)) {
             pushed.label.clear();
-            pushed.content = ObjectDigest::of(&[]);
+            pushed.shots_digest = ObjectDigest::of(&[]);
         }
         let refused = self.refused.iter_mut().map(|refused| &mut refused.reason);
         let reasons = refused.chain(self.outcomes.iter_mut().filter_map(|outcome| outcome.refused.as_mut()));
@@ -262,8 +264,9 @@ mod tests {
     #[test]
     fn a_class_that_is_shared_again_counts_as_purged_no_more() {
         let digest = |text: &str| ObjectDigest::of(text.as_bytes());
-        let (label, content, pack) = ("mug".to_owned(), digest("content"), digest("pack"));
-        let class = PushedClass { label, content, pack, bundle_digest: None, pictures: false, picture_count: None };
+        let (label, shots_digest, pack) = ("mug".to_owned(), digest("content"), digest("pack"));
+        let class =
+            PushedClass { label, shots_digest, pack, bundle_digest: None, pictures: false, picture_count: None };
         let mut progress = SyncProgress::default();
         progress.remember_pushed(class.clone());
         progress.forget_labels(&BTreeSet::from(["mug".to_owned()]));
@@ -280,7 +283,7 @@ mod tests {
             pack: digest(text),
             bundle_digest: digest("bundle"),
             label: "mug".into(),
-            content: digest(text),
+            shots_digest: digest(text),
         };
         let [first, second] = ["first", "second"].map(learned);
         let mut progress = SyncProgress::default();

@@ -101,11 +101,11 @@ mod tests {
             pack: digest(label),
             bundle_digest: digest("bundle"),
             label: label.into(),
-            content: digest("content"),
+            shots_digest: digest("content"),
         };
         let pushed = |label: &str| PushedClass {
             label: label.into(),
-            content: digest("content"),
+            shots_digest: digest("content"),
             pack: digest(label),
             bundle_digest: Some(digest("bundle")),
             pictures: false,
@@ -154,7 +154,7 @@ mod tests {
         assert!(after.learned(&digest("later")).is_some() && after.learning.is_none());
         assert!(after.refusal(ReleaseId(1), digest("manifest")).is_some());
         assert_eq!(after.learned[0], learned("mug"));
-        let without_label = PushedClass { label: String::new(), content: digest(""), ..pushed("anna") };
+        let without_label = PushedClass { label: String::new(), shots_digest: digest(""), ..pushed("anna") };
         assert_eq!(after.pushed, [without_label, pushed("mug")], "a release of its own pack is not learned, either");
         assert!(after.has_purged(&digest("anna")) && !after.has_purged(&digest("mug")));
         assert_eq!((&after.refused[1], &after.outcomes[1]), (&refused(2, "mug"), &outcome(2, "mug")));

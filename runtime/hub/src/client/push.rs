@@ -44,8 +44,8 @@ impl Round<'_, '_> {
         };
         let labels = learner.state().classes.iter().map(|class| &class.label);
         let pushed = labels.filter(|label| self.device.settings.shared.includes(label)).filter_map(|label| {
-            let content = class_shots_digest(learner, label)?;
-            self.progress.pushed(label, content)
+            let shots_digest = class_shots_digest(learner, label)?;
+            self.progress.pushed(label, shots_digest)
         });
         pushed.take(MAX_CLASSES).collect()
     }
@@ -71,14 +71,14 @@ impl Round<'_, '_> {
     fn push_all(&mut self, learner: &mut Learner) -> Result<(), SyncError> {
         let labels: Vec<String> = learner.state().classes.iter().map(|class| class.label.clone()).collect();
         for label in labels.iter().filter(|label| self.device.settings.shared.includes(label)) {
-            let Some(content) = class_shots_digest(learner, label) else { continue };
+            let Some(shots_digest) = class_shots_digest(learner, label) else { continue };
             if self.is_from_channel(learner, label) {
                 continue;
             }
-            let known = self.progress.pushed(label, content).filter(|pushed| !self.lost.contains(&pushed.pack));
+            let known = self.progress.pushed(label, shots_digest).filter(|pushed| !self.lost.contains(&pushed.pack));
             let class = match known.cloned() {
                 Some(class) => class,
-                None => match self.push_class(learner, label, content)? {
+                None => match self.push_class(learner, label, shots_digest)? {
                     Some(class) => class,
                     None => continue,
                 },
@@ -87,7 +87,9 @@ impl Round<'_, '_> {
             let has_pictures = are_counted && !self.lost_pictures.contains(&class.pack);
             if self.device.settings.share_pictures && !has_pictures {
                 let count = self.push_pictures(learner, label, &class)?;
-                if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| pushed.has_shots(label, content)) {
+                if let Some(pushed) =
+                    self.progress.pushed.iter_mut().find(|pushed| pushed.has_shots(label, shots_digest))
+                {
                     (pushed.pictures, pushed.picture_count) = (true, Some(count));
                 }
                 self.keep_progress()?;
@@ -100,7 +102,7 @@ impl Round<'_, '_> {
         &mut self,
         learner: &mut Learner,
         label: &str,
-        content: ObjectDigest,
+        shots_digest: ObjectDigest,
     ) -> Result<Option<PushedClass>, SyncError> {
         let bytes = pack::seal(&learner.export(label, PackOrigin::default())?.to_be_signed(), "");
         if bytes.len() > MAX_PACK {
@@ -116,8 +118,14 @@ impl Round<'_, '_> {
         };
         let PushAnswer { digest: pack } = serde_json::from_slice(&answer).map_err(answer_error)?;
         let bundle_digest = Some(ObjectDigest::new(learner.bundle().digest));
-        let class =
-            PushedClass { label: label.to_owned(), content, pack, bundle_digest, pictures: false, picture_count: None };
+        let class = PushedClass {
+            label: label.to_owned(),
+            shots_digest,
+            pack,
+            bundle_digest,
+            pictures: false,
+            picture_count: None,
+        };
         self.progress.remember_pushed(class.clone());
         self.keep_progress()?;
         self.outcome.pushed.push(label.to_owned());

@@ -23,7 +23,7 @@ impl ObjectDigest {
     }
 }
 
-/// A device's name among messages: the first half of the SHA-256 of its key.
+/// A device's identifier: the first half of the SHA-256 of its key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId([u8; 16]);
 hexadecimal_bytes!(DeviceId, 16, "32 hexadecimal digits of a device");

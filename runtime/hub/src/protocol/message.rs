@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::enrolment_code::CodeId;
 use super::key::{ObjectDigest, VerifyingKey};
 
-/// A device asks to be one of the fleet.
+/// A device's request to join the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enrolment {
     /// The code's identifier.
@@ -18,7 +18,7 @@ pub struct Enrolment {
     pub proof: ObjectDigest,
 }
 
-/// The device is one of the fleet.
+/// The answer to an [`Enrolment`]: the device is in the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrolmentAnswer {
     /// The hub's key.
@@ -174,7 +174,7 @@ pub struct PackTarget {
     pub origins: Vec<ObjectDigest>,
 }
 
-/// The hub keeps what was pushed.
+/// The answer to a push: the hub keeps what was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushAnswer {
     /// Its digest.

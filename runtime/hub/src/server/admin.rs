@@ -98,7 +98,7 @@ pub(super) async fn fleet(State(hub): HubState, headers: HeaderMap) -> Result<Re
     if !has_token(&hub, &headers) {
         return Err(not_found());
     }
-    Ok(shown(&run(&hub, FleetOverview::of).await?))
+    Ok(json_response(&run(&hub, FleetOverview::of).await?))
 }
 
 pub(super) async fn new_code(State(hub): HubState, request: Request) -> Result<Response, Response> {
@@ -109,7 +109,7 @@ pub(super) async fn new_code(State(hub): HubState, request: Request) -> Result<R
     }
     let valid = Duration::from_hours(hours.into());
     let code = run(&hub, move |store| store.new_code(&channel, valid, now())).await?;
-    Ok(shown(&json!({ "code": code.to_string() })))
+    Ok(json_response(&json!({ "code": code.to_string() })))
 }
 
 pub(super) async fn release(State(hub): HubState, request: Request) -> Result<Response, Response> {
@@ -123,7 +123,7 @@ pub(super) async fn release(State(hub): HubState, request: Request) -> Result<Re
         let release = PackRelease { packs: &packs, channel: &channel, stage, same_label, key: None };
         store.release_packs(&release, now())
     });
-    Ok(shown(&json!({ "releases": made.await? })))
+    Ok(json_response(&json!({ "releases": made.await? })))
 }
 
 pub(super) async fn set_stage(
@@ -134,7 +134,7 @@ pub(super) async fn set_stage(
     let NewStage { stage } = read(&hub, request).await?;
     let release = release_of(number).ok_or_else(no_release)?;
     run(&hub, move |store| store.set_stage(release, stage)).await?;
-    Ok(shown(&json!({})))
+    Ok(json_response(&json!({})))
 }
 
 pub(super) async fn withdraw(
@@ -147,7 +147,7 @@ pub(super) async fn withdraw(
     }
     let release = release_of(number).ok_or_else(no_release)?;
     run(&hub, move |store| store.withdraw(release)).await?;
-    Ok(shown(&json!({})))
+    Ok(json_response(&json!({})))
 }
 
 /// The release that a path names.
@@ -217,7 +217,7 @@ fn error_response(status: StatusCode, reason: &str) -> Response {
     (status, Json(json!({ "error": reason }))).into_response()
 }
 
-fn shown(value: &impl Serialize) -> Response {
+fn json_response(value: &impl Serialize) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], Json(value)).into_response()
 }
 

@@ -25,8 +25,8 @@ struct FailureWindow {
 }
 
 impl FailureLog {
-    /// What to log of a failure that is told as `said`; none if this minute has that sentence, or as many as it may. The
-    /// entry that begins the next minute says how many were left out.
+    /// What to log of a failure that is told as `said`; none if this minute has that sentence, or as many as it may.
+    /// The entry that begins the next minute says how many were left out.
     pub fn entry(&self, said: String, now: Instant) -> Option<String> {
         let mut window = lock(&self.0);
         let is_over = window.begun.is_none_or(|begun| now.duration_since(begun) >= WINDOW);

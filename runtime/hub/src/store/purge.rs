@@ -44,7 +44,7 @@ impl HubStore {
     pub fn purge_bundles(&self) -> Result<HubPurge, HubError> {
         self.purge(|transaction, purged, objects| {
             for release in withdrawn_bundles(transaction)? {
-                purged.releases += delete_release(transaction, release, objects)?;
+                delete_release(transaction, release, purged, objects)?;
             }
             Ok(())
         })
@@ -60,7 +60,8 @@ impl HubStore {
             let (mut purged, mut objects) = (HubPurge::default(), BTreeSet::new());
             delete(transaction, &mut purged, &mut objects)?;
             // Before the records are gone for good: they tell what a repeated purge has to delete.
-            self.remove_all_unneeded(transaction, &objects)?;
+            objects.iter().try_for_each(|object| self.remove_unneeded(transaction, object))?;
+            self.objects().sync_folders_of(&objects)?;
             Ok(purged)
         })?;
         // What fails from here on is no failure of the purge: repeated, it would find nothing to delete.
@@ -69,16 +70,6 @@ impl HubStore {
             log::warn!("the database's log holds what was purged until the next purge or restart: {reason}");
         }
         Ok(purged)
-    }
-
-    /// Removes those of some objects that nothing names any more; no power cut brings them back.
-    fn remove_all_unneeded<'a>(
-        &self,
-        transaction: &Transaction<'_>,
-        objects: impl IntoIterator<Item = &'a ObjectDigest> + Clone,
-    ) -> Result<(), HubError> {
-        objects.clone().into_iter().try_for_each(|object| self.remove_unneeded(transaction, object))?;
-        self.objects().sync_folders_of(objects)
     }
 
     /// Removes an object that nothing names any more. Its folder is synced later, once for all of its objects: a sync
@@ -120,24 +111,26 @@ fn purge_pack(
     }
     purged.pictures += transaction.execute("DELETE FROM picture WHERE pack = ?1", [pack])?;
     for (release, _) in releases {
-        purged.releases += delete_release(transaction, release, objects)?;
+        delete_release(transaction, release, purged, objects)?;
     }
     Ok(())
 }
 
-/// Deletes the records of a release; `objects` gets its files. Returns how many releases these were: one.
+/// Deletes the records of a release; `objects` gets its files.
 fn delete_release(
     transaction: &Transaction<'_>,
     release: ReleaseId,
+    purged: &mut HubPurge,
     objects: &mut BTreeSet<ObjectDigest>,
-) -> Result<usize, HubError> {
+) -> Result<(), HubError> {
     let mut query = transaction.prepare_cached("SELECT digest FROM release_file WHERE release = ?1")?;
     for file in query.query_map([release.0], |row| row.get::<_, ObjectDigest>(0))? {
         objects.insert(file?);
     }
     transaction.execute("DELETE FROM release_file WHERE release = ?1", [release.0])?;
     transaction.execute("DELETE FROM release_origin WHERE release = ?1", [release.0])?;
-    Ok(transaction.execute("DELETE FROM release WHERE id = ?1", [release.0])?)
+    purged.releases += transaction.execute("DELETE FROM release WHERE id = ?1", [release.0])?;
+    Ok(())
 }
 
 /// Releases of bundles that were taken back.

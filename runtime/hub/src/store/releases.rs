@@ -83,21 +83,29 @@ struct ChannelForAll {
 #[derive(Default)]
 struct PacksForAll {
     labels: BTreeSet<String>,
-    made_of: BTreeSet<(DeviceId, String)>,
+    sources: BTreeSet<ClassSource>,
+}
+
+/// A device's class that a release was made of.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClassSource {
+    device: DeviceId,
+    /// The label of the class on that device, in its normal form.
+    label: String,
 }
 
 impl ChannelForAll {
     /// Whether they leave no place for an older release.
-    fn replaces(&self, older: &ReleaseRecord, made_of: &BTreeSet<(DeviceId, String)>) -> bool {
+    fn replaces(&self, older: &ReleaseRecord, sources: &BTreeSet<ClassSource>) -> bool {
         match older.kind {
             ReleaseKind::Bundle => self.has_bundle,
             ReleaseKind::Pack => self.packs.get(&older.bundle_digest).is_some_and(|packs| {
-                packs.labels.contains(&label::normal(&older.name)) || is_superseded(made_of, &packs.made_of)
+                packs.labels.contains(&label::normal(&older.name)) || is_superseded(sources, &packs.sources)
             }),
         }
     }
 
-    fn add(&mut self, release: &ReleaseRecord, made_of: BTreeSet<(DeviceId, String)>) {
+    fn add(&mut self, release: &ReleaseRecord, sources: BTreeSet<ClassSource>) {
         match release.kind {
             ReleaseKind::Bundle => self.has_bundle = true,
             ReleaseKind::Pack => {
@@ -105,7 +113,7 @@ impl ChannelForAll {
                 // One whose label a newer release has covers nothing. Any other keeps older ones of its label away,
                 // even if it was replaced itself.
                 if packs.labels.insert(label::normal(&release.name)) {
-                    packs.made_of.extend(made_of);
+                    packs.sources.extend(sources);
                 }
             }
         }
@@ -154,13 +162,13 @@ impl HubStore {
         let connection = self.connection()?;
         let (mut replaced, mut channels) = (BTreeSet::new(), BTreeMap::<&str, ChannelForAll>::new());
         for release in releases.iter().filter(|release| !release.withdrawn) {
-            let made_of = sources(&connection, release.id)?;
+            let sources = sources(&connection, release.id)?;
             let newer = channels.entry(&release.channel).or_default();
-            if newer.replaces(release, &made_of) {
+            if newer.replaces(release, &sources) {
                 replaced.insert(release.id);
             }
             if release.stage == RolloutStage::All {
-                newer.add(release, made_of);
+                newer.add(release, sources);
             }
         }
         Ok(replaced)
@@ -222,8 +230,8 @@ pub(super) fn newest_packs(releases: &[ReleaseRecord], bundle: ObjectDigest) -> 
 }
 
 /// Whether newer releases hold all classes that a release was made of.
-pub(super) fn is_superseded(made_of: &BTreeSet<(DeviceId, String)>, newer: &BTreeSet<(DeviceId, String)>) -> bool {
-    !made_of.is_empty() && made_of.is_subset(newer)
+pub(super) fn is_superseded(sources: &BTreeSet<ClassSource>, newer: &BTreeSet<ClassSource>) -> bool {
+    !sources.is_empty() && sources.is_subset(newer)
 }
 
 fn update_stage(transaction: &Transaction<'_>, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
@@ -249,13 +257,15 @@ pub(super) fn origins(connection: &Connection, release: ReleaseId) -> Result<Vec
     Ok(origins)
 }
 
-/// Whose classes a release was made of: devices, each with the label that its class has there.
-pub(super) fn sources(connection: &Connection, release: ReleaseId) -> Result<BTreeSet<(DeviceId, String)>, HubError> {
+/// The classes that a release was made of.
+pub(super) fn sources(connection: &Connection, release: ReleaseId) -> Result<BTreeSet<ClassSource>, HubError> {
     let mut query = connection.prepare_cached(
         "SELECT pack.device, pack.label FROM release_origin JOIN pack ON pack.digest = release_origin.pack
          WHERE release_origin.release = ?1",
     )?;
-    let sources = query.query_map([release.0], |row| Ok((row.get(0)?, label::normal(&row.get::<_, String>(1)?))))?;
+    let sources = query.query_map([release.0], |row| {
+        Ok(ClassSource { device: row.get(0)?, label: label::normal(&row.get::<_, String>(1)?) })
+    })?;
     Ok(sources.collect::<Result<_, _>>()?)
 }
 

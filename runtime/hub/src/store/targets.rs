@@ -40,12 +40,12 @@ impl HubStore {
             if packs.len() == MAX_RELEASES {
                 break;
             }
-            let made_of = sources(connection, release.id)?;
+            let sources = sources(connection, release.id)?;
             // A device that learned both would answer with either label for the same thing.
-            if !is_superseded(&made_of, &covered) {
+            if !is_superseded(&sources, &covered) {
                 packs.push(pack_target(connection, release)?);
             }
-            covered.extend(made_of);
+            covered.extend(sources);
         }
         // In the order of release: devices learn them so.
         packs.reverse();

@@ -34,7 +34,7 @@ impl AnswerThread {
         let before = self.problem();
         let error = self.learner.refresh().err();
         if matches!(error, Some(OpenLearnerError::Store(StoreError::OtherBundle { .. })))
-            && self.context.new_bundle.get().is_some_and(|can_restart| can_restart())
+            && self.context.shared.new_bundle.get().is_some_and(|can_restart| can_restart())
         {
             self.context.telemetry.health.end_for_new_bundle();
         }
@@ -53,7 +53,7 @@ impl AnswerThread {
     }
 
     pub(super) fn problem(&self) -> Option<String> {
-        self.context.knowledge.get().problem.clone()
+        self.context.shared.knowledge().problem.clone()
     }
 
     pub(super) fn tell_changed(&self) {

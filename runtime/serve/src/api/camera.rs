@@ -4,18 +4,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::{StreamExt, stream};
 use orco_runtime::scene::NamedRegion;
 use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{JPEG, Json, Query, UNBUFFERED, blocking, null_as_default, shots, usable_label, whole_number};
+use super::{JPEG, JsonBody, Query, UNBUFFERED, blocking, null_as_default, shots, usable_label, whole_number};
 use crate::admission::{Admitted, processing_bytes};
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::pending_shots::Acceptance;
@@ -49,17 +49,17 @@ pub(super) async fn with_camera<T: Send + 'static>(
     blocking(move || work(&service, live(&service)?)).await?
 }
 
-/// The picture of a frame that is shown to people, as JPEG.
-async fn view(frame: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
-    blocking(move || frame.view()).await
+/// A JPEG of a frame, for people.
+async fn jpeg(frame: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
+    blocking(move || frame.jpeg()).await
 }
 
 /// `GET /api/v1/live`
 ///
 /// # Errors
 /// [`Refusal`] if the service has no camera.
-pub async fn now(State(service): State<Arc<Service>>) -> Result<axum::Json<Value>, Refusal> {
-    Ok(axum::Json(live(&service)?.snapshot().json()))
+pub async fn now(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(live(&service)?.snapshot().json()))
 }
 
 /// Which frame was seen last.
@@ -91,7 +91,7 @@ pub async fn newest(
     if number == after {
         return Ok((StatusCode::NO_CONTENT, numbered).into_response());
     }
-    Ok((numbered, [JPEG], view(seen).await?).into_response())
+    Ok((numbered, [JPEG], jpeg(seen).await?).into_response())
 }
 
 /// `GET /api/v1/camera.mjpg`: one frame after another, as long as somebody looks and the server runs.
@@ -114,7 +114,7 @@ pub async fn stream(
                 continue;
             };
             let number = seen.frame.number;
-            let picture = view(seen).await.ok()?;
+            let picture = jpeg(seen).await.ok()?;
             let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", picture.len());
             let part = [head.as_bytes(), &picture, b"\r\n"].concat();
             return Some((Ok::<_, Infallible>(part), (service, newest, number)));
@@ -144,8 +144,8 @@ pub struct CameraShotRequest {
 /// [`Refusal`] if the service has no camera, that is not there, or for what a picture that is sent is refused for.
 pub async fn shoot(
     State(service): State<Arc<Service>>,
-    Json(CameraShotRequest { label, anyway, frame, at, region }): Json<CameraShotRequest>,
-) -> Result<axum::Json<Value>, Refusal> {
+    JsonBody(CameraShotRequest { label, anyway, frame, at, region }): JsonBody<CameraShotRequest>,
+) -> Result<Json<Value>, Refusal> {
     let label = usable_label(&label)?;
     at.map_or(Ok(()), check_place)?;
     let regions = shot_regions(&service, region.as_deref())?;
@@ -164,7 +164,7 @@ pub async fn shoot(
     let mut taken = shots::take_picture(&service, &label, picture, Acceptance::of(anyway)).await?;
     live(&service)?.keep_refused_shot((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);
-    Ok(axum::Json(taken))
+    Ok(Json(taken))
 }
 
 /// Checks a place in a frame: were one in pixels taken for shares, each would be the lower right corner.

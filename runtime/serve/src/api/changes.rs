@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use orco_runtime::learner::AnswerScope;
@@ -13,7 +14,7 @@ use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
 use super::jobs::queued;
-use super::{Json, NewLabel, Path, Query, blocking, flag, null_as_default, usable_label};
+use super::{JsonBody, NewLabel, Path, Query, blocking, flag, null_as_default, usable_label};
 use crate::changes::{BaseClassChoice, ChangeRequest};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
@@ -33,7 +34,7 @@ pub struct LearnRequest {
 /// [`Refusal`] if there are no shots, no free targets, or too many changes wait.
 pub async fn learn(
     State(service): State<Arc<Service>>,
-    Json(LearnRequest { label, base }): Json<LearnRequest>,
+    JsonBody(LearnRequest { label, base }): JsonBody<LearnRequest>,
 ) -> Result<Response, Refusal> {
     Ok(queued(&service.learn(&usable_label(&label)?, base)?))
 }
@@ -51,8 +52,8 @@ pub struct AnswersRequest {
 /// [`Refusal`] if there is no such scope, it cannot be kept, or too many requests wait.
 pub async fn answers(
     State(service): State<Arc<Service>>,
-    Json(AnswersRequest { answers }): Json<AnswersRequest>,
-) -> Result<axum::Json<Value>, Refusal> {
+    JsonBody(AnswersRequest { answers }): JsonBody<AnswersRequest>,
+) -> Result<Json<Value>, Refusal> {
     let Some(scope) = AnswerScope::named(&answers) else {
         let names = AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
         return Err(Refusal::bad_request(format!("answers must be one of {names}")));
@@ -60,7 +61,7 @@ pub async fn answers(
     let kept = service.scope.clone();
     blocking(move || kept.keep(scope)).await?.map_err(|error| Refusal::storage(&error))?;
     service.answers.set_scope(scope).await?;
-    Ok(axum::Json(json!({ "answers": answers, "learned_only": service.answers.knowledge().is_learned_only })))
+    Ok(Json(json!({ "answers": answers, "learned_only": service.answers.knowledge().is_learned_only })))
 }
 
 /// `PATCH /api/v1/classes/{label}`
@@ -70,7 +71,7 @@ pub async fn answers(
 pub async fn rename(
     State(service): State<Arc<Service>>,
     Path(from): Path<String>,
-    Json(NewLabel { label }): Json<NewLabel>,
+    JsonBody(NewLabel { label }): JsonBody<NewLabel>,
 ) -> Result<Response, Refusal> {
     let from = learned_label(&service, &from)?;
     let to = usable_label(&label)?;
@@ -140,7 +141,7 @@ pub struct UndoRequest {
 /// [`Refusal`] if nothing is remembered, both are named, or too many changes wait.
 pub async fn undo(
     State(service): State<Arc<Service>>,
-    Json(UndoRequest { entry, last }): Json<UndoRequest>,
+    JsonBody(UndoRequest { entry, last }): JsonBody<UndoRequest>,
 ) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
     let change = match (entry, last) {
@@ -174,7 +175,7 @@ pub struct RedoRequest {
 /// [`Refusal`] if nothing was undone, or too many changes wait.
 pub async fn redo(
     State(service): State<Arc<Service>>,
-    Json(RedoRequest { last }): Json<RedoRequest>,
+    JsonBody(RedoRequest { last }): JsonBody<RedoRequest>,
 ) -> Result<Response, Refusal> {
     if service.answers.knowledge().timeline.later().is_empty() {
         return Err(Refusal::new(ErrorCode::NothingToRedo, "nothing was undone since the last change"));
@@ -207,7 +208,7 @@ pub struct BalanceRequest {
 /// [`Refusal`] if there is no such setting, or too many changes wait.
 pub async fn balance(
     State(service): State<Arc<Service>>,
-    Json(BalanceRequest { balance }): Json<BalanceRequest>,
+    JsonBody(BalanceRequest { balance }): JsonBody<BalanceRequest>,
 ) -> Result<Response, Refusal> {
     let Some(balance) = Balance::named(&balance) else {
         let names = Balance::ALL.map(Balance::name).join(", ");

@@ -54,7 +54,7 @@ pub async fn classify(
     let admitted = picture::admit(&service, body).await?;
     let input = service.manifest.preprocessing;
     // A large picture is reduced while it is decoded: its size is that of the header.
-    let (width, height) = (admitted.header.file_width, admitted.header.file_height);
+    let (width, height) = (admitted.cost.file_width, admitted.cost.file_height);
     let fit = move |picture: RgbImage| (inbox.then(|| inbox::reduced(&picture)), input.fit(&picture));
     let ((kept, fitted), permit) = picture::decode(admitted, fit).await?.into_parts();
     // Only small pictures are left; the JPEG of the kept one is no larger than its pixels.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::shots::take_picture;
-use super::{JPEG, Json, Path, blocking, picture, usable_label};
+use super::{JPEG, JsonBody, Path, blocking, picture, usable_label};
 use crate::id::Id;
 use crate::inbox::GroupedFrame;
 use crate::pending_shots::Acceptance;
@@ -21,13 +22,13 @@ use crate::service::Service;
 ///
 /// # Errors
 /// [`Refusal`] if grouping them fails.
-pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value>, Refusal> {
+pub async fn all(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
     let inbox = service.inbox.clone();
     let groups = blocking(move || inbox.groups()).await?;
     let group =
         |frames: &Vec<GroupedFrame>| json!({ "frames": frames.iter().map(GroupedFrame::json).collect::<Vec<_>>() });
     let groups: Vec<Value> = groups.iter().map(group).collect();
-    Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.capacity() })))
+    Ok(Json(json!({ "groups": groups, "most": service.inbox.capacity() })))
 }
 
 /// `GET /api/v1/inbox/{id}`: the picture.
@@ -54,8 +55,8 @@ pub struct LabelFrames {
 /// that one are shots then.
 pub async fn label(
     State(service): State<Arc<Service>>,
-    Json(LabelFrames { ids, label }): Json<LabelFrames>,
-) -> Result<axum::Json<Value>, Refusal> {
+    JsonBody(LabelFrames { ids, label }): JsonBody<LabelFrames>,
+) -> Result<Json<Value>, Refusal> {
     let label = usable_label(&label)?;
     if ids.len() > service.inbox.capacity() {
         return Err(Refusal::bad_request(format!(
@@ -70,13 +71,13 @@ pub async fn label(
     for id in ids {
         // Somebody else may have been faster.
         let Some(frame) = service.inbox.take(id) else { continue };
-        let picture = picture::whole(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
+        let picture = picture::admit_and_decode(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
         take_picture(&service, &label, picture, Acceptance::Anyway).await?;
         frame.used();
         taken += 1;
     }
     let held = service.pending_shots.of(&label).len();
-    Ok(axum::Json(json!({ "label": label, "taken": taken, "shots": held })))
+    Ok(Json(json!({ "label": label, "taken": taken, "shots": held })))
 }
 
 /// Frames that are to be removed.
@@ -89,7 +90,7 @@ pub struct DismissFrames {
 /// `POST /api/v1/inbox/dismiss`: removes frames.
 pub async fn dismiss(
     State(service): State<Arc<Service>>,
-    Json(DismissFrames { ids }): Json<DismissFrames>,
+    JsonBody(DismissFrames { ids }): JsonBody<DismissFrames>,
 ) -> StatusCode {
     service.inbox.remove(|id| ids.contains(&id));
     StatusCode::NO_CONTENT

@@ -12,8 +12,8 @@ use crate::service::Service;
 /// A picture that may be decoded.
 pub(super) struct AdmittedPicture {
     file: Bytes,
-    /// What its header says.
-    pub(super) header: DecodingCost,
+    /// What decoding it takes, by its header.
+    pub(super) cost: DecodingCost,
     /// Holds its memory.
     pub(super) permit: Permit,
 }
@@ -24,9 +24,9 @@ pub(super) struct AdmittedPicture {
 /// [`Refusal`] if it is no picture that is taken, or too many are being processed.
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<AdmittedPicture, Refusal> {
     let measured = file.clone();
-    let header = blocking(move || image::decoding_cost(&measured)).await?.map_err(|error| Refusal::from(&error))?;
-    let permit = service.admission.admit(processing_bytes(&header, &service.manifest.preprocessing)).await?;
-    Ok(AdmittedPicture { file, header, permit })
+    let cost = blocking(move || image::decoding_cost(&measured)).await?.map_err(|error| Refusal::from(&error))?;
+    let permit = service.admission.admit(processing_bytes(&cost, &service.manifest.preprocessing)).await?;
+    Ok(AdmittedPicture { file, cost, permit })
 }
 
 /// Decodes a picture that was admitted, and does something with it.
@@ -46,6 +46,6 @@ pub(super) async fn decode<T: Send + 'static>(
 ///
 /// # Errors
 /// As for [`admit`] and [`decode`].
-pub(super) async fn whole(service: &Service, file: Bytes) -> Result<Admitted<RgbImage>, Refusal> {
+pub(super) async fn admit_and_decode(service: &Service, file: Bytes) -> Result<Admitted<RgbImage>, Refusal> {
     decode(admit(service, file).await?, |picture| picture).await
 }

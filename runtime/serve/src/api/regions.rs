@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
 use orco_runtime::scene::{NamedRegion, RegionError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, blocking};
+use super::{JsonBody, blocking};
 use crate::event::Event;
 use crate::refusal::Refusal;
 use crate::service::Service;
 
 /// `GET /api/v1/regions`: the regions of the camera's frames.
-pub async fn all(State(service): State<Arc<Service>>) -> axum::Json<Value> {
-    axum::Json(json!({ "regions": service.regions.json() }))
+pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
+    Json(json!({ "regions": service.regions.json() }))
 }
 
 /// A region of the camera's frames.
@@ -40,8 +41,8 @@ pub struct RegionsRequest {
 /// [`Refusal`] if they cannot be used or kept.
 pub async fn set(
     State(service): State<Arc<Service>>,
-    Json(RegionsRequest { regions }): Json<RegionsRequest>,
-) -> Result<axum::Json<Value>, Refusal> {
+    JsonBody(RegionsRequest { regions }): JsonBody<RegionsRequest>,
+) -> Result<Json<Value>, Refusal> {
     let region = |RegionRequest { name, bounds: [x, y, width, height] }: RegionRequest| {
         let region: NamedRegion = format!("{name}={x},{y},{width},{height}").parse()?;
         Ok(region)
@@ -58,5 +59,5 @@ pub async fn set(
     let kept = service.regions.clone();
     blocking(move || kept.keep(regions)).await??;
     service.events.send(Event::CHANGED);
-    Ok(axum::Json(json!({ "regions": service.regions.json() })))
+    Ok(Json(json!({ "regions": service.regions.json() })))
 }

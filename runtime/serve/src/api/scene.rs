@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::camera::{FRAME_TIMEOUT, live, with_camera};
-use super::{Json, blocking};
+use super::{JsonBody, blocking};
 use crate::admission::processing_bytes;
 use crate::camera_scene;
 use crate::event::Event;
@@ -17,8 +18,8 @@ use crate::refusal::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// `GET /api/v1/scene`: whether the background is known.
-pub async fn status(State(service): State<Arc<Service>>) -> axum::Json<Value> {
-    axum::Json(service.scene.status().json())
+pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
+    Json(service.scene.status().json())
 }
 
 /// The empty body of a request that leaves nothing to choose.
@@ -32,8 +33,8 @@ pub struct SceneRequest {}
 /// [`Refusal`] if the service has no camera, that is not there, or its frames show no empty place.
 pub async fn learn(
     State(service): State<Arc<Service>>,
-    Json(SceneRequest {}): Json<SceneRequest>,
-) -> Result<axum::Json<Value>, Refusal> {
+    JsonBody(SceneRequest {}): JsonBody<SceneRequest>,
+) -> Result<Json<Value>, Refusal> {
     let input = service.manifest.preprocessing;
     let side = camera_scene::decoded_side(&input);
     let mut frames = Vec::new();
@@ -61,7 +62,7 @@ pub async fn learn(
     };
     with_camera(&service, learn).await?;
     service.events.send(Event::Live(Arc::new(live(&service)?.snapshot())));
-    Ok(axum::Json(service.scene.status().json()))
+    Ok(Json(service.scene.status().json()))
 }
 
 /// `DELETE /api/v1/scene`: forgets the background.

@@ -11,7 +11,7 @@ use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{JPEG, NewLabel, Path, Query, blocking, flag, picture, usable_label};
+use super::{JPEG, JsonBody, NewLabel, Path, Query, blocking, flag, picture, usable_label};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::id::Id;
@@ -84,7 +84,9 @@ pub async fn take(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let label = usable_label(&label)?;
-    take_picture(&service, &label, picture::whole(&service, body).await?, Acceptance::of(anyway)).await.map(Json)
+    take_picture(&service, &label, picture::admit_and_decode(&service, body).await?, Acceptance::of(anyway))
+        .await
+        .map(Json)
 }
 
 /// Takes a picture as a shot, unless something speaks against it; says what.
@@ -99,14 +101,14 @@ pub(super) async fn take_picture(
     let (candidate, picture) = blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await?;
     let features = service.answers.shot_features(picture).await?;
     let matches = ClassProbability::list_json(&features.classes, 3);
-    let (id, warnings) = service.pending_shots.take(label, candidate, features, acceptance)?;
+    let (id, objections) = service.pending_shots.take(label, candidate, features, acceptance)?;
     let held = service.pending_shots.of(label).len();
     if id.is_some() {
         service.pending_shots.tell_count(label, &service.events);
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
-        "warnings": warnings.iter().map(pending_shots::warning_json).collect::<Vec<_>>(),
+        "warnings": objections.iter().map(pending_shots::objection_json).collect::<Vec<_>>(),
     }))
 }
 
@@ -159,7 +161,7 @@ pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String
 pub async fn relabel(
     State(service): State<Arc<Service>>,
     Path(from): Path<String>,
-    super::Json(NewLabel { label }): super::Json<NewLabel>,
+    JsonBody(NewLabel { label }): JsonBody<NewLabel>,
 ) -> Result<StatusCode, Refusal> {
     let (from, to) = (usable_label(&from)?, usable_label(&label)?);
     service.changes().check_idle(&from)?;

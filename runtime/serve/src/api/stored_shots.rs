@@ -9,7 +9,7 @@ use orco_runtime::state::escape::percent_encoded;
 use orco_runtime::state::session::LearnError;
 
 use super::jobs::queued;
-use super::{JPEG, Json, NewLabel, Path, blocking, usable_label};
+use super::{JPEG, JsonBody, NewLabel, Path, blocking, usable_label};
 use crate::changes::ChangeRequest;
 use crate::knowledge::Knowledge;
 use crate::refusal::{ErrorCode, Refusal};
@@ -25,8 +25,8 @@ fn shot(file: &str) -> Result<[u8; 32], Refusal> {
     let id = file.strip_suffix(".jpg").unwrap_or(file);
     from_hexadecimal(id).ok_or_else(|| {
         Refusal::bad_request(format!(
-            "\"{id}\" is no id of a stored shot: send the \"id\" that GET /api/v1/classes gives, 64 hexadecimal digits; \
-             numbers are not taken, since the next change may give them to other shots"
+            "\"{id}\" is no id of a stored shot: send the \"id\" that GET /api/v1/classes gives, 64 hexadecimal \
+             digits; numbers are not taken, since the next change may give them to other shots"
         ))
     })
 }
@@ -63,7 +63,7 @@ pub async fn thumbnail(
 pub async fn move_shot(
     State(service): State<Arc<Service>>,
     Path((from, file)): Path<(String, String)>,
-    Json(NewLabel { label: to }): Json<NewLabel>,
+    JsonBody(NewLabel { label: to }): JsonBody<NewLabel>,
 ) -> Result<Response, Refusal> {
     let (from, to, exemplar) = (usable_label(&from)?, usable_label(&to)?, shot(&file)?);
     let known = service.answers.knowledge();

@@ -13,8 +13,8 @@ use crate::event::Event;
 /// How long the queue must be empty before the head is aligned.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long after a failed attempt the head is aligned again, where the state could not be read or written: the disk may
-/// have room by then.
+/// How long after a failed attempt the head is aligned again, where the state could not be read or written: the disk
+/// may have room by then.
 const RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// An attempt to align the head that failed.

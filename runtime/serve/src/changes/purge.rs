@@ -17,7 +17,7 @@ use crate::refusal::{ErrorCode, Refusal};
 /// Removes labels of a purged class from what other crates keep, or says why some are left.
 type ForgetLabels = dyn Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync;
 
-/// What must be rid of a purged class, too, and that this crate does not know: a device's part in a fleet, say.
+/// Forgets a purged class in records that this crate does not know, such as a device's part in a fleet.
 #[derive(Clone, Default)]
 pub struct PurgeHook(Arc<OnceLock<Box<ForgetLabels>>>);
 
@@ -48,7 +48,7 @@ pub fn purged_labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
 }
 
 /// Those labels of a class that was purged which no other class has or had.
-pub fn unknown_labels(learner: &Learner, mut labels: BTreeSet<String>) -> BTreeSet<String> {
+pub fn labels_of_no_class(learner: &Learner, mut labels: BTreeSet<String>) -> BTreeSet<String> {
     for class in learner.classes() {
         labels.remove(&class.label);
     }
@@ -65,7 +65,7 @@ impl ChangeWorker {
     /// Removes everything that names one of these labels, except for labels that another class has or had. Returns what
     /// is to be said if something of the class is left.
     pub(super) fn purge_records(&self, learner: &Learner, labels: BTreeSet<String>) -> Option<String> {
-        let labels = unknown_labels(learner, labels);
+        let labels = labels_of_no_class(learner, labels);
         for label in &labels {
             self.records.pending_shots.remove(label, |_| true);
         }

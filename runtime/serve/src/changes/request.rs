@@ -16,10 +16,10 @@ use crate::id::Id;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BaseClassChoice {
-    /// It gets them.
+    /// It gets the shots.
     #[default]
     Add,
-    /// It is not answered any more on this device: a class of these shots is.
+    /// A learned class with these shots is answered in its place on this device.
     Replace,
 }
 
@@ -28,8 +28,8 @@ pub enum BaseClassChoice {
 pub struct LabelledShots {
     /// Label of their class.
     pub label: String,
-    /// `[shots, views, features]`.
-    pub shots: Array3<f32>,
+    /// Their features, `[shots, views, features]`.
+    pub features: Array3<f32>,
     /// Their pictures, where they are kept.
     pub pictures: Option<Vec<RgbImage>>,
     /// Their identifiers; they are removed from the pending shots once they are learned.

@@ -189,7 +189,7 @@ impl LiveWorker {
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.shared.scene;
         // A part that is cut out later needs as many pixels as the backbone sees.
-        let has_parts = scene.is_shown() || !self.regions.is_empty();
+        let has_parts = scene.has_background() || !self.regions.is_empty();
         let admitted = if has_parts { self.admit_for_parts(&frame) } else { self.admit(&frame, self.input_side()) };
         let (side, permit) = match admitted {
             Ok(Some(admitted)) => admitted,
@@ -230,7 +230,7 @@ impl LiveWorker {
         }
         let mut latest = self.shared.latest();
         latest.problem = None;
-        latest.frame = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
+        latest.frame = Some(Arc::new(ObservedFrame { frame, picture, jpeg: OnceLock::new() }));
         // Where there is no answer, the next frame comes soon.
         if let Ok(regions) = shown {
             latest.regions = regions.iter().map(ShownRegion::summary).collect();
@@ -274,9 +274,9 @@ impl LiveWorker {
     /// A permit to decode a frame to `side` pixels, with `side`; none if too little memory is free now.
     fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
         let working = self.shared.scene.working_memory();
-        let needs = frame.decoding_cost(Some(side)).map(|needs| processing_bytes(&needs, &self.input) + working);
+        let bytes = frame.decoding_cost(Some(side)).map(|cost| processing_bytes(&cost, &self.input) + working);
         // A frame that is no picture takes nothing here, and is refused when it is decoded.
-        Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
+        Ok(self.admission.try_admit(bytes.unwrap_or(0))?.map(|permit| (side, permit)))
     }
 
     /// Says why a frame can never be processed.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use rumqttc::{AsyncClient, QoS};
 
-use super::connection::Retention;
-use super::discovery::{self, DeviceDescription, EntityNames, MAX_PRESENCE_SENSORS};
-use super::{Connection, Reporter};
+use super::Reporter;
+use super::connection::{Connection, Retention};
+use super::discovery::{self, DeviceDescription, EntityDescription, EntityNames, MAX_PRESENCE_SENSORS};
 
 impl Reporter<'_> {
     /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told
@@ -18,15 +18,15 @@ impl Reporter<'_> {
             let _ = client.subscribe(&*filter, QoS::AtMostOnce).await;
         }
         let (named, earlier) = (self.named(), self.descriptions(&self.announced.borrow()));
-        let messages = self.announce(client, named, &earlier, &[]).await;
+        let present = self.announce(client, named, &earlier, &[]).await;
         // The broker has confirmed these messages, so it has answered the subscription before them. A client that may
         // only write gets no answer: then the history says which classes there were.
         let mut described = connection.described.take();
         if described.is_empty() {
-            described.extend(self.descriptions(&self.remembered()).into_iter().map(|(topic, _)| topic));
+            described.extend(self.descriptions(&self.remembered()).into_iter().map(|entity| entity.topic));
         }
         for topic in described {
-            if messages.iter().all(|(other, _)| *other != topic) {
+            if present.iter().all(|entity| entity.topic != topic) {
                 self.deliver(client, &topic, "", Retention::Retained).await;
             }
         }
@@ -47,29 +47,29 @@ impl Reporter<'_> {
     }
 
     /// Takes away those `earlier` entities whose region or class is gone, and describes the present ones except those
-    /// that the broker `knows`. Returns the messages of all present entities.
+    /// that the broker `knows`. Returns the descriptions of all present entities.
     async fn announce(
         &self,
         client: &AsyncClient,
         named: EntityNames,
-        earlier: &[(String, String)],
-        knows: &[(String, String)],
-    ) -> Vec<(String, String)> {
-        let messages = self.descriptions(&named);
-        for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
-            self.deliver(client, topic, "", Retention::Retained).await;
+        earlier: &[EntityDescription],
+        knows: &[EntityDescription],
+    ) -> Vec<EntityDescription> {
+        let present = self.descriptions(&named);
+        for gone in earlier.iter().filter(|earlier| present.iter().all(|entity| entity.topic != earlier.topic)) {
+            self.deliver(client, &gone.topic, "", Retention::Retained).await;
         }
-        for (topic, config) in messages.iter().filter(|message| !knows.contains(message)) {
-            self.deliver(client, topic, config.clone(), Retention::Retained).await;
+        for entity in present.iter().filter(|entity| !knows.contains(entity)) {
+            self.deliver(client, &entity.topic, entity.config.clone(), Retention::Retained).await;
         }
         self.announced.replace(named);
-        messages
+        present
     }
 
-    /// Topics of all entities with their descriptions.
-    fn descriptions(&self, named: &EntityNames) -> Vec<(String, String)> {
+    /// Descriptions of all entities.
+    fn descriptions(&self, named: &EntityNames) -> Vec<EntityDescription> {
         let about = DeviceDescription { named: named.clone(), ..self.worker.about.clone() };
-        discovery::messages(&self.worker.device, &about)
+        discovery::descriptions(&self.worker.device, &about)
     }
 
     /// What has entities of its own now.

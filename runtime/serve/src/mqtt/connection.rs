@@ -1,12 +1,15 @@
-//! One connection to the broker: how it is opened, and why it ended.
+//! One connection to the broker: how it is opened, what the broker keeps, and why it ended.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rumqttc::{
-    AsyncClient, Broker, ConnectReturnCode, ConnectionError, EventLoop, LastWill, MqttOptions, PublishOptions, QoS,
-    StateError, mqttbytes,
+    AsyncClient, Broker, ConnectReturnCode, ConnectionError, EventLoop, LastWill, MqttOptions, Publish, PublishOptions,
+    QoS, StateError, mqttbytes,
 };
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
 use super::settings::{BrokerTls, MqttDevice};
@@ -19,8 +22,31 @@ const KEEP_ALIVE: u16 = 30;
 const MAX_IN_FLIGHT: usize = 16;
 /// Largest message, in bytes: more than a picture of noise takes.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
+/// Most descriptions of an earlier run that are taken away.
+const MAX_DESCRIBED: usize = 4096;
 /// At least once.
 pub const QOS: QoS = QoS::AtLeastOnce;
+
+/// A connection to the broker: since when it stands, and what the broker keeps.
+#[derive(Default)]
+pub struct Connection {
+    /// When it was made.
+    pub since: Cell<Option<Instant>>,
+    /// Notified once it is made.
+    pub made: Notify,
+    /// Topics of the device's entities that the broker keeps descriptions of.
+    pub described: RefCell<BTreeSet<String>>,
+}
+
+impl Connection {
+    /// Notes the topic of a message that the broker has kept.
+    pub fn note_kept(&self, message: &Publish) {
+        let mut described = self.described.borrow_mut();
+        if message.retain && !message.payload.is_empty() && described.len() < MAX_DESCRIBED {
+            described.extend(std::str::from_utf8(&message.topic).map(str::to_owned));
+        }
+    }
+}
 
 /// Whether the broker keeps a message for those who subscribe later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

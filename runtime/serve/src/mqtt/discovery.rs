@@ -48,9 +48,17 @@ fn node(device: &MqttDevice) -> String {
     format!("orco_{}", device.id)
 }
 
-/// Topic and message for every entity. The message is empty, which takes the entity away, where the camera or the
-/// pictures that the entity needs are missing.
-pub fn messages(device: &MqttDevice, about: &DeviceDescription) -> Vec<(String, String)> {
+/// The description of an entity, which the broker keeps for Home Assistant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityDescription {
+    /// Its topic.
+    pub topic: String,
+    /// Its message, JSON. An empty one takes the entity away: the camera or the pictures that it needs are missing.
+    pub config: String,
+}
+
+/// Descriptions of all entities.
+pub fn descriptions(device: &MqttDevice, about: &DeviceDescription) -> Vec<EntityDescription> {
     let node = node(device);
     let topics = Topics::of(device);
     let mut shared = json!({
@@ -74,13 +82,13 @@ pub fn messages(device: &MqttDevice, about: &DeviceDescription) -> Vec<(String, 
         .map(|Entity { component, object, of_camera, mut config }| {
             let topic = format!("{}/{component}/{node}/{object}/config", device.discovery);
             if of_camera && !about.camera || component == PICTURE && !about.pictures {
-                return (topic, String::new());
+                return EntityDescription { topic, config: String::new() };
             }
             config["unique_id"] = format!("{node}_{object}").into();
             for (key, value) in shared.as_object().into_iter().flatten() {
                 config[key] = value.clone();
             }
-            (topic, config.to_string())
+            EntityDescription { topic, config: config.to_string() }
         })
         .collect()
 }
@@ -283,11 +291,11 @@ mod tests {
         let (regions, things) =
             (vec!["shelf".into(), "Shelf 2".into(), long.clone()], vec!["mug \"A\"".into(), long.clone()]);
         let about = about(EntityNames { regions, things });
-        let all: Vec<(String, String)> =
-            ["door3", "door4"].iter().flat_map(|id| messages(&device(id), &about)).collect();
-        let mut topics: Vec<&str> = all.iter().map(|(topic, _)| topic.as_str()).collect();
-        let identifier = |(_, config): &(String, String)| {
-            let config: Value = serde_json::from_str(config).unwrap();
+        let all: Vec<EntityDescription> =
+            ["door3", "door4"].iter().flat_map(|id| descriptions(&device(id), &about)).collect();
+        let mut topics: Vec<&str> = all.iter().map(|entity| entity.topic.as_str()).collect();
+        let identifier = |entity: &EntityDescription| {
+            let config: Value = serde_json::from_str(&entity.config).unwrap();
             config["unique_id"].as_str().unwrap().to_owned()
         };
         let mut identifiers: Vec<String> = all.iter().map(identifier).collect();
@@ -298,11 +306,11 @@ mod tests {
         assert_eq!((topics.len(), identifiers.len()), (32, 32));
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/label/config"), "{topics:?}");
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/region_shelf_label/config"), "{topics:?}");
-        let of_region = all.iter().find(|(topic, _)| topic.contains("region__53_helf_20_2_empty")).unwrap();
-        assert!(of_region.1.contains(r#"'eq', \"Shelf 2\""#), "{}", of_region.1);
+        let of_region = all.iter().find(|entity| entity.topic.contains("region__53_helf_20_2_empty")).unwrap();
+        assert!(of_region.config.contains(r#"'eq', \"Shelf 2\""#), "{}", of_region.config);
         let config = |object: &str| -> Value {
-            let (_, config) = all.iter().find(|(topic, _)| topic.contains(object)).unwrap();
-            serde_json::from_str(config).unwrap()
+            let entity = all.iter().find(|entity| entity.topic.contains(object)).unwrap();
+            serde_json::from_str(&entity.config).unwrap()
         };
         let mug = config("/thing_mug_20__22__41__22_/");
         let is_here = r#""mug \"A\"" in value_json.in_view | default([])"#;
@@ -317,15 +325,17 @@ mod tests {
 
     #[test]
     fn without_a_camera_its_entities_are_taken_away() {
-        let found = messages(&device("door3"), &DeviceDescription { camera: false, ..about(EntityNames::default()) });
+        let found =
+            descriptions(&device("door3"), &DeviceDescription { camera: false, ..about(EntityNames::default()) });
         let empty: Vec<&str> =
-            found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
+            found.iter().filter(|entity| entity.config.is_empty()).map(|entity| &*entity.topic).collect();
         assert_eq!((found.len(), empty.len()), (8, 6), "{empty:?}");
         assert!(empty.iter().all(|topic| !topic.contains("classes") && !topic.contains("change")));
         // Nor is there a picture that nobody asked for.
-        let found = messages(&device("door3"), &DeviceDescription { pictures: false, ..about(EntityNames::default()) });
+        let found =
+            descriptions(&device("door3"), &DeviceDescription { pictures: false, ..about(EntityNames::default()) });
         let empty: Vec<&str> =
-            found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
+            found.iter().filter(|entity| entity.config.is_empty()).map(|entity| &*entity.topic).collect();
         assert_eq!(empty, ["homeassistant/image/orco_door3/picture/config"]);
     }
 }

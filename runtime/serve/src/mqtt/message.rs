@@ -18,7 +18,7 @@ pub struct LiveState {
     /// The agreed label; none where there is nothing to name.
     pub label: Option<String>,
     /// How probable it is, 0..1.
-    #[serde(serialize_with = "rounded")]
+    #[serde(serialize_with = "with_three_decimals")]
     pub probability: Option<f32>,
     /// The prediction set: the aim is that one of these labels is right for 90 % of pictures.
     pub set: Vec<String>,
@@ -44,7 +44,7 @@ pub struct RegionState {
     /// The agreed label; none where there is nothing to name.
     pub label: Option<String>,
     /// How probable it is, 0..1.
-    #[serde(serialize_with = "rounded")]
+    #[serde(serialize_with = "with_three_decimals")]
     pub probability: Option<f32>,
     /// Whether it is like anything known.
     pub known: bool,
@@ -65,8 +65,8 @@ impl RegionState {
     }
 }
 
-/// Three digits after the point are more than a camera's frame is good for.
-fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes a probability with three decimals, more than a camera's frame is good for.
+fn with_three_decimals<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S::Ok, S::Error> {
     probability.map(|probability| (f64::from(probability) * 1000.0).round() / 1000.0).serialize(serializer)
 }
 
@@ -99,7 +99,7 @@ impl LiveState {
         self.without_probabilities() != published.without_probabilities()
     }
 
-    /// Whether a probability is another one than in `published`.
+    /// Whether a probability is another one than in `published`, by `MIN_PROBABILITY_CHANGE` or more.
     pub fn has_moved(&self, published: &Self) -> bool {
         let regions =
             self.regions.iter().zip(&published.regions).map(|(now, then)| (now.probability, then.probability));

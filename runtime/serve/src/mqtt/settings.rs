@@ -1,4 +1,4 @@
-//! Which broker, who asks it, and under which names: as it was given, and as it was checked.
+//! Settings of the broker and the device's names: as they were given, and as they were checked.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -21,14 +21,14 @@ const MAX_PASSWORD_BYTES: u64 = 65_535;
 /// Longest identifier, prefix or topic that is taken, in bytes; MQTT itself allows 65,535.
 const MAX_NAME_BYTES: usize = 128;
 
-/// Why an MQTT broker cannot be told anything.
+/// Why settings of MQTT cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MqttError {
     /// The broker's address is none. What was given is not repeated: a password may stand in it.
     #[error("the MQTT broker's address {0}: expected mqtt://HOST, mqtt://HOST:PORT, or mqtts:// for TLS")]
     Broker(&'static str),
-    /// There is a password, but nobody whose it is.
+    /// There is a password, but no user.
     #[error("there is a password for the MQTT broker, but no user: name the user as well")]
     NoUser,
     /// The password's file cannot be read.
@@ -128,13 +128,13 @@ impl fmt::Display for BrokerAddress {
     }
 }
 
-/// Where and how the device reports, as somebody wrote it.
+/// Where and how the device reports, unchecked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MqttSettings {
     /// The broker's address: see [`BrokerAddress`].
     pub broker: String,
-    /// Who reports.
+    /// The user that the device reports as; none where the broker asks for none.
     pub user: Option<String>,
     /// File of that user's password, its owner's alone.
     pub password_file: Option<PathBuf>,

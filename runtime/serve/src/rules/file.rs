@@ -33,14 +33,14 @@ const MAX_PULSE_SECONDS: f64 = 60.0;
 /// Most bytes of a secret.
 const MAX_SECRET_BYTES: u64 = 4096;
 
-/// What is to be done, and when.
+/// What is done once a label was shown for a while.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// The label that must be shown.
     pub label: String,
-    /// For how long.
+    /// For how long it must be shown.
     pub shown_for: Duration,
-    /// Before the rule acts again.
+    /// Time before the rule acts again.
     pub pause: Duration,
     /// What it does, in this order.
     pub actions: Vec<Action>,
@@ -193,7 +193,8 @@ fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {
     if actions.is_empty() {
         return Err("it does nothing: give it a webhook, a command or a gpio line".into());
     }
-    let (shown_for, pause) = (seconds_of("for", shown_for)?, seconds_of("pause", pause)?);
+    let shown_for = seconds_up_to(MAX_TIME_SECONDS, "for", shown_for)?;
+    let pause = seconds_up_to(MAX_TIME_SECONDS, "pause", pause)?;
     Ok(Rule { label, shown_for, pause, actions })
 }
 
@@ -219,10 +220,6 @@ fn secret(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("webhook: {} is empty", path.display()));
     }
     Ok(secret)
-}
-
-fn seconds_of(name: &str, seconds: f64) -> Result<Duration, String> {
-    seconds_up_to(MAX_TIME_SECONDS, name, seconds)
 }
 
 fn seconds_up_to(max: f64, name: &str, seconds: f64) -> Result<Duration, String> {

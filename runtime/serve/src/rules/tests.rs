@@ -19,8 +19,8 @@ use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{
-    Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, MAX_WAITING_OCCURRENCES, MissingLabels, Occurrence,
-    POLL_INTERVAL, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels,
+    Action, ActionOutcomes, ActionQueue, DROP_LOG_INTERVAL, DueRule, MAX_WAITING_OCCURRENCES, MissingLabels,
+    Occurrence, POLL_INTERVAL, Rule, RuleClock, Rules, Webhook, missing_labels_warning, shown_labels,
 };
 use crate::Service;
 use crate::knowledge::Knowledge;
@@ -65,7 +65,7 @@ fn what_is_dropped_is_said_once_a_minute() {
     let start = Instant::now();
     let mut push = |seconds| {
         let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
-        actions.push((0, occurrence), start + Duration::from_secs(seconds))
+        actions.push(DueRule { number: 0, occurrence }, start + Duration::from_secs(seconds))
     };
     assert!((0..MAX_WAITING_OCCURRENCES).all(|_| !push(0)), "there is room");
     assert!(push(1) && !push(1) && !push(2));
@@ -140,8 +140,8 @@ fn labels_that_no_class_has_are_named() {
     };
     let mug = Class { label: "mug".into(), target: 0, session: 1 };
     let known = Knowledge { classes: vec![mug], ..Knowledge::default() };
-    assert_eq!(unknown_labels(&about(&["mug", "unknown", "empty"]), &known), None);
-    let warning = unknown_labels(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
+    assert_eq!(missing_labels_warning(&about(&["mug", "unknown", "empty"]), &known), None);
+    let warning = missing_labels_warning(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
     assert!(warning.starts_with("no class is called \"Mug\" or \"cup\":"), "{warning}");
 }
 
@@ -163,7 +163,7 @@ fn labels_that_are_lost_by_a_change_are_named_once() {
 
 #[test]
 fn what_is_shown_is_told_in_the_words_of_rules() {
-    let thing = |known| AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer("mug", 0.5, known) };
+    let thing = |known| AnsweredThing { id: 1, shares: [0.0; 4], answer: answer("mug", 0.5, known) };
     let labels = |region: ShownRegion| -> Vec<String> {
         shown_labels(&showing(vec![region])).into_iter().map(|(label, _)| label).collect()
     };

@@ -180,23 +180,24 @@ struct InputTensor<'a> {
     datatype: Cow<'a, str>,
     shape: Shape,
     #[serde(default, deserialize_with = "null_as_default")]
-    parameters: Parameters,
+    parameters: InputParameters,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
-struct Parameters {
+struct InputParameters {
     binary_data_size: Option<usize>,
     shared_memory_region: Option<IgnoredAny>,
 }
 
-/// A request, whose first `json` bytes are JSON and the others binary.
+/// A request, whose first `json_length` bytes are JSON and the others binary; `features` is the length of a feature
+/// vector.
 ///
 /// # Errors
 /// [`Refusal`] if it is not understood, or is more than the model takes.
-pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<InferenceRequest, Refusal> {
-    let request = serde_json::from_slice(without_mark(&body[..json]));
+pub(super) fn read(body: &Bytes, json_length: usize, features: usize) -> Result<InferenceRequest, Refusal> {
+    let request = serde_json::from_slice(without_mark(&body[..json_length]));
     let Request { id, inputs: input, outputs, parameters } =
         request.map_err(|error| Refusal::not_understood("the request", &error))?;
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
@@ -206,7 +207,7 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
         return Err(Refusal::bad_request("this service has no shared memory extension: send the data itself"));
     }
     let binary = input.parameters.binary_data_size.map(|size| {
-        let binary = body.slice(json..);
+        let binary = body.slice(json_length..);
         (binary.len() == size)
             .then_some(binary)
             .ok_or_else(|| Refusal::bad_request("binary_data_size does not match the body"))

@@ -88,14 +88,14 @@ impl LiveWorker {
     fn show_region(&mut self, frame: AdmittedFrame<'_>, region: SeenRegion) -> Result<ShownRegion, NoAnswer> {
         let SeenRegion { name, shares, bounds, view } = region;
         let shown = match view {
-            SceneView::Whole => self.whole(frame, &name, bounds)?,
-            SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
+            SceneView::Whole => self.show_whole(frame, &name, bounds)?,
+            SceneView::Things(foreground) => self.show_things(frame, &name, bounds, &foreground)?,
             SceneView::TooSmall(problem) => {
                 self.track(&name).clear();
                 ShownRegion { problem: Some(problem), ..ShownRegion::default() }
             }
         };
-        Ok(ShownRegion { name, bounds: shares, ..shown })
+        Ok(ShownRegion { name, shares, ..shown })
     }
 
     /// The track of a region; the first one if the regions have changed meanwhile.
@@ -104,8 +104,8 @@ impl LiveWorker {
         &mut self.tracks[place]
     }
 
-    /// What a region as a whole shows.
-    fn whole(
+    /// What a region is shown as where it counts as a whole.
+    fn show_whole(
         &mut self,
         frame: AdmittedFrame<'_>,
         name: &str,
@@ -127,9 +127,9 @@ impl LiveWorker {
         Ok(ShownRegion { answer, ..ShownRegion::default() })
     }
 
-    /// What the things in a region are; the one in its middle is shown first. Nothing is no class, and what was there
-    /// counts no more.
-    fn things(
+    /// What a region is shown as where its things count; the one in its middle comes first. Where there is none, the
+    /// region is empty, and what was there counts no more.
+    fn show_things(
         &mut self,
         frame: AdmittedFrame<'_>,
         name: &str,

@@ -64,10 +64,10 @@ impl LiveWorker {
             };
             (content, latest.frame.as_ref().map_or(0, |observed| observed.frame.number))
         };
-        let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
+        let is_newer = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
         let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL);
         // Each picture of a folder is an answer of its own.
-        if self.reported.content != content || has_moved && (is_due || self.is_folder) {
+        if self.reported.content != content || is_newer && (is_due || self.is_folder) {
             self.telemetry.events.send(Event::Live(Arc::new(self.shared.snapshot())));
             let (at, unreadable) = (Some(Instant::now()), status.unreadable);
             self.reported = LastReport { at, content, frame, unreadable };
