@@ -24,6 +24,8 @@
 //! # Ok::<(), orco_hub::HubError>(())
 //! ```
 
+#[cfg(test)]
+mod checkout;
 pub mod client;
 pub mod error;
 pub mod export;

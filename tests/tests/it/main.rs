@@ -10,6 +10,7 @@ mod compatibility;
 mod documents;
 mod exported_backbones;
 mod features;
+mod fleet;
 mod golden_runtime;
 mod hostile_files;
 mod imports;

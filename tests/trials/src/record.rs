@@ -32,6 +32,9 @@ pub struct Record {
     pub unit: String,
     /// How many of these failed. A test ends with its first failure.
     pub failures: u64,
+    /// What else happened meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<FurtherCount>,
     /// Day of the run, UTC, as 2026-11-25.
     pub date: String,
     /// What git calls the checkout; it ends in `-dirty` if files were changed.
@@ -40,6 +43,16 @@ pub struct Record {
     pub processor: String,
     /// Whether it was made in full: see [`heavy`](crate::heavy).
     pub form: TrialLength,
+}
+
+/// How often something happened in a trial, beside what it tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FurtherCount {
+    /// How often.
+    pub count: u64,
+    /// What.
+    pub unit: String,
 }
 
 /// How much of a trial was run.
@@ -61,6 +74,7 @@ pub struct Trial {
     unit: &'static str,
     count: u64,
     failures: u64,
+    further: Vec<FurtherCount>,
 }
 
 /// Starts a trial that backs a promise, by the promise's number and what is counted, in the test's own body.
@@ -78,12 +92,18 @@ impl Trial {
     pub fn of(promise: u32, unit: &'static str, file: &str, place: &str) -> Self {
         let names: Vec<&str> = place.split("::").filter(|part| !part.starts_with('{')).collect();
         let name = names.len().checked_sub(2).map_or(place, |before| names[before]);
-        Self { promise, test: format!("{}::{name}", file.replace('\\', "/")), unit, count: 0, failures: 0 }
+        let test = format!("{}::{name}", file.replace('\\', "/"));
+        Self { promise, test, unit, count: 0, failures: 0, further: Vec::new() }
     }
 
     /// Counts so many tries more.
     pub fn count(&mut self, tries: usize) {
         self.count += tries as u64;
+    }
+
+    /// Says how often something else happened meanwhile.
+    pub fn count_further(&mut self, count: usize, unit: &str) {
+        self.further.push(FurtherCount { count: count as u64, unit: unit.into() });
     }
 
     /// Says that so many of them failed, where that is no panic.
@@ -98,6 +118,7 @@ impl Trial {
             count: self.count,
             unit: self.unit.into(),
             failures: self.failures + u64::from(failed),
+            further: self.further.clone(),
             date: today(),
             commit: commit(),
             processor: crate::system::processor(),
@@ -164,9 +185,11 @@ mod tests {
         assert_eq!(trial.record(false), None, "it was skipped");
         assert_eq!(trial.record(true).unwrap().failures, 1);
         (0..2).for_each(|_| trial.count(20));
+        trial.count_further(3, "kills");
         let record = trial.record(false).unwrap();
         assert_eq!((record.promise, record.count, record.failures), (3, 40, 0));
         assert_eq!(record.unit, "flipped bits");
+        assert_eq!(record.further, [FurtherCount { count: 3, unit: "kills".into() }]);
         assert_eq!(record.date.len(), 10);
         assert!(!record.commit.is_empty() && !record.processor.is_empty());
         let inner = || ManuallyDrop::new(crate::trial!(3, "flipped bits"));
@@ -180,6 +203,7 @@ mod tests {
         let mut trial = ManuallyDrop::new(crate::trial!(3, "flipped bits"));
         for count in 1..3 {
             trial.count(1);
+            trial.count_further(1, "kills");
             trial.record(false).unwrap().write(folder.path()).unwrap();
             let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
             assert_eq!(files.len(), 1, "{files:?}");

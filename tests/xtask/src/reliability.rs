@@ -172,7 +172,8 @@ mod tests {
 
     fn record(promise: u32, test: &str, form: TrialLength, failures: u64) -> Record {
         let (unit, date, commit, processor) = ("cuts".into(), "2026-11-25".into(), "abc".into(), "one".into());
-        Record { promise, test: test.into(), count: 9, unit, failures, date, commit, processor, form }
+        let further = Vec::new();
+        Record { promise, test: test.into(), count: 9, unit, failures, further, date, commit, processor, form }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Many devices settle whatever happens to them on the way.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use orco_hub::client::SyncOutcome;
 use orco_hub::merge::SameLabel;
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::store::{HubStore, PackRelease, ReleaseKind, now};
@@ -13,6 +14,7 @@ use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use crate::process::HubProcess;
 use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork, KillableHub, failing_power, release};
 
 /// Requests per fault of each kind.
@@ -21,6 +23,8 @@ const FAULTS: u32 = 12;
 const POWER_CUTS: u32 = 25;
 /// Rounds of each device while everything fails.
 const ROUNDS: usize = 6;
+/// Rounds, in the mean, between two kills of the hub.
+const ROUNDS_PER_KILL: u32 = 8;
 /// Devices that work at a time.
 const WORKERS: usize = 4;
 /// Of this many devices, one was taught a class of its own.
@@ -36,21 +40,6 @@ fn fleet(folder: &std::path::Path, count: usize) -> Vec<DeviceFiles> {
     devices[1].teach("mug", 1_001);
     devices[2].teach("mug", 1_002);
     devices
-}
-
-/// Rounds under faults; returns how many of them ended before their time.
-fn suffer(devices: &[DeviceFiles], url: &str, seed: u64) -> usize {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let mut network = FaultyNetwork::new(url, random.next_u64(), FAULTS);
-    let mut cut = 0;
-    for _ in 0..ROUNDS {
-        for device in devices {
-            // Its power fails between two steps, or the hub or network fails it.
-            let mut power = failing_power(&mut random, POWER_CUTS);
-            cut += usize::from(device.device().sync(&mut network, &mut power).is_err());
-        }
-    }
-    cut
 }
 
 /// Releases what devices have pushed so far, first to a few.
@@ -72,27 +61,92 @@ fn release_some(hub: &HubStore, random: &mut ChaCha8Rng) {
     }
 }
 
-fn chaos(devices: &[DeviceFiles], hub: &KillableHub, url: &str) -> usize {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut random = ChaCha8Rng::seed_from_u64(99);
-            while !stop.load(Ordering::SeqCst) {
-                thread::sleep(Duration::from_millis(50 + u64::from(random.next_u32() % 400)));
-                hub.restart();
-                release_some(&hub.store(), &mut random);
+/// What devices and the hub's killer share while everything fails.
+struct Chaos<'a> {
+    hub: &'a HubProcess,
+    url: &'a str,
+    /// Rounds that were begun.
+    rounds: AtomicUsize,
+    /// Labels of packs that the hub acknowledged.
+    acknowledged: Mutex<BTreeSet<String>>,
+    over: AtomicBool,
+}
+
+impl Chaos<'_> {
+    /// Rounds under faults; returns how many of them ended before their time.
+    fn suffer(&self, devices: &[DeviceFiles], seed: u64) -> usize {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut network = FaultyNetwork::new(self.url, random.next_u64(), FAULTS);
+        let mut cut = 0;
+        for _ in 0..ROUNDS {
+            for device in devices {
+                // Else rounds would be spent on a hub that is not there.
+                self.hub.wait_for_start();
+                self.rounds.fetch_add(1, Ordering::SeqCst);
+                // Its power fails between two steps, or the hub or network fails it.
+                let (mut power, mut done) = (failing_power(&mut random, POWER_CUTS), SyncOutcome::default());
+                cut += usize::from(device.device().sync_noting(&mut network, &mut power, &mut done).is_err());
+                self.acknowledged.lock().unwrap().extend(done.pushed);
             }
-        });
+        }
+        cut
+    }
+
+    /// Kills the hub until the devices are done.
+    fn kill_again_and_again(&self) {
+        let mut random = ChaCha8Rng::seed_from_u64(99);
+        while self.wait_for_rounds(1 + random.next_u32() % (2 * ROUNDS_PER_KILL)) {
+            // Anywhere in a round.
+            thread::sleep(Duration::from_millis(u64::from(random.next_u32() % 20)));
+            self.hub.restart();
+            self.check_acknowledged();
+            release_some(&self.hub.store(), &mut random);
+        }
+    }
+
+    /// Waits until so many more rounds were begun; says whether that was before the devices were done.
+    fn wait_for_rounds(&self, more: u32) -> bool {
+        let enough = self.rounds.load(Ordering::SeqCst) + more as usize;
+        while !self.over.load(Ordering::SeqCst) {
+            if self.rounds.load(Ordering::SeqCst) >= enough {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
+    /// All that the hub acknowledged is there.
+    fn check_acknowledged(&self) {
+        let acknowledged = self.acknowledged.lock().unwrap().clone();
+        let store = self.hub.store();
+        let packs = store.packs().unwrap();
+        let lost: Vec<&String> =
+            acknowledged.iter().filter(|label| !packs.iter().any(|pack| pack.label == **label)).collect();
+        assert!(lost.is_empty(), "a killed hub lost {lost:?}");
+        packs.iter().for_each(|pack| drop(store.objects().read(&pack.digest).unwrap()));
+    }
+}
+
+fn chaos(devices: &[DeviceFiles], hub: &HubProcess, url: &str) -> usize {
+    let (rounds, acknowledged, over) = (AtomicUsize::new(0), Mutex::default(), AtomicBool::new(false));
+    let chaos = &Chaos { hub, url, rounds, acknowledged, over };
+    let cut = thread::scope(|scope| {
+        scope.spawn(|| chaos.kill_again_and_again());
         let share = devices.len().div_ceil(WORKERS);
         let workers: Vec<_> = devices
             .chunks(share)
             .enumerate()
-            .map(|(seed, devices)| scope.spawn(move || suffer(devices, url, seed as u64)))
+            .map(|(seed, devices)| scope.spawn(move || chaos.suffer(devices, seed as u64)))
             .collect();
-        let cut = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
-        stop.store(true, Ordering::SeqCst);
-        cut
-    })
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        // Whether or not one panicked: else the hub would be killed forever.
+        chaos.over.store(true, Ordering::SeqCst);
+        ended.into_iter().map(Result::unwrap).sum()
+    });
+    hub.restart();
+    chaos.check_acknowledged();
+    cut
 }
 
 /// Everything works again: all is released to all, and devices sync until nothing is left to do.
@@ -139,14 +193,14 @@ fn a_fleet_settles() {
     let count = if orco_trials::heavy() { 200 } else { 20 };
     let folder = tempfile::tempdir().unwrap();
     let proxy = CountingProxy::start();
-    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let hub = HubProcess::start(folder.path().join("hub"), Arc::clone(&proxy.port));
     let devices = fleet(folder.path(), count);
     let store = hub.store();
     let mut quiet = FaultyNetwork::new(&proxy.url(), 0, 0);
     devices.iter().for_each(|device| device.enrol(&mut quiet, &store, DEFAULT_CHANNEL));
     let cut = chaos(&devices, &hub, &proxy.url());
-    assert!(cut > 0, "nothing ever failed");
-    hub.restart();
+    let kills = hub.kills();
+    assert!(cut > 0 && kills >= 3, "{cut} rounds were cut off, and the hub was killed {kills} times");
     settle(&devices, &store, &proxy.url());
 
     // The newest release of each label counts.
@@ -161,10 +215,12 @@ fn a_fleet_settles() {
     assert_eq!(newest.len(), taught, "a pushed class got lost: {newest:?}");
     devices.iter().for_each(|device| check_device(device, &store, &newest));
     trial.count(count * ROUNDS);
+    trial.count_further(kills, "kills of the hub");
     let bytes = proxy.take();
     let learned = (count * taught) as u64;
     println!(
-        "{count} devices, {taught} classes, {cut} of {} rounds cut off: {bytes} bytes, {} for each class and device",
+        "{count} devices, {taught} classes, {kills} kills of the hub, {cut} of {} rounds cut off: {bytes} bytes, {} for \
+         each class and device",
         count * ROUNDS,
         bytes / learned
     );

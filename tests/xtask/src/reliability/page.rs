@@ -63,12 +63,13 @@ fn link(test: &str) -> String {
 
 /// What a run tried, what failed, and when it was.
 fn run(record: &Record) -> String {
-    let Record { count, unit, failures, date, commit, form, .. } = record;
+    let Record { count, unit, failures, further, date, commit, form, .. } = record;
     let form = match form {
         TrialLength::Short => "short",
         TrialLength::Long => "long",
     };
-    format!("| {} {unit} | {failures} | {date}, {form}, `{commit}`", grouped(*count))
+    let further: String = further.iter().map(|also| format!("; {} {}", grouped(also.count), also.unit)).collect();
+    format!("| {} {unit}{further} | {failures} | {date}, {form}, `{commit}`", grouped(*count))
 }
 
 /// A number with a comma between each three digits.
@@ -86,6 +87,8 @@ fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use orco_trials::record::FurtherCount;
+
     use super::super::tests::promise;
     use super::*;
 
@@ -101,6 +104,7 @@ mod tests {
             count: 1_234_567,
             unit: "power cuts".into(),
             failures: 0,
+            further: vec![FurtherCount { count: 12, unit: "kills".into() }],
             date: "2026-11-26".into(),
             commit: "abc".into(),
             processor: "A processor".into(),
@@ -108,7 +112,7 @@ mod tests {
         };
         let page = of(&promises, &[record]);
         for row in [
-            "| 1 | Promise 1. | [a cut](../a/b.rs) | 1,234,567 power cuts | 0 | 2026-11-26, long, `abc` |\n",
+            "| 1 | Promise 1. | [a cut](../a/b.rs) | 1,234,567 power cuts; 12 kills | 0 | 2026-11-26, long, `abc` |\n",
             "|  |  | [another](../c.rs) | | | not run since 2026-11-25 |\n",
             "| 2 | Promise 2. | none yet | | | |\n",
             "Tests without a recorded run: 1. Runs are recorded since 2026-11-25.\n",
