@@ -223,11 +223,6 @@ fn unexpanded_path(matches: &ArgMatches) -> Option<PathBuf> {
     found.or_else(|| unexpanded_path(matches.subcommand()?.1))
 }
 
-#[cfg(not(feature = "serve"))]
-fn without_password(error: clap::Error) -> clap::Error {
-    error
-}
-
 /// Where settings come from.
 struct SettingSources<'a> {
     /// The command line's definition, with its own defaults.
