@@ -329,7 +329,7 @@ impl Store {
                 StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
             }
             LoadError::OtherBundle { slot } => {
-                StoreError::OtherBundle { path: path(slot), kept: self.kept_for_owner() }
+                StoreError::OtherBundle { path: path(slot), kept: self.kept_for_newest() }
             }
         }
     }

@@ -17,9 +17,9 @@ impl Store {
     }
 
     /// Number of pictures that are kept for the bundle that the newest state belongs to.
-    pub(super) fn kept_for_owner(&self) -> usize {
-        let owner = slots::owner(&mut self.files());
-        owner.and_then(|owner| self.pictures(&owner).exemplars().ok()).map_or(0, |exemplars| exemplars.len())
+    pub(super) fn kept_for_newest(&self) -> usize {
+        let digest = slots::newest_bundle_digest(&mut self.files());
+        digest.and_then(|digest| self.pictures(&digest).exemplars().ok()).map_or(0, |exemplars| exemplars.len())
     }
 }
 

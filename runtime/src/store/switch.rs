@@ -122,15 +122,15 @@ impl LockedStore {
             let pictures = self.store.pictures(&from.state.bundle_digest);
             pictures.keep_former_state(&bytes).map_err(|source| failed(&pictures, source))?;
         }
-        let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
-        self.write(to.state.bundle_digest, |files, from| slots::switch(files, owner, to, from))?;
+        let from_digest = from.map(|from| from.state.bundle_digest).unwrap_or_default();
+        self.write(to.state.bundle_digest, |files, from| slots::switch(files, from_digest, to, from))?;
         // What is left is swept away after another change, at the latest by a purge.
         let others =
             kept_pictures::other_folders(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
                 log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
                 Vec::new()
             });
-        let kept_digest = if keeps_former { owner } else { to.state.bundle_digest };
+        let kept_digest = if keeps_former { from_digest } else { to.state.bundle_digest };
         let kept = self.store.pictures(&kept_digest);
         for folder in others.iter().filter(|folder| *folder != kept.folder()) {
             if let Err(error) = kept_pictures::discard(folder) {
