@@ -152,7 +152,7 @@ pub fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
     let (height, width) = (input.height as usize, input.width as usize);
     let images = pictures.len() * input.look.parts().len();
     let mut planes = Vec::with_capacity(images * 3 * height * width);
-    pictures.iter().for_each(|picture| input.append(picture, &mut planes));
+    pictures.iter().for_each(|picture| input.append_planes(picture, &mut planes));
     Array4::from_shape_vec((images, 3, height, width), planes).expect("planes of every part of every picture")
 }
 
