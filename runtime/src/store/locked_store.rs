@@ -147,7 +147,7 @@ impl LockedStore {
         let _save = self.hold_for_save(slot)?;
         let NewestSlot { generation, slot } = write(&mut self.store.files(), from).map_err(|error| match error {
             SaveError::Unsound => self.unsound(),
-            SaveError::Occupied(error) => self.store.not_loaded(error),
+            SaveError::Occupied(error) => self.store.load_error(error),
             SaveError::Overtaken { .. } => self.overtaken(),
             SaveError::Medium { state: MediumState::Old, .. } if !self.lock.is_in_place() => self.overtaken(),
             SaveError::Medium { slot, source, state: MediumState::Old } => {
