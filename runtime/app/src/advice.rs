@@ -12,7 +12,7 @@ use orco_runtime::files::lock::LockError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
-use orco_runtime::pack::PackExportError as ClassError;
+use orco_runtime::pack::PackExportError;
 use orco_runtime::signature::SignatureError;
 use orco_runtime::state::history::PurgeError;
 use orco_runtime::state::session::LearnError;
@@ -94,8 +94,8 @@ fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static st
     }
     if let Some(error) = cause.downcast_ref::<ExportError>() {
         return match error {
-            ExportError::Class(ClassError::UnknownLabel { .. }) => Some(LIST),
-            ExportError::Class(ClassError::NoExemplars { .. }) => Some("`orco add` does that"),
+            ExportError::Class(PackExportError::UnknownLabel { .. }) => Some(LIST),
+            ExportError::Class(PackExportError::NoExemplars { .. }) => Some("`orco add` does that"),
             _ => None,
         };
     }

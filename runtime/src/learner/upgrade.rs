@@ -106,7 +106,7 @@ pub fn upgrade(
     let mut keeper = ShotKeeper::begin(&locked, bundle)?;
     keeper.check_room(plan.pictures())?;
     let fresh = State { balance: old.state.balance, ..bundle.fresh_state() };
-    let shots = read(bundle, settings, &plan, &fresh, &mut keeper, observer)?;
+    let shots = read_shots(bundle, settings, &plan, &fresh, &mut keeper, observer)?;
     let (next, report) = relearn(bundle, settings, &fresh, &shots, observer)?;
     let classes = check::compare(&plan, &old.state, &report);
     let worse = check::clearly_worse(&classes);
@@ -224,8 +224,8 @@ struct ShotsToRelearn {
     further: Vec<NewClass>,
 }
 
-/// Computes features of all pictures, which are kept for the new state.
-fn read(
+/// Computes features of all kept pictures, and keeps the pictures for the new state.
+fn read_shots(
     bundle: &Bundle,
     settings: &LearnerSettings,
     plan: &UpgradePlan,
@@ -263,6 +263,7 @@ fn read(
     Ok(ShotsToRelearn { sessions: sessions.into_iter().map(|(_, classes)| classes).collect(), further })
 }
 
+/// Learns all classes on `bundle`, session by session, then gives base classes their further shots.
 fn relearn(
     bundle: &Bundle,
     settings: &LearnerSettings,
