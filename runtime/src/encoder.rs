@@ -1,4 +1,5 @@
-//! The frozen backbone f, on the engines that run it: a batch of images becomes a batch of feature vectors.
+//! The frozen backbone f, on the engines that run it: a batch of images becomes a batch of feature vectors, which are
+//! the model's first output.
 //!
 //! - [`engine_choice`] names the engines, chooses one for the work ahead and opens a backbone in it. A further engine
 //!   is a variant there, and a file with an [`Encoder`] beside `rten.rs` and `onnx.rs`.
