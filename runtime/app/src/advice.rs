@@ -94,7 +94,7 @@ fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static st
     }
     if let Some(error) = cause.downcast_ref::<ExportError>() {
         return match error {
-            ExportError::Class(PackExportError::UnknownLabel { .. }) => Some(LIST),
+            ExportError::Class(PackExportError::UnknownLabel { .. }) => Some("`orco list` shows all"),
             ExportError::Class(PackExportError::NoExemplars { .. }) => Some("`orco add` does that"),
             _ => None,
         };
@@ -161,8 +161,6 @@ fn on_mqtt(error: &orco_serve::mqtt::MqttError) -> Option<&'static str> {
         _ => return None,
     })
 }
-
-const LIST: &str = "`orco list` shows all";
 
 fn on_change(error: &ChangeError) -> Option<&'static str> {
     Some(match error {

@@ -19,11 +19,11 @@ use toml::Value;
 /// The file that is read where none is named and this one is there.
 pub const DEFAULT_PATH: &str = "/etc/orco/orco.toml";
 /// The option that names another file; no setting itself.
-const OPTION: &str = "config";
+const FILE_OPTION: &str = "config";
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Keys that are so alike, from 0 to 1, may be mistaken for one another.
-const ALIKE: f64 = 0.77;
+/// Similarity of two keys, from 0 to 1, from which one may be mistaken for the other.
+const MIN_SIMILARITY: f64 = 0.77;
 /// Settings whose values only those commands refuse that use them: nothing else shall end for an address that it never
 /// calls.
 const CHECKED_WHERE_USED: [&str; 1] = ["hub"];
@@ -85,7 +85,7 @@ fn toml_value(text: &str, parser: &ValueParser) -> Value {
 }
 
 fn is_setting(option: &Arg) -> bool {
-    option.get_env().is_some() && option.get_long().is_some_and(|name| name != OPTION)
+    option.get_env().is_some() && option.get_long().is_some_and(|name| name != FILE_OPTION)
 }
 
 impl Setting<'_> {
@@ -226,7 +226,7 @@ fn whole_number_expected(error: &ParseIntError) -> String {
 fn nearest_key<'a>(mistyped: &str, settings: &'a [Setting<'_>]) -> Option<&'a str> {
     let known = settings.iter().map(|setting| (strsim::jaro(mistyped, setting.key()), setting.key()));
     let nearest = known.max_by(|one, other| one.0.total_cmp(&other.0));
-    nearest.filter(|(alike, _)| *alike >= ALIKE).map(|(_, key)| key)
+    nearest.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, key)| key)
 }
 
 impl SettingsFile {
