@@ -346,14 +346,14 @@ impl Learner {
     }
 
     /// Refuses to go on where there was a state and is none any more: that would forget everything without a word.
-    fn check_there(&self, generation: u64) -> Result<(), StoreError> {
-        let is_gone = self.generation > 0 && generation == 0;
+    fn check_not_gone(&self, is_there: bool) -> Result<(), StoreError> {
+        let is_gone = self.generation > 0 && !is_there;
         if is_gone { Err(StoreError::Gone { folder: self.store.folder().into() }) } else { Ok(()) }
     }
 
     /// Goes on from what was read from the store.
     fn adopt(&mut self, snapshot: StoreSnapshot) -> Result<(), StoreError> {
-        self.check_there(snapshot.generation())?;
+        self.check_not_gone(snapshot.generation() > 0)?;
         self.generation = snapshot.generation();
         self.newest = Some(snapshot.newest);
         self.warnings = snapshot.warnings;

@@ -356,7 +356,7 @@ impl Learner {
     pub(super) fn lock(&mut self) -> Result<LockedStore, ChangeError> {
         self.settings.check()?;
         // Before locking, which would create a missing folder.
-        self.check_there(u64::from(!self.store.revision().is_empty()))?;
+        self.check_not_gone(!self.store.revision().is_empty())?;
         let locked = self.store.lock(self.settings.wait)?;
         // Read again after warnings, or after an uncertain save: its files may then differ from what is in memory.
         let known = self.newest.take().filter(|_| self.warnings.is_empty());
@@ -367,7 +367,7 @@ impl Learner {
             self.reset_classifier();
         }
         self.settings.accept_release(&self.bundle, &locked)?;
-        sweep(&locked, &self.saved);
+        sweep_pictures(&locked, &self.saved);
         Ok(locked)
     }
 
@@ -436,7 +436,7 @@ impl Learner {
         let before = self.adopt_saved(locked, saved);
         // A power cut may still bring the state before back, with its pictures.
         if uncertain.is_none() {
-            sweep(locked, &self.saved);
+            sweep_pictures(locked, &self.saved);
             if let Err(error) = Thumbnails::of(&self.store).sweep(&self.saved) {
                 log::warn!("thumbnails that belong to nothing are left: {}", with_causes(&error));
             }
@@ -455,7 +455,7 @@ impl Learner {
 }
 
 /// Removes kept pictures that belong to nothing of what is saved any more.
-pub(super) fn sweep(locked: &LockedStore, saved: &SavedState) {
+pub(super) fn sweep_pictures(locked: &LockedStore, saved: &SavedState) {
     if let Err(error) = locked.sweep(saved) {
         log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
     }

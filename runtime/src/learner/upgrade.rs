@@ -13,7 +13,7 @@ use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
 use orco_state::slots;
 use orco_state::state::State;
 
-use super::change::{ChangeOutcome, sweep};
+use super::change::{ChangeOutcome, sweep_pictures};
 use super::shot_keeper::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
@@ -211,7 +211,7 @@ fn switch_bundle(locked: &LockedStore, old: &SavedState, new: &SavedState) -> Re
     let uncertain = uncertainty(locked.switch(Some(old), new, FormerState::KeptAside))?;
     // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
     if uncertain.is_none() {
-        sweep(locked, new);
+        sweep_pictures(locked, new);
     }
     Ok(uncertain)
 }
