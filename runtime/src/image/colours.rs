@@ -146,7 +146,7 @@ impl Conversion {
     }
 
     /// Most bytes that a conversion takes, if there is one.
-    pub(super) fn bytes(conversion: Option<&Self>) -> usize {
+    pub(super) fn peak_bytes(conversion: Option<&Self>) -> usize {
         conversion.map_or(0, |_| CONVERSION_BYTES)
     }
 

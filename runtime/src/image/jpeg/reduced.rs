@@ -53,7 +53,7 @@ fn used_coefficients(side: [usize; 2], detail: usize) -> [usize; 2] {
 }
 
 /// Bytes that the planes take while the scans are read.
-pub(super) fn bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
+pub(super) fn plane_bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let each = |side: [usize; 2]| {
         let kept: usize = if frame.progressive { used_coefficients(side, detail).iter().product() } else { 0 };
         side[0] * side[1] + kept * size_of::<i16>()
