@@ -98,7 +98,7 @@ pub fn restore(
     let mut guard = PictureGuard::new(&locked, saved.state.bundle_digest);
     let pictures = restore_pictures(&mut entries, &record, &saved, &mut guard)?;
     archive.into_inner().finish()?;
-    // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
+    // Before the state: after a power cut in between, a release counts as used too early, but never too late.
     floor.write()?;
     let switched = if is_lost {
         locked.replace_lost(&saved)
