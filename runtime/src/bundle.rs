@@ -262,8 +262,8 @@ fn read_learner(folder: &Path, manifest: &Manifest) -> Result<(BaseModel, [u8; 3
     Ok((base_model, learner.digest))
 }
 
-/// The base model that a learner file holds, whose digest is that of the manifest, with the manifest's settings and the
-/// bundle's statistics.
+/// The base model of a learner file that was compared with the manifest, with the manifest's settings and the bundle's
+/// statistics.
 fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Result<BaseModel, OpenError> {
     let path = folder.join(LEARNER);
     let mut base_model: BaseModel = codec::decode_verified(FileKind::Learner, learner)

@@ -464,7 +464,7 @@ pub(crate) fn is_random_name(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Refuses a path through a link that leads nowhere, of which the system says that it is there already.
+/// Refuses a path through a link that leads nowhere: the system would say that it is there already.
 ///
 /// # Errors
 /// If a part of the path is such a link.

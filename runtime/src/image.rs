@@ -54,7 +54,7 @@ pub enum ImageError {
     /// The file could not be read.
     #[error("cannot be read: {0}")]
     Read(io::Error),
-    /// The bytes are none of a picture.
+    /// The bytes are no picture.
     #[error("is neither a JPEG nor a PNG nor a WebP picture")]
     Format,
     /// The picture is in a format that is not read.

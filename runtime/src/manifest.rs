@@ -155,7 +155,7 @@ impl Manifest {
     /// Takes a manifest from its text.
     ///
     /// # Errors
-    /// [`ManifestError`] if the text is none, or of a format that this program does not read.
+    /// [`ManifestError`] if the text is no manifest, or of a format that this program does not read.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let not_valid = |error: toml::de::Error| ManifestError::Toml(with_line(&error, text));
         // The version is read alone first: another version may have other fields.

@@ -335,7 +335,7 @@ impl Store {
     }
 }
 
-/// Whether the bytes of a slot hold a label, those of states that patches changed among them: what cannot be decoded
+/// Whether the bytes of a slot hold a label, in any of the states that its patches made. Bytes that cannot be decoded
 /// may hold it anywhere.
 fn slot_mentions(bytes: &[u8], label: &str) -> bool {
     let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");

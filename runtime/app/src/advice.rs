@@ -75,7 +75,7 @@ fn store_error_of_round<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Opt
     }
 }
 
-/// What an error is advised that is none of the store.
+/// Advice on an error that is not one of the store.
 fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<ChangeError>() {
         return on_change(error);

@@ -24,7 +24,7 @@ const FILE_OPTION: &str = "config";
 const MAX_FILE: u64 = 1 << 20;
 /// Similarity of two keys, from 0 to 1, from which one may be mistaken for the other.
 const MIN_SIMILARITY: f64 = 0.77;
-/// Settings whose values only those commands refuse that use them: nothing else shall end for an address that it never
+/// Settings that only the commands which use them check: no other command shall fail for an address that it never
 /// calls.
 const CHECKED_WHERE_USED: [&str; 1] = ["hub"];
 /// Width of the commented file.
@@ -270,7 +270,7 @@ impl SettingsFile {
                 let instead = instead.unwrap_or_default();
                 bail!("the settings in {shown}: \"{key}\" is not known; {instead}`orco config --defaults` shows all");
             };
-            // A service's errors stand in the log. Why a camera's address is none shows it without its password.
+            // A service's errors stand in the log. What is wrong with a camera's address is said without its password.
             let is_shown = key != "camera" && !value.to_string().contains('@');
             let said = if is_shown { format!("{key} = {value}") } else { key.clone() };
             let fault = |why: String| format!("the settings in {shown}: {said}: {why}");
@@ -287,8 +287,8 @@ impl SettingsFile {
         Ok(Self { path: path.into(), values, faults })
     }
 
-    /// The command with this file's values for the defaults of its settings, but for those with a fault. Options that
-    /// are none may have a setting's name: `--region` of `orco classify` is not the service's.
+    /// The command with this file's values as the defaults of its settings, except those with a fault. An option that
+    /// is no setting may have a setting's name: `--region` of `orco classify` is not the service's.
     pub fn apply(&self, command: Command) -> Command {
         let sound = |key: &str| self.values.get(key).filter(|_| !self.faults.contains_key(key));
         let values = |option: &Arg| option.get_long().and_then(sound);

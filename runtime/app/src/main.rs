@@ -163,8 +163,8 @@ fn main() -> ExitCode {
     output.finish(done)
 }
 
-/// Starts the log, which says what breaks unless `RUST_LOG` asks for more or less. Set to nothing, that counts as not
-/// set, as every other variable does.
+/// Starts the log. It says what breaks unless `RUST_LOG` asks for more or less. An empty `RUST_LOG` counts as not set,
+/// as every other variable does.
 fn start_log() {
     // Of a SOCKS proxy, ureq warns in words for programmers.
     const LEVELS: &str = "warn,ort=error,ureq=error";

@@ -39,7 +39,7 @@ pub struct UpgradeOutcome {
     pub learned_before: usize,
     /// The classes, in the order of learning.
     pub classes: Vec<ClassComparison>,
-    /// Learned classes of which no picture is left and that the new bundle does not bring, which were given up.
+    /// Learned classes that were given up: no picture of them is left, and the new bundle does not bring them.
     pub dropped: Vec<String>,
     /// What was wrong with kept pictures, in sentences.
     pub warnings: Vec<String>,
@@ -159,7 +159,7 @@ pub fn undo_upgrade(
     Ok(ChangeOutcome { report: earlier, uncertain, unaligned: None })
 }
 
-/// The state of a bundle that was kept aside when the device left it; none if there is none, or if it is damaged.
+/// The state of a bundle that was kept aside when the device left it; `None` if there is none, or it is damaged.
 ///
 /// # Errors
 /// [`UpgradeError::FormerState`] if it cannot be read.

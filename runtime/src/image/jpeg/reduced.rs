@@ -2,8 +2,8 @@
 //!
 //! A block of 8 x 8 samples gives n x n of them, n = 4, 2 or 1, which are the means of squares of its samples: the
 //! inverse transform and the means are one matrix. Components with fewer samples than the others keep more of theirs,
-//! so that all planes have the same size. With n = 8 the picture keeps its size: so are those decoded that `zune-jpeg`
-//! cannot read.
+//! so that all planes have the same size. With n = 8 the picture keeps its size; pictures that `zune-jpeg` cannot read
+//! are decoded so.
 //!
 //! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the
 //! highest frequencies are left out.
