@@ -48,13 +48,13 @@ impl AugmentedViews {
         let content = content[..8].iter().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
         let mut random = Random::new(seed ^ content, "views");
         while views.len() < count {
-            views.push(self.one(picture, input, &mut random));
+            views.push(self.random_view(picture, input, &mut random));
         }
         views
     }
 
-    fn one(&self, picture: &RgbImage, input: &Preprocessing, random: &mut Random) -> RgbImage {
-        let mut view = input.scale(picture, self.crop(input.part(picture), random));
+    fn random_view(&self, picture: &RgbImage, input: &Preprocessing, random: &mut Random) -> RgbImage {
+        let mut view = input.scale(picture, self.random_crop(input.crop(picture), random));
         if random.unit() < 0.5 {
             imageops::flip_horizontal_in_place(&mut view);
         }
@@ -69,8 +69,8 @@ impl AugmentedViews {
         view
     }
 
-    /// A random part of what the clean view shows, aspect ratio 3/4..4/3 (log-uniform); both `[x, y, width, height]`.
-    fn crop(&self, [left, top, width, height]: [u32; 4], random: &mut Random) -> [u32; 4] {
+    /// A random crop of what the clean view shows, aspect ratio 3/4..4/3 (log-uniform); both `[x, y, width, height]`.
+    fn random_crop(&self, [left, top, width, height]: [u32; 4], random: &mut Random) -> [u32; 4] {
         let area = random.uniform(self.crop_scale, 1.0) * width as f32 * height as f32;
         let ratio = libm::expf(random.uniform(libm::logf(3.0 / 4.0), libm::logf(4.0 / 3.0)));
         let side = |length: f32, limit: u32| (libm::roundf(length) as u32).clamp(1, limit);

@@ -90,7 +90,7 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
-    /// The bundle was written for another release.
+    /// This program does not read the bundle's format.
     #[error(
         "the bundle {} has format {actual}, but this program reads formats up to {expected}; export it again with a \
          matching orco-train",
@@ -99,9 +99,9 @@ pub enum OpenError {
     Version {
         /// The bundle.
         folder: PathBuf,
-        /// Newest version that this program reads.
+        /// Newest format that this program reads.
         expected: u32,
-        /// The bundle's version.
+        /// The bundle's format.
         actual: i64,
     },
     /// The manifest does not list a file that every bundle has.
@@ -147,10 +147,10 @@ pub enum OpenError {
 }
 
 impl Bundle {
-    /// Opens and checks a bundle: versions, digests, and that all parts fit together.
+    /// Opens and checks a bundle: its format, digests, and that all parts fit together.
     ///
     /// # Errors
-    /// [`OpenError`] if something is missing, damaged, or of another version.
+    /// [`OpenError`] if something is missing, damaged, or of a format that this program does not read.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_trusted(folder, None)
     }
@@ -159,7 +159,7 @@ impl Bundle {
     /// before anything in it is believed; the manifest holds the digests of the other files.
     ///
     /// # Errors
-    /// [`OpenError`] if something is missing, damaged, of another version, or not signed.
+    /// [`OpenError`] as for [`Bundle::open`], and if the signature is missing or not that key's.
     pub fn open_trusted(folder: impl AsRef<Path>, key: Option<&PublicKey>) -> Result<Self, OpenError> {
         let folder = folder.as_ref();
         let manifest = read_manifest(folder, key)?;
@@ -257,13 +257,13 @@ fn read_learner(folder: &Path, manifest: &Manifest) -> Result<(BaseModel, [u8; 3
     let learner = read_checked(folder, manifest, LEARNER)?;
     let labels = read_checked(folder, manifest, LABELS)?;
     let base_model = decode_base_model(folder, manifest, &learner.bytes)?;
-    check_preparation(folder, manifest, &base_model)?;
+    check_inputs(folder, manifest, &base_model)?;
     check_labels(folder, &base_model, &labels.bytes)?;
     Ok((base_model, learner.digest))
 }
 
-/// The base model that a learner file holds, whose digest is that of the manifest, with the manifest's settings and the
-/// bundle's statistics.
+/// The base model of a learner file that was compared with the manifest, with the manifest's settings and the bundle's
+/// statistics.
 fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Result<BaseModel, OpenError> {
     let path = folder.join(LEARNER);
     let mut base_model: BaseModel = codec::decode_verified(FileKind::Learner, learner)
@@ -307,8 +307,8 @@ fn check_storage(folder: &Path, base_model: &BaseModel) -> Result<(), OpenError>
     unfit(folder, MANIFEST, reason)
 }
 
-/// Refuses a manifest by which pictures cannot be prepared, or not for this head.
-fn check_preparation(folder: &Path, manifest: &Manifest, base_model: &BaseModel) -> Result<(), OpenError> {
+/// Refuses a manifest by which no inputs of a backbone can be made, or whose features the head does not take.
+fn check_inputs(folder: &Path, manifest: &Manifest, base_model: &BaseModel) -> Result<(), OpenError> {
     if !manifest.preprocessing.is_sound() {
         let demand = "width and height from 1 to 1024 (divided by the smallest side of its look, if it has one), \
                       finite means, deviations above 0";

@@ -1,4 +1,5 @@
-//! The frozen backbone f, on the engines that run it: a batch of images becomes a batch of feature vectors.
+//! The frozen backbone f, on the engines that run it: a batch of images becomes a batch of feature vectors, which are
+//! the model's first output.
 //!
 //! - [`engine_choice`] names the engines, chooses one for the work ahead and opens a backbone in it. A further engine
 //!   is a variant there, and a file with an [`Encoder`] beside `rten.rs` and `onnx.rs`.
@@ -152,7 +153,7 @@ pub fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
     let (height, width) = (input.height as usize, input.width as usize);
     let images = pictures.len() * input.look.parts().len();
     let mut planes = Vec::with_capacity(images * 3 * height * width);
-    pictures.iter().for_each(|picture| input.append(picture, &mut planes));
+    pictures.iter().for_each(|picture| input.append_planes(picture, &mut planes));
     Array4::from_shape_vec((images, 3, height, width), planes).expect("planes of every part of every picture")
 }
 

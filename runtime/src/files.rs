@@ -38,7 +38,7 @@ pub fn is_hidden(path: &Path) -> bool {
 /// # Errors
 /// If it cannot be opened, or is no regular file (a pipe could block, a device never end).
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    regular(&fs::metadata(path)?)?;
+    check_regular(&fs::metadata(path)?)?;
     open(OpenOptions::new().read(true), path, SymlinkPolicy::Follow)
 }
 
@@ -86,7 +86,7 @@ pub fn identity(facts: &Metadata) -> (u64, u64) {
 
 /// Refuses what is neither a regular file nor absent, such as a link.
 fn check_regular_or_absent(path: &Path) -> io::Result<()> {
-    if_there(fs::symlink_metadata(path))?.as_ref().map_or(Ok(()), regular)
+    if_there(fs::symlink_metadata(path))?.as_ref().map_or(Ok(()), check_regular)
 }
 
 /// Reads a file as [`read_own`] does, into memory with room for `room` more bytes.
@@ -153,7 +153,7 @@ pub fn replace_in_own_folder(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As for [`replace`], and if `write` fails.
 pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, E>) -> Result<T, E> {
-    replace_by(NewFile { temporary: &beside(path), mode: 0o600 }, path, write, || Ok(()))
+    replace_by(NewFile { temporary: &temporary_path(path), mode: 0o600 }, path, write, || Ok(()))
 }
 
 /// Makes a file as [`replace`] does, unless something lies there already. The file is whole or not there.
@@ -173,7 +173,7 @@ pub(crate) fn create_with<T, E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
-    let (new, result) = NewFile { temporary: &beside(path), mode: 0o600 }.written(write)?;
+    let (new, result) = NewFile { temporary: &temporary_path(path), mode: 0o600 }.written(write)?;
     new.persist_noclobber(path).or_else(|failed| persist_without_links(failed, path))?;
     sync_folder_of(path)?;
     Ok(result)
@@ -320,7 +320,7 @@ pub(crate) fn unsyncable(error: io::Error) -> io::Error {
 const TEMPORARY: &str = ".orco-";
 
 /// Where a file is written before it gets its name.
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(format!("{TEMPORARY}{}", random_name()))
 }
 
@@ -439,11 +439,11 @@ fn open(options: &mut OpenOptions, path: &Path, links: SymlinkPolicy) -> io::Res
     #[cfg(not(unix))]
     let _ = links;
     let file = options.open(path)?;
-    regular(&file.metadata()?)?;
+    check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-fn regular(facts: &Metadata) -> io::Result<()> {
+fn check_regular(facts: &Metadata) -> io::Result<()> {
     let refuse = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     match facts.file_type() {
         kind if kind.is_file() => Ok(()),
@@ -464,7 +464,7 @@ pub(crate) fn is_random_name(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Refuses a path through a link that leads nowhere, of which the system says that it is there already.
+/// Refuses a path through a link that leads nowhere: the system would say that it is there already.
 ///
 /// # Errors
 /// If a part of the path is such a link.

@@ -54,7 +54,7 @@ pub enum ImageError {
     /// The file could not be read.
     #[error("cannot be read: {0}")]
     Read(io::Error),
-    /// The bytes are none of a picture.
+    /// The bytes are no picture.
     #[error("is neither a JPEG nor a PNG nor a WebP picture")]
     Format,
     /// The picture is in a format that is not read.
@@ -346,7 +346,7 @@ mod tests {
         let picture = RgbImage::from_fn(8, 4, |x, _| ::image::Rgb([if (2..6).contains(&x) { 255 } else { 0 }, 51, 0]));
         let input = Preprocessing { width: 4, height: 4, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
         let mut planes = Vec::new();
-        input.append(&input.fit(&decode(&png(&picture)).unwrap()), &mut planes);
+        input.append_planes(&input.fit(&decode(&png(&picture)).unwrap()), &mut planes);
         assert!(planes[..16].iter().all(|value| *value == 1.0));
         assert!(planes[16..32].iter().all(|value| (value + 0.6).abs() < 1e-6));
     }

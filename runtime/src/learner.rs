@@ -331,8 +331,8 @@ impl Learner {
     /// # Errors
     /// [`OpenLearnerError`] if it cannot be used, or is gone; what was known before holds then.
     pub fn refresh(&mut self) -> Result<(), OpenLearnerError> {
-        let reading = self.store.load(&self.bundle)?;
-        Ok(self.adopt(reading)?)
+        let snapshot = self.store.load(&self.bundle)?;
+        Ok(self.adopt(snapshot)?)
     }
 
     /// As [`Learner::refresh`], but reads nothing if the state's files are those that were read or saved last.
@@ -346,23 +346,23 @@ impl Learner {
     }
 
     /// Refuses to go on where there was a state and is none any more: that would forget everything without a word.
-    fn check_there(&self, generation: u64) -> Result<(), StoreError> {
-        let is_gone = self.generation > 0 && generation == 0;
+    fn check_not_gone(&self, is_there: bool) -> Result<(), StoreError> {
+        let is_gone = self.generation > 0 && !is_there;
         if is_gone { Err(StoreError::Gone { folder: self.store.folder().into() }) } else { Ok(()) }
     }
 
     /// Goes on from what was read from the store.
-    fn adopt(&mut self, reading: StoreSnapshot) -> Result<(), StoreError> {
-        self.check_there(reading.generation())?;
-        self.generation = reading.generation();
-        self.newest = Some(reading.newest);
-        self.warnings = reading.warnings;
-        let is_same = self.saved == reading.saved;
+    fn adopt(&mut self, snapshot: StoreSnapshot) -> Result<(), StoreError> {
+        self.check_not_gone(snapshot.generation() > 0)?;
+        self.generation = snapshot.generation();
+        self.newest = Some(snapshot.newest);
+        self.warnings = snapshot.warnings;
+        let is_same = self.saved == snapshot.saved;
         if !is_same || !self.provisional.is_empty() {
             self.reset_classifier();
         }
         if !is_same {
-            self.saved = reading.saved;
+            self.saved = snapshot.saved;
             self.saved.keep_digests();
         }
         Ok(())
@@ -414,8 +414,8 @@ impl Learner {
     /// # Errors
     /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.
     pub fn export(&mut self, label: &str, origin: PackOrigin) -> Result<Pack, ExportError> {
-        let reading = self.store.load_newest(&self.bundle)?;
-        self.adopt(reading)?;
+        let snapshot = self.store.load_newest(&self.bundle)?;
+        self.adopt(snapshot)?;
         let origin = PackOrigin {
             bundle: label::plain(&self.bundle.manifest.name),
             program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),

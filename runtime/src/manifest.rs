@@ -81,7 +81,7 @@ impl BackboneFacts {
     }
 
     /// Its multiply-adds for one image, in words.
-    pub fn work(&self) -> String {
+    pub fn work_in_words(&self) -> String {
         match self.multiply_adds {
             0 => "multiply-adds not counted".to_owned(),
             count => format!("{:.1} M multiply-adds", count as f64 / 1e6),
@@ -128,8 +128,8 @@ pub struct Provenance {
     pub trained_on: String,
     /// Seed of the run.
     pub seed: u64,
-    /// Epochs of pretraining; 0 on an imported backbone. Older programs wrote the recipe's number there, too, so
-    /// `orco-lab seeds` takes a bundle of theirs and one of today for trainings of different length.
+    /// Epochs of pretraining; 0 on an imported backbone, where older programs wrote the recipe's number. So `orco-lab
+    /// seeds` takes one of their bundles and one of today's for trainings of different length.
     pub pretrain_epochs: usize,
     /// Epochs of base alignment, those that the steps of a recipe take on its images.
     pub align_epochs: usize,
@@ -146,7 +146,7 @@ pub enum ManifestError {
     /// It is no TOML of this form; what is wrong.
     #[error("{0}")]
     Toml(String),
-    /// It was written for another release of the program; the format that it names, or 0.
+    /// This program does not read its format; the format that it names, or 0.
     #[error("it has format {0}, but this program reads formats up to {FORMAT}")]
     Version(i64),
 }
@@ -155,7 +155,7 @@ impl Manifest {
     /// Takes a manifest from its text.
     ///
     /// # Errors
-    /// [`ManifestError`] if the text is none, or of another format.
+    /// [`ManifestError`] if the text is no manifest, or of a format that this program does not read.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let not_valid = |error: toml::de::Error| ManifestError::Toml(with_line(&error, text));
         // The version is read alone first: another version may have other fields.

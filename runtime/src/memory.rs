@@ -26,8 +26,8 @@ fn figure(meminfo: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Limits from here on are none: version 1 of control groups writes a number close to 2^63 where version 2 writes
-/// `max`.
+/// A limit from here on stands for none: version 1 of control groups writes a number close to 2^63 where version 2
+/// writes `max`.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Bytes that a control group, or one around it, allows this process in all. `None` where none has a limit.

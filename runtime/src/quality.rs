@@ -43,19 +43,18 @@ const DARK: f32 = 40.0;
 const CLIPPED: f32 = 250.0;
 /// Brightness from which a pixel is bright.
 const BRIGHT: f32 = 128.0;
-/// Share of bright pixels from which a dark picture shows something lit in the dark, as in a dark field, and share of
-/// dark ones from which a clipped picture shows something before a light. Of photographs lit too little or too much, no
-/// more than a few pixels are so.
-const THING: f32 = 0.01;
-/// Of the pixels that are not clipped, the share that is not bright from which a clipped picture shows something on
-/// white ground. Of photographs lit too much, most pixels that are not clipped nearly are.
-const SHADED: f32 = 0.25;
+/// Share of bright pixels from which a dark picture shows something lit in the dark, and share of dark ones from which
+/// a clipped picture shows something before a light. Photographs lit too little or too much have only a few of them.
+const MIN_THING_SHARE: f32 = 0.01;
+/// Share of shaded pixels, among those that are not clipped, from which a clipped picture shows something on white
+/// ground. Shaded ones are not bright. In photographs lit too much, most pixels that are not clipped nearly are.
+const MIN_SHADED_SHARE: f32 = 0.25;
 /// Pixels around a filled part of a picture that belong to its edge.
-const EDGE: u32 = 2;
-/// Factor on [`Thresholds::noise`] for a picture that is judged in its own pixels: its default limit is 12. There, fine
-/// print has a sharpness of 8, white noise one of 17 and more. Noise whose colours a camera interpolated (demosaicing)
-/// has 7: no limit tells it from print.
-const UNSCALED: f32 = 2.4;
+const FILL_EDGE: u32 = 2;
+/// Factor on [`Thresholds::noise`] for a picture that is judged in its own pixels: its default limit is 12. At that
+/// scale, fine print has a sharpness of 8, white noise one of 17 and more. Noise whose colours a camera interpolated
+/// (demosaicing) has 7: no limit tells it from print.
+const UNSCALED_NOISE_FACTOR: f32 = 2.4;
 /// A picture is judged as a whole where fewer than one in this many pixels show something.
 const PIXELS_PER_SHOWN: usize = 50;
 
@@ -104,7 +103,7 @@ impl Quality {
 
     /// Whether a picture that is clipped nearly everywhere shows something on white ground, as in a light box.
     fn shows_thing_on_white(&self) -> bool {
-        1.0 - self.bright >= THING.max(SHADED * (1.0 - self.clipped))
+        1.0 - self.bright >= MIN_THING_SHARE.max(MIN_SHADED_SHARE * (1.0 - self.clipped))
     }
 }
 
@@ -167,7 +166,7 @@ fn shown(square: &RgbImage) -> Vec<bool> {
     if !is_filled || !(DARK..CLIPPED).contains(&brightness(fill)) {
         return all;
     }
-    let near = |at: u32| at.saturating_sub(EDGE)..=(at + EDGE).min(side - 1);
+    let near = |at: u32| at.saturating_sub(FILL_EDGE)..=(at + FILL_EDGE).min(side - 1);
     let is_shown = |at: u32| {
         let (x, y) = (at % side, at / side);
         !near(y).any(|y| near(x).any(|x| is_fill(x, y)))
@@ -251,9 +250,10 @@ impl fmt::Display for Flaw {
 impl Thresholds {
     /// Everything that is wrong with a picture. Sharpness says nothing where exposure is wrong.
     pub fn flaws(&self, quality: &Quality) -> Vec<Flaw> {
-        let is_dark = quality.dark > self.dark && quality.bright < THING;
-        let is_bright = quality.clipped > self.clipped && quality.dark < THING && !quality.shows_thing_on_white();
-        let noise = if quality.is_unscaled { UNSCALED * self.noise } else { self.noise };
+        let is_dark = quality.dark > self.dark && quality.bright < MIN_THING_SHARE;
+        let is_bright =
+            quality.clipped > self.clipped && quality.dark < MIN_THING_SHARE && !quality.shows_thing_on_white();
+        let noise = if quality.is_unscaled { UNSCALED_NOISE_FACTOR * self.noise } else { self.noise };
         let exposure = [(is_dark, Flaw::TooDark), (is_bright, Flaw::TooBright)];
         let detail = [(self.is_blurred(quality), Flaw::Blurred), (quality.sharpness > noise, Flaw::Noise)];
         let is_well_exposed = exposure.iter().all(|(is_flawed, _)| !is_flawed);

@@ -110,7 +110,7 @@ impl Releases {
         }
     }
 
-    /// Writes them into a state's folder, which must be there and locked. Where there are none, the file goes.
+    /// Writes them into a state's folder, which must be there and locked. Where there are none, the file is removed.
     ///
     /// # Errors
     /// If the file cannot be written or removed.

@@ -204,7 +204,7 @@ impl Store {
     fn read(&self, load: SlotLoad, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         // Before they are read: files that are written meanwhile are others.
         let revision = self.revision();
-        let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
+        let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.load_error(error))?;
         if loaded.saved.is_none() && self.files().has_slot_aside().map_err(|source| self.read_error(source))? {
             // Not a first save that was cut off: there was a copy once.
             let damaged = |faulty: &FaultySlot<io::Error>| match faulty.fault {
@@ -317,7 +317,7 @@ impl Store {
         StoreError::Read { path: self.folder.clone(), source }
     }
 
-    fn not_loaded(&self, error: LoadError<io::Error>) -> StoreError {
+    fn load_error(&self, error: LoadError<io::Error>) -> StoreError {
         let path = |slot| self.path(slot);
         match error {
             LoadError::Unreadable { slot, source } => StoreError::UnreadableSlot { path: path(slot), source },
@@ -329,13 +329,13 @@ impl Store {
                 StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
             }
             LoadError::OtherBundle { slot } => {
-                StoreError::OtherBundle { path: path(slot), kept: self.kept_for_owner() }
+                StoreError::OtherBundle { path: path(slot), kept: self.kept_for_newest() }
             }
         }
     }
 }
 
-/// Whether the bytes of a slot hold a label, those of states that patches changed among them: what cannot be decoded
+/// Whether the bytes of a slot hold a label, in any of the states that its patches made. Bytes that cannot be decoded
 /// may hold it anywhere.
 fn slot_mentions(bytes: &[u8], label: &str) -> bool {
     let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");

@@ -1,7 +1,7 @@
 //! Small pictures of shots that were learned, beside the state, so that people see what a class is made of.
 //!
-//! Each lies in a file of its own that is named after the exemplar that was made from the shot, by the SHA-256 of that
-//! exemplar as it is stored ([`Bank::digest_of`]): renaming, moving and undoing need not touch it. Those of exemplars
+//! Each lies in a file of its own, named by the SHA-256 of the shot's exemplar as it is stored ([`Bank::digest_of`]):
+//! renaming, moving and undoing need not touch it. Those of exemplars
 //! that neither the state nor its history has any longer are removed. A state works without them.
 //!
 //! The folder may hold files of others: only a regular file that has such a name, and no more bytes than a thumbnail

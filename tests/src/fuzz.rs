@@ -206,7 +206,7 @@ pub fn image(bytes: &[u8]) -> bool {
     assert!(picture.as_raw().len() as u64 <= MAX_MEMORY, "{:?}", picture.dimensions());
     let input = Preprocessing { width: 8, height: 6, mean: [0.5; 3], deviation: [0.25; 3], look: Look::WHOLE };
     let mut planes = Vec::new();
-    input.append(&input.fit(&picture), &mut planes);
+    input.append_planes(&input.fit(&picture), &mut planes);
     assert_eq!(planes.len(), 3 * 8 * 6);
     true
 }

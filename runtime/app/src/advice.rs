@@ -12,7 +12,7 @@ use orco_runtime::files::lock::LockError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
-use orco_runtime::pack::PackExportError as ClassError;
+use orco_runtime::pack::PackExportError;
 use orco_runtime::signature::SignatureError;
 use orco_runtime::state::history::PurgeError;
 use orco_runtime::state::session::LearnError;
@@ -75,7 +75,7 @@ fn store_error_of_round<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Opt
     }
 }
 
-/// What an error is advised that is none of the store.
+/// Advice on an error that is not one of the store.
 fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<ChangeError>() {
         return on_change(error);
@@ -94,8 +94,8 @@ fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static st
     }
     if let Some(error) = cause.downcast_ref::<ExportError>() {
         return match error {
-            ExportError::Class(ClassError::UnknownLabel { .. }) => Some(LIST),
-            ExportError::Class(ClassError::NoExemplars { .. }) => Some("`orco add` does that"),
+            ExportError::Class(PackExportError::UnknownLabel { .. }) => Some("`orco list` shows all"),
+            ExportError::Class(PackExportError::NoExemplars { .. }) => Some("`orco add` does that"),
             _ => None,
         };
     }
@@ -161,8 +161,6 @@ fn on_mqtt(error: &orco_serve::mqtt::MqttError) -> Option<&'static str> {
         _ => return None,
     })
 }
-
-const LIST: &str = "`orco list` shows all";
 
 fn on_change(error: &ChangeError) -> Option<&'static str> {
     Some(match error {

@@ -19,12 +19,12 @@ use toml::Value;
 /// The file that is read where none is named and this one is there.
 pub const DEFAULT_PATH: &str = "/etc/orco/orco.toml";
 /// The option that names another file; no setting itself.
-const OPTION: &str = "config";
+const FILE_OPTION: &str = "config";
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Keys that are so alike, from 0 to 1, may be mistaken for one another.
-const ALIKE: f64 = 0.77;
-/// Settings whose values only those commands refuse that use them: nothing else shall end for an address that it never
+/// Similarity of two keys, from 0 to 1, from which one may be mistaken for the other.
+const MIN_SIMILARITY: f64 = 0.77;
+/// Settings that only the commands which use them check: no other command shall fail for an address that it never
 /// calls.
 const CHECKED_WHERE_USED: [&str; 1] = ["hub"];
 /// Width of the commented file.
@@ -85,7 +85,7 @@ fn toml_value(text: &str, parser: &ValueParser) -> Value {
 }
 
 fn is_setting(option: &Arg) -> bool {
-    option.get_env().is_some() && option.get_long().is_some_and(|name| name != OPTION)
+    option.get_env().is_some() && option.get_long().is_some_and(|name| name != FILE_OPTION)
 }
 
 impl Setting<'_> {
@@ -226,7 +226,7 @@ fn whole_number_expected(error: &ParseIntError) -> String {
 fn nearest_key<'a>(mistyped: &str, settings: &'a [Setting<'_>]) -> Option<&'a str> {
     let known = settings.iter().map(|setting| (strsim::jaro(mistyped, setting.key()), setting.key()));
     let nearest = known.max_by(|one, other| one.0.total_cmp(&other.0));
-    nearest.filter(|(alike, _)| *alike >= ALIKE).map(|(_, key)| key)
+    nearest.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, key)| key)
 }
 
 impl SettingsFile {
@@ -270,7 +270,7 @@ impl SettingsFile {
                 let instead = instead.unwrap_or_default();
                 bail!("the settings in {shown}: \"{key}\" is not known; {instead}`orco config --defaults` shows all");
             };
-            // A service's errors stand in the log. Why a camera's address is none shows it without its password.
+            // A service's errors stand in the log. What is wrong with a camera's address is said without its password.
             let is_shown = key != "camera" && !value.to_string().contains('@');
             let said = if is_shown { format!("{key} = {value}") } else { key.clone() };
             let fault = |why: String| format!("the settings in {shown}: {said}: {why}");
@@ -287,8 +287,8 @@ impl SettingsFile {
         Ok(Self { path: path.into(), values, faults })
     }
 
-    /// The command with this file's values for the defaults of its settings, but for those with a fault. Options that
-    /// are none may have a setting's name: `--region` of `orco classify` is not the service's.
+    /// The command with this file's values as the defaults of its settings, except those with a fault. An option that
+    /// is no setting may have a setting's name: `--region` of `orco classify` is not the service's.
     pub fn apply(&self, command: Command) -> Command {
         let sound = |key: &str| self.values.get(key).filter(|_| !self.faults.contains_key(key));
         let values = |option: &Arg| option.get_long().and_then(sound);

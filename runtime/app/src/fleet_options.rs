@@ -35,7 +35,7 @@ impl FleetOptions {
     }
 }
 
-/// Reads the address of a hub; an empty one in a file of settings is none.
+/// Reads the address of a hub; an empty one in a file of settings counts as not given.
 fn hub_address(argument: &str) -> Result<String, String> {
     if argument.is_empty() {
         return Ok(String::new());

@@ -163,8 +163,8 @@ fn main() -> ExitCode {
     output.finish(done)
 }
 
-/// Starts the log, which says what breaks unless `RUST_LOG` asks for more or less. Set to nothing, that counts as not
-/// set, as every other variable does.
+/// Starts the log. It says what breaks unless `RUST_LOG` asks for more or less. An empty `RUST_LOG` counts as not set,
+/// as every other variable does.
 fn start_log() {
     // Of a SOCKS proxy, ureq warns in words for programmers.
     const LEVELS: &str = "warn,ort=error,ureq=error";
@@ -221,11 +221,6 @@ fn unexpanded_path(matches: &ArgMatches) -> Option<PathBuf> {
     let paths = matches.ids().filter_map(|id| matches.try_get_many::<PathBuf>(id.as_str()).ok().flatten());
     let found = paths.flatten().find(|path| path.starts_with("~")).cloned();
     found.or_else(|| unexpanded_path(matches.subcommand()?.1))
-}
-
-#[cfg(not(feature = "serve"))]
-fn without_password(error: clap::Error) -> clap::Error {
-    error
 }
 
 /// Where settings come from.

@@ -147,7 +147,7 @@ pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<SoundEnv
     Ok(SoundEnvelope { version, bytes: codec::HEADER as u64 + length, start, sum, archive })
 }
 
-/// The text of the signature at the end of a file; `None` if there is none that could be one.
+/// The text of the signature at the end of a file; `None` if nothing there can be one.
 fn trailer(file: &mut File, length: u64) -> io::Result<Option<String>> {
     let Some(rest) = length.checked_sub(LENGTH) else { return Ok(None) };
     file.seek(SeekFrom::Start(codec::HEADER as u64 + rest))?;

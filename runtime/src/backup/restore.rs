@@ -90,15 +90,15 @@ pub fn restore(
     let mut entries = archive.entries()?.raw(true);
     let start = BackupStart::read(&mut entries, version)?;
     check_bundle(bundle, &start, options)?;
-    let BackupStart { owner, releases, saved } = start;
+    let BackupStart { record, releases, saved } = start;
     let mut floor = ReleaseFloor::of(store, &releases)?;
     if key.is_some() {
         floor.accept(&bundle.manifest.name, bundle.manifest.release)?;
     }
     let mut guard = PictureGuard::new(&locked, saved.state.bundle_digest);
-    let pictures = restore_pictures(&mut entries, &owner, &saved, &mut guard)?;
+    let pictures = restore_pictures(&mut entries, &record, &saved, &mut guard)?;
     archive.into_inner().finish()?;
-    // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
+    // Before the state: after a power cut in between, a release counts as used too early, but never too late.
     floor.write()?;
     let switched = if is_lost {
         locked.replace_lost(&saved)
@@ -115,7 +115,7 @@ pub fn restore(
     });
     let SavedState { state, .. } = saved;
     let report = BackupContents {
-        bundle: owner,
+        bundle: record,
         classes: state.classes.len(),
         exemplars: state.exemplars.len(),
         pictures,
@@ -128,7 +128,7 @@ pub fn restore(
 /// Keeps all pictures that a backup holds; returns how many there are.
 fn restore_pictures(
     entries: &mut Entries<'_, ArchiveReader<'_>>,
-    owner: &BundleRecord,
+    record: &BundleRecord,
     saved: &SavedState,
     guard: &mut PictureGuard<'_>,
 ) -> Result<usize, BackupError> {
@@ -140,7 +140,7 @@ fn restore_pictures(
             return Err(BackupError::Content("it holds a picture twice, or too many".into()));
         }
         if restored.len() == 1 {
-            guard.begin(owner)?;
+            guard.begin(record)?;
         }
         guard.keep(exemplar, &bytes)?;
     }
@@ -158,22 +158,22 @@ fn check_empty(store: &Store, present: &SavedState) -> Result<(), BackupError> {
 
 /// Refuses a backup of another bundle, unless the options allow it, and one that does not fit the bundle.
 fn check_bundle(bundle: &Bundle, start: &BackupStart, options: &RestoreOptions) -> Result<(), BackupError> {
-    let BackupStart { owner, saved, .. } = start;
+    let BackupStart { record, saved, .. } = start;
     if saved.state.bundle_digest == bundle.digest {
-        return check_sound(bundle, owner, saved);
+        return check_sound(bundle, record, saved);
     }
     if options.other_bundle {
         return Ok(());
     }
-    Err(BackupError::OtherBundle { name: owner.name.clone(), release: owner.release })
+    Err(BackupError::OtherBundle { name: record.name.clone(), release: record.release })
 }
 
 /// Refuses a state that does not fit the bundle which it says it belongs to.
-fn check_sound(bundle: &Bundle, owner: &BundleRecord, saved: &SavedState) -> Result<(), BackupError> {
+fn check_sound(bundle: &Bundle, record: &BundleRecord, saved: &SavedState) -> Result<(), BackupError> {
     if !saved.is_sound(&bundle.base_model) {
         return Err(nonsense());
     }
-    if owner.labels != BundleRecord::of(bundle).labels {
+    if record.labels != BundleRecord::of(bundle).labels {
         return Err(BackupError::Content(format!("its {BUNDLE} names other base classes than the bundle has")));
     }
     Ok(())
@@ -186,7 +186,7 @@ fn nonsense() -> BackupError {
 /// What a backup begins with, before the pictures.
 struct BackupStart {
     /// The bundle that it was learned on.
-    owner: BundleRecord,
+    record: BundleRecord,
     /// The releases that were used where it was written.
     releases: Releases,
     /// The state with its history.
@@ -207,10 +207,10 @@ impl BackupStart {
         };
         let saved = slots::read(&file(SLOT, MAX_STATE)?).ok_or_else(nonsense)?;
         let text = std::str::from_utf8(&text).map_err(|error| error.to_string());
-        let owner = text
+        let record = text
             .and_then(|text| BundleRecord::parse(text, &saved.state.bundle_digest).map_err(|error| error.to_string()));
-        let owner = owner.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
-        Ok(Self { owner, releases, saved })
+        let record = record.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
+        Ok(Self { record, releases, saved })
     }
 }
 

@@ -128,9 +128,9 @@ fn write_signed(
         Ok(_) => {}
     }
     let LockedState { saved, slot, _lock } = LockedState::of(bundle, store, settings)?.ok_or_else(nothing)?;
-    let owner = BundleRecord::of(bundle);
+    let record = BundleRecord::of(bundle);
     let mut tar = tar::Builder::new(envelope::begin(file)?);
-    append(&mut tar, BUNDLE, owner.text()?.as_bytes())?;
+    append(&mut tar, BUNDLE, record.text()?.as_bytes())?;
     append(&mut tar, RELEASES, Releases::read(store.folder())?.text()?.as_bytes())?;
     append(&mut tar, SLOT, &slot)?;
     let (mut pictures, mut warnings) = (0, Vec::new());
@@ -146,9 +146,9 @@ fn write_signed(
         }
     }
     tar.into_inner()?.into_inner().map_err(|error| error.into_error())?;
-    let bytes = envelope::finish(file, |signed| options.signature(signed, &owner))?;
+    let bytes = envelope::finish(file, |signed| options.signature(signed, &record))?;
     let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
-    Ok(BackupContents { bundle: owner, classes, exemplars, pictures, bytes, warnings })
+    Ok(BackupContents { bundle: record, classes, exemplars, pictures, bytes, warnings })
 }
 
 /// The bytes of a kept picture, or why they cannot be used.

@@ -6,8 +6,8 @@
 //!
 //! The walk through the bytes has a fixed depth, copies nothing, and takes memory only for the sentence of a refusal.
 //! It bounds what a model is. [`bounds`] bounds what it may compute: broadcasting can make large tensors out of small
-//! ones, so the shape of every tensor is inferred, and work and memory are summed up, before an engine opens the model
-//! and before it gets a batch of another size.
+//! ones. So it infers the shape of every tensor, and sums up work and memory, before an engine opens the model and
+//! before it gets a batch of another size.
 
 pub mod bounds;
 mod call;

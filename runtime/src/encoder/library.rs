@@ -111,7 +111,7 @@ pub fn check(path: &Path) -> Result<PathBuf, LibraryError> {
 /// version of its C interface. It stays loaded.
 ///
 /// # Errors
-/// [`LibraryError`] if it is none, or too old.
+/// [`LibraryError`] if it cannot be loaded, is not ONNX Runtime, or is too old.
 pub fn load(path: &Path, interface: u32) -> Result<String, LibraryError> {
     /// The head of what ONNX Runtime's `OrtGetApiBase` points to; the layout never changes (onnxruntime_c_api.h).
     #[repr(C)]

@@ -83,7 +83,7 @@ fn own_pool() -> Option<Arc<ThreadPool>> {
 fn smaller_pool(threads: usize) -> Option<Arc<ThreadPool>> {
     let is_larger = rten::thread_pool().run(rayon::current_num_threads) > threads;
     let pool = is_larger.then(|| ThreadPool::with_num_threads(threads));
-    // Where the system starts no more threads, it is none.
+    // Where the system starts no more threads, it would run work on the calling one.
     pool.filter(|pool| pool.run(is_in_pool)).map(Arc::new)
 }
 

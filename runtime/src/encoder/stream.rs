@@ -283,7 +283,7 @@ mod tests {
             let fitted = input.fit(&picture(white));
             let alone = encode_pictures(&mut FirstNumber, &input, 1, std::slice::from_ref(&fitted)).unwrap();
             let mut parts = Vec::new();
-            input.append(&fitted, &mut parts);
+            input.append_planes(&fitted, &mut parts);
             assert_eq!(parts.len(), 3 * 3);
             assert_eq!([*row; 1], [(parts[0] + parts[3] + 0.5 * parts[6]) / 2.5]);
             assert_eq!(alone.as_slice(), Some(&[*row][..]));

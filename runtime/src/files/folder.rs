@@ -10,7 +10,7 @@ use std::path::Path;
 
 #[cfg(unix)]
 use super::unsyncable;
-use super::{SymlinkPolicy, if_there, regular};
+use super::{SymlinkPolicy, check_regular, if_there};
 
 /// An open folder.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl OpenFolder {
             && let Ok(facts) = std::fs::symlink_metadata(path)
             && facts.is_symlink()
         {
-            regular(&facts)?;
+            check_regular(&facts)?;
         }
         Self::open_handle(path, links)
     }

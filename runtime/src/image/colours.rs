@@ -19,7 +19,7 @@ use moxcms::{
 /// to some hundred thousand.
 pub(super) const MAX_PROFILE: usize = 1 << 20;
 /// Most bytes that a conversion takes while it is made and in use, the profile apart.
-const BYTES: usize = 12 << 20;
+const CONVERSION_BYTES: usize = 12 << 20;
 
 /// Most entries of a profile; few have more than 20.
 const MAX_ENTRIES: usize = 64;
@@ -29,10 +29,11 @@ const MAX_POINTS: usize = 300_000;
 const MAX_CURVE: usize = 40_000;
 /// Levels of 255 by which a profile may differ from sRGB and still counts as sRGB's: profiles of different makers,
 /// whose curves are tables and formulas, differ by one or two.
-const SAME: u8 = 2;
-/// Gamma of a PNG that is sRGB's approximation, and how far others may be from it (a twentieth, as libpng has it).
+const MAX_SRGB_DIFFERENCE: u8 = 2;
+/// Gamma of a PNG that approximates sRGB's curve.
 const SRGB_GAMMA: f32 = 0.45455;
-const SAME_GAMMA: f32 = 0.05 * SRGB_GAMMA;
+/// How far from it a gamma may be and still count as sRGB's: a twentieth, as in libpng.
+const MAX_GAMMA_DIFFERENCE: f32 = 0.05 * SRGB_GAMMA;
 
 /// The pictures that a profile must describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl Conversion {
         }
         let mut profile = ColorProfile::new_srgb();
         profile.cicp = None;
-        if (gamma - SRGB_GAMMA).abs() > SAME_GAMMA {
+        if (gamma - SRGB_GAMMA).abs() > MAX_GAMMA_DIFFERENCE {
             let curve = Some(ToneReprCurve::Parametric(vec![1.0 / gamma]));
             (profile.red_trc, profile.green_trc, profile.blue_trc) = (curve.clone(), curve.clone(), curve);
         }
@@ -137,16 +138,16 @@ impl Conversion {
         }
         if kind == ProfileKind::Grey {
             let table: [u8; 256] = core::array::from_fn(|level| converted[3 * level]);
-            let is_same = table.iter().zip(levels).all(|(to, from)| to.abs_diff(from) <= SAME);
+            let is_same = table.iter().zip(levels).all(|(to, from)| to.abs_diff(from) <= MAX_SRGB_DIFFERENCE);
             return (!is_same).then(|| Self::Grey(Box::new(table)));
         }
-        let is_same = colours.iter().zip(&converted).all(|(from, to)| to.abs_diff(*from) <= SAME);
+        let is_same = colours.iter().zip(&converted).all(|(from, to)| to.abs_diff(*from) <= MAX_SRGB_DIFFERENCE);
         (!is_same).then_some(Self::Rgb(transform))
     }
 
     /// Most bytes that a conversion takes, if there is one.
-    pub(super) fn bytes(conversion: Option<&Self>) -> usize {
-        conversion.map_or(0, |_| BYTES)
+    pub(super) fn peak_bytes(conversion: Option<&Self>) -> usize {
+        conversion.map_or(0, |_| CONVERSION_BYTES)
     }
 
     /// Converts a picture's colours to sRGB, row by row.

@@ -89,10 +89,10 @@ impl<'a> JpegFile<'a> {
 
     /// Most bytes that decoding takes, the file apart.
     fn peak_bytes(&self, plan: DecodingPlan) -> usize {
-        let converting = Conversion::bytes(self.conversion.as_ref());
+        let converting = Conversion::peak_bytes(self.conversion.as_ref());
         let decoding = match plan {
-            DecodingPlan::Whole => whole::bytes(&self.frame, self.bytes.len()),
-            DecodingPlan::Reduced { by, detail } => reduced_bytes(&self.frame, by, detail),
+            DecodingPlan::Whole => whole::peak_bytes(&self.frame, self.bytes.len()),
+            DecodingPlan::Reduced { by, detail } => reduced_peak_bytes(&self.frame, by, detail),
         };
         OVERHEAD + converting + decoding
     }
@@ -182,9 +182,9 @@ fn reduce(jpeg: &[u8], frame: &JpegFrame, by: usize, detail: usize) -> Result<Rg
 }
 
 /// Most bytes that decoding at reduced scale takes, the file apart.
-fn reduced_bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
+fn reduced_peak_bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let pixels = frame.size[0].div_ceil(by) * frame.size[1].div_ceil(by);
     let turned = if swaps_sides(frame.orientation) { 3 * pixels } else { 0 };
-    let planes = reduced::bytes(frame, by, detail);
-    (scan::bytes(frame) + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
+    let planes = reduced::plane_bytes(frame, by, detail);
+    (scan::peak_bytes(frame) + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
 }

@@ -134,16 +134,16 @@ impl<R: BufRead + Seek> PngFile<R> {
     }
 
     fn cost(&self) -> Result<DecodingCost, ImageError> {
-        let (size, converting) = (self.size(), Conversion::bytes(conversion(self.reader.info()).as_ref()));
+        let (size, converting) = (self.size(), Conversion::peak_bytes(conversion(self.reader.info()).as_ref()));
         let by = scale(size, self.orientation, converting)?;
-        let bytes = converting + bytes(size, by, self.orientation);
-        Ok(DecodingCost::new(size, by, self.orientation, bytes))
+        let peak = converting + peak_bytes(size, by, self.orientation);
+        Ok(DecodingCost::new(size, by, self.orientation, peak))
     }
 
     fn decode(mut self) -> Result<DecodedPicture, ImageError> {
         let conversion = conversion(self.reader.info());
         let [width, height] = self.size();
-        let by = scale([width, height], self.orientation, Conversion::bytes(conversion.as_ref()))?;
+        let by = scale([width, height], self.orientation, Conversion::peak_bytes(conversion.as_ref()))?;
         let mut picture = Means::new([width, height], by);
         if self.reader.info().interlaced {
             for [x, y, across, down] in PASSES {
@@ -249,12 +249,12 @@ const MAX_SIDE_OF_SQUARE: usize = 16;
 
 /// How many pixels a side become one, at least, where converting colours takes `converting` bytes.
 fn scale(size: [usize; 2], orientation: Orientation, converting: usize) -> Result<usize, ImageError> {
-    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| converting + bytes(size, *by, orientation) <= MAX_MEMORY as usize);
+    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| converting + peak_bytes(size, *by, orientation) <= MAX_MEMORY as usize);
     by.ok_or(ImageError::TooLarge)
 }
 
 /// Most bytes that decoding takes, colours apart.
-fn bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {
+fn peak_bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {
     let pixels = size[0].div_ceil(by) * size[1].div_ceil(by);
     let sums = if by > 1 { 3 * size_of::<u16>() * pixels } else { 0 };
     let turned = if swaps_sides(orientation) { 3 * pixels } else { 0 };

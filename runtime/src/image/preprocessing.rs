@@ -50,11 +50,11 @@ impl Preprocessing {
     /// # Panics
     /// If the picture has no pixels.
     pub fn fit(&self, picture: &RgbImage) -> RgbImage {
-        self.scale(picture, self.part(picture))
+        self.scale(picture, self.crop(picture))
     }
 
-    /// The part `[x, y, width, height]` of a picture that [`fit`](Self::fit) keeps.
-    pub(crate) fn part(&self, picture: &RgbImage) -> [u32; 4] {
+    /// The crop `[x, y, width, height]` of a picture that [`fit`](Self::fit) keeps.
+    pub(crate) fn crop(&self, picture: &RgbImage) -> [u32; 4] {
         let size @ [width, height] = [picture.width(), picture.height()];
         // Of sides that were rounded, the aspect ratio is a little another one.
         if size == self.canvas() {
@@ -67,9 +67,9 @@ impl Preprocessing {
         [(width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height].map(|value| value as u32)
     }
 
-    /// The part of the picture, scaled to the canvas.
-    pub(crate) fn scale(&self, picture: &RgbImage, part: [u32; 4]) -> RgbImage {
-        resize_part(picture, part, self.canvas())
+    /// A crop `[x, y, width, height]` of a picture, scaled to the [canvas](Self::canvas).
+    pub(crate) fn scale(&self, picture: &RgbImage, crop: [u32; 4]) -> RgbImage {
+        resize_part(picture, crop, self.canvas())
     }
 
     /// Appends the normalised planes of every part of a fitted picture that the look has, the whole first.
@@ -78,19 +78,19 @@ impl Preprocessing {
     /// Appends f32 `[parts, 3, height, width]`: (byte / 255 - mean) / deviation.
     /// # Panics
     /// If the picture has another size than the [canvas](Self::canvas).
-    pub fn append(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
+    pub fn append_planes(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
         let [width, height] = self.canvas();
         assert_eq!((picture.width(), picture.height()), (width, height), "picture was not fitted");
         if self.look.is_whole() {
-            return self.append_image(picture, planes);
+            return self.append_image_planes(picture, planes);
         }
         for ([x, width], [y, height]) in self.look.spans(width).zip(self.look.spans(height)) {
-            self.append_image(&resize_part(picture, [x, y, width, height], [self.width, self.height]), planes);
+            self.append_image_planes(&resize_part(picture, [x, y, width, height], [self.width, self.height]), planes);
         }
     }
 
     /// Appends the normalised planes of an image of the input's size.
-    fn append_image(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
+    fn append_image_planes(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
         // Two divisions for each of 256 values, not for each pixel.
         let normalised: [[f32; 256]; 3] = core::array::from_fn(|channel| {
             core::array::from_fn(|byte| (byte as f32 / 255.0 - self.mean[channel]) / self.deviation[channel])
@@ -122,11 +122,11 @@ mod tests {
         let input = Preprocessing { width: 20, height: 20, mean: [0.0; 3], deviation: [1.0; 3], look };
         assert_eq!(input.canvas(), [40, 40]);
         let mut planes = Vec::new();
-        input.append(&input.fit(&picture), &mut planes);
+        input.append_planes(&input.fit(&picture), &mut planes);
         let (whole, middle) = planes.split_at(3 * 400);
         let mut expected = Vec::new();
         let once = Preprocessing { look: Look::WHOLE, ..input };
-        once.append(&once.fit(&picture), &mut expected);
+        once.append_planes(&once.fit(&picture), &mut expected);
         assert_eq!(whole, expected);
         assert_eq!(middle, [0.0; 3 * 400]);
         // What was fitted before is as it was, also where a side of the canvas is rounded.

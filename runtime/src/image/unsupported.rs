@@ -43,7 +43,7 @@ const RAW: UnsupportedFormat =
 const FILM: UnsupportedFormat =
     UnsupportedFormat { name: "film", article: "a", remedy: "save single pictures of it as JPEG" };
 
-/// Bytes that tell each format that is read.
+/// Bytes at the start of a file that tell every format that is read.
 const LONGEST_START: u64 = 12;
 
 /// How names of files in these formats end.
@@ -89,7 +89,7 @@ const ENDINGS: [(&str, UnsupportedFormat); 36] = [
 impl UnsupportedFormat {
     pub(super) const ANIMATED_WEBP: Self = Self { name: "animated WebP", article: "an", remedy: FILM.remedy };
 
-    /// A picture that is read, whose name ends as that of no picture.
+    /// A picture in a format that is read, without a picture's extension.
     const MISNAMED: Self =
         Self { name: "misnamed", article: "a", remedy: "rename it so that it ends in .jpg, .png or .webp" };
 
@@ -135,7 +135,7 @@ impl UnsupportedFormat {
         ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, format)| *format)
     }
 
-    /// That of a file whose name ends as that of no picture which is read. What begins as one is misnamed.
+    /// The format of a file without an extension of [`super::EXTENSIONS`]. One that begins as a picture is misnamed.
     pub(crate) fn of_other_file(path: &Path) -> Option<Self> {
         Self::of_name(path).or_else(|| begins_as_picture(path).unwrap_or(false).then_some(Self::MISNAMED))
     }
@@ -148,7 +148,7 @@ fn begins_as_picture(path: &Path) -> io::Result<bool> {
     Ok(Format::of(&start).is_some())
 }
 
-/// A file in a format that is not read, or with a name that no picture has.
+/// A file in a format that is not read, or a picture without a picture's extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedFile {
     /// The file.

@@ -82,7 +82,7 @@ impl<'a> WebpFile<'a> {
     /// Most bytes that decoding takes, the file apart.
     fn peak_bytes(&self) -> Result<usize, ImageError> {
         let [width, height] = self.size().map(|side| side.next_multiple_of(16));
-        let converting = Conversion::bytes(self.conversion.as_ref());
+        let converting = Conversion::peak_bytes(self.conversion.as_ref());
         // A lossy file is copied in parts.
         let copied = if self.is_lossy { self.file.len() } else { 0 };
         let bytes = self.within(OVERHEAD + converting + copied + self.bytes_each() * width * height)?;

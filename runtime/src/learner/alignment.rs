@@ -48,18 +48,18 @@ impl Learner {
         &mut self,
         locked: &LockedStore,
         before: &State,
-        made: ChangeOutcome,
+        outcome: ChangeOutcome,
         observer: &mut dyn Observer,
     ) -> ChangeOutcome {
         // A change that may not survive a power cut is not built upon; the next one aligns.
-        if self.settings.alignment != AlignmentTime::Now || made.uncertain.is_some() {
-            return made;
+        if self.settings.alignment != AlignmentTime::Now || outcome.uncertain.is_some() {
+            return outcome;
         }
         match self.align_locked(locked, before, observer) {
-            Err(error) => ChangeOutcome { unaligned: Some(error), ..made },
-            Ok(ChangeOutcome { report: None, .. }) => made,
+            Err(error) => ChangeOutcome { unaligned: Some(error), ..outcome },
+            Ok(ChangeOutcome { report: None, .. }) => outcome,
             Ok(ChangeOutcome { report: Some(report), uncertain, .. }) => {
-                ChangeOutcome { report, uncertain: made.uncertain.or(uncertain), unaligned: None }
+                ChangeOutcome { report, uncertain: outcome.uncertain.or(uncertain), unaligned: None }
             }
         }
     }

@@ -80,10 +80,13 @@ struct AnswerRule<'a> {
     thresholds: Option<AnswerThresholds>,
 }
 
-/// What is known of how known pictures score.
+/// Thresholds that come from the scores of known pictures.
 struct AnswerThresholds {
+    /// Least familiarity of a picture that is like anything known.
     familiarity: f32,
+    /// Those where answers name learned classes alone; none where no shot tells.
     learned: Option<LearnedThresholds>,
+    /// Those of sets of labels.
     sets: SetThresholds,
 }
 

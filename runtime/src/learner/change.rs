@@ -216,8 +216,8 @@ impl Learner {
     ) -> Result<ChangeOutcome, ChangeError> {
         let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
         let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
-        let (made, before) = self.save_next(locked, UnsavedChange { next, change, report })?;
-        Ok(self.align_after(locked, &before.state, made, observer))
+        let (outcome, before) = self.save_next(locked, UnsavedChange { next, change, report })?;
+        Ok(self.align_after(locked, &before.state, outcome, observer))
     }
 
     /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of
@@ -257,8 +257,8 @@ impl Learner {
         let uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&self.saved).err());
         self.memory.clear_cache();
         let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
-        let made = ChangeOutcome { report, uncertain, unaligned: None };
-        let ChangeOutcome { report, uncertain, unaligned } = self.align_after(&locked, &before, made, observer);
+        let outcome = ChangeOutcome { report, uncertain, unaligned: None };
+        let ChangeOutcome { report, uncertain, unaligned } = self.align_after(&locked, &before, outcome, observer);
         // The state with the class was scored once more, to say what the alignment changed.
         self.memory.clear_cache();
         Ok(ChangeOutcome { report: Some(report), uncertain, unaligned })
@@ -356,18 +356,18 @@ impl Learner {
     pub(super) fn lock(&mut self) -> Result<LockedStore, ChangeError> {
         self.settings.check()?;
         // Before locking, which would create a missing folder.
-        self.check_there(u64::from(!self.store.revision().is_empty()))?;
+        self.check_not_gone(!self.store.revision().is_empty())?;
         let locked = self.store.lock(self.settings.wait)?;
         // Read again after warnings, or after an uncertain save: its files may then differ from what is in memory.
         let known = self.newest.take().filter(|_| self.warnings.is_empty());
         if !known.is_some_and(|known| locked.resume(known)) {
-            let reading = locked.load(&self.bundle)?;
-            self.adopt(reading)?;
+            let snapshot = locked.load(&self.bundle)?;
+            self.adopt(snapshot)?;
         } else if !self.provisional.is_empty() {
             self.reset_classifier();
         }
         self.settings.accept_release(&self.bundle, &locked)?;
-        sweep(&locked, &self.saved);
+        sweep_pictures(&locked, &self.saved);
         Ok(locked)
     }
 
@@ -419,9 +419,9 @@ impl Learner {
     ) -> Result<ChangeOutcome, ChangeError> {
         keeper.as_ref().map_or(Ok(()), ShotKeeper::check)?;
         self.check_budget(&unsaved.report)?;
-        let (made, before) = self.save_next(locked, unsaved)?;
+        let (outcome, before) = self.save_next(locked, unsaved)?;
         keeper.into_iter().for_each(ShotKeeper::done);
-        Ok(self.align_after(locked, &before.state, made, observer))
+        Ok(self.align_after(locked, &before.state, outcome, observer))
     }
 
     /// Saves a change with its entry in the history; also returns what was saved before.
@@ -436,7 +436,7 @@ impl Learner {
         let before = self.adopt_saved(locked, saved);
         // A power cut may still bring the state before back, with its pictures.
         if uncertain.is_none() {
-            sweep(locked, &self.saved);
+            sweep_pictures(locked, &self.saved);
             if let Err(error) = Thumbnails::of(&self.store).sweep(&self.saved) {
                 log::warn!("thumbnails that belong to nothing are left: {}", with_causes(&error));
             }
@@ -455,7 +455,7 @@ impl Learner {
 }
 
 /// Removes kept pictures that belong to nothing of what is saved any more.
-pub(super) fn sweep(locked: &LockedStore, saved: &SavedState) {
+pub(super) fn sweep_pictures(locked: &LockedStore, saved: &SavedState) {
     if let Err(error) = locked.sweep(saved) {
         log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
     }

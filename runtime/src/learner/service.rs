@@ -64,7 +64,7 @@ impl Learner {
         self.generation
     }
 
-    /// Another learner on the same folder has found a state there: that there is none any more is an error from now on.
+    /// Tells that another learner on the same folder has found a state there: from now on, a missing one is an error.
     pub fn expect_state(&mut self) {
         self.generation = self.generation.max(1);
     }

@@ -111,9 +111,9 @@ pub struct LearnerSettings {
     /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte, but
     /// for the times in its history.
     pub seed: u64,
-    /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle: those that came with it
-    /// together, learned ones together, and each by itself as far as its samples say so for certain
-    /// ([`orco_state::session::ChangeReport::excess`]). A change that would cost more is refused.
+    /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle. A change that would cost
+    /// more is refused. Base classes are judged together, learned ones together, and each class by itself where it lost
+    /// too many samples for chance ([`orco_state::session::ChangeReport::excess`]).
     pub forgetting_budget: Option<f32>,
     /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
     pub false_alarms: f32,
@@ -181,7 +181,7 @@ impl LearnerSettings {
         release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)
     }
 
-    /// Whether a bundle's release counts as used, or `compare_releases` says that none has to.
+    /// Whether a bundle's release counts as used; always true where `compare_releases` is off.
     ///
     /// # Errors
     /// [`ReleaseError::Remembered`] if what is remembered cannot be read.

@@ -58,7 +58,7 @@ impl<'a> ShotKeeper<'a> {
 pub struct KeptPicturesReport {
     /// Shots of the present state whose picture is kept.
     pub shots: usize,
-    /// Pictures of shots that the state or its history has, those among them that only undoing brings back.
+    /// Kept pictures of shots of the state or its history, including shots that only undoing brings back.
     pub pictures: usize,
     /// Bytes of their files.
     pub bytes: u64,

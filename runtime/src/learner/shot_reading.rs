@@ -64,7 +64,7 @@ impl Learner {
             new.push(NewClass { label: label::normal(label), shots: features });
         }
         if examiner.is_on() {
-            // Learning needs the memory of the classifier.
+            // Frees the classifier's memory for learning.
             self.reset_classifier();
         }
         self.in_different_places = examiner.classes_in_different_places();

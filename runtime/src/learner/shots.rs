@@ -152,7 +152,7 @@ pub fn pictures_in(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, ShotsError>
 pub struct PictureFolder {
     /// Its pictures, sorted by name.
     pub pictures: Vec<PathBuf>,
-    /// Pictures and films in formats that are not read, and pictures whose names end as no picture's, sorted by name.
+    /// Pictures and films in formats that are not read, and pictures without a picture's extension, sorted by name.
     pub unsupported: Vec<UnsupportedFile>,
     /// Folders in it, sorted by name, but for those that systems make beside pictures. What they hold is not listed.
     pub folders: Vec<PathBuf>,

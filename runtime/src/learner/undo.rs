@@ -91,11 +91,11 @@ impl Learner {
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
         let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(number);
-        let (made, before) = self.save_next(locked, UnsavedChange { next, change, report })?;
+        let (outcome, before) = self.save_next(locked, UnsavedChange { next, change, report })?;
         // A class set that was left without an aligned head comes back without one.
         let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
-            HeadFingerprint::Bundle => made,
-            _ => self.align_after(locked, &before.state, made, observer),
+            HeadFingerprint::Bundle => outcome,
+            _ => self.align_after(locked, &before.state, outcome, observer),
         };
         let exact = earlier.is_exact(self.saved.state.head.as_ref());
         Ok(ChangeOutcome { report: UndoOutcome { report, entry: number, exact }, uncertain, unaligned })

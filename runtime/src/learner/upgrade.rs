@@ -13,7 +13,7 @@ use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
 use orco_state::slots;
 use orco_state::state::State;
 
-use super::change::{ChangeOutcome, sweep};
+use super::change::{ChangeOutcome, sweep_pictures};
 use super::shot_keeper::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
@@ -39,7 +39,7 @@ pub struct UpgradeOutcome {
     pub learned_before: usize,
     /// The classes, in the order of learning.
     pub classes: Vec<ClassComparison>,
-    /// Learned classes of which no picture is left and that the new bundle does not bring, which were given up.
+    /// Learned classes that were given up: no picture of them is left, and the new bundle does not bring them.
     pub dropped: Vec<String>,
     /// What was wrong with kept pictures, in sentences.
     pub warnings: Vec<String>,
@@ -106,7 +106,7 @@ pub fn upgrade(
     let mut keeper = ShotKeeper::begin(&locked, bundle)?;
     keeper.check_room(plan.pictures())?;
     let fresh = State { balance: old.state.balance, ..bundle.fresh_state() };
-    let shots = read(bundle, settings, &plan, &fresh, &mut keeper, observer)?;
+    let shots = read_shots(bundle, settings, &plan, &fresh, &mut keeper, observer)?;
     let (next, report) = relearn(bundle, settings, &fresh, &shots, observer)?;
     let classes = check::compare(&plan, &old.state, &report);
     let worse = check::clearly_worse(&classes);
@@ -159,7 +159,7 @@ pub fn undo_upgrade(
     Ok(ChangeOutcome { report: earlier, uncertain, unaligned: None })
 }
 
-/// The state of a bundle that was kept aside when the device left it; none if there is none, or if it is damaged.
+/// The state of a bundle that was kept aside when the device left it; `None` if there is none, or it is damaged.
 ///
 /// # Errors
 /// [`UpgradeError::FormerState`] if it cannot be read.
@@ -211,7 +211,7 @@ fn switch_bundle(locked: &LockedStore, old: &SavedState, new: &SavedState) -> Re
     let uncertain = uncertainty(locked.switch(Some(old), new, FormerState::KeptAside))?;
     // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
     if uncertain.is_none() {
-        sweep(locked, new);
+        sweep_pictures(locked, new);
     }
     Ok(uncertain)
 }
@@ -224,8 +224,8 @@ struct ShotsToRelearn {
     further: Vec<NewClass>,
 }
 
-/// Computes features of all pictures, which are kept for the new state.
-fn read(
+/// Computes features of all kept pictures, and keeps the pictures for the new state.
+fn read_shots(
     bundle: &Bundle,
     settings: &LearnerSettings,
     plan: &UpgradePlan,
@@ -263,6 +263,7 @@ fn read(
     Ok(ShotsToRelearn { sessions: sessions.into_iter().map(|(_, classes)| classes).collect(), further })
 }
 
+/// Learns all classes on `bundle`, session by session, then gives base classes their further shots.
 fn relearn(
     bundle: &Bundle,
     settings: &LearnerSettings,

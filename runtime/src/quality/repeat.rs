@@ -9,14 +9,14 @@ use crate::image;
 /// Rows and columns of the cells.
 const CELLS: u32 = 16;
 /// Rows and columns of cells along each side that belong to the edge.
-const EDGE: usize = 3;
+const EDGE_CELLS: usize = 3;
 /// Brightness by which two neighbouring cells may differ and still count as alike.
-const FLAT: f32 = 0.5;
+const MAX_FLAT_DIFFERENCE: f32 = 0.5;
 /// How far, in steps of a channel, a cell may lie outside the range of the cells around the same place in the other
 /// picture.
 const COLOUR_TOLERANCE: f32 = 12.0;
 /// Channel value below which the ratio of two cells says nothing of the light.
-const FAINT: u8 = 16;
+const MIN_RATIO_LEVEL: u8 = 16;
 
 /// A picture in 16 x 16 cells, row by row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +74,7 @@ fn falls(square: &RgbImage) -> ([u64; 4], [u64; 4]) {
     for (bit, (x, y)) in (0..CELLS).flat_map(|y| (0..CELLS).map(move |x| (x, y))).enumerate() {
         let fall = light(x, y) - light(x + 1, y);
         bits[bit / 64] |= u64::from(fall > 0.0) << (bit % 64);
-        flat[bit / 64] |= u64::from(fall.abs() < FLAT) << (bit % 64);
+        flat[bit / 64] |= u64::from(fall.abs() < MAX_FLAT_DIFFERENCE) << (bit % 64);
     }
     (bits, flat)
 }
@@ -82,7 +82,7 @@ fn falls(square: &RgbImage) -> ([u64; 4], [u64; 4]) {
 /// Whether a cell belongs to the edge.
 fn is_at_edge(cell: usize) -> bool {
     let side = CELLS as usize;
-    [cell / side, cell % side].iter().any(|at| *at < EDGE || *at >= side - EDGE)
+    [cell / side, cell % side].iter().any(|at| *at < EDGE_CELLS || *at >= side - EDGE_CELLS)
 }
 
 /// How many of the cells that `counts` chooses are mismatched: one picture, corrected for the light, has a colour there
@@ -91,7 +91,7 @@ fn count_mismatched(one: &[[u8; 3]], other: &[[u8; 3]], counts: impl Fn(usize) -
     let side = CELLS as usize;
     let gains: [f32; 3] = core::array::from_fn(|channel| {
         let cells = one.iter().zip(other).map(|(one, other)| [one[channel], other[channel]]);
-        let usable = cells.filter(|cell| cell.iter().all(|colour| *colour >= FAINT));
+        let usable = cells.filter(|cell| cell.iter().all(|colour| *colour >= MIN_RATIO_LEVEL));
         let mut ratios: Vec<f32> = usable.map(|[one, other]| f32::from(other) / f32::from(one)).collect();
         ratios.sort_by(f32::total_cmp);
         ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)

@@ -22,7 +22,7 @@ pub struct LockedStore {
     pub(super) store: Store,
     pub(super) lock: Lock,
     /// Folders that locking created, the store's first: they are removed again if nothing is saved.
-    pub(super) made: Vec<PathBuf>,
+    pub(super) created_folders: Vec<PathBuf>,
     /// The state that was loaded or saved last.
     pub(super) newest: Cell<NewestState>,
 }
@@ -131,7 +131,7 @@ impl LockedStore {
         }
         if self.store.files().disk.list()?.iter().all(|name| name == LOCK) {
             fs::remove_file(folder.join(LOCK))?;
-            self.made.iter().try_for_each(fs::remove_dir)?;
+            self.created_folders.iter().try_for_each(fs::remove_dir)?;
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl LockedStore {
         let _save = self.hold_for_save(slot)?;
         let NewestSlot { generation, slot } = write(&mut self.store.files(), from).map_err(|error| match error {
             SaveError::Unsound => self.unsound(),
-            SaveError::Occupied(error) => self.store.not_loaded(error),
+            SaveError::Occupied(error) => self.store.load_error(error),
             SaveError::Overtaken { .. } => self.overtaken(),
             SaveError::Medium { state: MediumState::Old, .. } if !self.lock.is_in_place() => self.overtaken(),
             SaveError::Medium { slot, source, state: MediumState::Old } => {
@@ -166,7 +166,7 @@ impl LockedStore {
 
 impl Drop for LockedStore {
     fn drop(&mut self) {
-        if !self.made.is_empty() && self.store.revision().is_empty() && self.lock.is_in_place() {
+        if !self.created_folders.is_empty() && self.store.revision().is_empty() && self.lock.is_in_place() {
             // What is left does no harm.
             let _ = self.leave_nothing();
         }

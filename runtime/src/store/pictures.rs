@@ -17,9 +17,9 @@ impl Store {
     }
 
     /// Number of pictures that are kept for the bundle that the newest state belongs to.
-    pub(super) fn kept_for_owner(&self) -> usize {
-        let owner = slots::owner(&mut self.files());
-        owner.and_then(|owner| self.pictures(&owner).exemplars().ok()).map_or(0, |exemplars| exemplars.len())
+    pub(super) fn kept_for_newest(&self) -> usize {
+        let digest = slots::newest_bundle_digest(&mut self.files());
+        digest.and_then(|digest| self.pictures(&digest).exemplars().ok()).map_or(0, |exemplars| exemplars.len())
     }
 }
 
@@ -30,8 +30,8 @@ impl LockedStore {
     /// [`StoreError::Write`] if the folder cannot be made or written.
     pub fn begin_keeping(&self, digest: &[u8; 32], with: &BundleRecord) -> Result<usize, StoreError> {
         let pictures = self.store.pictures(digest);
-        pictures.begin(with).map_err(|source| failed(&pictures, source))?;
-        Ok(pictures.exemplars().map_err(|source| failed(&pictures, source))?.len())
+        pictures.begin(with).map_err(|source| folder_error(&pictures, source))?;
+        Ok(pictures.exemplars().map_err(|source| folder_error(&pictures, source))?.len())
     }
 
     /// Keeps the picture of an exemplar that is to be saved; says whether it was not there before.
@@ -89,7 +89,7 @@ impl LockedStore {
     }
 }
 
-/// The error of a folder of pictures that cannot be written.
-pub(super) fn failed(pictures: &KeptPictures, source: io::Error) -> StoreError {
+/// The error of a folder of pictures that cannot be written or listed.
+pub(super) fn folder_error(pictures: &KeptPictures, source: io::Error) -> StoreError {
     StoreError::Write { path: pictures.folder().to_owned(), source }
 }

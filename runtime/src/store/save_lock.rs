@@ -37,12 +37,12 @@ impl Store {
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
         self.check_new_state_owner()?;
-        let mut made = Vec::new();
+        let mut created_folders = Vec::new();
         let taken = loop {
-            made.extend(missing_folders(&self.folder).map(Path::to_owned));
+            created_folders.extend(missing_folders(&self.folder).map(Path::to_owned));
             self.create_folder().map_err(|source| {
-                // What could be made of it goes again.
-                made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+                // Removes what could be made of it.
+                created_folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
                 StoreError::Folder { path: self.folder.clone(), source }
             })?;
             self.check_slot_owners()?;
@@ -58,10 +58,10 @@ impl Store {
             LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
             source => StoreError::Lock { path: path.clone(), source },
         })?;
-        let locked = LockedStore { store: self.clone(), lock, made, newest: Cell::default() };
+        let locked = LockedStore { store: self.clone(), lock, created_folders, newest: Cell::default() };
         match self.hold_folder(Duration::ZERO) {
             // The lock file was removed, and another process is saving just now: its new file is no leftover. Whoever
-            // locks next removes what is one.
+            // locks next removes leftovers.
             Err(StoreError::Busy { .. }) => {}
             held => {
                 let _folder = held?;
@@ -71,8 +71,8 @@ impl Store {
         Ok(locked)
     }
 
-    /// Holds the folder until what it returns is dropped; waits up to `wait` for another process. Nothing
-    /// where the system has no locks for folders.
+    /// Holds the folder until what it returns is dropped; waits up to `wait` for another process. `None` where the
+    /// system has no locks for folders.
     pub(super) fn hold_folder(&self, wait: Duration) -> Result<Option<HeldFile>, StoreError> {
         HeldFile::folder(&self.folder, wait).map_err(|_| StoreError::Busy { folder: self.folder.clone() })
     }

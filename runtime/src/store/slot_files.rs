@@ -121,8 +121,7 @@ pub(super) fn replace<D: Disk>(
     disk.sync_folder()
 }
 
-/// An error of one of the files of a slot, which says which one: what stands around it names the slot or the folder
-/// alone.
+/// An error that names its file, one of a slot's: what stands around it names the slot or the folder alone.
 fn named(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }

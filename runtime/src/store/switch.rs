@@ -10,7 +10,7 @@ use orco_state::slots::{self, Medium, Slot};
 use super::bundle_record::BundleRecord;
 use super::disk::Disk;
 use super::kept_pictures;
-use super::pictures::failed;
+use super::pictures::folder_error;
 use super::save_lock::MAX_SAVE_WAIT;
 use super::slot_files::AsideSlot;
 use super::{LockedStore, NewestState, Store, StoreError};
@@ -49,7 +49,7 @@ impl LockedStore {
     /// # Errors
     /// [`StoreError`] as for [`LockedStore::load`], except that of another bundle.
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
-        let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
+        let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.load_error(error))?;
         let (revision, generation, slot) = (self.store.revision(), loaded.generation, loaded.slot);
         self.newest.set(NewestState { revision, generation, slot, undisturbed_for: None });
         Ok(loaded.saved)
@@ -120,17 +120,17 @@ impl LockedStore {
         if let Some(from) = from.filter(|_| keeps_former) {
             let bytes = self.newest_slot()?.ok_or_else(|| self.overtaken())?;
             let pictures = self.store.pictures(&from.state.bundle_digest);
-            pictures.keep_former_state(&bytes).map_err(|source| failed(&pictures, source))?;
+            pictures.keep_former_state(&bytes).map_err(|source| folder_error(&pictures, source))?;
         }
-        let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
-        self.write(to.state.bundle_digest, |files, from| slots::switch(files, owner, to, from))?;
+        let from_digest = from.map(|from| from.state.bundle_digest).unwrap_or_default();
+        self.write(to.state.bundle_digest, |files, from| slots::switch(files, from_digest, to, from))?;
         // What is left is swept away after another change, at the latest by a purge.
         let others =
             kept_pictures::other_folders(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
                 log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
                 Vec::new()
             });
-        let kept_digest = if keeps_former { owner } else { to.state.bundle_digest };
+        let kept_digest = if keeps_former { from_digest } else { to.state.bundle_digest };
         let kept = self.store.pictures(&kept_digest);
         for folder in others.iter().filter(|folder| *folder != kept.folder()) {
             if let Err(error) = kept_pictures::discard(folder) {

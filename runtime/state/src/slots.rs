@@ -107,8 +107,8 @@ pub fn purge<M: Medium>(
 }
 
 /// SHA-256 of the learner file of the bundle that the newest slot belongs to; `None` if no slot says so.
-pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
-    rules::owner(medium)
+pub fn newest_bundle_digest<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
+    rules::newest_bundle_digest(medium)
 }
 
 /// Reads the newest sound state, whatever bundle it belongs to, as [`load_to_change`] does. Without the bundle, only
@@ -117,22 +117,23 @@ pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
 /// # Errors
 /// As for [`load_to_change`].
 pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
-    without_base_model(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable()
+    let bundle_digest = newest_bundle_digest(medium).unwrap_or_default();
+    without_base_model(bundle_digest, |rules| rules.load(medium))?.refuse_unreadable()
 }
 
-/// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot.
-/// Until this returns, the old state is current. The new one's bundle is not at hand: the caller makes sure that it is
-/// [sound](SavedState::is_sound).
+/// Replaces the state of generation `from`, which belongs to the bundle `from_digest`, by this one in every slot. The
+/// new state usually belongs to another bundle. Until this returns, the old state is current. The new one's bundle is
+/// not at hand: the caller makes sure that it is [sound](SavedState::is_sound).
 ///
 /// # Errors
 /// As for [`save`], [`SaveError::Unsound`] aside.
 pub fn switch<M: Medium>(
     medium: &mut M,
-    owner: [u8; 32],
+    from_digest: [u8; 32],
     saved: &SavedState,
     from: u64,
 ) -> Result<NewestSlot, SaveError<M::Error>> {
-    without_base_model(owner, |rules| rules.switch(medium, saved.state.bundle_digest, from, saved))
+    without_base_model(from_digest, |rules| rules.switch(medium, saved.state.bundle_digest, from, saved))
 }
 
 /// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no
@@ -164,8 +165,8 @@ fn check_sound<E>(base_model: &BaseModel, saved: &SavedState) -> Result<(), Save
 }
 
 /// Calls `act` with the rules for states of a bundle that is not at hand: whether they fit its base model is unknown.
-fn without_base_model<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
-    by_rules(owner, SavedState::is_consistent, act)
+fn without_base_model<T>(bundle_digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
+    by_rules(bundle_digest, SavedState::is_consistent, act)
 }
 
 /// Calls `act` with the rules for states on a base model, whose file has the SHA-256 `digest`.

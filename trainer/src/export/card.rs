@@ -126,7 +126,7 @@ impl Card<'_> {
             "- Backbone: {}, {:.2} M parameters, {imported}{} for one {}x{} image, {} features.",
             facts.architecture,
             facts.parameters as f64 / 1e6,
-            facts.work(),
+            facts.work_in_words(),
             manifest.preprocessing.width,
             manifest.preprocessing.height,
             facts.features

@@ -28,7 +28,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     let state = doctor::examine(options, &mut findings);
     #[cfg(feature = "serve")]
     doctor::examine_service(&arguments.serve, state.as_deref(), &mut findings);
-    // An address in the file that is none is among the findings on settings.
+    // A wrong address in the file is among the findings on settings.
     #[cfg(feature = "hub")]
     if file.is_none_or(|file| !file.faults.contains_key("hub")) {
         doctor::examine_fleet(options, &arguments.fleet, state.as_deref(), &mut findings);

@@ -256,7 +256,7 @@ fn serve(output: &Output, store: HubStore, listen: SocketAddr, tls: Option<Tls>)
 
 fn make_release(options: &Options, output: &Output, store: &HubStore, release: &ReleaseArguments) -> Result<Value> {
     let ReleaseArguments { what, channel, stage, merge, apart, sign, force, give_up_unkept } = release;
-    let made = match what.as_slice() {
+    let ids = match what.as_slice() {
         [folder] if Path::new(folder).join(MANIFEST).is_file() => {
             ensure!(
                 sign.is_none() && !merge && !apart,
@@ -286,11 +286,11 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
         output.warn(format_args!("no device follows the channel {channel}"));
     }
     // One that the channel had already may be at a wider stage.
-    for release in store.releases()?.iter().rev().filter(|release| made.contains(&release.id)) {
+    for release in store.releases()?.iter().rev().filter(|release| ids.contains(&release.id)) {
         let wider = if release.stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };
         say!(output, "release {}: {} % of {channel}{wider}", release.id, release.stage.percent())?;
     }
-    Ok(json!({ "releases": made }))
+    Ok(json!({ "releases": ids }))
 }
 
 /// Takes a release back, and says which ones that it had replaced count again.

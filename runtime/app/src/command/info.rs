@@ -67,7 +67,7 @@ impl<'a> Info<'a> {
                 BackboneArgument::Int8 => "arithmetic in int8".to_owned(),
             },
             manifest.backbone.parameters as f64 / 1e6,
-            manifest.backbone.work(),
+            manifest.backbone.work_in_words(),
             manifest.preprocessing.width,
             manifest.preprocessing.height,
             manifest.backbone.features,

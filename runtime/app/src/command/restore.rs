@@ -42,8 +42,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         .other_bundle(arguments.other_bundle)
         .public_key(options.public_key()?);
     let contents = without_rounds(options, output, &store, || {
-        let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
-        Ok(session_report::note_outcome(output, made))
+        let outcome = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
+        Ok(session_report::note_outcome(output, outcome))
     })?;
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))

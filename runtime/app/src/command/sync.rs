@@ -134,8 +134,8 @@ fn enrol(
     Ok(())
 }
 
-/// Warns of labels that no learned class has: one that was mistyped would never be shared, nor is a class that the
-/// bundle brings. Where bundle or state cannot be read, the round has said so.
+/// Warns of labels that no learned class has: a mistyped one would never be shared, nor would a class of the bundle.
+/// Where bundle or state cannot be read, the round has said so.
 fn warn_of_unknown(output: &Output, labels: &[String], bundle: &Bundle, store: &Store) {
     let Ok(snapshot) = store.load(bundle) else { return };
     for label in labels {

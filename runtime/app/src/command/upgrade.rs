@@ -54,9 +54,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let name = bundle.manifest.name.clone();
     let accepted = UpgradeOptions::default().force(arguments.force).give_up_unkept(arguments.give_up_unkept);
-    let made = upgrade::upgrade(&bundle, &store, &settings, &accepted, &mut ProgressBars::default())?;
+    let outcome = upgrade::upgrade(&bundle, &store, &settings, &accepted, &mut ProgressBars::default())?;
     let UpgradeOutcome { report, from, learned_before, classes, dropped, warnings, .. } =
-        session_report::note_outcome(output, made);
+        session_report::note_outcome(output, outcome);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));
     let count = counted(classes.len(), "class");

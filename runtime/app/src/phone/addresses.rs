@@ -56,8 +56,8 @@ fn routed_addresses() -> Vec<IpAddr> {
     FAR.into_iter().filter_map(source).collect()
 }
 
-/// Of a machine's addresses, those by which others reach a service that listens on all of a family, those of IPv4
-/// first. Temporary ones (RFC 8981) are left out: they change every day, and the phone would ask about each new
+/// The addresses of a machine by which others reach a service that listens on all addresses of a family, IPv4 first.
+/// Temporary ones (RFC 8981) are left out: they change every day, and the phone would ask about each new
 /// certificate.
 fn lasting_addresses(found: impl Iterator<Item = IpAddr>, temporary: &[Ipv6Addr], listen: IpAddr) -> Vec<IpAddr> {
     let is_lasting = |address: &IpAddr| match address {

@@ -82,7 +82,7 @@ fn make_certificate(tls: &Tls, names: Vec<String>, now: OffsetDateTime) -> Resul
     write(&tls.certificate, certificate.pem())
 }
 
-/// The key in a PEM file; none where there is none, it cannot be used, or others could read it.
+/// The key in a PEM file; `None` if it is missing, cannot be used, or others could read it.
 fn read_key(path: &Path) -> Option<KeyPair> {
     let Some(file) = secret_file::open(path).ok()? else {
         log::warn!(

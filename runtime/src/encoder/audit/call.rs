@@ -81,7 +81,7 @@ impl<'a> NodeCall<'a> {
     }
 
     /// How many outputs the node names.
-    pub fn outputs(&self) -> usize {
+    pub fn output_count(&self) -> usize {
         self.node.outputs.len()
     }
 
@@ -117,8 +117,8 @@ impl<'a> NodeCall<'a> {
         }
     }
 
-    /// Length of an attribute of floats.
-    pub fn floats(&self, name: &str) -> RuleResult<u64> {
+    /// How many floats an attribute has.
+    pub fn float_count(&self, name: &str) -> RuleResult<u64> {
         match self.attribute(name) {
             Some(Attribute::Floats(count)) => Ok(*count),
             _ => Err(ATTRIBUTE),

@@ -2,8 +2,8 @@
 //!
 //! A block of 8 x 8 samples gives n x n of them, n = 4, 2 or 1, which are the means of squares of its samples: the
 //! inverse transform and the means are one matrix. Components with fewer samples than the others keep more of theirs,
-//! so that all planes have the same size. With n = 8 the picture keeps its size: so are those decoded that `zune-jpeg`
-//! cannot read.
+//! so that all planes have the same size. With n = 8 the picture keeps its size; pictures that `zune-jpeg` cannot read
+//! are decoded so.
 //!
 //! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the
 //! highest frequencies are left out.
@@ -53,7 +53,7 @@ fn used_coefficients(side: [usize; 2], detail: usize) -> [usize; 2] {
 }
 
 /// Bytes that the planes take while the scans are read.
-pub(super) fn bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
+pub(super) fn plane_bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let each = |side: [usize; 2]| {
         let kept: usize = if frame.progressive { used_coefficients(side, detail).iter().product() } else { 0 };
         side[0] * side[1] + kept * size_of::<i16>()

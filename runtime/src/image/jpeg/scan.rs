@@ -22,7 +22,7 @@ pub(super) const ZIGZAG: [u8; 64] = [
 ];
 
 /// Most bytes that the walk takes.
-pub(super) fn bytes(frame: &JpegFrame) -> usize {
+pub(super) fn peak_bytes(frame: &JpegFrame) -> usize {
     if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 }
 }
 

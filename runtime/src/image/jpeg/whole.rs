@@ -67,7 +67,7 @@ fn without_metadata(jpeg: &[u8], colours: Colours) -> Vec<u8> {
 }
 
 /// Most bytes that decoding the whole picture takes, its file apart.
-pub(super) fn bytes(frame: &JpegFrame, file: usize) -> usize {
+pub(super) fn peak_bytes(frame: &JpegFrame, file: usize) -> usize {
     let pixels = frame.size[0] * frame.size[1];
     let grey = frame.colours == Colours::Grey;
     let decoded = if grey { pixels } else { 3 * pixels };
@@ -75,5 +75,5 @@ pub(super) fn bytes(frame: &JpegFrame, file: usize) -> usize {
     let coefficients = if frame.progressive { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { decoded } else { 0 };
     let converted = if grey { 3 * pixels } else { 0 };
-    scan::bytes(frame).max(file + decoded + coefficients.max(turned).max(converted))
+    scan::peak_bytes(frame).max(file + decoded + coefficients.max(turned).max(converted))
 }

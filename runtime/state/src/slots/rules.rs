@@ -422,10 +422,10 @@ fn set_aside<M: Medium>(medium: &mut M, found: &MediumSnapshot<M::Error>) -> Res
 
 /// SHA-256 of the bundle's learner file that the newest slot belongs to, whose frame is sound; slots that cannot be
 /// read are passed over.
-pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
+pub fn newest_bundle_digest<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
     let content = |slot| {
         let content = read(medium, slot).ok()??;
         Some((content.generation, content.bundle_digest))
     };
-    Slot::BOTH.into_iter().filter_map(content).max_by_key(|(generation, _)| *generation).map(|(_, owner)| owner)
+    Slot::BOTH.into_iter().filter_map(content).max_by_key(|(generation, _)| *generation).map(|(_, digest)| digest)
 }

@@ -35,7 +35,7 @@ impl FeatureSource for LookingSource<'_> {
 }
 
 /// The parts that a look has of the middle of images, each scaled to the backbone's input, as [`Preprocessing::fit`]
-/// and [`Preprocessing::append`] do with a picture.
+/// and [`Preprocessing::append_planes`] do with a picture.
 ///
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]`; returns as many `[n, 3, height, width]` as there are parts.
@@ -101,7 +101,7 @@ mod tests {
         let [side, _] = input.canvas();
         let bytes: Vec<u8> = (0..3 * side * side).map(|at| (at * at / 7 % 251) as u8).collect();
         let mut planes = Vec::new();
-        input.append(&orco_runtime::image::from_planes(side, side, &bytes), &mut planes);
+        input.append_planes(&orco_runtime::image::from_planes(side, side, &bytes), &mut planes);
         let expected = Tensor::from_slice(&planes).view([3, 3, 24, 24]);
         let images = Tensor::from_slice(&bytes).view([1, 3, i64::from(side), i64::from(side)]) / 255.0;
         let parts = Tensor::cat(&parts(&images, look, [24, 24]), 0);
@@ -119,7 +119,7 @@ mod tests {
         let input = Preprocessing { width: 40, height: 24, mean: [0.0; 3], deviation: [1.0; 3], look };
         let bytes: Vec<u8> = (0..3 * 80 * 80).map(|at| (at * at / 7 % 251) as u8).collect();
         let mut planes = Vec::new();
-        input.append(&input.fit(&orco_runtime::image::from_planes(80, 80, &bytes)), &mut planes);
+        input.append_planes(&input.fit(&orco_runtime::image::from_planes(80, 80, &bytes)), &mut planes);
         let expected = Tensor::from_slice(&planes).view([2, 3, 24, 40]);
         let images = Tensor::from_slice(&bytes).view([1, 3, 80, 80]) / 255.0;
         let parts = Tensor::cat(&parts(&images, look, [24, 40]), 0);

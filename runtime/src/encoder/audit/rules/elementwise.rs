@@ -254,7 +254,7 @@ pub fn normalization(call: &NodeCall<'_>) -> RuleResult {
 /// A batch normalisation by statistics that the model brings. In training it would compute those of the batch, and
 /// return them as further outputs.
 pub fn batch_normalization(call: &NodeCall<'_>) -> RuleResult {
-    if call.flag("training_mode", false)? || call.outputs() > 1 {
+    if call.flag("training_mode", false)? || call.output_count() > 1 {
         return Err(TRAINING);
     }
     normalization(call)

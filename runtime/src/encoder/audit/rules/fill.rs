@@ -19,7 +19,7 @@ pub fn constant(call: &NodeCall<'_>) -> RuleResult {
     } else if call.has("value_float") {
         TensorType::of(vec![], DataType::FLOAT)
     } else {
-        TensorType::of(vec![call.floats("value_floats")?], DataType::FLOAT)
+        TensorType::of(vec![call.float_count("value_floats")?], DataType::FLOAT)
     };
     Ok(NodeOutput::of(constant, ELEMENT_COST))
 }

@@ -113,7 +113,7 @@ pub fn concat(call: &NodeCall<'_>) -> RuleResult {
 pub fn split(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let axis = call.axis("axis", 0, input)?;
-    let (length, count) = (input.shape[axis], call.outputs() as u64);
+    let (length, count) = (input.shape[axis], call.output_count() as u64);
     if call.int("num_outputs")?.is_some_and(|named| u64::try_from(named) != Ok(count)) {
         return Err(MISMATCH);
     }
