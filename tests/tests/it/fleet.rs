@@ -1,5 +1,5 @@
-//! The circle of the design, workstation, device, workstation: what devices were taught becomes base classes of the next
-//! bundle, and they keep what they know.
+//! The circle of the design, workstation, device, workstation: what devices were taught becomes base classes of the
+//! next bundle, and they keep what they know.
 
 use std::fs;
 use std::future;
