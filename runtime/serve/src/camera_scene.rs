@@ -72,15 +72,19 @@ pub struct SceneStatus {
 }
 
 impl SceneStatus {
-    /// As programs get it: `state` is `none`, `shown`, `moved` or `unusable`.
-    pub fn json(&self) -> Value {
-        let state = match self.frame {
+    /// One word for it: `none`, `shown`, `moved` or `unusable`.
+    pub fn state(&self) -> &'static str {
+        match self.frame {
             None if self.problem.is_none() => "none",
             Some(_) if self.is_moved => "moved",
             Some(_) if self.problem.is_none() => "shown",
             _ => "unusable",
-        };
-        json!({ "state": state, "problem": self.problem, "frame": self.frame })
+        }
+    }
+
+    /// As programs get it.
+    pub fn json(&self) -> Value {
+        json!({ "state": self.state(), "problem": self.problem, "frame": self.frame })
     }
 }
 
@@ -251,9 +255,15 @@ impl CameraScene {
         };
         let is_usable = problem.is_none();
         let is_moved = watch.is_moved();
-        {
+        let was_usable = {
             let mut status = self.lock_status();
-            (status.is_moved, status.problem) = (is_moved, problem);
+            status.is_moved = is_moved;
+            std::mem::replace(&mut status.problem, problem.clone()).is_none()
+        };
+        match problem {
+            Some(problem) if was_usable => log::warn!("camera: {problem}"),
+            None if !was_usable => log::warn!("camera: the empty place can be used again"),
+            _ => {}
         }
         if is_usable && watched.take_due_save(now) {
             self.save(&mut watched);

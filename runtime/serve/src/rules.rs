@@ -130,13 +130,20 @@ impl MissingLabels {
     }
 }
 
-/// Says which labels of rules no class has: a class may still be taught, but a mistyped label never comes.
+/// Says which labels of rules no class has: a class may still be taught, but a mistyped label never comes. Names the
+/// class whose label differs in capitals alone, or in underscores, which the page shows as spaces.
 fn missing_labels_warning(rules: &[Rule], known: &Knowledge) -> Option<String> {
     let is_shown = |label: &str| {
         [label::UNKNOWN, label::EMPTY].contains(&label) || known.classes.iter().any(|class| class.label == label)
     };
     let labels: BTreeSet<&str> = rules.iter().map(|rule| &*rule.label).filter(|label| !is_shown(label)).collect();
-    let quoted: Vec<String> = labels.into_iter().map(|label| format!("\"{}\"", EscapedText(label))).collect();
+    let plain = |label: &str| label.to_lowercase().replace('_', " ");
+    let quote = |label: &str| {
+        let alike = known.classes.iter().find(|class| plain(&class.label) == plain(label));
+        let hint = alike.map(|class| format!(" (one is called \"{}\")", EscapedText(&class.label)));
+        format!("\"{}\"{}", EscapedText(label), hint.unwrap_or_default())
+    };
+    let quoted: Vec<String> = labels.into_iter().map(quote).collect();
     (!quoted.is_empty())
         .then(|| format!("no class is called {}: rules about that act once one is", quoted.join(" or ")))
 }

@@ -38,11 +38,14 @@ test("labels are read with spaces for underscores, files are named as they are",
   assert.equal(message("importing", { name: "car_side.orcopack" }), "“car_side.orcopack” is being read …");
 });
 
-test("an arrow in the history leads from an old label to a new one, and stands between no other labels", () => {
+test("the history names labels: an arrow leads from an old one to a new one, and many are counted", () => {
   const said = (change, ...labels) => changeSentence({ change, to: null, balance: "balanced", labels });
   assert.equal(said("rename", "jug", "mug"), "renamed jug → mug");
   assert.equal(said("move", "jug", "mug"), "moved a shot: jug → mug");
   assert.equal(said("learn", "mug", "sea_horse", "duck"), "learned mug, sea horse, duck");
+  const many = Array.from({ length: 500 }, (_, number) => `part_${number}`);
+  assert.equal(said("learn", ...many), "learned part 0, part 1, part 2, part 3, part 4, part 5 and 494 more");
+  assert.equal(said("learn", ...many.slice(0, 8)).split(", ").length, 8);
   assert.equal(said("balance"), "set the balance to “balanced” ");
 });
 

@@ -4,6 +4,7 @@ use orco_runtime::image::Look;
 use orco_runtime::image_rs::Rgb;
 
 use super::*;
+use crate::tests::warnings;
 
 const GREY: [u8; 3] = [127; 3];
 
@@ -52,10 +53,18 @@ fn a_place_that_does_not_fit_is_told_with_the_size_that_the_camera_gives() {
     let folder = tempfile::tempdir().unwrap();
     let scene = CameraScene::of(&Store::new(folder.path()));
     scene.learn(&[frame(640, 480)], &[]).unwrap();
+    warnings();
     // Decoded at a scale of 1/4.
+    assert!(!is_things(&scene.see(&frame(1152, 648), &|| [4608, 2592], &[])[0]));
     assert!(!is_things(&scene.see(&frame(1152, 648), &|| [4608, 2592], &[])[0]));
     let problem = scene.status().problem.unwrap();
     assert!(problem.contains("with another size than the camera's frames have now, 4608 x 2592:"), "{problem}");
+    assert_eq!(warnings(), [format!("camera: {problem}")], "once, not for each frame");
+    assert!(is_things(&scene.see(&frame(640, 480), &|| [640, 480], &[])[0]));
+    assert_eq!(
+        (warnings(), scene.status().state()),
+        (vec!["camera: the empty place can be used again".into()], "shown")
+    );
 }
 
 #[test]

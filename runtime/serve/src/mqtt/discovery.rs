@@ -13,6 +13,8 @@ use super::topics::{OFFLINE, ONLINE, Topics};
 pub const MAX_PRESENCE_SENSORS: usize = 64;
 /// Most characters of a name that are shown.
 const MAX_NAME_CHARS: usize = 60;
+/// The condition, in templates, that the empty place was shown and does not fit: whether it is empty is unknown then.
+const SCENE_LOST: &str = "value_json.scene in ['moved', 'unusable']";
 
 /// What the device is, and what there is to report of.
 #[derive(Clone, Debug)]
@@ -150,7 +152,8 @@ fn camera_entities(topics: &Topics) -> [Entity; 5] {
             "empty",
             json!({
                 "name": "Empty", "icon": "mdi:tray", "state_topic": topics.state,
-                "value_template": on_where("value_json.empty"),
+                "value_template": format!("{{{{ None if {SCENE_LOST} or value_json.camera != 'running' \
+                                           else 'ON' if value_json.empty else 'OFF' }}}}"),
                 "payload_on": "ON", "payload_off": "OFF",
             }),
         ),
@@ -242,7 +245,9 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
             &format!("{object}_empty"),
             json!({
                 "name": format!("{shown}: empty"), "icon": "mdi:tray", "state_topic": topics.state,
-                "value_template": of_region("none if not region else 'ON' if region.empty else 'OFF'"),
+                "value_template": of_region(&format!(
+                    "none if {SCENE_LOST} or not region else 'ON' if region.empty else 'OFF'"
+                )),
                 "payload_on": "ON", "payload_off": "OFF",
             }),
         ),
@@ -316,7 +321,9 @@ mod tests {
         let is_here = r#""mug \"A\"" in value_json.in_view | default([])"#;
         assert_eq!(mug["value_template"], on_where(is_here));
         let empty = config("/empty/")["value_template"].as_str().unwrap().to_owned();
-        assert!(empty.starts_with("{{ None if value_json.camera != 'running' else"), "{empty}");
+        let unknown = "None if value_json.scene in ['moved', 'unusable'] or value_json.camera != 'running' else";
+        assert!(empty.starts_with(&format!("{{{{ {unknown} 'ON' if")), "{empty}");
+        assert!(of_region.config.contains("none if value_json.scene in ['moved', 'unusable'] or not region"));
         assert_eq!(mug["device"]["configuration_url"], "https://door3.local:8080");
         let name = config(&object_of("thing", &long))["name"].as_str().unwrap().to_owned();
         assert!(name.chars().count() == MAX_NAME_CHARS && name.ends_with("b…"), "{name}");

@@ -32,6 +32,8 @@ pub struct LiveState {
     pub in_view: Vec<String>,
     /// The camera's phase, as [`CameraPhase::name`](orco_camera::CameraPhase::name) has it.
     pub camera: &'static str,
+    /// How the empty place is doing, as [`SceneStatus::state`](crate::camera_scene::SceneStatus::state) has it.
+    pub scene: &'static str,
     /// What each of the camera's regions shows.
     pub regions: Vec<RegionState>,
 }
@@ -84,6 +86,7 @@ impl LiveState {
             provisional: first.answer.shown().is_some_and(|shown| shown.provisional),
             in_view: labels_in_view(live),
             camera: live.status.phase.name(),
+            scene: live.scene.state(),
             regions: live.named_regions().map(RegionState::of).collect(),
         }
     }

@@ -112,7 +112,7 @@ mod tests {
         let message = serde_json::to_value(&shown).unwrap();
         let expected = json!({
             "label": "mug", "probability": 0.912, "set": ["mug"], "known": true, "empty": false, "provisional": false,
-            "in_view": ["mug"], "camera": "running", "regions": [],
+            "in_view": ["mug"], "camera": "running", "scene": "none", "regions": [],
         });
         assert_eq!(message, expected);
         let near = LiveState { probability: Some(0.915), ..shown.clone() };
@@ -126,6 +126,7 @@ mod tests {
         assert!(LiveState { in_view: vec!["duck".into(), "mug".into()], ..shown.clone() }.differs_from(&shown));
         assert!(LiveState { provisional: true, ..shown.clone() }.differs_from(&shown));
         assert!(LiveState { camera: "away", ..shown.clone() }.differs_from(&shown));
+        assert!(LiveState { scene: "moved", ..shown.clone() }.differs_from(&shown));
         let region = |label: Option<&str>, probability| RegionState {
             name: "shelf".into(),
             label: label.map(str::to_owned),

@@ -138,11 +138,14 @@ fn labels_that_no_class_has_are_named() {
         let rule = |label: &&str| format!("[[rule]]\nlabel = \"{label}\"\ncommand = [\"/bin/true\"]\n");
         rules(folder.path(), &labels.iter().map(rule).collect::<String>()).unwrap()
     };
-    let mug = Class { label: "mug".into(), target: 0, session: 1 };
-    let known = Knowledge { classes: vec![mug], ..Knowledge::default() };
+    let class = |label: &str| Class { label: label.into(), target: 0, session: 1 };
+    let known = Knowledge { classes: vec![class("mug"), class("fuse_box")], ..Knowledge::default() };
     assert_eq!(missing_labels_warning(&about(&["mug", "unknown", "empty"]), &known), None);
     let warning = missing_labels_warning(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
-    assert!(warning.starts_with("no class is called \"Mug\" or \"cup\":"), "{warning}");
+    assert!(warning.starts_with("no class is called \"Mug\" (one is called \"mug\") or \"cup\":"), "{warning}");
+    // As the page shows it.
+    let warning = missing_labels_warning(&about(&["fuse box"]), &known).unwrap();
+    assert!(warning.starts_with("no class is called \"fuse box\" (one is called \"fuse_box\"):"), "{warning}");
 }
 
 /// A rule whose class gets another label acts no more, as long as the service runs.
