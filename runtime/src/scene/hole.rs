@@ -2,10 +2,14 @@
 //!
 //! A thing that stood there in every empty view was learned as a part of the place. Once it is taken away, what was
 //! behind it differs from the background, and would be taken for a thing for ever. Its outline tells it from one
-//! (Cucchiara and others, 2003, call it a ghost): along the outline of a thing, the frame changes its colour from the
-//! inside to the outside, and the background need not; along that of a hole, the background does, and the frame goes
-//! on. A shadow or a lamp changes the light inside, and leaves the colours as they were; it is no hole, whichever of
-//! both shows it. The thresholds were set on pasted scenes (journal of the book, 2026-11-30, holes).
+//! (Cucchiara and others, 2003, call it a ghost): along the outline of a thing, the frame has an edge, and the
+//! background need not have one; along that of a hole, the background has it, and the frame goes on across it. A place
+//! with a pattern has edges everywhere, in both pictures: an outline is told from a pattern because it runs across
+//! itself more than along itself, and a pattern does not. A shadow or a lamp changes the light inside, and leaves the
+//! colours as they were; it is no hole, whichever of both shows it. The thresholds were set on pasted scenes (journal of
+//! the book, 2026-11-30, holes).
+
+use std::ops::AddAssign;
 
 use ::image::GrayImage;
 
@@ -14,31 +18,28 @@ use super::difference::Difference;
 use super::exposure::aligned;
 use super::filter::box_mean;
 use super::region::PixelRect;
-use super::small_frame::{CLIPPED, SmallFrame, brightness};
+use super::small_frame::{CLIPPED, SmallFrame};
 
 /// Radius of the square over which a piece is smoothed, so that its outline has a direction.
 const SMOOTHING: usize = 3;
 /// Least slope of the smoothed piece, per pixel, that has a direction: thin parts have none.
 const MIN_SLOPE: f32 = 0.03;
-/// Distances from the outline, in pixels of the small frame, at which the colours on its two sides are taken: as near
-/// as a soft outline and an uncertain one allow.
-const DISTANCES: [f32; 2] = [3.0, 4.0];
-/// Distance from the outline that must lie in what is analysed, and beyond each piece of foreground.
+/// Distances from the outline, in pixels of the small frame, at which edges are looked for: it is that uncertain.
+const NEAR: [f32; 3] = [-1.0, 0.0, 1.0];
+/// Distances at which the frame must not be clipped.
+const SIDES: [f32; 4] = [-4.0, -3.0, 3.0, 4.0];
+/// Distance outwards that must lie in what is analysed, and in no piece of foreground.
 const BESIDE: f32 = 5.0;
 /// Fewest points of an outline from which anything is told.
 const MIN_POINTS: usize = 12;
-/// How many times the contrast across the outline must be that of the other picture, beyond noise, to be the stronger.
-const STRONGER: f32 = 1.5;
-/// Least share of the outline along which the background has the stronger contrast.
-const MIN_SHARE: f32 = 0.4;
-/// How many times this share must be that along which the frame has it.
-const MAJORITY: f32 = 3.0;
+/// Least times by which the background's brightness rises more across the outline than along it.
+const MIN_OUTLINED: f32 = 1.5;
+/// The same of the frame, at the most.
+const MAX_OUTLINED: f32 = 1.3;
+/// Least times by which the background's edges across the outline are those of the frame.
+const MIN_STRONGER: f32 = 1.3;
 /// Most of a piece that may differ as light does.
 const MAX_EVEN: f32 = 0.5;
-/// Steps of brightness, 0..255, added to both sides of a ratio of the light, so that it is near 1 in the dark.
-const DARK: f32 = 4.0;
-/// Range of that ratio: as far as exposures go.
-const LIGHT: [f32; 2] = [0.3, 3.3];
 
 /// A frame that was compared with a background, whose pieces are judged.
 pub(super) struct HoleSearch<'a> {
@@ -48,8 +49,6 @@ pub(super) struct HoleSearch<'a> {
     /// The frame with the exposure of the place.
     frame: Vec<[f32; 3]>,
     difference: &'a Difference,
-    /// Contrast that is noise.
-    noise: f32,
     size: [usize; 2],
 }
 
@@ -61,6 +60,27 @@ struct OutlinePoint {
     outwards: [f32; 2],
 }
 
+/// How steeply a picture's channels rise at points of an outline, in steps per pixel, summed over the points.
+#[derive(Clone, Copy, Default)]
+struct Edges {
+    across: f32,
+    along: f32,
+}
+
+impl AddAssign for Edges {
+    fn add_assign(&mut self, other: Self) {
+        self.across += other.across;
+        self.along += other.along;
+    }
+}
+
+impl Edges {
+    /// How many times steeper it is across the outline than along it: 1 where nothing follows the outline.
+    fn outlined(self) -> f32 {
+        self.across / self.along.max(f32::MIN_POSITIVE)
+    }
+}
+
 impl<'a> HoleSearch<'a> {
     /// One for a frame that differs so from the background.
     pub fn new(background: &'a Background, small: &'a SmallFrame, difference: &'a Difference) -> Self {
@@ -70,7 +90,6 @@ impl<'a> HoleSearch<'a> {
             seen: &small.pixels,
             frame: aligned(&small.pixels, &difference.gains),
             difference,
-            noise: place.noise,
             size: [small.width, small.pixels.len() / small.width],
         }
     }
@@ -83,15 +102,19 @@ impl<'a> HoleSearch<'a> {
             return false;
         }
         let is_beside = |pixel: [u32; 2]| searched.contains(pixel) && marks.get_pixel(pixel[0], pixel[1])[0] == 0;
-        let outline = self.outline(&is_inside, is_beside);
-        let contrasts: Vec<[f32; 2]> = outline.iter().filter_map(|point| self.contrasts(point)).collect();
-        if contrasts.len() < MIN_POINTS {
-            return false;
+        let points = self.outline(&is_inside, is_beside);
+        let (mut place, mut frame) = (Edges::default(), Edges::default());
+        for point in &points {
+            for distance in NEAR {
+                let index = self.beside(point, distance);
+                place += self.edges(self.place, index, point.outwards);
+                frame += self.edges(&self.frame, index, point.outwards);
+            }
         }
-        let is_stronger = |one: f32, other: f32| one > STRONGER * other + self.noise;
-        let of_place = contrasts.iter().filter(|[place, frame]| is_stronger(*place, *frame)).count() as f32;
-        let of_frame = contrasts.iter().filter(|[place, frame]| is_stronger(*frame, *place)).count() as f32;
-        of_place >= (MIN_SHARE * contrasts.len() as f32).max(MAJORITY * of_frame)
+        points.len() >= MIN_POINTS
+            && place.outlined() >= MIN_OUTLINED
+            && frame.outlined() <= MAX_OUTLINED
+            && place.across >= MIN_STRONGER * frame.across
     }
 
     /// The share of a piece that differs from the background as light does.
@@ -104,7 +127,8 @@ impl<'a> HoleSearch<'a> {
         even as f32 / all.max(1) as f32
     }
 
-    /// The points of a piece's outline that have a direction, and beside which there is nothing else.
+    /// The points of a piece's outline that have a direction, beside which there is nothing else, and where the frame is
+    /// not clipped, which would hide an edge.
     fn outline(&self, is_inside: &[bool], is_beside: impl Fn([u32; 2]) -> bool) -> Vec<OutlinePoint> {
         let [width, height] = self.size;
         let plane: Vec<f32> = is_inside.iter().map(|inside| f32::from(u8::from(*inside))).collect();
@@ -123,43 +147,35 @@ impl<'a> HoleSearch<'a> {
             let at = [(index % width) as f32, (index / width) as f32];
             (steepness > MIN_SLOPE).then(|| OutlinePoint { at, outwards: slope.map(|value| value / steepness) })
         };
-        let points = indices.filter(is_outline).filter_map(point);
-        points.filter(|point| is_beside(point.beside(BESIDE).map(|place| place as u32))).collect()
-    }
-
-    /// The difference between the colours on the two sides of an outline: in the background, and in the frame once the
-    /// light outside is that of the background. None where the frame is clipped, which hides differences.
-    fn contrasts(&self, point: &OutlinePoint) -> Option<[f32; 2]> {
-        let index = |distance: f32| {
-            let [x, y] = point.beside(distance).map(|place| place as usize);
-            y * self.size[0] + x
+        let is_clipped = |index: usize| self.seen[index].iter().any(|channel| *channel >= CLIPPED);
+        let counts = |point: &OutlinePoint| {
+            let beside = self.beside(point, BESIDE);
+            is_beside([beside % width, beside / width].map(|place| place as u32))
+                && !SIDES.iter().any(|distance| is_clipped(self.beside(point, *distance)))
         };
-        let sides = [-1.0, 1.0].map(|side| DISTANCES.map(|distance| index(side * distance)));
-        if sides.as_flattened().iter().any(|index| self.seen[*index].iter().any(|channel| *channel >= CLIPPED)) {
-            return None;
-        }
-        let [place, frame] = [self.place, &self.frame[..]].map(|pixels| sides.map(|side| mean_colour(pixels, side)));
-        let [level_in_place, level_in_frame] = [place, frame].map(|[_, outside]| brightness(&outside) + DARK);
-        let light = (level_in_frame / level_in_place).clamp(LIGHT[0], LIGHT[1]);
-        Some([contrast(place), contrast(frame) / light])
+        indices.filter(is_outline).filter_map(point).filter(counts).collect()
     }
-}
 
-/// The mean colour of two pixels.
-fn mean_colour(pixels: &[[f32; 3]], at: [usize; 2]) -> [f32; 3] {
-    let [one, other] = at.map(|index| pixels[index]);
-    [0, 1, 2].map(|channel| f32::midpoint(one[channel], other[channel]))
-}
+    /// The pixel at that distance from a point outwards, or inwards if it is negative.
+    fn beside(&self, point: &OutlinePoint, distance: f32) -> usize {
+        let place = |axis: usize| libm::roundf(point.at[axis] + distance * point.outwards[axis]) as usize;
+        place(1) * self.size[0] + place(0)
+    }
 
-/// How far two colours are apart, in steps of brightness.
-fn contrast([inside, outside]: [[f32; 3]; 2]) -> f32 {
-    let squares = [0, 1, 2].map(|channel| (inside[channel] - outside[channel]).powi(2));
-    libm::sqrtf(squares.iter().sum::<f32>() / 3.0)
-}
-
-impl OutlinePoint {
-    /// The pixel at that distance outwards, or inwards if it is negative.
-    fn beside(&self, distance: f32) -> [f32; 2] {
-        [0, 1].map(|axis| libm::roundf(self.at[axis] + distance * self.outwards[axis]))
+    /// How steep a picture is at a pixel that does not lie at its edge (Sobel), across an outline of that direction and
+    /// along it.
+    fn edges(&self, pixels: &[[f32; 3]], index: usize, [x, y]: [f32; 2]) -> Edges {
+        let width = self.size[0];
+        let at = |index: usize, channel: usize| pixels[index][channel];
+        let (mut across, mut along) = (0.0, 0.0);
+        for channel in 0..3 {
+            let column =
+                |index: usize| at(index - width, channel) + 2.0 * at(index, channel) + at(index + width, channel);
+            let row = |index: usize| at(index - 1, channel) + 2.0 * at(index, channel) + at(index + 1, channel);
+            let (right, down) = (column(index + 1) - column(index - 1), row(index + width) - row(index - width));
+            across += (right * x + down * y).powi(2);
+            along += (down * x - right * y).powi(2);
+        }
+        Edges { across: libm::sqrtf(across / 3.0) / 8.0, along: libm::sqrtf(along / 3.0) / 8.0 }
     }
 }

@@ -22,7 +22,7 @@ const FILLED_AFTER: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug, Default)]
 pub(super) struct StillPieces {
     pieces: Vec<Piece>,
-    hole: Option<Hole>,
+    hole: Option<FoundHole>,
 }
 
 /// A piece of foreground.
@@ -39,7 +39,7 @@ struct Piece {
 
 /// A piece that turned out to be a hole.
 #[derive(Clone, Copy, Debug)]
-struct Hole {
+struct FoundHole {
     bounds: PixelRect,
     /// Since when nothing was seen there.
     filled: Option<Duration>,
@@ -75,7 +75,7 @@ impl StillPieces {
                     piece.judge(search.is_hole(&foreground.marks, thing.mark, searched), at);
                 }
                 if piece.is_hole(at) {
-                    self.hole.get_or_insert(Hole { bounds: piece.bounds, filled: None });
+                    self.hole.get_or_insert(FoundHole { bounds: piece.bounds, filled: None });
                 }
                 seen.push(piece);
             }
