@@ -4,8 +4,8 @@
 //! behind it differs from the background, and would be taken for a thing for ever. Its outline tells it from one
 //! (Cucchiara and others, 2003, call it a ghost): along the outline of a thing, the frame has an edge, and the
 //! background need not have one; along that of a hole, the background has it, and the frame goes on across it. A place
-//! with a pattern has edges everywhere, in both pictures: an outline is told from a pattern because it runs across
-//! itself more than along itself, and a pattern does not. A shadow or a lamp changes the light inside, and leaves the
+//! with a pattern has edges everywhere, in both pictures. Those of a pattern run in all directions; where an outline is,
+//! the picture changes more across it than along it. A shadow or a lamp changes the light inside, and leaves the
 //! colours as they were; it is no hole, whichever of both shows it. The thresholds were set on pasted scenes (journal of
 //! the book, 2026-11-30, holes).
 
@@ -33,11 +33,9 @@ const BESIDE: f32 = 5.0;
 /// Fewest points of an outline from which anything is told.
 const MIN_POINTS: usize = 12;
 /// Least times by which the background's brightness rises more across the outline than along it.
-const MIN_OUTLINED: f32 = 1.5;
+const MIN_OUTLINED: f32 = 1.4;
 /// The same of the frame, at the most.
 const MAX_OUTLINED: f32 = 1.3;
-/// Least times by which the background's edges across the outline are those of the frame.
-const MIN_STRONGER: f32 = 1.3;
 /// Most of a piece that may differ as light does.
 const MAX_EVEN: f32 = 0.5;
 
@@ -114,7 +112,7 @@ impl<'a> HoleSearch<'a> {
         points.len() >= MIN_POINTS
             && place.outlined() >= MIN_OUTLINED
             && frame.outlined() <= MAX_OUTLINED
-            && place.across >= MIN_STRONGER * frame.across
+            && place.across > frame.across
     }
 
     /// The share of a piece that differs from the background as light does.
