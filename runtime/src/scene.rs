@@ -48,7 +48,8 @@
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light where it sees the place, and notices when
-//! the camera was moved. [`BackgroundFile`] and [`RegionFile`] keep both beside a device's state.
+//! the camera was moved, or when a thing that was taken for a part of the place is gone (`hole`, `still_pieces`).
+//! [`BackgroundFile`] and [`RegionFile`] keep both beside a device's state.
 
 mod background;
 mod background_file;
@@ -58,11 +59,13 @@ mod difference;
 mod exposure;
 mod filter;
 mod foreground;
+mod hole;
 mod light_field;
 mod place_fit;
 mod region;
 mod region_file;
 mod small_frame;
+mod still_pieces;
 mod structure;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,8 @@
 //! Once the empty place was shown, every frame is compared with its background: each thing gets its own answer, and an
 //! empty place is answered `empty`. The background is kept beside the state, so that it outlives the service. If it no
 //! longer fits, because the camera was moved or its resolution changed, the service says so and classifies whole frames
-//! until the empty place is shown again.
+//! until the empty place is shown again. If a thing is gone that was there when it was shown, the service says so, too,
+//! and goes on.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -34,6 +35,9 @@ const SAVE_INTERVAL: Duration = Duration::from_hours(6);
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// What people are told while the background does not fit.
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
+/// What they are told while a thing seems to be gone that was there when the empty place was shown.
+const HOLE: &str = "the empty place probably showed a thing that is gone now, so that where it was is taken for a thing: \
+                    show the empty place again";
 
 /// The camera's background, shared by its thread and those that serve.
 #[derive(Clone)]
@@ -60,7 +64,7 @@ struct WatchedBackground {
 }
 
 /// How the background is doing, for people and programs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SceneStatus {
     /// Width and height of the frames that it was shown with, if it was.
@@ -69,6 +73,8 @@ pub struct SceneStatus {
     pub is_moved: bool,
     /// Why it cannot be used now.
     pub problem: Option<String>,
+    /// Where a thing probably was when it was shown that is gone now, as shares of the frame's sides.
+    pub hole: Option<[f32; 4]>,
 }
 
 impl SceneStatus {
@@ -84,7 +90,14 @@ impl SceneStatus {
 
     /// As programs get it.
     pub fn json(&self) -> Value {
-        json!({ "state": self.state(), "problem": self.problem, "frame": self.frame })
+        let advice = self.hole.map(|_| HOLE);
+        json!({
+            "state": self.state(),
+            "problem": self.problem,
+            "advice": advice,
+            "hole": self.hole,
+            "frame": self.frame,
+        })
     }
 }
 
@@ -254,16 +267,21 @@ impl CameraScene {
             Err(FrameSizeError { .. }) => (None, Some(other_size_sentence(camera_size()))),
         };
         let is_usable = problem.is_none();
-        let is_moved = watch.is_moved();
-        let was_usable = {
+        let (is_moved, hole) = (watch.is_moved(), watch.hole().filter(|_| is_usable));
+        let (was_usable, is_new_hole) = {
             let mut status = self.lock_status();
             status.is_moved = is_moved;
-            std::mem::replace(&mut status.problem, problem.clone()).is_none()
+            let is_new_hole = hole.is_some() && status.hole.is_none();
+            status.hole = hole;
+            (std::mem::replace(&mut status.problem, problem.clone()).is_none(), is_new_hole)
         };
         match problem {
             Some(problem) if was_usable => log::warn!("camera: {problem}"),
             None if !was_usable => log::warn!("camera: the empty place can be used again"),
             _ => {}
+        }
+        if is_new_hole {
+            log::warn!("{HOLE}");
         }
         if is_usable && watched.take_due_save(now) {
             self.save(&mut watched);

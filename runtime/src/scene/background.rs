@@ -91,7 +91,7 @@ impl Background {
     }
 
     /// Width and height of the small frame.
-    fn small_size(&self) -> [usize; 2] {
+    pub(super) fn small_size(&self) -> [usize; 2] {
         [self.width, self.colours.len() / self.width]
     }
 

@@ -1,6 +1,7 @@
 //! A painted place before a painted camera: shelves with boards and labels, things on them, light that changes.
 
 mod camera_pose;
+mod hole;
 mod watch;
 
 use std::sync::Mutex;

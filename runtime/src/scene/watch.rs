@@ -9,9 +9,11 @@ use super::background::{Background, FrameSizeError, mean_brightness};
 use super::camera_pose::CameraPose;
 use super::difference::{Change, Difference};
 use super::foreground::Foreground;
+use super::hole::HoleSearch;
 use super::place_fit::PlaceFit;
 use super::region::{PixelRect, in_regions};
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
+use super::still_pieces::StillPieces;
 
 /// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
 /// things.
@@ -43,7 +45,8 @@ pub enum FrameContent {
 }
 
 /// Compares the frames of a running camera with its background. It follows slow changes of light where it sees the
-/// place, and notices when the camera was moved. What lies outside of all regions hinders neither.
+/// place, and notices when the camera was moved, or when a thing is gone that was there when the empty place was shown.
+/// What lies outside of all regions hinders none of that.
 #[derive(Clone, Debug)]
 pub struct SceneWatch {
     background: Arc<Background>,
@@ -52,6 +55,7 @@ pub struct SceneWatch {
     contradiction: Option<Contradiction>,
     /// When the background last followed the light.
     followed: Option<Duration>,
+    still: StillPieces,
 }
 
 /// Frames in a row that contradict `is_moved` of a [`SceneWatch`].
@@ -66,7 +70,8 @@ struct Contradiction {
 impl SceneWatch {
     /// Watches by a background.
     pub fn new(background: Background) -> Self {
-        Self { background: Arc::new(background), is_moved: false, contradiction: None, followed: None }
+        let still = StillPieces::default();
+        Self { background: Arc::new(background), is_moved: false, contradiction: None, followed: None, still }
     }
 
     /// The background as it is now. A caller that keeps it is not disturbed when it follows the light.
@@ -77,6 +82,18 @@ impl SceneWatch {
     /// Whether the camera was moved since the empty place was shown.
     pub fn is_moved(&self) -> bool {
         self.is_moved
+    }
+
+    /// Where a thing probably was when the empty place was shown that is gone now: left edge, upper edge, width and
+    /// height, as shares of the frame's sides. Its place is taken for a thing until the empty place is shown again, or
+    /// the thing is back.
+    pub fn hole(&self) -> Option<[f32; 4]> {
+        let [width, height] = self.background.small_size().map(|side| side as f32);
+        let in_shares = |hole: PixelRect| {
+            let [x, y, across, down] = [hole.x, hole.y, hole.width, hole.height].map(|pixels| pixels as f32);
+            [x / width, y / height, across / width, down / height]
+        };
+        self.still.hole().map(in_shares)
     }
 
     /// Looks at a frame, or at regions of it, in its pixels. `at` is the time of a clock that never goes back.
@@ -98,10 +115,17 @@ impl SceneWatch {
         let fit = difference.fit(|index| in_region[index]);
         self.update_moved(fit, at);
         if self.is_moved {
+            self.still.clear();
             return Ok(FrameContent::Moved);
         }
         let of = |region: &PixelRect| Foreground::of(self.background.width, &difference, size, *region);
         let foregrounds: Vec<Foreground> = regions.iter().map(of).collect();
+        if !fit.is_moved() && fit.pose != CameraPose::Hidden {
+            let small_size = self.background.small_size().map(|side| side as u32);
+            let searched = regions.iter().map(|region| region.in_small_frame(size, small_size));
+            let search = || HoleSearch::new(&self.background, &small, &difference);
+            self.still.see(foregrounds.iter().zip(searched), small_size, search, at);
+        }
         if foregrounds.iter().all(|foreground| foreground.things().is_empty()) {
             // A place that is seen shifted must not be learned as the one that was shown.
             if !fit.is_moved() {

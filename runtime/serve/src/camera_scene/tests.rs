@@ -67,6 +67,42 @@ fn a_place_that_does_not_fit_is_told_with_the_size_that_the_camera_gives() {
     );
 }
 
+/// A table, with a mug or without.
+fn table(has_mug: bool) -> RgbImage {
+    RgbImage::from_fn(320, 240, |x, y| {
+        let is_mug = has_mug && x.abs_diff(160).pow(2) + y.abs_diff(120).pow(2) < 30 * 30;
+        Rgb(if is_mug { [40, 60, 150] } else { [(90 + x / 8) as u8, (120 + y / 6) as u8, 110] })
+    })
+}
+
+#[test]
+fn a_thing_that_was_there_when_the_place_was_shown_is_told_once_it_is_gone_and_answers_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = CameraScene::of(&Store::new(folder.path()));
+    scene.learn(&[table(true)], &[]).unwrap();
+    let see = |frame: &RgbImage, second| {
+        let seen = scene.compare(frame, &|| [320, 240], &[], Duration::from_secs(second));
+        (seen.is_some_and(|foregrounds| foregrounds[0].things().len() == 1), scene.status())
+    };
+    assert_eq!(see(&table(true), 0), (false, scene.status()));
+    for second in 1..12 {
+        let (is_thing, status) = see(&table(false), second);
+        assert_eq!((is_thing, status.hole), (true, None), "{second}");
+    }
+    for second in 12..20 {
+        see(&table(false), second);
+    }
+    let (is_thing, status) = see(&table(false), 20);
+    let told = status.json();
+    assert_eq!((is_thing, &told["state"], &told["problem"]), (true, &json!("shown"), &Value::Null));
+    assert!(told["advice"].as_str().unwrap().ends_with("show the empty place again"), "{told}");
+    let [x, y, width, height] = status.hole.unwrap();
+    let off = [x - 130.0 / 320.0, y - 90.0 / 240.0, width - 60.0 / 320.0, height - 60.0 / 240.0];
+    assert!(off.iter().all(|off| off.abs() < 0.04), "{told}");
+    scene.learn(&[table(false)], &[]).unwrap();
+    assert_eq!(scene.status().json()["advice"], Value::Null);
+}
+
 #[test]
 fn a_place_that_looks_as_it_did_is_not_written_again() {
     let folder = tempfile::tempdir().unwrap();
