@@ -219,8 +219,8 @@ fn a_fleet_settles() {
     let bytes = proxy.take();
     let learned = (count * taught) as u64;
     println!(
-        "{count} devices, {taught} classes, {kills} kills of the hub, {cut} of {} rounds cut off: {bytes} bytes, {} for \
-         each class and device",
+        "{count} devices, {taught} classes, {kills} kills of the hub, {cut} of {} rounds cut off: {bytes} bytes, {} \
+         for each class and device",
         count * ROUNDS,
         bytes / learned
     );
