@@ -92,12 +92,9 @@ pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> R
 
 /// Warns where an imported backbone probably gets other images than it was trained on.
 fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
-    let (side, Preprocessing { width, height, .. }) = (recipe.data.side(), onnx.input);
-    if [width, height] != [side; 2] {
-        log::warn!(
-            "the backbone takes images of {width} x {height} pixels, but data.image_size is {side}: it is trained on other \
-             pictures than devices show it"
-        );
+    let Preprocessing { width, height, .. } = onnx.input;
+    if let Some(mismatch) = size_mismatch([width, height], recipe.data.side()) {
+        log::warn!("{mismatch}");
     }
     if !onnx.names_channels && ChannelStatistics::known(&recipe.data).is_none() {
         log::warn!(
@@ -108,6 +105,23 @@ fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe) {
             onnx.input.deviation
         );
     }
+}
+
+/// Says that a backbone takes images of another size than the data's, and what to do; none where they are equal.
+fn size_mismatch([width, height]: [u32; 2], side: u32) -> Option<String> {
+    let remedy = if width == height {
+        // CIFAR-100's images have 32 pixels whatever the recipe says.
+        format!("set data.image_size = {width}, or export it for {side} pixels")
+    } else {
+        "export it for square images, if its layers take them".to_owned()
+    };
+    let says = || {
+        format!(
+            "the backbone takes images of {width} x {height} pixels, but data.image_size is {side}: it is trained on other \
+             pictures than devices show it; {remedy}"
+        )
+    };
+    ([width, height] != [side; 2]).then(says)
 }
 
 /// Loads the weights that the recipe names, if any, and the channel statistics that they were trained with; warns if
@@ -324,6 +338,15 @@ mod tests {
         (recipe.data.train_per_class, recipe.data.test_per_class) = (Some(12), Some(2));
         recipe.export.candidates_per_class = 5;
         recipe
+    }
+
+    #[test]
+    fn what_helps_against_another_size_is_said() {
+        assert_eq!(size_mismatch([96, 96], 96), None);
+        assert!(size_mismatch([98, 98], 96).unwrap().contains("; set data.image_size = 98, or export"));
+        assert!(
+            size_mismatch([128, 96], 96).unwrap().ends_with("; export it for square images, if its layers take them")
+        );
     }
 
     /// The channels of a model that begins with the weights in a file.

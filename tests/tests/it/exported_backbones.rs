@@ -236,6 +236,15 @@ fn attention_and_norms_of_newer_operators_are_decomposed() {
     compute_what_is_expected(&backbone, &features_of("forms.json")["newer-operators"], name);
 }
 
+/// rten has no norm of groups and no Mish.
+#[test]
+fn norms_of_groups_run_in_both_engines() {
+    let _turn = torch_generator();
+    let name = "form-groups-dynamo.onnx";
+    let backbone = open(name).unwrap_or_else(|reason| panic!("{reason}"));
+    compute_what_is_expected(&backbone, &features_of("forms.json")["groups"], name);
+}
+
 /// A device does not follow floats that become sides; once folded, they are whole numbers.
 #[test]
 fn sides_that_are_computed_in_floats_become_constants() {

@@ -1,5 +1,5 @@
 //! Writes operators that an engine lacks, or computes in another way, as several that both have: `Attention` and
-//! `RMSNormalization` of opset 23, weight standardisation (Qiao et al., 2019), and functions such as `Celu`. tf2onnx
+//! `RMSNormalization` of opset 23, `GroupNormalization` of opset 21, weight standardisation (Qiao et al., 2019), and functions such as `Celu`. tf2onnx
 //! leaves some of TensorFlow's own, such as the `Erfc` of GELU. A further one is a function here and an arm of
 //! [`rule_of`].
 
@@ -65,6 +65,8 @@ impl Pieces {
 struct Values {
     types: HashMap<String, i32>,
     ranks: HashMap<String, usize>,
+    /// Numbers in weights of one axis.
+    lengths: HashMap<String, i64>,
     /// Weights of three axes and more, the first of which is of length 1: what weight standardisation reshapes to.
     single: HashSet<String>,
     /// Constants that are lists of whole numbers.
@@ -73,7 +75,8 @@ struct Values {
 
 impl Values {
     fn of(graph: &GraphParts) -> Result<Self, DecodeError> {
-        let (mut types, mut ranks, mut single) = (HashMap::new(), HashMap::new(), HashSet::new());
+        let (mut types, mut ranks) = (HashMap::new(), HashMap::new());
+        let (mut lengths, mut single) = (HashMap::new(), HashSet::new());
         for value in graph.values()? {
             let Some(tensor) = value.r#type.and_then(|kind| kind.tensor_type) else { continue };
             ranks.extend(tensor.shape.map(|shape| (value.name.clone(), shape.dim.len())));
@@ -84,6 +87,9 @@ impl Values {
             if matches!(dims[..], [1, _, _, ..]) {
                 single.insert(name.clone());
             }
+            if let [length] = dims[..] {
+                lengths.insert(name.clone(), length);
+            }
             types.insert(name, data_type);
         }
         // With `optimize=False`, PyTorch's newer exporter declares the values between its layers alone.
@@ -93,7 +99,7 @@ impl Values {
                 types.entry(to.clone()).or_insert(data_type);
             }
         }
-        Ok(Self { types, ranks, single, lists: graph.lists(&[])? })
+        Ok(Self { types, ranks, lengths, single, lists: graph.lists(&[])? })
     }
 }
 
@@ -109,7 +115,9 @@ fn rule_of(node: &NodeProto) -> Option<Rule> {
         "Col2Im" => blocks_side_by_side,
         "Erfc" => erfc,
         "Expm1" => expm1,
+        "GroupNormalization" => group_normalization,
         "Mean" => mean,
+        "Mish" => mish,
         "RMSNormalization" => rms_normalization,
         "Tan" => tan,
         "ThresholdedRelu" => thresholded_relu,
@@ -119,7 +127,7 @@ fn rule_of(node: &NodeProto) -> Option<Rule> {
 }
 
 impl GraphParts {
-    /// Writes attention, RMS norms and some functions as the operators that they are made of, and batch norm of a
+    /// Writes attention, norms of groups, RMS norms and some functions as the operators that they are made of, and batch norm of a
     /// weight as instance norm. What a rule does not cover stays as it is. Returns whether anything was changed.
     pub(super) fn decompose(&mut self) -> Result<bool, DecodeError> {
         let mut values = None;
@@ -303,6 +311,47 @@ fn expm1(node: &NodeProto, _: &Values) -> Option<Pieces> {
     })
 }
 
+/// `GroupNormalization`: of each group of channels, (x - mean) / sqrt(variance + epsilon), then scale and shift of each
+/// channel, as of opset 21, or of each group, as before it. None where nothing says how many axes x has, or how long
+/// the scale is.
+fn group_normalization(node: &NodeProto, values: &Values) -> Option<Pieces> {
+    const EPSILON: f32 = 1e-5;
+    let ([x, scale, shift], [output]) = (&node.input[..], &node.output[..]) else { return None };
+    let (groups, length) = (number(node, "num_groups"), *values.lengths.get(scale)?);
+    // An image is one axis of the batch and one of channels, and has sides.
+    let sides = values.ranks.get(x)?.checked_sub(2).filter(|sides| (1..=3).contains(sides))?;
+    if groups < 1 || length < groups || length % groups != 0 {
+        return None;
+    }
+    let mut pieces = Pieces::of(output);
+    let (shape, axes) = (pieces.list(&[0, groups, -1]), pieces.list(&[-1]));
+    let epsilon = pieces.number(float(node, "epsilon").unwrap_or(EPSILON));
+    let apart = pieces.node("Reshape", &[x, &shape], vec![]);
+    let mean = pieces.node("ReduceMean", &[&apart, &axes], vec![int("keepdims", 1)]);
+    let centred = pieces.node("Sub", &[&apart, &mean], vec![]);
+    let square = pieces.node("Mul", &[&centred, &centred], vec![]);
+    let variance = pieces.node("ReduceMean", &[&square, &axes], vec![int("keepdims", 1)]);
+    let above_zero = pieces.node("Add", &[&variance, &epsilon], vec![]);
+    let root = pieces.node("Sqrt", &[&above_zero], vec![]);
+    let mut normed = pieces.node("Div", &[&centred, &root], vec![]);
+    let whole = pieces.node("Shape", &[x], vec![]);
+    // Groups of one channel have as many scales either way.
+    let is_by_group = length == groups;
+    if !is_by_group {
+        normed = pieces.node("Reshape", &[&normed, &whole], vec![]);
+    }
+    let mut along = vec![1; if is_by_group { 2 } else { 1 + sides }];
+    along[0] = -1;
+    let along = pieces.list(&along);
+    let [scale, shift] = [scale, shift].map(|one| pieces.node("Reshape", &[one, &along], vec![]));
+    let scaled = pieces.node("Mul", &[&normed, &scale], vec![]);
+    let shifted = pieces.node("Add", &[&scaled, &shift], vec![]);
+    if is_by_group {
+        pieces.node("Reshape", &[&shifted, &whole], vec![]);
+    }
+    Some(pieces.giving(output))
+}
+
 /// `Mean` of its inputs, element by element.
 fn mean(node: &NodeProto, _: &Values) -> Option<Pieces> {
     let output = node.output.first()?;
@@ -311,6 +360,15 @@ fn mean(node: &NodeProto, _: &Values) -> Option<Pieces> {
     let (count, sum) = (pieces.number(inputs.len() as f32), pieces.node("Sum", &inputs, vec![]));
     pieces.node("Div", &[&sum, &count], vec![]);
     Some(pieces.giving(output))
+}
+
+/// `Mish`: x tanh(softplus(x)).
+fn mish(node: &NodeProto, _: &Values) -> Option<Pieces> {
+    of_one_input(node, |pieces, x| {
+        let above_zero = pieces.node("Softplus", &[x], vec![]);
+        let gate = pieces.node("Tanh", &[&above_zero], vec![]);
+        pieces.node("Mul", &[x, &gate], vec![]);
+    })
 }
 
 /// `Col2Im` of blocks that lie side by side, by which Hugging Face's MobileViTv2 makes a map of patches. None where
@@ -359,6 +417,7 @@ fn thresholded_relu(node: &NodeProto, _: &Values) -> Option<Pieces> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::onnx_proto::ValueInfoProto;
 
     #[test]
     fn functions_are_written_as_others() {
@@ -383,6 +442,7 @@ mod tests {
             ("Erfc", &["x"], &["Erf", "Sub"]),
             ("Expm1", &["x"], &["Exp", "Sub"]),
             ("Mean", &["x", "x", "x"], &["Sum", "Div"]),
+            ("Mish", &["x"], &["Softplus", "Tanh", "Mul"]),
             ("Tan", &["x"], &["Sin", "Cos", "Div"]),
             ("ThresholdedRelu", &["x"], &["Sub", "Sign", "Relu", "Mul"]),
         ] {
@@ -438,6 +498,40 @@ mod tests {
         for (width, strides, pads) in [(20, &[2, 3][..], &[0; 4]), (21, &[1, 1], &[0; 4]), (21, &[2, 3], &[0, 1, 0, 1])]
         {
             assert_eq!(decomposed(width, strides, pads), None, "{width}, {strides:?}, {pads:?}");
+        }
+    }
+
+    #[test]
+    fn a_norm_of_groups_needs_axes_and_scales_that_are_known() {
+        let decomposed = |groups: i64, length: i64, sides: &[i64]| {
+            let weight = TensorProto { dims: vec![length], data_type: FLOAT, name: "w".into(), raw_data: vec![] };
+            let inputs = ["x", "w", "w"].map(str::to_owned).to_vec();
+            let norm = node("GroupNormalization", inputs, "y", vec![int("num_groups", groups)]);
+            let mut graph = GraphParts {
+                node: vec![norm.encode_to_vec()],
+                initializer: vec![weight.encode_to_vec().into()],
+                input: vec![ValueInfoProto::of_sides("x", FLOAT, sides).encode_to_vec()],
+                ..GraphParts::default()
+            };
+            graph.decompose().unwrap().then(|| (graph.nodes().unwrap(), graph.lists(&[]).unwrap()))
+        };
+        for (groups, length, sides, last, along) in [
+            (4, 8, &[0, 8, 5, 5][..], "Add", &[-1, 1, 1][..]),
+            (4, 8, &[0, 8, 5], "Add", &[-1, 1]),
+            (8, 8, &[0, 8, 5, 5], "Reshape", &[-1, 1]),
+            // As before opset 21.
+            (4, 4, &[0, 8, 5, 5], "Reshape", &[-1, 1]),
+        ] {
+            let (nodes, lists) = decomposed(groups, length, sides).unwrap();
+            let made = nodes.last().unwrap();
+            assert_eq!((&*made.op_type, &*made.output[0]), (last, "y"), "{groups} {length} {sides:?}");
+            let of_weight = nodes.iter().find(|node| node.input[0] == "w").unwrap();
+            assert_eq!(lists[&of_weight.input[1]], along, "{groups} {length} {sides:?}");
+        }
+        for (groups, length, sides) in
+            [(0, 8, &[0, 8, 5, 5][..]), (3, 8, &[0, 8, 5, 5]), (8, 4, &[0, 8, 5, 5]), (4, 8, &[0, 8]), (4, 8, &[])]
+        {
+            assert_eq!(decomposed(groups, length, sides), None, "{groups} {length} {sides:?}");
         }
     }
 

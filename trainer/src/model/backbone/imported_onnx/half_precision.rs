@@ -69,11 +69,11 @@ fn node(bytes: &[u8]) -> Replacement {
 }
 
 impl GraphParts {
-    /// Widens all that is of half precision, unless it is weights alone, each of which the model widens itself: a file
-    /// of this program whose weights take half the room ([`orco_runtime::manifest::WeightFormat`]). Returns whether
+    /// Widens all that is of half precision, unless it is weights of f16 alone, each of which the model widens itself: a
+    /// file of this program whose weights take half the room ([`orco_runtime::manifest::WeightFormat`]). Returns whether
     /// anything was changed.
     pub(super) fn half_precision_to_f32(&mut self) -> Result<bool, DecodeError> {
-        if !self.computes_in_half_precision()? {
+        if !self.needs_widening()? {
             return Ok(false);
         }
         replace(&mut self.initializer, tensor)?;
@@ -85,10 +85,13 @@ impl GraphParts {
         Ok(true)
     }
 
-    /// Whether anything but a cast gets numbers of half precision.
-    fn computes_in_half_precision(&self) -> Result<bool, DecodeError> {
+    /// Whether anything but a cast gets numbers of half precision, or weights are of bf16, which rten does not read.
+    fn needs_widening(&self) -> Result<bool, DecodeError> {
         let weights = self.initializer.iter().map(|bytes| TensorHeader::decode(&bytes[..]));
         let weights = weights.collect::<Result<Vec<_>, _>>()?;
+        if weights.iter().any(|weight| weight.data_type == BFLOAT16) {
+            return Ok(true);
+        }
         let halves: HashSet<&str> =
             weights.iter().filter(|weight| is_half(weight.data_type)).map(|weight| weight.name.as_str()).collect();
         for bytes in self.input.iter().chain(&self.output) {
@@ -173,6 +176,12 @@ mod tests {
             initializer: vec![halves(FLOAT16, true, 3).into()],
             ..GraphParts::default()
         };
+        let mut of_bf16 = GraphParts {
+            initializer: vec![halves(BFLOAT16, true, 3).into()],
+            ..graph(reads("Cast", vec![int("to", 1)]))
+        };
+        assert!(of_bf16.half_precision_to_f32().unwrap(), "rten does not read bf16");
+        assert_eq!(numbers(&of_bf16.initializer[0]), NUMBERS.map(|number| bf16::from_f32(number).to_f32()));
         let mut small = graph(reads("Cast", vec![int("to", 1)]));
         let before = small.clone();
         assert!(!small.half_precision_to_f32().unwrap());
