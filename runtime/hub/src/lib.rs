@@ -24,8 +24,6 @@
 //! # Ok::<(), orco_hub::HubError>(())
 //! ```
 
-#[cfg(test)]
-mod checkout;
 pub mod client;
 pub mod error;
 pub mod export;
@@ -36,5 +34,7 @@ pub mod protocol;
 pub mod rollout;
 pub mod server;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 pub use error::HubError;

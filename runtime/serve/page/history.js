@@ -10,8 +10,8 @@ import { store } from "./store.js";
 // Pause between two looks at whether an undo is done.
 const POLL_MS = 100;
 
-// From more labels on, the first are named and the others counted: one session may have hundreds of classes.
-const MOST_LABELS = 8, NAMED_LABELS = 6;
+// Labels that are named; others are counted: one session may have hundreds of classes.
+const NAMED_LABELS = 6;
 
 // Of two quick presses, the second would undo what nobody meant.
 let isUndoing = false;
@@ -41,9 +41,8 @@ function entryItem(entry, language) {
 // Of a rename or a move, the labels say from what to what; of other changes, which things they are about.
 export function changeSentence({ change, to, balance, labels }) {
   const what = term("past", change, { to, balance: term("balances", balance) });
-  const named = labels.length > MOST_LABELS ? labels.slice(0, NAMED_LABELS) : labels;
-  const others = named.length < labels.length ? ` ${message("otherLabels", { count: labels.length - named.length })}` : "";
-  return `${what} ${named.map(readable).join(["rename", "move"].includes(change) ? " → " : ", ")}${others}`;
+  const others = labels.length > NAMED_LABELS ? ` … (+${labels.length - NAMED_LABELS})` : "";
+  return `${what} ${labels.slice(0, NAMED_LABELS).map(readable).join(["rename", "move"].includes(change) ? " → " : ", ")}${others}`;
 }
 
 function enable() {

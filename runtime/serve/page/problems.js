@@ -33,8 +33,8 @@ const sentences = [
     en: "The camera seems to have been moved, or the light is quite another: show it the empty place again (Settings).",
     de: "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen (Einstellungen)." }],
   [/^the empty place probably showed a thing that is gone now.*$/, {
-    en: "When you showed the empty place, a thing was probably still there. It is gone now, so its place is taken for a thing: show the empty place again (Settings).",
-    de: "Als der leere Platz gezeigt wurde, lag dort wohl noch ein Ding. Nun ist es weg, und seine Stelle gilt als Ding: Bitte den leeren Platz noch einmal zeigen (Einstellungen)." }],
+    en: "A thing was probably there when the empty place was shown, and is gone now: show the empty place again (Settings).",
+    de: "Als der leere Platz gezeigt wurde, lag dort wohl ein Ding, das nun weg ist: Bitte den leeren Platz noch einmal zeigen (Einstellungen)." }],
   [/^the empty place was shown with another size .*, (\d+) x (\d+): .*$/, {
     en: "The empty place was shown with another size than the camera’s pictures have now ({1} x {2}): show it again (Settings).",
     de: "Der leere Platz wurde in einer anderen Größe gezeigt als der jetzigen der Kamera ({1} x {2}): Bitte ihn noch einmal zeigen (Einstellungen)." }],

@@ -120,7 +120,7 @@ impl SceneWatch {
         }
         let of = |region: &PixelRect| Foreground::of(self.background.width, &difference, size, *region);
         let foregrounds: Vec<Foreground> = regions.iter().map(of).collect();
-        if !fit.is_moved() && fit.pose != CameraPose::Hidden {
+        if !fit.is_moved() {
             let small_size = self.background.small_size().map(|side| side as u32);
             let searched = regions.iter().map(|region| region.in_small_frame(size, small_size));
             let search = || HoleSearch::new(&self.background, &small, &difference);

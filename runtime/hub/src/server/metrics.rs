@@ -150,10 +150,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::checkout::path_in_checkout;
     use crate::protocol::{DeviceReport, ReleaseId, ReleaseOutcome, SigningKey};
     use crate::rollout::RolloutStage;
     use crate::store::ReleaseKind;
+    use crate::tests::path_in_checkout;
 
     /// A device that is well, one that refused a release, one that never reported; and three releases.
     fn fleet() -> FleetOverview {

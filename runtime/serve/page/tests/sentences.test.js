@@ -44,8 +44,8 @@ test("the history names labels: an arrow leads from an old one to a new one, and
   assert.equal(said("move", "jug", "mug"), "moved a shot: jug → mug");
   assert.equal(said("learn", "mug", "sea_horse", "duck"), "learned mug, sea horse, duck");
   const many = Array.from({ length: 500 }, (_, number) => `part_${number}`);
-  assert.equal(said("learn", ...many), "learned part 0, part 1, part 2, part 3, part 4, part 5 and 494 more");
-  assert.equal(said("learn", ...many.slice(0, 8)).split(", ").length, 8);
+  assert.equal(said("learn", ...many), "learned part 0, part 1, part 2, part 3, part 4, part 5 … (+494)");
+  assert.equal(said("learn", ...many.slice(0, 6)), "learned part 0, part 1, part 2, part 3, part 4, part 5");
   assert.equal(said("balance"), "set the balance to “balanced” ");
 });
 

@@ -5,7 +5,7 @@ use orco_runtime::manifest::{BENCHMARK, LEARNER, MANIFEST, SIGNATURE};
 use orco_runtime::signature::SecretKey;
 
 use super::*;
-use crate::checkout::path_in_checkout;
+use crate::tests::path_in_checkout;
 
 #[test]
 fn packs_are_merged_or_kept_apart_and_updates_take_the_place_of_the_old() {

@@ -1,4 +1,4 @@
-//! Files of the checkout that tests read, and that no package has.
+//! What unit tests share: where files of the checkout lie, which no package has.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
