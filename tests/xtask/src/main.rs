@@ -25,7 +25,7 @@
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
 //! - [`release`] packages the crates, and puts together what goes to a release's page;
 //! - [`compatibility`] compares the public API with the last release's or a baseline's, and tries the oldest Rust;
-//! - [`fuzz`] runs the fuzz targets; [`wheel`] builds and tries the Python wheel;
+//! - [`fuzz`] runs the fuzz targets; [`wheel`](mod@wheel) builds and tries the Python wheel;
 //! - [`reproducible`] builds package and wheel twice, and compares them byte for byte;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`miri`] runs what is unsafe in Rust's interpreter;
