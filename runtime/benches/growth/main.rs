@@ -17,7 +17,6 @@
 mod support;
 
 use std::fmt::Display;
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -27,6 +26,7 @@ use orco_runtime::learner::{AlignmentTime, Learner, Shots};
 use orco_runtime::state::classify::Classifier;
 use orco_runtime::state::session::NewClass;
 use orco_trials::benchmark::{Unit, record};
+use orco_trials::folder::copy_all;
 use orco_trials::median;
 use support::{bundles, bytes_written, class, roomy};
 
@@ -149,19 +149,6 @@ fn align(learner: &mut Learner) {
 
 fn is_known(learner: &Learner, label: &str) -> bool {
     learner.classes().any(|class| class.label == label)
-}
-
-/// Copies the files of a folder, and those of folders in it, into another one that is there.
-fn copy_all(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (source, copy) = (entry.path(), to.join(entry.file_name()));
-        if source.is_dir() {
-            fs::create_dir(&copy).unwrap();
-            copy_all(&source, &copy);
-        } else {
-            fs::copy(source, copy).unwrap();
-        }
-    }
 }
 
 /// Milliseconds that a call takes.

@@ -1,7 +1,8 @@
-//! Helpers for the tests of all packages: waiting, skipping, measuring, and records of what long trials counted.
+//! Helpers for the tests of all packages: waiting, skipping, measuring, copying folders, and records of what long trials counted.
 
 pub mod alone;
 pub mod benchmark;
+pub mod folder;
 pub mod memory;
 pub mod png;
 pub mod record;

@@ -1,9 +1,8 @@
 //! Objects that are damaged or gone on the hub.
 
-use std::path::Path;
-
 use orco_hub::merge::SameLabel;
 use orco_hub::rollout::DEFAULT_CHANNEL;
+use orco_trials::folder::copy_folder;
 
 use crate::support::{Fleet, refusal, release, release_mug, teach_pictures};
 
@@ -65,13 +64,12 @@ fn a_pack_that_the_hub_lost_is_pushed_again() {
     giver.teach("mug", 1);
     hub.kill();
     let backup = fleet.folder.path().join("backup");
-    copy_files(&hub.folder, &backup);
+    copy_folder(&hub.folder, &backup);
     hub.restart();
     let pushed = || giver.sync(&mut fleet.network()).pushed;
     assert_eq!((pushed(), pushed()), (vec!["mug".to_owned()], Vec::new()));
     hub.kill();
-    std::fs::remove_dir_all(&hub.folder).unwrap();
-    copy_files(&backup, &hub.folder);
+    copy_folder(&backup, &hub.folder);
     assert!(hub.store().packs().unwrap().is_empty());
     hub.restart();
     assert_eq!((pushed(), pushed()), (vec!["mug".to_owned()], Vec::new()), "restored");
@@ -102,13 +100,4 @@ fn pictures_that_the_hub_lost_are_pushed_again() {
     assert_eq!(database.execute("DELETE FROM picture", []).unwrap(), shared);
     assert_eq!((pushed(), pushed()), (shared, 0), "restored");
     assert_eq!(store.shared_pictures().unwrap().len(), shared);
-}
-
-/// Copies the files of a folder, but none of its folders.
-fn copy_files(from: &Path, to: &Path) {
-    std::fs::create_dir(to).unwrap();
-    let entries = std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path());
-    for file in entries.filter(|path| path.is_file()) {
-        std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
-    }
 }

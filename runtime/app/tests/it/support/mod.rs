@@ -31,6 +31,7 @@ use orco_state::bank::Bank;
 use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
 use orco_state::history::SavedState;
+pub use orco_trials::folder::{copy_all, copy_folder};
 use orco_trials::skipped;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -193,25 +194,6 @@ pub fn changed_state(bundle: &Path, folder: &Path) -> (PathBuf, PathBuf) {
 pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
-}
-
-/// A copy of a folder's files.
-pub fn copy_folder(from: &Path, to: &Path) {
-    let _ = fs::remove_dir_all(to);
-    fs::create_dir_all(to).unwrap();
-    let files = fs::read_dir(from).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file());
-    for entry in files {
-        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-    }
-}
-
-/// A copy of a folder with all that is below it, but for links and pipes.
-pub fn copy_all(from: &Path, to: &Path) {
-    copy_folder(from, to);
-    let folders = fs::read_dir(from).unwrap().map(Result::unwrap);
-    for entry in folders.filter(|entry| entry.file_type().unwrap().is_dir()) {
-        copy_all(&entry.path(), &to.join(entry.file_name()));
-    }
 }
 
 /// Makes a pipe with a name.
