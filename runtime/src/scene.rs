@@ -66,6 +66,7 @@ mod region;
 mod region_file;
 mod small_frame;
 mod still_pieces;
+mod streak;
 mod structure;
 #[cfg(test)]
 mod tests;

@@ -139,7 +139,7 @@ fn one_more(open: impl Fn() -> Learner, shots: &Array3<f32>) -> [f64; COLUMNS.le
 
 /// Learns the class, which then answers in closed form.
 fn learn(learner: &mut Learner, shots: &Array3<f32>) {
-    learner.learn_many(&[(LABEL, Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
+    learner.learn(LABEL, Shots::Features(shots.view())).unwrap().durable().unwrap();
 }
 
 /// Aligns the head to what was learned.

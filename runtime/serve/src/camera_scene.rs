@@ -3,8 +3,8 @@
 //! Once the empty place was shown, every frame is compared with its background: each thing gets its own answer, and an
 //! empty place is answered `empty`. The background is kept beside the state, so that it outlives the service. If it no
 //! longer fits, because the camera was moved or its resolution changed, the service says so and classifies whole frames
-//! until the empty place is shown again. If a thing is gone that was there when it was shown, the service says so, too,
-//! and goes on.
+//! until the empty place is shown again. If a thing is gone that was there when the empty place was shown, the service
+//! says so, too, and goes on.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// What people are told while the background does not fit.
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 /// What they are told while a thing seems to be gone that was there when the empty place was shown.
-const HOLE: &str = "the empty place probably showed a thing that is gone now, so that where it was is taken for a thing: \
-                    show the empty place again";
+const HOLE: &str = "the empty place probably showed a thing that is gone now, so that where it was is taken for a \
+                    thing: show the empty place again";
 
 /// The camera's background, shared by its thread and those that serve.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ struct WatchedBackground {
     checked: Duration,
 }
 
-/// How the background is doing, for people and programs.
+/// How the background, the empty place as it was shown, is doing: for people and programs.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SceneStatus {
@@ -73,7 +73,7 @@ pub struct SceneStatus {
     pub is_moved: bool,
     /// Why it cannot be used now.
     pub problem: Option<String>,
-    /// Where a thing probably was when it was shown that is gone now, as shares of the frame's sides.
+    /// Where it probably showed a thing that is gone now, as shares of the frame's sides.
     pub hole: Option<[f32; 4]>,
 }
 
@@ -406,9 +406,8 @@ pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [
 }
 
 /// A rectangle as shares of a frame's sides: left edge, upper edge, width, height.
-pub fn shares(bounds: PixelRect, frame: [u32; 2]) -> [f32; 4] {
-    let share = |length: u32, axis: usize| length as f32 / frame[axis].max(1) as f32;
-    [share(bounds.x, 0), share(bounds.y, 1), share(bounds.width, 0), share(bounds.height, 1)]
+pub fn shares(bounds: PixelRect, [width, height]: [u32; 2]) -> [f32; 4] {
+    Region::Pixels(bounds).shares(width, height).map(|share| share as f32)
 }
 
 #[cfg(test)]

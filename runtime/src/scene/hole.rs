@@ -1,13 +1,13 @@
 //! Whether a piece of foreground is a hole: the place itself, where the empty views showed a thing that is gone now.
 //!
 //! A thing that stood there in every empty view was learned as a part of the place. Once it is taken away, what was
-//! behind it differs from the background, and would be taken for a thing for ever. Its outline tells it from one
-//! (Cucchiara and others, 2003, call it a ghost): along the outline of a thing, the frame has an edge, and the
-//! background need not have one; along that of a hole, the background has it, and the frame goes on across it. A place
-//! with a pattern has edges everywhere, in both pictures. Those of a pattern run in all directions; where an outline is,
-//! the picture changes more across it than along it. A shadow or a lamp changes the light inside, and leaves the
-//! colours as they were; it is no hole, whichever of both shows it. The thresholds were set on pasted scenes (journal of
-//! the book, 2026-11-30, holes).
+//! behind it differs from the background, and would be taken for a thing for ever. Its outline tells a hole, which
+//! Cucchiara and others (2003) call a ghost, from a thing: along the outline of a thing, the frame has an edge, and the
+//! background need not have one; along the outline of a hole, the background has an edge, and the frame goes on across
+//! it. A place with a pattern has edges everywhere, in both pictures. Those of a pattern run in all directions; where
+//! an outline is, the picture changes more across it than along it. A shadow or a lamp changes the light inside, and
+//! leaves the colours as they were; it is no hole, whichever of both pictures shows it. The thresholds were set on
+//! pasted scenes (journal of the book, 2026-11-30, holes).
 
 use std::ops::AddAssign;
 
@@ -30,13 +30,13 @@ const NEAR: [f32; 3] = [-1.0, 0.0, 1.0];
 const SIDES: [f32; 4] = [-4.0, -3.0, 3.0, 4.0];
 /// Distance outwards that must lie in what is analysed, and in no piece of foreground.
 const BESIDE: f32 = 5.0;
-/// Fewest points of an outline from which anything is told.
+/// Fewest points of an outline by which a hole is told.
 const MIN_POINTS: usize = 12;
-/// Least times by which the background's brightness rises more across the outline than along it.
+/// How many times steeper the background must be across the outline of a hole than along it, at least.
 const MIN_OUTLINED: f32 = 1.4;
-/// The same of the frame, at the most.
+/// How many times steeper the frame may be, at the most.
 const MAX_OUTLINED: f32 = 1.3;
-/// Most of a piece that may differ as light does.
+/// Largest share of a hole that may differ as light does.
 const MAX_EVEN: f32 = 0.5;
 
 /// A frame that was compared with a background, whose pieces are judged.
@@ -125,8 +125,8 @@ impl<'a> HoleSearch<'a> {
         even as f32 / all.max(1) as f32
     }
 
-    /// The points of a piece's outline that have a direction, beside which there is nothing else, and where the frame is
-    /// not clipped, which would hide an edge.
+    /// The points of a piece's outline that have a direction, beside which there is nothing else, and where the frame
+    /// is not clipped, which would hide an edge.
     fn outline(&self, is_inside: &[bool], is_beside: impl Fn([u32; 2]) -> bool) -> Vec<OutlinePoint> {
         let [width, height] = self.size;
         let plane: Vec<f32> = is_inside.iter().map(|inside| f32::from(u8::from(*inside))).collect();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::foreground::Foreground;
 use super::hole::HoleSearch;
 use super::region::PixelRect;
+use super::streak::Streak;
 
 /// Intersection over union with where a piece was first seen, up from which it stands still.
 const MIN_OVERLAP: f32 = 0.7;
@@ -12,7 +13,7 @@ const MIN_OVERLAP: f32 = 0.7;
 const STILL_AFTER: Duration = Duration::from_secs(3);
 /// Least time between two judgements of a piece.
 const STEP: Duration = Duration::from_secs(1);
-/// How long each judgement must have said that a piece is a hole, and how many there must be.
+/// For how long all judgements must have said that a piece is a hole, and how many there must be.
 const HOLE_AFTER: Duration = Duration::from_secs(10);
 const MIN_JUDGEMENTS: u32 = 6;
 /// How long nothing may be seen where a hole was before it counts as filled.
@@ -33,8 +34,8 @@ struct Piece {
     since: Duration,
     /// When it was last judged.
     judged: Option<Duration>,
-    /// The latest judgements, if all of them say that it is a hole: the time of the first one, and how many.
-    hole: Option<(Duration, u32)>,
+    /// The latest judgements that say that it is a hole; none where the last one does not.
+    hole_judgements: Option<Streak>,
 }
 
 /// A piece that turned out to be a hole.
@@ -56,8 +57,8 @@ impl StillPieces {
         *self = Self::default();
     }
 
-    /// Takes up the pieces of a frame, those of each region with where in the small frame they were looked for. `search`
-    /// judges some of them, where one is to be judged.
+    /// Takes up the pieces of a frame, those of each region with where in the small frame they were looked for. What
+    /// judges pieces is made by `search`, once, and only if one is to be judged.
     pub fn see<'a>(
         &mut self,
         foregrounds: impl Iterator<Item = (&'a Foreground, PixelRect)>,
@@ -89,7 +90,7 @@ impl StillPieces {
         let overlap = |piece: &&Piece| piece.bounds.intersection_over_union(bounds);
         let nearest = self.pieces.iter().max_by(|one, other| overlap(one).total_cmp(&overlap(other)));
         let known = nearest.filter(|piece| overlap(piece) >= MIN_OVERLAP);
-        known.copied().unwrap_or(Piece { bounds, since: at, judged: None, hole: None })
+        known.copied().unwrap_or(Piece { bounds, since: at, judged: None, hole_judgements: None })
     }
 
     /// Forgets the hole once nothing was seen there for a while: the thing is back.
@@ -112,10 +113,10 @@ impl Piece {
 
     fn judge(&mut self, is_hole: bool, at: Duration) {
         self.judged = Some(at);
-        self.hole = is_hole.then(|| self.hole.map_or((at, 1), |(since, judgements)| (since, judgements + 1)));
+        self.hole_judgements = is_hole.then(|| Streak::continued(self.hole_judgements, at));
     }
 
     fn is_hole(&self, at: Duration) -> bool {
-        self.hole.is_some_and(|(since, count)| count >= MIN_JUDGEMENTS && at.saturating_sub(since) >= HOLE_AFTER)
+        self.hole_judgements.is_some_and(|streak| streak.has_lasted(HOLE_AFTER, MIN_JUDGEMENTS, at))
     }
 }

@@ -11,9 +11,10 @@ use super::difference::{Change, Difference};
 use super::foreground::Foreground;
 use super::hole::HoleSearch;
 use super::place_fit::PlaceFit;
-use super::region::{PixelRect, in_regions};
+use super::region::{PixelRect, Region, in_regions};
 use super::small_frame::{CLIPPED, SmallFrame, brightness};
 use super::still_pieces::StillPieces;
+use super::streak::Streak;
 
 /// Share of the place that may be lost where a moved camera has found it again, and where the light is followed beside
 /// things.
@@ -52,19 +53,10 @@ pub struct SceneWatch {
     background: Arc<Background>,
     is_moved: bool,
     /// The latest frames, if they contradict `is_moved`.
-    contradiction: Option<Contradiction>,
+    contradiction: Option<Streak>,
     /// When the background last followed the light.
     followed: Option<Duration>,
     still: StillPieces,
-}
-
-/// Frames in a row that contradict `is_moved` of a [`SceneWatch`].
-#[derive(Clone, Copy, Debug)]
-struct Contradiction {
-    /// Time of the first one.
-    since: Duration,
-    /// How many there are.
-    frames: u32,
 }
 
 impl SceneWatch {
@@ -84,15 +76,12 @@ impl SceneWatch {
         self.is_moved
     }
 
-    /// Where a thing probably was when the empty place was shown that is gone now: left edge, upper edge, width and
-    /// height, as shares of the frame's sides. Its place is taken for a thing until the empty place is shown again, or
-    /// the thing is back.
+    /// Where the empty views probably showed a thing that is gone now: left edge, upper edge, width and height, as
+    /// shares of the frame's sides. That part of the place is taken for a thing until the empty place is shown again,
+    /// or the thing is back.
     pub fn hole(&self) -> Option<[f32; 4]> {
-        let [width, height] = self.background.small_size().map(|side| side as f32);
-        let in_shares = |hole: PixelRect| {
-            let [x, y, across, down] = [hole.x, hole.y, hole.width, hole.height].map(|pixels| pixels as f32);
-            [x / width, y / height, across / width, down / height]
-        };
+        let [width, height] = self.background.small_size().map(|side| side as u32);
+        let in_shares = |hole: PixelRect| Region::Pixels(hole).shares(width, height).map(|share| share as f32);
         self.still.hole().map(in_shares)
     }
 
@@ -151,10 +140,9 @@ impl SceneWatch {
             self.contradiction = None;
             return;
         }
-        let mut contradiction = self.contradiction.unwrap_or(Contradiction { since: at, frames: 0 });
-        contradiction.frames += 1;
+        let contradiction = Streak::continued(self.contradiction, at);
         self.contradiction = Some(contradiction);
-        if contradiction.frames >= MIN_FRAMES && at.saturating_sub(contradiction.since) >= MOVED_AFTER {
+        if contradiction.has_lasted(MOVED_AFTER, MIN_FRAMES, at) {
             self.is_moved = !self.is_moved;
             self.contradiction = None;
         }

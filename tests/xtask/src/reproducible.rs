@@ -51,8 +51,8 @@ impl Part {
 /// Files by their names.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Builds these parts twice, all of them if there are none, and compares them. What is not committed is not built.
-/// Whatever also differs between two builds in the same folder is no matter of folders.
+/// Builds these parts twice, all of them if none is named, and compares them. What is not committed is not built. With
+/// `same_folder`, both are built in the same folder: what differs then does not come from the names of folders.
 ///
 /// # Errors
 /// If something cannot be built, or differs: with the members that do.

@@ -168,7 +168,7 @@ fn check_members(members: &BTreeMap<String, Vec<u8>>, checkout: &str) -> Result<
     if !others.is_empty() {
         return Err(format!("the wheel has further bills of materials, of which we know nothing: {others:?}").into());
     }
-    // Where the checkout lies in the folder that takes its name, nobody can tell.
+    // A checkout whose path begins the name that replaces it, such as /orco, cannot be told from that name.
     let is_told = !CHECKOUT.starts_with(checkout);
     let names_it = |content: &[u8]| is_told && content.windows(checkout.len()).any(|part| part == checkout.as_bytes());
     match members.iter().find(|(_, content)| names_it(content)) {

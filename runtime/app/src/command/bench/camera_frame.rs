@@ -1,8 +1,8 @@
-//! Frames as the service treats those of its camera: whole ones, and those with a thing before a place that it was
+//! Frames as the service treats those of its camera: whole ones, and those with a thing in front of a place that it was
 //! shown empty.
 //!
-//! Called is what the service calls. Its threads, the decoding of a camera's bytes, and what its inbox keeps of a frame
-//! are not in here; nor is the agreement over frames in a program that was built without the service.
+//! What the service calls is called here, too. Its threads, the decoding of a camera's bytes, and what its inbox keeps
+//! of a frame are left out; in a program that was built without the service, so is the agreement over frames.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ use orco_serve::{
 
 use super::{FrameSize, mixed};
 
-/// Empty views that the background is learned from, as many as the service takes.
+/// Empty views that the background is learned from, as many as the service takes (`camera_scene::VIEWS`).
 const VIEWS: u32 = 3;
 /// Tiles of the place from its left to its right.
 const TILES: u32 = 8;
-/// Colour of the thing before it.
+/// Colour of the thing in front of it.
 const THING: [u8; 3] = [225, 215, 30];
 
 /// Treats frames that are answered as a whole.
@@ -58,7 +58,7 @@ impl WholeFrames {
     }
 }
 
-/// Treats frames that show a thing before a place whose background was learned.
+/// Treats frames that show a thing in front of a place whose background was learned.
 pub(super) struct EmptyPlace {
     watch: SceneWatch,
     started: Instant,
@@ -122,8 +122,8 @@ fn checked_answer(learner: &mut Learner, picture: &RgbImage) -> Result<Answer> {
     Ok(answer)
 }
 
-/// A frame of a camera that stands still and has little noise: a place of coarse tiles, and a bright thing before its
-/// middle if it has one. The number tells the noise.
+/// A frame of a camera that stands still and has little noise: a place of coarse tiles, in front of whose middle there
+/// may be a bright thing. Each number has noise of its own.
 pub(super) fn place_frame(size: FrameSize, number: u32, has_thing: bool) -> RgbImage {
     let side = size.width.div_ceil(TILES);
     let is_middle = |at: u32, length: u32| (length / 3..2 * length / 3).contains(&at);
