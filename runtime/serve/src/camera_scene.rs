@@ -281,7 +281,7 @@ impl CameraScene {
             _ => {}
         }
         if is_new_hole {
-            log::warn!("{HOLE}");
+            log::warn!("camera: {HOLE}");
         }
         if is_usable && watched.take_due_save(now) {
             self.save(&mut watched);
