@@ -41,8 +41,8 @@ function entryItem(entry, language) {
 // Of a rename or a move, the labels say from what to what; of other changes, which things they are about.
 export function changeSentence({ change, to, balance, labels }) {
   const what = term("past", change, { to, balance: term("balances", balance) });
-  const others = labels.length > NAMED_LABELS ? ` … (+${labels.length - NAMED_LABELS})` : "";
-  return `${what} ${labels.slice(0, NAMED_LABELS).map(readable).join(["rename", "move"].includes(change) ? " → " : ", ")}${others}`;
+  const others = labels.length - NAMED_LABELS;
+  return `${what} ${labels.slice(0, NAMED_LABELS).map(readable).join(["rename", "move"].includes(change) ? " → " : ", ")}${others > 0 ? ` … (+${others})` : ""}`;
 }
 
 function enable() {

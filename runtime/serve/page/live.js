@@ -24,7 +24,7 @@ function show({ deviceCamera: camera, deviceChosen, connected }) {
   const isBad = camera.unreadable > unreadable && camera.unreadable_reason;
   unreadable = camera.unreadable;
   const bad = isBad ? message("deviceUnreadable", { reason: problem(camera.unreadable_reason) }) : "";
-  const said = camera.scene?.problem ?? camera.scene?.advice, place = said ? problem(said) : "";
+  const said = camera.scene?.problem ?? camera.scene?.advice ?? "", place = said && problem(said);
   setText("camera-error", camera.state === "away" ? message("deviceAway", camera) : bad || place);
 }
 

@@ -32,9 +32,9 @@ const sentences = [
   [/^the camera seems to have been moved.*$/, {
     en: "The camera seems to have been moved, or the light is quite another: show it the empty place again (Settings).",
     de: "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen (Einstellungen)." }],
-  [/^the empty place probably showed a thing that is gone now.*$/, {
-    en: "A thing was probably there when the empty place was shown, and is gone now: show the empty place again (Settings).",
-    de: "Als der leere Platz gezeigt wurde, lag dort wohl ein Ding, das nun weg ist: Bitte den leeren Platz noch einmal zeigen (Einstellungen)." }],
+  [/^the empty place probably .*$/, {
+    en: "The empty place was probably shown with a thing that is gone now: show it again (Settings).",
+    de: "Der leere Platz wurde wohl mit einem Ding gezeigt, das nun weg ist: Bitte ihn noch einmal zeigen (Einstellungen)." }],
   [/^the empty place was shown with another size .*, (\d+) x (\d+): .*$/, {
     en: "The empty place was shown with another size than the camera’s pictures have now ({1} x {2}): show it again (Settings).",
     de: "Der leere Platz wurde in einer anderen Größe gezeigt als der jetzigen der Kamera ({1} x {2}): Bitte ihn noch einmal zeigen (Einstellungen)." }],

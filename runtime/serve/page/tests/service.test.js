@@ -158,7 +158,7 @@ test("problems and warnings are German on a German page, and none is lost", () =
     ["is damaged: its end is missing", /beschädigt/],
     ["the picture is too large for this service: decoding it takes 300 MiB, but one picture may take 96 (--picture-memory)", /zu groß/],
     ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben.*Einstellungen/],
-    ["the empty place probably showed a thing that is gone now, so that where it was is taken for a thing: show the empty place again", /ein Ding, das nun weg ist.*Einstellungen/],
+    ["the empty place probably showed a thing that is gone now, so that where it was is taken for a thing: show the empty place again", /einem Ding gezeigt, das nun weg ist.*Einstellungen/],
     ["the empty place was shown with another size than the camera's frames have now, 640 x 360: show it again", /der Kamera \(640 x 360\)/],
     ["two regions have one name", /Namen gibt es schon/],
     ['"a=b" is no name for a region', /^„a=b“ kann kein Bereich heißen/],
