@@ -88,12 +88,18 @@ impl Answers {
         telemetry: Telemetry,
     ) -> Result<Self, ServeError> {
         let (calls, receiver) = mpsc::sync_channel(MAX_WAITING);
-        let shared = Arc::<SharedAnswers>::default();
+        let answers = Self { calls, shared: Arc::default() };
         let health = telemetry.health.clone();
-        let context = Context { inbox, shared: Arc::clone(&shared), telemetry };
-        let worker = AnswerWorker { open: Box::new(open), store, calls: receiver, context };
+        let worker = AnswerWorker {
+            open: Box::new(open),
+            store,
+            calls: receiver,
+            inbox,
+            shared: Arc::clone(&answers.shared),
+            telemetry,
+        };
         worker::start(worker, &health)?;
-        Ok(Self { calls, shared })
+        Ok(answers)
     }
 
     /// What is known now.
@@ -266,37 +272,37 @@ impl Answers {
     }
 }
 
-/// What the thread shares with the rest of the service.
-#[derive(Clone)]
-struct Context {
-    inbox: Inbox,
-    shared: Arc<SharedAnswers>,
-    telemetry: Telemetry,
-}
-
 /// Runs [`AnswerThread`], again after a panic.
 struct AnswerWorker {
     open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
     store: Store,
     calls: Receiver<Call>,
-    context: Context,
+    inbox: Inbox,
+    shared: Arc<SharedAnswers>,
+    telemetry: Telemetry,
 }
 
 impl Worker for AnswerWorker {
     const NAME: &'static str = "answers";
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
-        self.context.telemetry.health.fault_point("answers: opening");
+        self.telemetry.health.fault_point("answers: opening");
         // Taken before the state is read, so that a change in between is noticed as a newer revision.
         let revision = self.store.revision();
         let mut learner = (self.open)()?;
         learner.engine(Workload::Shots)?;
         learner.engine(Workload::Pictures(usize::MAX))?;
         learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
-        let context = self.context.clone();
-        // The version goes on rising after a panic.
-        let knowledge_version = context.shared.knowledge().version;
-        let mut thread = AnswerThread { learner, revision, checked: Instant::now(), knowledge_version, context };
+        let mut thread = AnswerThread {
+            learner,
+            revision,
+            checked: Instant::now(),
+            // The version goes on rising after a panic.
+            knowledge_version: self.shared.knowledge().version,
+            inbox: self.inbox.clone(),
+            shared: Arc::clone(&self.shared),
+            telemetry: self.telemetry.clone(),
+        };
         thread.follow_scope();
         thread.publish(None);
         // The state may have changed while the thread was down.
@@ -325,7 +331,9 @@ struct AnswerThread {
     checked: Instant,
     /// Version of the knowledge that was published last.
     knowledge_version: u64,
-    context: Context,
+    inbox: Inbox,
+    shared: Arc<SharedAnswers>,
+    telemetry: Telemetry,
 }
 
 impl AnswerThread {
@@ -347,8 +355,8 @@ impl AnswerThread {
     }
 
     fn handle(&mut self, call: Call) {
-        self.context.shared.handled.fetch_add(1, Ordering::Relaxed);
-        self.context.telemetry.health.fault_point("answers: asked");
+        self.shared.handled.fetch_add(1, Ordering::Relaxed);
+        self.telemetry.health.fault_point("answers: asked");
         call(self);
     }
 
@@ -378,7 +386,7 @@ impl AnswerThread {
 
     /// Answers the classes that were chosen.
     fn follow_scope(&mut self) {
-        if let Some(scope) = *lock(&self.context.shared.scope) {
+        if let Some(scope) = *lock(&self.shared.scope) {
             self.learner.settings_mut().scope = scope;
         }
     }
@@ -386,10 +394,10 @@ impl AnswerThread {
     fn publish(&mut self, problem: Option<String>) {
         self.knowledge_version += 1;
         let knowledge = Knowledge::of(&self.learner, self.knowledge_version, problem);
-        let metrics = &self.context.telemetry.metrics;
+        let metrics = &self.telemetry.metrics;
         metrics.classes.set(knowledge.classes.len() as i64);
         metrics.free_targets.set(knowledge.free_targets as i64);
-        self.context.shared.set_knowledge(knowledge);
+        self.shared.set_knowledge(knowledge);
     }
 
     /// Features of a picture, `[1, features]`, and the answer to it.
@@ -397,7 +405,7 @@ impl AnswerThread {
         let started = Instant::now();
         let features = self.learner.features(picture)?;
         let answer = self.learner.classify_features(features.view()).swap_remove(0);
-        self.context.telemetry.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
+        self.telemetry.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
         Ok((features, answer))
     }
 

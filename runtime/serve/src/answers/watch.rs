@@ -23,7 +23,7 @@ impl AnswerThread {
             if is_news || has_changed && self.problem().is_none() {
                 self.tell_changed();
             }
-        } else if self.context.inbox.is_stale() {
+        } else if self.inbox.is_stale() {
             self.judge_inbox();
         }
     }
@@ -34,9 +34,9 @@ impl AnswerThread {
         let before = self.problem();
         let error = self.learner.refresh().err();
         if matches!(error, Some(OpenLearnerError::Store(StoreError::OtherBundle { .. })))
-            && self.context.shared.new_bundle.get().is_some_and(|can_restart| can_restart())
+            && self.shared.new_bundle.get().is_some_and(|can_restart| can_restart())
         {
-            self.context.telemetry.health.end_for_new_bundle();
+            self.telemetry.health.end_for_new_bundle();
         }
         let problem = error.map(|error| problem(&error));
         let is_other = problem != before;
@@ -53,20 +53,20 @@ impl AnswerThread {
     }
 
     pub(super) fn problem(&self) -> Option<String> {
-        self.context.shared.knowledge().problem.clone()
+        self.shared.knowledge().problem.clone()
     }
 
     pub(super) fn tell_changed(&self) {
-        self.context.telemetry.events.send(Event::CHANGED);
+        self.telemetry.events.send(Event::CHANGED);
     }
 
     /// Judges the frames of the inbox by what is known now.
     pub(super) fn judge_inbox(&mut self) {
-        let (ids, rows) = self.context.inbox.rows(self.learner.base_model().head.inputs);
+        let (ids, rows) = self.inbox.rows(self.learner.base_model().head.inputs);
         // The first answer after a change takes long: nobody needs it for an empty inbox.
         let answers = if ids.is_empty() { Vec::new() } else { self.learner.classify_features(rows.view()) };
         let recognitions = answers.iter().map(|answer| self.recognition(answer));
-        self.context.inbox.judge(self.knowledge_version, ids.into_iter().zip(recognitions).collect());
+        self.inbox.judge(self.knowledge_version, ids.into_iter().zip(recognitions).collect());
     }
 }
 
