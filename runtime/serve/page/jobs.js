@@ -20,16 +20,16 @@ export function startJobs() {
   store.subscribe(["job"], showUnseenProblem);
 }
 
-// A change answers at once, and better as soon as the head is aligned to it.
-let wasImproving = false;
+// A change answers at once. Answers may change once more when the head is aligned to it.
+let wasAligning = false;
 function showAlignment({ status }) {
-  setText("alignment", alignmentText(status, wasImproving));
-  wasImproving ||= Boolean(status?.improving);
+  setText("alignment", alignmentText(status, wasAligning));
+  wasAligning ||= Boolean(status?.improving);
 }
 
-export function alignmentText(status, wasImproving) {
-  if (status?.improving) return message("improving");
-  return wasImproving ? message("improved") : "";
+export function alignmentText(status, wasAligning) {
+  if (status?.improving) return message("aligning");
+  return wasAligning ? message("aligned") : "";
 }
 
 function show({ job, label, classes, deviceCamera, deviceChosen, status }) {

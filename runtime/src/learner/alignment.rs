@@ -13,7 +13,7 @@ use super::settings::AlignmentTime;
 use crate::store::{LockedStore, uncertainty};
 
 impl Learner {
-    /// Whether a head is still to be aligned to what was learned: [`Learner::align`] does it, and answers improve.
+    /// Whether a head is still to be aligned to what was learned: [`Learner::align`] does it, and answers may change.
     /// Until then they follow from class means, the discriminant and the head of phase 2.
     pub fn awaits_alignment(&self) -> bool {
         let base_model = self.base_model();

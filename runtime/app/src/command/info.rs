@@ -82,7 +82,7 @@ impl<'a> Info<'a> {
         let (manifest, base_model) = (&learner.bundle().manifest, learner.base_model());
         say!(output, "answers     {}", orco_benchmark::answer_rule(&base_model.config))?;
         let alignment = if learner.awaits_alignment() {
-            "the head is still to be aligned (orco align); answers follow the last change already, and improve then"
+            "the head is still to be aligned (orco align); answers follow the last change already, and may change then"
         } else if learner.state().head.is_some() {
             "the head is aligned to all that was learned"
         } else if base_model.config.epochs > 0 {

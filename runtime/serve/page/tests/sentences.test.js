@@ -175,11 +175,11 @@ test("a balance says what it recognises and what it mistakes", () => {
   assert.equal(estimateSentence(estimate), "Recognises 18 of 20 stored shots, and takes 3 of 400 other things for yours.");
 });
 
-test("answers are being improved, then have improved, and nothing is said where they never were", () => {
+test("answers may still change, then are final, and nothing is said where no head was aligned", () => {
   assert.equal(alignmentText(null, false), "");
   assert.equal(alignmentText({ improving: false }, false), "");
-  assert.equal(alignmentText({ improving: true }, true), "Answers follow the change already and are being improved \u2026");
-  assert.equal(alignmentText({ improving: false }, true), "Answers have improved.");
+  assert.equal(alignmentText({ improving: true }, true), "Answers follow the change already and may still change \u2026");
+  assert.equal(alignmentText({ improving: false }, true), "Answers are final now.");
 });
 
 test("one verdict says whether to take more shots", () => {

@@ -1,4 +1,4 @@
-//! Aligning the head in the background: a change answers in closed form at once, and better a little later.
+//! Aligns the head in the background: a change answers in closed form at once, and by the aligned head a little later.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

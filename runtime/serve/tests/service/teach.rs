@@ -130,7 +130,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
 }
 
 #[test]
-fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
+fn a_change_answers_at_once_and_its_head_is_aligned_in_the_background() {
     let state = TempDir::new().unwrap();
     let mut bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     bundle.base_model.config = MethodConfig::combined();
@@ -145,7 +145,7 @@ fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
     let saved = || Learner::new(bundle.clone(), Store::new(state.path()), settings.clone()).unwrap();
     let started = Instant::now();
     while service.get("/api/v1/status")["improving"] == true {
-        assert!(started.elapsed() < Duration::from_secs(120), "answers do not improve");
+        assert!(started.elapsed() < Duration::from_secs(120), "the head is not aligned");
         std::thread::sleep(Duration::from_millis(50));
     }
     let aligned = saved();
@@ -171,7 +171,7 @@ fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
     assert!(later.awaits_alignment());
     let service = Running::serving(open(), ServerOptions::default());
     while service.get("/api/v1/status")["improving"] == true {
-        assert!(started.elapsed() < Duration::from_secs(240), "answers do not improve");
+        assert!(started.elapsed() < Duration::from_secs(240), "the head is not aligned");
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(saved().state().head.is_some());
