@@ -28,7 +28,7 @@ const sentences = [
     de: "Keine Antwort nennt „{1}“, denn sie nennen nur Gelerntes: Anstelle des Bekannten lernen, oder in den Einstellungen alles Bekannte nennen lassen." }],
   [/^the class is purged, but its sightings are left: (.*); remove them once.*$/s, {
     en: "Pictures of it are still in the list of what was seen, which cannot be written just now ({1}). Remove that list later, under Review.",
-    de: "In der Liste des Gesehenen stehen noch Bilder davon; sie kann gerade nicht geschrieben werden ({1}). Bitte die Liste später löschen." }],
+    de: "In der Liste des Gesehenen stehen noch Bilder davon; sie kann gerade nicht geschrieben werden ({1}). Bitte die Liste später entfernen." }],
   [/^the camera seems to have been moved.*$/, {
     en: "The camera seems to have been moved, or the light is quite another: show it the empty place again (Settings).",
     de: "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen (Einstellungen)." }],

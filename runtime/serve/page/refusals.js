@@ -51,7 +51,7 @@ export const refusals = {
   no_pending_shots: { de: "Es gibt keine Aufnahmen von „{label}“ mehr." },
   unknown_pending_shot: { de: "Diese Aufnahme von „{label}“ gibt es nicht mehr." },
   unknown_stored_shot: { de: "Die Aufnahme gehört nicht mehr zu „{label}“: Sie wurde verschoben, vergessen oder zurückgenommen." },
-  shots_full: { de: "{limit} Aufnahmen liegen schon da: Bitte einige lernen oder löschen." },
+  shots_full: { de: "{limit} Aufnahmen liegen schon da: Bitte einige lernen oder entfernen." },
   too_many_shots: { de: "„{label}“ hätte {shots} Aufnahmen, höchstens {limit} sind möglich." },
   last_shot: { de: "Das ist die letzte Aufnahme von „{label}“: Bitte stattdessen das Ganze vergessen." },
   same_class: { de: "Die Aufnahme gehört schon zu „{label}“." },

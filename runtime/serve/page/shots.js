@@ -28,7 +28,7 @@ let isHeld = false, isRequested = false;
 let taking = null;
 // Whether several shots are being taken one after the other; others have to wait.
 let isTakingEach = false;
-// Whether shots are being deleted or renamed: those that follow move under the pointer.
+// Whether shots are being removed or renamed: those that follow move under the pointer.
 let isChanging = false;
 // Ids of the shots that were taken here: others come from other browsers and programs.
 const takenHere = new Set();

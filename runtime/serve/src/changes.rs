@@ -51,7 +51,7 @@ pub(crate) struct ClassRecords {
     pub thumbnails: Option<Thumbnails>,
     /// What the camera saw.
     pub sightings: Sightings,
-    /// Forgets a purged class in records that this crate does not know.
+    /// Removes a purged class from records that this crate does not know.
     pub purge_hook: PurgeHook,
 }
 
@@ -427,7 +427,7 @@ impl ChangeWorker {
             made.report.one_scene.clear();
         }
         self.keep_thumbnails(learner, label, ids);
-        self.drop_learned_shots(label, |id| ids.contains(&id));
+        self.remove_learned_shots(label, |id| ids.contains(&id));
         let mut change = ReportedChange::of(made);
         // It may have been chosen since this learner was opened.
         learner.settings_mut().scope = self.answers.knowledge().scope;
@@ -437,8 +437,8 @@ impl ChangeWorker {
         Ok(change)
     }
 
-    /// Lets shots go that were learned, and tells listeners how many their label has left.
-    fn drop_learned_shots(&self, label: &str, is_learned: impl Fn(Id) -> bool) {
+    /// Removes shots that were learned, and tells listeners how many their label has left.
+    fn remove_learned_shots(&self, label: &str, is_learned: impl Fn(Id) -> bool) {
         if self.records.pending_shots.remove(label, is_learned) > 0 {
             self.records.pending_shots.tell_count(label, &self.shared.telemetry.events);
         }

@@ -252,11 +252,11 @@ impl Inbox {
         Some(ClaimedFrame { inbox: self.clone(), frame })
     }
 
-    /// Removes frames; returns how many there were.
-    pub fn remove(&self, ids: impl Fn(Id) -> bool) -> usize {
+    /// Removes the frames that `is_gone` picks; returns how many there were.
+    pub fn remove(&self, is_gone: impl Fn(Id) -> bool) -> usize {
         let mut kept = self.kept();
         let before = kept.frames.len();
-        kept.frames.retain(|frame| !ids(frame.id));
+        kept.frames.retain(|frame| !is_gone(frame.id));
         let removed = before - kept.frames.len();
         if removed > 0 {
             self.tell_count(&kept);

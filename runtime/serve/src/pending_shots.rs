@@ -143,7 +143,7 @@ impl PendingShots {
             return Ok((None, objections));
         }
         if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_PENDING_SHOTS {
-            let sentence = format!("{MAX_PENDING_SHOTS} shots are held already: learn or delete some first");
+            let sentence = format!("{MAX_PENDING_SHOTS} shots are held already: learn or remove some first");
             return Err(Refusal::new(ErrorCode::ShotsFull, sentence).with("limit", MAX_PENDING_SHOTS));
         }
         let id = held.ids.next_id();
@@ -184,12 +184,12 @@ impl PendingShots {
         self.held().labels.iter().map(|(label, shots)| (label.clone(), shots.len())).collect()
     }
 
-    /// Removes shots of a label; returns how many there were.
-    pub fn remove(&self, label: &str, ids: impl Fn(Id) -> bool) -> usize {
+    /// Removes the shots of a label that `is_gone` picks; returns how many there were.
+    pub fn remove(&self, label: &str, is_gone: impl Fn(Id) -> bool) -> usize {
         let mut held = self.held();
         let Some(shots) = held.labels.get_mut(label) else { return 0 };
         let before = shots.len();
-        shots.retain(|shot| !ids(shot.id));
+        shots.retain(|shot| !is_gone(shot.id));
         let removed = before - shots.len();
         if shots.is_empty() {
             held.labels.remove(label);

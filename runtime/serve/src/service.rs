@@ -99,7 +99,7 @@ pub struct Service {
     pub sightings: Sightings,
     /// Which classes are answered, as it was chosen on this device.
     pub scope: ScopeFile,
-    /// What else forgets a class that is purged ([`Service::on_purge`]).
+    /// Removes a purged class from records of other crates ([`Service::on_purge`]).
     purge_hook: PurgeHook,
     /// Backups and packs.
     pub transfer: Transfer,
@@ -252,11 +252,11 @@ impl Service {
         Ok(())
     }
 
-    /// Calls `forget` with the labels of each class that is purged from now on, for records that this crate does not
-    /// know. If `forget` returns why something is left, the change's result says so. Only the first call of this method
+    /// Calls `remove` with the labels of each class that is purged from now on, for records that this crate does not
+    /// know. If `remove` returns why something is left, the change's result says so. Only the first call of this method
     /// counts.
-    pub fn on_purge(&self, forget: impl Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync + 'static) {
-        self.purge_hook.set(Box::new(forget));
+    pub fn on_purge(&self, remove: impl Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync + 'static) {
+        self.purge_hook.set(Box::new(remove));
     }
 
     /// Ends the server with [`ServeError::NewBundle`] once another program has moved the state to another bundle and

@@ -15,20 +15,20 @@ use crate::job::JobProgress;
 use crate::refusal::{ErrorCode, Refusal};
 
 /// Removes labels of a purged class from what other crates keep, or says why some are left.
-type ForgetLabels = dyn Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync;
+type RemoveLabels = dyn Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync;
 
-/// Forgets a purged class in records that this crate does not know, such as a device's part in a fleet.
+/// Removes a purged class from records that this crate does not know, such as a device's part in a fleet.
 #[derive(Clone, Default)]
-pub struct PurgeHook(Arc<OnceLock<Box<ForgetLabels>>>);
+pub struct PurgeHook(Arc<OnceLock<Box<RemoveLabels>>>);
 
 impl PurgeHook {
     /// Calls this with the labels of each class that is purged from now on. A second one is not taken.
-    pub(crate) fn set(&self, forget: Box<ForgetLabels>) {
-        let _ = self.0.set(forget);
+    pub(crate) fn set(&self, remove: Box<RemoveLabels>) {
+        let _ = self.0.set(remove);
     }
 
     fn call(&self, labels: &BTreeSet<String>) -> Result<(), String> {
-        self.0.get().map_or(Ok(()), |forget| forget(labels))
+        self.0.get().map_or(Ok(()), |remove| remove(labels))
     }
 }
 
@@ -86,7 +86,7 @@ impl ChangeWorker {
             for label in [&mut job.label, &mut job.to_label] {
                 is_about |= label.take_if(|label| labels.contains(label.as_str())).is_some();
             }
-            if forget(&mut job.progress, &labels) || is_about {
+            if remove_labels(&mut job.progress, &labels) || is_about {
                 touched.push(job.id);
             }
         }
@@ -97,7 +97,7 @@ impl ChangeWorker {
 }
 
 /// Removes labels from the report of a job. Returns whether one was named.
-fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
+fn remove_labels(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
     let mentions = |text: &str| labels.iter().any(|label| label::is_mentioned(label, text));
     match progress {
         JobProgress::Queued | JobProgress::Running(_) => false,
@@ -153,18 +153,18 @@ mod tests {
             "free_targets": 3,
         });
         let mut done = JobProgress::Done { report, warning: Some("mug: it may be lost".into()) };
-        assert!(forget(&mut done, &labels));
+        assert!(remove_labels(&mut done, &labels));
         let JobProgress::Done { report, warning } = &done else { unreachable!("it stays done") };
         assert!(!report.to_string().contains("mug") && !warning.as_ref().unwrap().contains("mug"), "{done:?}");
         assert_eq!((&report["new"][0]["label"], &report["free_targets"]), (&json!("cup"), &json!(3)));
         assert_eq!(report["sharing_shots"], json!([["cup", "jug"]]));
-        assert!(!forget(&mut done, &labels), "nothing is left");
+        assert!(!remove_labels(&mut done, &labels), "nothing is left");
         let mut failed = JobProgress::Failed(Refusal::unknown_class("mug"));
-        assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
+        assert!(remove_labels(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
         // A value may name what the sentence writes in another way.
         let unsaid = Refusal::new(ErrorCode::LabelTaken, "that label exists already").with("label", "mug");
         let mut failed = JobProgress::Failed(unsaid);
-        assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
-        assert!(!forget(&mut JobProgress::Failed(Refusal::unknown_class("mugs")), &labels));
+        assert!(remove_labels(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
+        assert!(!remove_labels(&mut JobProgress::Failed(Refusal::unknown_class("mugs")), &labels));
     }
 }

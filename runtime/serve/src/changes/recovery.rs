@@ -134,7 +134,7 @@ impl ChangeWorker {
             return self.shared.end(running.id, running.change, JobProgress::Failed(refusal));
         };
         if let Some(label) = running.labels.first() {
-            self.drop_learned_shots(label, |shot| running.shots.contains(&shot));
+            self.remove_learned_shots(label, |shot| running.shots.contains(&shot));
         }
         let left = if running.purged.is_empty() { None } else { self.purge_records(learner, running.purged) };
         self.prune_thumbnails(learner);

@@ -117,7 +117,7 @@ codes! {
     UnknownPendingShot: NOT_FOUND, "label", "shot";
     /// The class does not have the stored shot, or not any more.
     UnknownStoredShot: NOT_FOUND, "label";
-    /// Too many shots wait to be learned. Learn or delete some first.
+    /// Too many shots wait to be learned. Learn or remove some first.
     ShotsFull: CONFLICT, "limit";
     /// The class would have more shots than a class may.
     TooManyShots: CONFLICT, "label", "shots", "limit";

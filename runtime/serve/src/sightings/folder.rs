@@ -68,7 +68,7 @@ impl SightingFolder {
         // What cannot be written or removed, as on a disk that is full, is told where sightings are shown, and tried
         // again: it stops no service.
         let written = if is_damaged { opened.rewrite() } else { Ok(()) };
-        let written = written.and_then(|()| opened.finish_removal()).and_then(|()| opened.forget_old());
+        let written = written.and_then(|()| opened.finish_removal()).and_then(|()| opened.remove_oldest());
         opened.note_problem(&written);
         Ok(opened)
     }
@@ -108,7 +108,7 @@ impl SightingFolder {
         let written = self.append_last();
         let written =
             written.and_then(|()| picture.map_or(Ok(()), |bytes| files::create(&self.picture_path(&id), bytes)));
-        let written = written.and_then(|()| self.forget_old());
+        let written = written.and_then(|()| self.remove_oldest());
         // A disk that stays full or read-only must not fill the memory.
         while self.sightings.len() > MAX_UNWRITTEN {
             self.sightings.pop_front();
@@ -143,12 +143,12 @@ impl SightingFolder {
     }
 
     /// Removes the oldest where there are too many.
-    fn forget_old(&mut self) -> io::Result<()> {
+    fn remove_oldest(&mut self) -> io::Result<()> {
         if self.sightings.len() <= MAX_SIGHTINGS + MAX_SIGHTINGS / 10 {
             return Ok(());
         }
         let old = self.sightings.len() - MAX_SIGHTINGS;
-        self.drop_where(&|index, _| index < old)
+        self.remove_where(&|index, _| index < old)
     }
 
     /// Removes some.
@@ -159,15 +159,14 @@ impl SightingFolder {
         if !self.sightings.iter().any(&is_gone) {
             return Ok(());
         }
-        let removed = self.drop_where(&|_, sighting| is_gone(sighting));
+        let removed = self.remove_where(&|_, sighting| is_gone(sighting));
         self.note_problem(&removed);
         removed
     }
 
-    /// Writes the file without those that `is_gone` picks by place and content, then forgets them, then removes their
-    /// pictures. Were they forgotten first, they would come back after a restart wherever the file could not be
-    /// written.
-    fn drop_where(&mut self, is_gone: &dyn Fn(usize, &Sighting) -> bool) -> io::Result<()> {
+    /// Writes the file without those that `is_gone` picks by place and content, drops them here, then removes their
+    /// pictures. Were they dropped first, they would come back after a restart wherever the file could not be written.
+    fn remove_where(&mut self, is_gone: &dyn Fn(usize, &Sighting) -> bool) -> io::Result<()> {
         let all = self.sightings.iter().enumerate();
         let (gone, kept): (Vec<_>, Vec<_>) = all.partition(|(index, sighting)| is_gone(*index, sighting));
         self.begin_removal(gone.iter().map(|(_, sighting)| sighting.id.as_str()))?;

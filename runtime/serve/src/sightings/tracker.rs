@@ -103,7 +103,7 @@ impl Tracker {
         self.take(|_| true)
     }
 
-    /// Forgets some.
+    /// Removes some.
     pub fn remove(&mut self, is_gone: impl Fn(&Sighting) -> bool) {
         self.ongoing.retain(|ongoing| !is_gone(&ongoing.sighting));
     }

@@ -91,9 +91,9 @@ fn the_oldest_stay_while_the_file_cannot_be_written() {
     let many = MAX_SIGHTINGS + MAX_SIGHTINGS / 10;
     folder.sightings = (0..many).map(|number| sighting(number, "mug")).collect();
     obstruct(&file);
-    assert!(folder.forget_old().is_ok(), "they are not too many yet");
+    assert!(folder.remove_oldest().is_ok(), "they are not too many yet");
     folder.add(sighting(many, "mug"), None);
-    assert!(folder.problem().is_some() && folder.forget_old().is_err());
+    assert!(folder.problem().is_some() && folder.remove_oldest().is_err());
     assert_eq!(folder.sightings.len(), many + 1);
     folder.sightings.extend((many + 1..MAX_UNWRITTEN).map(|number| sighting(number, "mug")));
     folder.add(sighting(MAX_UNWRITTEN, "mug"), None);
