@@ -10,7 +10,7 @@ import { store } from "./store.js";
 // Pause between two looks at whether an undo is done.
 const POLL_MS = 100;
 
-// Labels that are named; others are counted: one session may have hundreds of classes.
+// Labels that are named; others are counted: one change may be about hundreds.
 const NAMED_LABELS = 6;
 
 // Of two quick presses, the second would undo what nobody meant.

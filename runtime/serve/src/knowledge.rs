@@ -40,7 +40,7 @@ pub struct Knowledge {
     pub expected: Option<ExpectedAccuracy>,
     /// Whether answers follow in closed form until a head is aligned to the last change.
     pub awaits_alignment: bool,
-    /// Sessions since the bundle.
+    /// How many changes have taught new classes since the bundle.
     pub sessions: u32,
     /// The changes that are remembered, oldest first.
     pub history: Vec<HistoryEntry>,

@@ -259,7 +259,7 @@ fn a_class_answers_while_it_is_learned_and_shots_that_look_like_it_are_named() {
         provisional |= matches.iter().any(|found| found["label"] == "duck" && found["provisional"] == true);
         answered += 1;
     }
-    // A session that ends before the first answer leaves nothing to be seen.
+    // A change that ends before the first answer leaves nothing to be seen.
     assert!(provisional || answered <= 1, "{answered} answers");
     // It is being learned, or its shots were learned and let go.
     assert_eq!(again.status, 409, "{}", again.text());
