@@ -35,7 +35,7 @@ use log::Level;
 use rumqttc::{AsyncClient, Event, EventLoop, Packet};
 use tokio::sync::{broadcast, watch};
 
-use self::connection::{Connection, Retention, delivered};
+use self::connection::{Connection, Retention, publish_options};
 use self::discovery::{DeviceDescription, EntityNames};
 use self::message::{LiveState, classes_message};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
@@ -366,7 +366,7 @@ impl Reporter<'_> {
     /// Sends a message and waits until the broker has it. Where that fails, the connection has ended: this never ends
     /// then, and `poll` returns the error.
     async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retention: Retention) {
-        let sent = client.publish_tracked(topic, message.into(), delivered(retention)).await;
+        let sent = client.publish_tracked(topic, message.into(), publish_options(retention)).await;
         let confirmed = match sent {
             Ok(notice) => notice.wait_completion_async().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

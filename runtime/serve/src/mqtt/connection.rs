@@ -58,7 +58,7 @@ pub enum Retention {
 }
 
 /// How a message is published: delivered at least once, and kept by the broker or not.
-pub fn delivered(retention: Retention) -> PublishOptions {
+pub fn publish_options(retention: Retention) -> PublishOptions {
     PublishOptions::new(QOS).retain(retention == Retention::Retained)
 }
 
@@ -211,9 +211,9 @@ QMfPMecloY5WKJQN2uaehDh7aj6QAiB60jhCBKMKX5SrVZsITF7foDDAYDs2eIIc
         assert!(of_picture(&aborted()) && !of_picture(&ConnectionError::NetworkTimeout));
         assert!(of_picture(&ConnectionError::Io(ErrorKind::ConnectionReset.into())));
         assert!(of_picture(&ConnectionError::MqttState(StateError::Io(ErrorKind::BrokenPipe.into()))));
-        // So mosquitto does it.
+        // As mosquitto does.
         assert!(of_picture(&reset_in_packet()));
-        // Some brokers so answer a message to a topic that the user may not write, or one that is too large.
+        // Some brokers do so after a message to a topic that the user may not write, or one that is too large.
         for error in [aborted(), reset_in_packet()] {
             let at_once = reason(&error, soon, None);
             assert!(at_once.contains("another device") && at_once.contains("may not write its topics"), "{at_once}");

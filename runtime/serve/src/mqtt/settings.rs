@@ -205,9 +205,9 @@ impl MqttSettings {
         }
         for topic in [&self.topic, &self.discovery] {
             // Brokers end the connection of whoever names a topic with control characters.
-            let is_held = |letter: char| matches!(letter, '+' | '#') || letter.is_control();
-            let held = topic.contains(is_held) || topic.starts_with(['/', '$']) || topic.ends_with('/');
-            if topic.is_empty() || topic.len() > MAX_NAME_BYTES || held {
+            let is_forbidden = |letter: char| matches!(letter, '+' | '#') || letter.is_control();
+            let is_misformed = topic.contains(is_forbidden) || topic.starts_with(['/', '$']) || topic.ends_with('/');
+            if topic.is_empty() || topic.len() > MAX_NAME_BYTES || is_misformed {
                 return Err(MqttError::Topic(topic.clone()));
             }
         }
