@@ -8,7 +8,7 @@ import { picture } from "./pictures.js";
 import { api, call, change } from "./service.js";
 import { chooseLabel } from "./shots.js";
 import { store } from "./store.js";
-import { choose } from "./tabs.js";
+import { chooseTab } from "./tabs.js";
 
 // More are a wall; the next come up when these are done.
 const MOST_GROUPS = 3;
@@ -219,7 +219,7 @@ async function teachGroup(ids, field) {
 // To where the new shots can be learned.
 function goOn() {
   $("inbox-result").hidden = true;
-  choose("teach");
+  chooseTab("teach");
   ($("learn").disabled ? $("label") : $("learn")).focus();
 }
 

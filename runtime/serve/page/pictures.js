@@ -3,7 +3,7 @@ import { element } from "./dom.js";
 import { message } from "./language.js";
 import { api, call, classPath } from "./service.js";
 
-const MAX_KEPT = 1024;
+const MOST_KEPT = 1024;
 // Pictures by path, in the order of fetching: the address of a blob, and how many images have not loaded it yet.
 const kept = new Map();
 
@@ -33,7 +33,7 @@ function release(path) {
 // Lets go of the oldest where there are too many, except for those that an image still has to load.
 function releaseOldest() {
   for (const [path, { loading }] of kept) {
-    if (kept.size <= MAX_KEPT) return;
+    if (kept.size <= MOST_KEPT) return;
     if (!loading) release(path);
   }
 }

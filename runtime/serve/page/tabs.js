@@ -35,7 +35,7 @@ let wide = null;
 export function startTabs() {
   wide = matchMedia(WIDE);
   wide.addEventListener("change", () => show(store.state));
-  for (const tab of TABS) $(`tab-${tab}`).onclick = () => choose(tab);
+  for (const tab of TABS) $(`tab-${tab}`).onclick = () => chooseTab(tab);
   $("tabs").onkeydown = press;
   window.addEventListener("hashchange", followAddress);
   store.subscribe(["tab"], show);
@@ -51,7 +51,7 @@ function followAddress() {
 }
 
 // Chooses a tab, and keeps it in the page's address for when that is loaded again.
-export function choose(tab) {
+export function chooseTab(tab) {
   history.replaceState(null, "", `#${tab}`);
   showError();
   store.update({ tab });
@@ -68,7 +68,7 @@ function press(event) {
   const tab = tabAfter(event.key, shown(store.state), tabsOf(wide.matches));
   if (!tab || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
-  choose(tab);
+  chooseTab(tab);
   $(`tab-${tab}`).focus();
 }
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { isNewReport } from "../selectors.js";
-import { TABS, badges, choose, tabAfter, tabOf, tabsOf } from "../tabs.js";
+import { TABS, badges, chooseTab, tabAfter, tabOf, tabsOf } from "../tabs.js";
 
 test("a fragment names a tab, and nothing else does", () => {
   assert.deepEqual(["#review", "#settings", "", "#token=abc", "#nonsense"].map(tabOf),
@@ -55,7 +55,7 @@ test("on a low screen, what a tab shows is brought into view; elsewhere the pict
   globalThis.getComputedStyle = () => ({ position });
   const shownAt = (place) => {
     top = place;
-    choose("knows");
+    chooseTab("knows");
     return shown;
   };
   assert.deepEqual([100, 286, 100].map(shownAt), [0, 1, 1]);
