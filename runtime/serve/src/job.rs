@@ -37,7 +37,7 @@ pub enum JobProgress {
 pub struct Job {
     /// Identifies it.
     pub id: Id,
-    /// What it changes: `learn`, `forget`, ...
+    /// What it does: `learn`, `forget`, ... ([`ChangeRequest::name`](crate::changes::ChangeRequest::name)).
     pub change: &'static str,
     /// The class that it is about; none where that was purged.
     pub label: Option<String>,

@@ -154,7 +154,7 @@ impl PendingShots {
             thumbnail,
             picture,
         });
-        self.count(&held);
+        self.update_metric(&held);
         Ok((Some(id), objections))
     }
 
@@ -194,7 +194,7 @@ impl PendingShots {
         if shots.is_empty() {
             held.labels.remove(label);
         }
-        self.count(&held);
+        self.update_metric(&held);
         removed
     }
 
@@ -209,7 +209,7 @@ impl PendingShots {
         count
     }
 
-    fn count(&self, held: &HeldShots) {
+    fn update_metric(&self, held: &HeldShots) {
         self.metrics.shots.set(held.labels.values().map(Vec::len).sum::<usize>() as i64);
     }
 }

@@ -98,14 +98,14 @@ impl RunningChange {
     fn found_in(&self, entries: &[HistoryEntry]) -> Option<u32> {
         let names =
             |entry: &HistoryEntry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
-        let is_it = |entry: &&HistoryEntry| {
+        let is_its_entry = |entry: &&HistoryEntry| {
             Some(entry.number) > self.before
                 && self.kinds.contains(&entry.kind)
                 && (self.to.is_none() || entry.restored_entry == self.to)
                 && self.balance.is_none_or(|balance| entry.balance == balance)
                 && self.labels.iter().all(|label| names(entry, label))
         };
-        entries.iter().find(is_it).map(|entry| entry.number)
+        entries.iter().find(is_its_entry).map(|entry| entry.number)
     }
 }
 

@@ -155,7 +155,7 @@ impl LiveWorker {
             None if self.shared.camera.newest().is_none() => self.clear(),
             None => {}
         }
-        self.count();
+        self.update_metrics();
         self.report();
     }
 
@@ -296,7 +296,7 @@ impl LiveWorker {
         *self.shared.latest() = LatestView { refused_shot, ..LatestView::default() };
     }
 
-    fn count(&mut self) {
+    fn update_metrics(&mut self) {
         let status = self.shared.camera.status();
         let metrics = &self.telemetry.metrics.camera;
         metrics.running.set(i64::from(status.phase == CameraPhase::Running));

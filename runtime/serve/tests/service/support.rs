@@ -74,7 +74,7 @@ impl Running {
 
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -146,7 +146,7 @@ impl Running {
             if job["state"] == "done" || job["state"] == "failed" {
                 return job;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(50));
         }
     }
 
@@ -156,7 +156,7 @@ impl Running {
             let taken = self.picture(&format!("/api/v1/shots/{label}"), &sample("learn", class, number)).ok();
             assert_eq!(taken["accepted"], true, "{class} {number}: {taken}");
         }
-        let job = self.finished(&self.json("POST", "/api/v1/learn", &serde_json::json!({ "label": label })));
+        let job = self.finished(&self.json("POST", "/api/v1/learn", &json!({ "label": label })));
         assert_eq!(job["state"], "done", "{job}");
         job
     }
@@ -166,7 +166,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
         let ended = self.thread.take().unwrap().join();
-        assert!(ended.is_ok() || std::thread::panicking());
+        assert!(ended.is_ok() || thread::panicking());
     }
 }
 
