@@ -29,7 +29,7 @@ use super::report::ExportReport;
 use crate::config::{MeasureOn, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
 use crate::platform::interrupt;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 use crate::run::{ALIGN_CHECKPOINT, Run};
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
@@ -88,7 +88,7 @@ pub(super) fn write(
 fn measure_systems(base_model: &BaseModel, benchmark: &Benchmark, draws: usize) -> Result<Vec<(System, Vec<Draw>)>> {
     let compared: Vec<System> = System::supported_by(base_model).collect();
     log::info!("measuring the device and its rivals on the benchmark, in {}", counted(draws, "draw"));
-    let mut progress = PhaseProgress::counting("measuring", "systems", compared.len() as u64, 0);
+    let mut progress = WorkProgress::new("measuring", "systems", compared.len() as u64, 0);
     let mut measured = Vec::with_capacity(compared.len());
     for system in compared {
         let measurement = Measurement { base_model, benchmark, system, config: &base_model.config, seed: SEED };

@@ -11,7 +11,7 @@ use tch::{Device, Tensor};
 use crate::data::dataset::{Images, Split};
 use crate::platform::interrupt::{self, Activity, Interrupted};
 use crate::run::Run;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 
 /// A checkpoint is saved at least this often, so that a power cut costs no more.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
@@ -160,7 +160,7 @@ impl TrainingLoop<'_> {
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
     pub fn run(&self, phase: &mut dyn TrainingPhase, mut at: Position) -> Result<()> {
         let Self { run, title, steps, epochs, until, .. } = *self;
-        let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, at.global_step(steps));
+        let mut progress = WorkProgress::new(title, "steps", (epochs * steps) as u64, at.global_step(steps));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
         run.group().barrier()?;
         interrupt::enter(self.work);
@@ -205,7 +205,7 @@ impl TrainingLoop<'_> {
         &self,
         phase: &mut dyn TrainingPhase,
         at: &mut Position,
-        progress: &mut PhaseProgress,
+        progress: &mut WorkProgress,
         saved: &mut Instant,
     ) -> Result<EpochTime> {
         let Self { steps, epochs, .. } = *self;
