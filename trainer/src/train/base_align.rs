@@ -2,8 +2,8 @@
 //! unless the recipe says otherwise. The recipe calls it `[align]`; phase 3 is [`orco_core::align`].
 
 mod cache;
-mod checkpoint;
 mod early_stopping;
+mod state;
 
 use anyhow::{Result, bail};
 use orco_core::random::Random;
@@ -15,8 +15,8 @@ use tch::{Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
-use self::checkpoint::{AlignState, AlignTask, UnfinishedAlign, load_finished};
 use self::early_stopping::EarlyStopping;
+use self::state::{AlignState, AlignTask, UnfinishedAlign, load_finished};
 use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::random_view;
 use crate::model::Model;

@@ -3,8 +3,8 @@
 
 mod average;
 mod batch_losses;
-mod checkpoint;
 mod criterion;
+mod state;
 
 use anyhow::{Result, bail};
 use orco_core::schedule::Schedule;
@@ -13,9 +13,9 @@ use tch::{Kind, Tensor};
 
 use self::batch_losses::MeanLosses;
 pub use self::batch_losses::{BatchLosses, accuracy};
-use self::checkpoint::PretrainState;
 use self::criterion::RecipeCriterion;
 pub use self::criterion::{Criterion, StepContext};
+use self::state::PretrainState;
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::platform::interrupt::Activity;

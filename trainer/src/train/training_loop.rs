@@ -118,7 +118,7 @@ pub trait TrainingPhase {
     /// Writes the checkpoint.
     ///
     /// # Errors
-    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    /// If a weight is not finite, or the file cannot be written; the checkpoint before is then still there.
     fn save(&mut self, at: Position, run: &Run) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! The checkpoints of phase 2: of one in progress, and of a finished one.
+//! The state of phase 2 and its checkpoints: of a phase in progress, and of a finished one.
 
 use std::collections::HashMap;
 use std::iter;
@@ -143,7 +143,7 @@ impl AlignState {
     /// Writes the checkpoint of a phase in progress, after `steps` steps.
     ///
     /// # Errors
-    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    /// If a weight is not finite, or the file cannot be written; the checkpoint before is then still there.
     pub fn save(&self, at: Position, steps: u64, task: AlignTask<'_>, run: &Run) -> Result<()> {
         let trained = self.parameters().map(|parameter| (parameter.name.clone(), parameter.tensor.shallow_clone()));
         let mut tensors: Vec<(String, Tensor)> = trained.collect();
@@ -225,7 +225,7 @@ impl AlignState {
     /// Mean loss of this epoch's steps; waits for the device.
     ///
     /// # Errors
-    /// If it is no number.
+    /// If it is not finite.
     pub fn loss(&self, at: Position) -> Result<f64> {
         let sum = self.sum.double_value(&[]);
         if !sum.is_finite() {
@@ -244,7 +244,7 @@ impl AlignState {
     }
 }
 
-/// Refuses weights that are no numbers.
+/// Refuses weights that are not finite.
 fn demand_finite(at: Position, tensors: &[(String, Tensor)]) -> Result<()> {
     if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
         bail!("a weight became infinite after {} epochs; lower align.learning_rate", at.epoch);

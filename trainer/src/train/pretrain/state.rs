@@ -1,4 +1,4 @@
-//! The checkpoint of phase 1: the model, and everything else that a run goes on from.
+//! The state of phase 1, which its checkpoint keeps beside the model: a run goes on from both.
 
 use anyhow::{Result, bail};
 use tch::{Device, Tensor};
@@ -64,7 +64,7 @@ impl PretrainState {
     /// Writes the checkpoint, after `steps` steps.
     ///
     /// # Errors
-    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    /// If a weight is not finite, or the file cannot be written; the checkpoint before is then still there.
     pub fn save(
         &mut self,
         at: Position,
@@ -99,7 +99,7 @@ impl PretrainState {
     /// Means over the steps of this epoch.
     ///
     /// # Errors
-    /// If the loss is no number.
+    /// If the loss is not finite.
     pub fn means(&self, at: Position, config: &PretrainConfig) -> Result<MeanLosses> {
         let means = self.sums.means(at.step);
         if !means.total.is_finite() {
