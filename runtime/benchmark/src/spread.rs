@@ -33,8 +33,9 @@ pub fn mean(values: &[f64]) -> f64 {
 }
 
 /// The mean of numbers; `None` of none.
-pub fn mean_of_any(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| mean(values))
+pub fn mean_of_any(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().collect();
+    (!values.is_empty()).then(|| mean(&values))
 }
 
 /// Sample standard deviation, divided by n - 1; 0 of a single number, which says nothing of deviations.

@@ -115,8 +115,8 @@ pub struct KnownShares {
 impl KnownShares {
     /// The mean of those of several draws; none of none.
     fn mean(draws: &[Self]) -> Option<Self> {
-        let over = |of: &dyn Fn(&Self) -> f64| mean_of_any(&draws.iter().map(of).collect::<Vec<_>>());
-        Some(Self { own_place: over(&|shares| shares.own_place)?, other_place: over(&|shares| shares.other_place)? })
+        let mean = |of: fn(&Self) -> f64| mean_of_any(draws.iter().map(of));
+        Some(Self { own_place: mean(|shares| shares.own_place)?, other_place: mean(|shares| shares.other_place)? })
     }
 }
 
@@ -158,17 +158,15 @@ impl ScenePromise {
 
     /// The mean of those of several draws; none of none.
     fn mean(draws: &[Self]) -> Option<Self> {
-        let over = |of: &dyn Fn(&Self) -> f64| mean_of_any(&draws.iter().map(of).collect::<Vec<_>>());
-        let over_any =
-            |of: &dyn Fn(&Self) -> Option<f64>| mean_of_any(&draws.iter().filter_map(of).collect::<Vec<_>>());
-        let edge = |edge: usize| over_any(&|promise| promise.range.map(|range| range[edge]));
+        let mean = |of: fn(&Self) -> Option<f64>| mean_of_any(draws.iter().filter_map(of));
+        let [low, high] = [mean(|promise| Some(promise.range?[0])), mean(|promise| Some(promise.range?[1]))];
         Some(Self {
-            promised: over(&|promise| promise.promised)?,
-            range: edge(0).zip(edge(1)).map(|(low, high)| [low, high]),
-            own_place_gap: over(&|promise| promise.own_place_gap)?,
-            other_place_gap: over(&|promise| promise.other_place_gap)?,
-            own_place_in_range: over_any(&|promise| promise.own_place_in_range),
-            other_place_in_range: over_any(&|promise| promise.other_place_in_range),
+            promised: mean(|promise| Some(promise.promised))?,
+            range: low.zip(high).map(|(low, high)| [low, high]),
+            own_place_gap: mean(|promise| Some(promise.own_place_gap))?,
+            other_place_gap: mean(|promise| Some(promise.other_place_gap))?,
+            own_place_in_range: mean(|promise| promise.own_place_in_range),
+            other_place_in_range: mean(|promise| promise.other_place_in_range),
         })
     }
 }
@@ -593,12 +591,12 @@ impl SceneDevice {
 impl SceneResults {
     /// The mean of several draws of the same inputs.
     pub fn mean(draws: &[Self]) -> Self {
-        let over = |of: &dyn Fn(&Self) -> f64| draws.iter().map(of).sum::<f64>() / draws.len().max(1) as f64;
+        let mean = |of: &dyn Fn(&Self) -> f64| mean_of_any(draws.iter().map(of)).unwrap_or_default();
         let shares = |input: usize| InputShares {
-            own_place: over(&|draw| draw.inputs[input].own_place),
-            other_place: over(&|draw| draw.inputs[input].other_place),
-            other_place_all_classes: over(&|draw| draw.inputs[input].other_place_all_classes),
-            refused_shots: over(&|draw| draw.inputs[input].refused_shots),
+            own_place: mean(&|draw| draw.inputs[input].own_place),
+            other_place: mean(&|draw| draw.inputs[input].other_place),
+            other_place_all_classes: mean(&|draw| draw.inputs[input].other_place_all_classes),
+            refused_shots: mean(&|draw| draw.inputs[input].refused_shots),
             known: KnownShares::mean(&draws.iter().filter_map(|draw| draw.inputs[input].known).collect::<Vec<_>>()),
             promise: ScenePromise::mean(
                 &draws.iter().filter_map(|draw| draw.inputs[input].promise).collect::<Vec<_>>(),
@@ -606,10 +604,10 @@ impl SceneResults {
         };
         Self {
             inputs: (0..draws.first().map_or(0, |draw| draw.inputs.len())).map(shares).collect(),
-            empty: over(&|draw| draw.empty),
-            missed: over(&|draw| draw.missed),
-            spurious: over(&|draw| draw.spurious),
-            two_things: over(&|draw| draw.two_things),
+            empty: mean(&|draw| draw.empty),
+            missed: mean(&|draw| draw.missed),
+            spurious: mean(&|draw| draw.spurious),
+            two_things: mean(&|draw| draw.two_things),
         }
     }
 }

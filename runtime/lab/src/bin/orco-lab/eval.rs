@@ -271,7 +271,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         all.results.systems = measured.into_iter().map(timed).collect();
     } else {
         for system in chosen_systems(arguments, measurement.base_model)? {
-            let summary = over(&Measurement { system, ..*measurement }, draws, system.name())?;
+            let summary = measure_with_bar(&Measurement { system, ..*measurement }, draws, system.name())?;
             say(arguments, format!("\n{}", session_table(&summary)))?;
             all.results.systems.push(summary.into());
         }
@@ -323,7 +323,7 @@ fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<MethodConfig> 
 }
 
 /// Measures a system over so many draws, with a bar of its epochs.
-fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
+fn measure_with_bar(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
     let epochs = draws as usize * measurement.benchmark.ways.len() * measurement.config.epochs;
     let bar = progress_bar(epochs, &format!("{name}, epochs"));
     let summary = measurement.run(draws as usize, &|| {
@@ -373,7 +373,7 @@ fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<Summary>> {
     for name in MethodConfig::PRESETS {
         let config = MethodConfig::preset(name).expect("it is listed");
         if statistics || config.answer.is_none() {
-            let summary = over(&Measurement { config: &config, ..*measurement }, draws, name)?;
+            let summary = measure_with_bar(&Measurement { config: &config, ..*measurement }, draws, name)?;
             measured.push(Summary { name: name.into(), ..summary });
         }
     }
