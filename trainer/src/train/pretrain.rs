@@ -209,8 +209,8 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
         Ok(self.state.means(at, self.config)?.total)
     }
 
-    fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport> {
-        self.speed.add(made.steps * self.config.batch * self.criterion.views(self.config), made.time);
+    fn end(&mut self, at: Position, time: EpochTime) -> Result<EpochReport> {
+        self.speed.add(time.steps * self.config.batch * self.criterion.views(self.config), time.duration);
         let MeanLosses { total, cross_entropy, other, accuracy } = self.state.means(at, self.config)?;
         self.state.begin_epoch(self.model.device());
         self.average_weights(at.epoch + 1)?;
