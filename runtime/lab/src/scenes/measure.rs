@@ -254,8 +254,8 @@ struct StagedFrame {
 /// A thing of the draw: shots in its own place, and what is asked in both.
 struct ObjectSample {
     shots: Vec<StagedFrame>,
-    at_home: Vec<StagedFrame>,
-    elsewhere: Vec<StagedFrame>,
+    own_place: Vec<StagedFrame>,
+    other_place: Vec<StagedFrame>,
     /// Two of the pictures that are asked, to stand beside other things.
     beside: Vec<MaskedPicture>,
 }
@@ -319,7 +319,7 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
             have: usable.len(),
         });
     }
-    let mut taken = Vec::new();
+    let mut samples = Vec::new();
     for (own, index) in shuffled_indices(usable.len(), random).into_iter().take(plan.things_per_draw).enumerate() {
         let pictures = &usable[index].pictures;
         let order = shuffled_indices(pictures.len(), random);
@@ -330,20 +330,20 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
         let (shots, asked) = opened.split_at(SHOTS);
         let other = (own + 1 + random.below(plan.things_per_draw - 1)) % plan.things_per_draw;
         let mut show = |things: &[MaskedPicture], place: usize| -> Vec<StagedFrame> {
-            things.iter().map(|thing| shown(thing, &places[place].empty, place, random)).collect()
+            things.iter().map(|thing| staged(thing, &places[place].empty, place, random)).collect()
         };
-        taken.push(ObjectSample {
+        samples.push(ObjectSample {
             shots: show(shots, own),
-            at_home: show(asked, own),
-            elsewhere: show(asked, other),
+            own_place: show(asked, own),
+            other_place: show(asked, other),
             beside: asked[..asked.len().min(2)].to_vec(),
         });
     }
-    Ok(taken)
+    Ok(samples)
 }
 
 /// A frame with a thing near its middle.
-fn shown(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random) -> StagedFrame {
+fn staged(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random) -> StagedFrame {
     let height = FRAME[1] as f32;
     let middle = FRAME.map(|side| {
         let aside = random.uniform(-ASIDE, ASIDE) * height;
@@ -368,7 +368,9 @@ fn empty_share(places: &[Place], random: &mut Random) -> f64 {
 /// Shares of frames in which the thing was missed, and in which more than it was found.
 fn found_shares(places: &[Place], objects: &[ObjectSample]) -> (f64, f64) {
     let (mut frames, mut missed, mut spurious) = (0, 0, 0);
-    for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
+    for shown in
+        objects.iter().flat_map(|object| object.shots.iter().chain(&object.own_place).chain(&object.other_place))
+    {
         let things = places[shown.place].things(&shown.frame);
         let best = things.iter().map(|found| found.intersection_over_union(shown.stage.things[0])).fold(0.0, f32::max);
         frames += 1;
@@ -510,17 +512,17 @@ impl SceneDevice {
     }
 
     fn shares(&mut self, places: &[Place], objects: &[ObjectSample]) -> Result<InputShares, SceneError> {
-        let (mut home, mut other, mut all, mut count) = (0, 0, 0, 0);
-        let (mut known_home, mut known_other) = (0, 0);
+        let (mut own, mut other, mut all, mut count) = (0, 0, 0, 0);
+        let (mut known_own, mut known_other) = (0, 0);
         for (thing, object) in objects.iter().enumerate() {
-            for (at_home, elsewhere) in object.at_home.iter().zip(&object.elsewhere) {
+            for (own_place, other_place) in object.own_place.iter().zip(&object.other_place) {
                 count += 1;
-                if let Some(picture) = self.view(places, at_home) {
+                if let Some(picture) = self.view(places, own_place) {
                     let answer = self.ask(&picture)?;
-                    home += usize::from(answer.is_right(thing));
-                    known_home += usize::from(answer.is_right_and_known(thing));
+                    own += usize::from(answer.is_right(thing));
+                    known_own += usize::from(answer.is_right_and_known(thing));
                 }
-                if let Some(picture) = self.view(places, elsewhere) {
+                if let Some(picture) = self.view(places, other_place) {
                     let answer = self.ask(&picture)?;
                     other += usize::from(answer.is_right(thing));
                     all += usize::from(answer.is_right(thing) && !answer.base_first);
@@ -528,7 +530,7 @@ impl SceneDevice {
                 }
             }
         }
-        let [own_place, other_place] = [home, other].map(|right| share(right, count));
+        let [own_place, other_place] = [own, other].map(|right| share(right, count));
         let promise = self.promise.map(|LearnedOnlyAccuracy { learned, learned_range, .. }| {
             let range = learned_range.map(|range| range.map(f64::from));
             ScenePromise::new(f64::from(learned), range, [own_place, other_place])
@@ -538,7 +540,7 @@ impl SceneDevice {
             other_place,
             other_place_all_classes: share(all, count),
             refused_shots: self.refused_shots,
-            known: Some(KnownShares { own_place: share(known_home, count), other_place: share(known_other, count) }),
+            known: Some(KnownShares { own_place: share(known_own, count), other_place: share(known_other, count) }),
             promise,
         })
     }
