@@ -10,12 +10,12 @@
 
 mod measure;
 mod objects;
+mod results;
 mod stage;
 
-pub use measure::{
-    InputShares, KnownShares, SceneError, SceneInput, ScenePlan, ScenePromise, SceneReport, SceneResults, measure,
-};
+pub use measure::{SceneError, SceneInput, ScenePlan, measure};
 pub use objects::{MaskedPicture, ObjectError, PhotographedObject, objects_in};
+pub use results::{InputShares, KnownShares, ScenePromise, SceneReport, SceneResults};
 pub use stage::{FRAME, Stage};
 
 /// A share, or the difference of two, in percent as tables show it; what rounds to 0 has no sign.
