@@ -13,7 +13,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::two_decimals;
 use orco_benchmark::{AccuracyEstimateError, Draw, Metric, SessionAccuracy, Summary, percent_or_dash, summarise};
 use orco_core::loss::contrast::ContrastForm;
-use orco_lab::format::shell_word;
+use orco_lab::format::{lab_command, shell_word};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
@@ -249,11 +249,11 @@ impl Card<'_> {
             if benchmark.fixed_draw && draws > 1 { ", the first the published one" } else { "" }
         )?;
         match recipe.split.measure_on {
-            MeasureOn::Test => writeln!(
-                text,
-                "    cargo run --release -p orco-lab -- eval {} --draws {draws} --seed {SEED}\n",
-                shell_word(&from_here(&exported.folder).to_string_lossy())
-            )?,
+            MeasureOn::Test => {
+                let bundle = shell_word(&from_here(&exported.folder).to_string_lossy());
+                let command = lab_command(format_args!("eval {bundle} --draws {draws} --seed {SEED}"));
+                writeln!(text, "    {command}\n")?
+            }
             MeasureOn::Holdout => {
                 writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
             }

@@ -11,7 +11,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{EvaluateError, FolderClasses, FolderSessions, Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
-use orco_lab::format::{print, say_of_draws, session_table, shell_quoted};
+use orco_lab::format::{lab_command, print, say_of_draws, session_table, shell_quoted};
 use orco_lab::results::{MeasuredSystem, Results, UnknownResults, are_results};
 use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
@@ -170,7 +170,7 @@ fn check_outputs(arguments: &EvalArguments) -> Result<()> {
 /// The command line of this process, as it can be pasted.
 fn own_command() -> String {
     let words = env::args_os().skip(1).map(|argument| shell_quoted(&argument.to_string_lossy()));
-    format!("cargo run --release -p orco-lab -- {}", words.collect::<Vec<_>>().join(" "))
+    lab_command(words.collect::<Vec<_>>().join(" "))
 }
 
 fn open(arguments: &EvalArguments) -> Result<Bundle> {
