@@ -1,15 +1,16 @@
-//! Helpers for the tests of all packages: waiting, skipping, measuring, copying folders, and records of what long trials counted.
+//! Helpers for the tests and benchmarks of all packages: waiting, skipping, measuring, copying folders, and records of
+//! what long trials counted.
 
 pub mod alone;
 pub mod benchmark;
 pub mod folder;
 pub mod memory;
 pub mod png;
-pub mod record;
 pub mod system;
 #[cfg(target_os = "linux")]
 pub mod threads;
 pub mod tmpfs;
+pub mod trial;
 
 use std::fs::OpenOptions;
 use std::io::Write;
