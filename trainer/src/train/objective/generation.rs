@@ -1,4 +1,4 @@
-//! The pseudo-targets of a recipe, made so that one sees how far it is and can stop.
+//! Generates the pseudo-targets of a recipe, with progress, until a stop is asked for.
 
 use anyhow::Result;
 use orco_state::target::{TargetGenerator, TargetMethod, generate};
