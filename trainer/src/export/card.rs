@@ -198,13 +198,13 @@ impl Card<'_> {
         if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
             writeln!(text, "- Accuracy on base training images after phase 2: {accuracy:.1} %.")?;
         }
-        if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
+        if let (Some(by_classifier), Some(by_targets)) = (exported.classifier_accuracy, by_targets) {
             // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
             writeln!(
                 text,
                 "- Accuracy on measured images of base classes: {:.2} % by phase 1's classifier, {:.2} % by phase 2's \
                  targets.",
-                phase_1, by_targets.sessions[0].base
+                by_classifier, by_targets.sessions[0].base
             )?;
         }
         Ok(())
