@@ -1,7 +1,7 @@
 //! `cargo xtask reliability`: the page that says what holds, how often that was tried, and when.
 //!
 //! `docs/reliability.toml` lists the promises and the tests that back each. Such a test starts with
-//! [`trial!`](orco_trials::trial), and leaves a record of what it tried in the folder that `ORCO_TRIALS` names. The
+//! [`trial!`](orco_trials::trial!), and leaves a record of what it tried in the folder that `ORCO_TRIALS` names. The
 //! newest record of each lies in `docs/reliability.json`; the page is made of both.
 
 mod page;
