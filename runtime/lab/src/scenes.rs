@@ -18,8 +18,9 @@ pub use objects::{MaskedPicture, ObjectError, PhotographedObject, objects_in};
 pub use results::{InputShares, KnownShares, ScenePromise, SceneReport, SceneResults};
 pub use stage::{FRAME, Stage};
 
+use orco_benchmark::spread::decimal;
+
 /// A share, or the difference of two, in percent as tables show it; what rounds to 0 has no sign.
 pub fn percent(share: f64) -> String {
-    let text = format!("{:.1}", 100.0 * share);
-    if text == "-0.0" { text[1..].to_owned() } else { text }
+    decimal(100.0 * share, 1)
 }
