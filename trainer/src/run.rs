@@ -36,7 +36,7 @@ pub(crate) const RECIPE: &str = "recipe.toml";
 const RECIPE_WORDS: &str =
     "- orco-train checks this copy; for other settings, change the recipe that the run began with";
 /// Name of the file that says how a run was begun.
-const RECORD: &str = "run.json";
+pub(crate) const RECORD: &str = "run.json";
 /// Name of the file of metrics.
 const METRICS: &str = "metrics.jsonl";
 /// Name of the checkpoint of phase 1.

@@ -18,17 +18,16 @@ mod support;
 
 use std::fmt::Display;
 use std::path::Path;
-use std::time::Instant;
 
 use ndarray::{Array2, Array3, ArrayView3, Axis};
 use orco_core::random::Random;
 use orco_runtime::learner::{AlignmentTime, Learner, Shots};
 use orco_runtime::state::classify::Classifier;
 use orco_runtime::state::session::NewClass;
-use orco_trials::benchmark::{Unit, record};
+use orco_trials::benchmark::{Unit, milliseconds, record};
 use orco_trials::folder::copy_all;
 use orco_trials::median;
-use support::{bundles, bytes_written, class, roomy};
+use support::{bundles, bytes_written, class, copy_with_room};
 
 const KNOWN: [usize; 3] = [10, 100, 1000];
 /// Times that everything is measured; the median counts.
@@ -69,7 +68,7 @@ fn in_columns<T: Display>(cells: [T; COLUMNS.len()]) -> String {
 fn measure(bundle: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let name = bundle.file_name().unwrap().to_string_lossy().into_owned();
-    let bundle = roomy(bundle, &folder.path().join("bundle"), KNOWN[KNOWN.len() - 1] + 1);
+    let bundle = copy_with_room(bundle, &folder.path().join("bundle"), KNOWN[KNOWN.len() - 1] + 1);
     let mut random = Random::new(1, "growth");
     let state = folder.path().join("state");
     let mut known = 0;
@@ -149,13 +148,6 @@ fn align(learner: &mut Learner) {
 
 fn is_known(learner: &Learner, label: &str) -> bool {
     learner.classes().any(|class| class.label == label)
-}
-
-/// Milliseconds that a call takes.
-fn milliseconds(call: impl FnOnce()) -> f64 {
-    let started = Instant::now();
-    call();
-    1e3 * started.elapsed().as_secs_f64()
 }
 
 fn answer(learner: &mut Learner, picture: &Array2<f32>) {

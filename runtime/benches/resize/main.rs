@@ -5,14 +5,11 @@
 //! cargo bench -p orco-runtime --bench resize
 //! ```
 
-use std::hint::black_box;
-use std::time::Instant;
-
 use orco_core::random::Random;
 use orco_runtime::image::resize_part;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::image_rs::imageops::{self, FilterType};
-use orco_trials::benchmark::{Unit, record};
+use orco_trials::benchmark::{Unit, milliseconds, record};
 use orco_trials::median;
 
 /// Sizes of the frames, the square that is scaled, and its side afterwards: the inputs of `cifar100-edge` and
@@ -24,12 +21,6 @@ const CASES: [([u32; 2], [u32; 4], u32); 4] = [
     ([4608, 2592], [1008, 0, 2592, 2592], 298),
 ];
 const ROUNDS: usize = 21;
-
-fn milliseconds(call: impl FnOnce() -> RgbImage) -> f64 {
-    let started = Instant::now();
-    black_box(call());
-    1e3 * started.elapsed().as_secs_f64()
-}
 
 fn main() {
     println!("{:<12} {:>9} {:>8} {:>10} {:>10}", "part", "to", "ms", "image, ms", "times");

@@ -31,7 +31,7 @@ use orco_trials::memory::{CountingAllocator, held, peak_of};
 use orco_trials::system::status;
 
 use board::BOARDS;
-use support::{SHOTS, bundles, bytes_written, class, roomy, shipped};
+use support::{SHOTS, bundles, bytes_written, class, copy_with_room, shipped};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -97,7 +97,7 @@ struct Sheet {
 /// Measures beside every number of known classes.
 fn sheets(folder: &Path) -> Vec<Sheet> {
     let scratch = tempfile::tempdir().unwrap();
-    let bundle = roomy(folder, &scratch.path().join("bundle"), KNOWN[KNOWN.len() - 1] + NEW.len());
+    let bundle = copy_with_room(folder, &scratch.path().join("bundle"), KNOWN[KNOWN.len() - 1] + NEW.len());
     let name = folder.file_name().unwrap().to_string_lossy();
     let sheet = |known| {
         eprintln!("{name} beside {known}");

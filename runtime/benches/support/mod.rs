@@ -12,6 +12,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_state::codec::{self, FileKind};
 use orco_state::state::BaseModel;
+use orco_trials::folder::copy_folder;
 use orco_trials::system::figure;
 
 /// Shots of a class.
@@ -52,11 +53,8 @@ pub fn class(base_model: &BaseModel, random: &mut Random) -> Array3<f32> {
 }
 
 /// A copy of a bundle that has room for so many learned classes, with the preset that `ORCO_BENCH_PRESET` names.
-pub fn roomy(bundle: &Path, folder: &Path, classes: usize) -> PathBuf {
-    fs::create_dir(folder).unwrap();
-    for entry in fs::read_dir(bundle).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
-        fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
-    }
+pub fn copy_with_room(bundle: &Path, folder: &Path, classes: usize) -> PathBuf {
+    copy_folder(bundle, folder);
     let opened = Bundle::open(folder).unwrap();
     let mut base_model = opened.base_model.clone();
     let wanted = base_model.classes.len() + classes;

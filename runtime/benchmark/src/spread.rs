@@ -23,8 +23,16 @@ impl fmt::Display for Spread {
 
 /// A number with two decimals; one that rounds to 0 has no sign.
 pub fn two_decimals(value: f64) -> String {
-    let text = format!("{value:.2}");
-    if text == "-0.00" { text[1..].to_owned() } else { text }
+    decimal(value, 2)
+}
+
+/// A number with so many digits behind the point; one that rounds to 0 has no sign.
+pub fn decimal(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|letter| matches!(letter, '0' | '.')) => zero.to_owned(),
+        _ => text,
+    }
 }
 
 /// The mean of numbers; NaN of none.
@@ -33,8 +41,9 @@ pub fn mean(values: &[f64]) -> f64 {
 }
 
 /// The mean of numbers; `None` of none.
-pub fn mean_of_any(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| mean(values))
+pub fn mean_of_any(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.into_iter().collect();
+    (!values.is_empty()).then(|| mean(&values))
 }
 
 /// Sample standard deviation, divided by n - 1; 0 of a single number, which says nothing of deviations.

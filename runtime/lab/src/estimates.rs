@@ -294,16 +294,14 @@ const ROUNDING: f64 = 1e-6;
 /// If there is no draw.
 pub fn mean_estimate_rows(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
     let optional = |session: usize, of: &dyn Fn(&EstimateRow) -> Option<f64>| {
-        mean_of_any(&draws.iter().filter_map(|rows| of(&rows[session])).collect::<Vec<_>>())
+        mean_of_any(draws.iter().filter_map(|rows| of(&rows[session])))
     };
     let mean = |session: usize, of: &dyn Fn(&EstimateRow) -> f64| {
         mean(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>())
     };
     let learned_only = |session: usize| {
         let of_draws: Vec<_> = draws.iter().filter_map(|rows| rows[session].learned_only).collect();
-        let optional = |of: fn(&LearnedOnlyEstimates) -> Option<f64>| {
-            mean_of_any(&of_draws.iter().filter_map(of).collect::<Vec<_>>())
-        };
+        let optional = |of: fn(&LearnedOnlyEstimates) -> Option<f64>| mean_of_any(of_draws.iter().filter_map(of));
         (!of_draws.is_empty()).then(|| LearnedOnlyEstimates {
             estimated: optional(|of| of.estimated),
             measured: optional(|of| of.measured),

@@ -59,6 +59,12 @@ pub fn session_table(summary: &Summary) -> String {
     format!("{}: {}\n{}", summary.name, totals.join(", "), summary.table())
 }
 
+/// The command that runs `orco-lab` with these words, each as a POSIX shell reads it. Whatever it writes names the
+/// command that made it.
+pub fn lab_command(words: impl Display) -> String {
+    format!("cargo run --release -p orco-lab -- {words}")
+}
+
 /// A path as one word of a POSIX shell, which no program takes for an option.
 pub fn shell_word(path: &str) -> String {
     if path.starts_with('-') { shell_quoted(&format!("./{path}")) } else { shell_quoted(path) }

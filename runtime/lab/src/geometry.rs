@@ -99,9 +99,9 @@ impl Geometry {
         Self {
             false_incremental: 100.0 * wrong as f64 / all.max(1) as f64,
             between_classes: between(&means),
-            to_target: mean_of_any(&to_target).unwrap_or_default(),
-            base_to_target: mean_of_any(&to_target[..of_base]).unwrap_or_default(),
-            incremental_to_target: mean_of_any(&to_target[of_base..]),
+            to_target: mean_of_any(to_target.iter().copied()).unwrap_or_default(),
+            base_to_target: mean_of_any(to_target[..of_base].iter().copied()).unwrap_or_default(),
+            incremental_to_target: mean_of_any(to_target[of_base..].iter().copied()),
         }
     }
 }
@@ -141,7 +141,7 @@ fn between(means: &[ClassDirection]) -> f64 {
         .iter()
         .enumerate()
         .flat_map(|(index, (_, one))| means[..index].iter().map(move |(_, other)| f64::from(dot(one, other))));
-    mean_of_any(&pairs.collect::<Vec<_>>()).unwrap_or_default()
+    mean_of_any(pairs).unwrap_or_default()
 }
 
 /// Cosine of a unit row with row `class` of the targets.

@@ -10,16 +10,17 @@
 
 mod measure;
 mod objects;
+mod results;
 mod stage;
 
-pub use measure::{
-    InputShares, KnownShares, SceneError, SceneInput, ScenePlan, ScenePromise, SceneReport, SceneResults, measure,
-};
+pub use measure::{SceneError, SceneInput, ScenePlan, measure};
 pub use objects::{MaskedPicture, ObjectError, PhotographedObject, objects_in};
+pub use results::{InputShares, KnownShares, ScenePromise, SceneReport, SceneResults};
 pub use stage::{FRAME, Stage};
+
+use orco_benchmark::spread::decimal;
 
 /// A share, or the difference of two, in percent as tables show it; what rounds to 0 has no sign.
 pub fn percent(share: f64) -> String {
-    let text = format!("{:.1}", 100.0 * share);
-    if text == "-0.0" { text[1..].to_owned() } else { text }
+    decimal(100.0 * share, 1)
 }

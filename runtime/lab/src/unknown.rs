@@ -96,7 +96,7 @@ impl Measurement<'_> {
 /// If there is no draw.
 pub fn mean_unknown_rows(draws: &[Vec<UnknownRow>]) -> Vec<UnknownRow> {
     let mean = |session: usize, of: &dyn Fn(&UnknownRow) -> Option<f64>| {
-        mean_of_any(&draws.iter().filter_map(|rows| of(&rows[session])).collect::<Vec<_>>())
+        mean_of_any(draws.iter().filter_map(|rows| of(&rows[session])))
     };
     let row = |session: usize| UnknownRow {
         session,

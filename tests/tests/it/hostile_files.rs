@@ -15,6 +15,7 @@ use orco_state::codec::{self, DecodeError, FileKind};
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::slots::{Slot, SlotFrame, VERSION};
 use orco_state::state::{BaseModel, Class, State};
+use orco_trials::folder::copy_folder;
 use tempfile::TempDir;
 
 fn shipped() -> Bundle {
@@ -23,11 +24,8 @@ fn shipped() -> Bundle {
 
 fn copy(bundle: &Bundle) -> TempDir {
     let folder = TempDir::new().unwrap();
-    let entries = fs::read_dir(&bundle.folder).unwrap().map(|entry| entry.unwrap().path());
     // Without the folder of its report.
-    for path in entries.filter(|path| path.is_file()) {
-        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
-    }
+    copy_folder(&bundle.folder, folder.path());
     folder
 }
 

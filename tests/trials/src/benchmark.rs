@@ -2,7 +2,9 @@
 //! figure is added to. Without that variable nothing is written.
 
 use std::fs::OpenOptions;
+use std::hint::black_box;
 use std::io::Write;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +48,13 @@ impl Measurement {
             Unit::Kilobytes => 1e3 / self.value,
         }
     }
+}
+
+/// Milliseconds that a call takes; what it returns is not optimised away.
+pub fn milliseconds<T>(call: impl FnOnce() -> T) -> f64 {
+    let started = Instant::now();
+    black_box(call());
+    1e3 * started.elapsed().as_secs_f64()
 }
 
 /// Adds a figure to the file that [`RECORD`] names.

@@ -1,18 +1,20 @@
-//! Helpers for the tests of all packages: waiting, skipping, measuring, copying folders, and records of what long trials counted.
+//! Helpers for the tests and benchmarks of all packages: waiting, skipping, running programs, measuring, copying
+//! folders, and records of what long trials counted.
 
 pub mod alone;
 pub mod benchmark;
 pub mod folder;
 pub mod memory;
 pub mod png;
-pub mod record;
 pub mod system;
 #[cfg(target_os = "linux")]
 pub mod threads;
 pub mod tmpfs;
+pub mod trial;
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,6 +57,17 @@ pub fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
 /// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
 pub fn heavy() -> bool {
     std::env::var_os("ORCO_HEAVY").is_some()
+}
+
+/// Runs a program, which must succeed.
+///
+/// # Panics
+/// If it cannot be started, or fails.
+pub fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().expect("the program starts");
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&printed));
+    output
 }
 
 /// Prints that something was not run, and why, on standard error itself, which the test harness does not capture.

@@ -12,7 +12,7 @@ static EXCLUSIVE: Mutex<()> = Mutex::new(());
 /// The system's allocator, counting; a test program makes it its own with `#[global_allocator]`.
 pub struct CountingAllocator;
 
-fn took(bytes: usize) {
+fn count(bytes: usize) {
     let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
     PEAK.fetch_max(live, Ordering::Relaxed);
 }
@@ -20,13 +20,13 @@ fn took(bytes: usize) {
 // SAFETY: every call goes on to the system's allocator as it came.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
+        count(layout.size());
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
+        count(layout.size());
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }

@@ -1,6 +1,8 @@
-//! Facts about processes and the processor, from Linux.
+//! Facts about processes and the processor, from Linux; the day and the commit.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A figure of a file such as `/proc/self/status`, by the start of its line: KiB where it is memory. `None` where the
 /// system does not tell.
@@ -36,6 +38,27 @@ fn of_processor(name: &str) -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(field, _)| field.trim() == name).map(|(_, value)| value.trim().to_owned())
+}
+
+/// The day, UTC, as 2026-11-25.
+#[must_use]
+pub fn today() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
+/// Folder of the workspace, where relative paths start whatever the folder of a test program is.
+pub(crate) fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What git calls the checkout; it ends in `-dirty` if files were changed.
+#[must_use]
+pub fn commit() -> String {
+    let git =
+        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(workspace()).output();
+    let said =
+        git.ok().filter(|output| output.status.success()).and_then(|output| String::from_utf8(output.stdout).ok());
+    said.map_or_else(|| "unknown".into(), |said| said.trim().to_owned())
 }
 
 #[cfg(all(test, target_os = "linux"))]

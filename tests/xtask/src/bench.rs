@@ -17,7 +17,7 @@ use std::thread;
 
 use clap::builder::PossibleValuesParser;
 use orco_trials::benchmark::{Measurement, RECORD};
-use orco_trials::{median, record, system};
+use orco_trials::{median, system};
 
 use crate::environment::{Environment, cargo, exit_code, workspace};
 use history::{Figure, Run};
@@ -127,8 +127,8 @@ fn measure(benches: &[(&str, &str)], rounds: usize, environment: &Environment) -
         }
     }
     Ok(Run {
-        date: record::today(),
-        commit: record::commit(),
+        date: system::today(),
+        commit: system::commit(),
         machine: format!("{}, {} threads", system::processor_with_model(), thread::available_parallelism()?),
         rounds,
         reference: significant(median(readings.iter().map(|reading| reading.milliseconds).collect())),

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use crate::environment::{cargo, workspace};
-use crate::process::{must_run, output};
+use crate::process::{git, must_run, output};
 use crate::release::LIBRARIES;
 use crate::tool::CARGO_SEMVER_CHECKS;
 
@@ -38,15 +38,13 @@ pub fn api(baseline: Option<String>) -> Result<ExitCode, Box<dyn Error>> {
 
 /// The newest tag of a release that this commit builds on.
 fn last_release() -> Option<String> {
-    let tag =
-        output(Command::new("git").args("describe --tags --match v* --abbrev=0".split(' ')).current_dir(workspace()));
+    let tag = git(&["describe", "--tags", "--match", "v*", "--abbrev=0"]);
     tag.ok().map(|tag| tag.trim().to_owned())
 }
 
 /// The commit, if this clone has it: a shallow one has few.
 fn kept(commit: &str) -> Option<String> {
-    let found =
-        output(Command::new("git").args(["cat-file", "-e", &format!("{commit}^{{commit}}")]).current_dir(workspace()));
+    let found = git(&["cat-file", "-e", &format!("{commit}^{{commit}}")]);
     found.ok().map(|_| commit.to_owned())
 }
 

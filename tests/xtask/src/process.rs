@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 
+use crate::environment::workspace;
+
 /// Runs a command that must succeed.
 ///
 /// # Errors
@@ -26,6 +28,14 @@ pub fn output(command: &mut Command) -> Result<String, Box<dyn Error>> {
     }
     let errors = String::from_utf8_lossy(&output.stderr);
     Err(format!("{} failed ({}): {said}{errors}", shown(command), output.status).into())
+}
+
+/// What git says of this workspace.
+///
+/// # Errors
+/// As for [`output`].
+pub fn git(words: &[&str]) -> Result<String, Box<dyn Error>> {
+    output(Command::new("git").args(words).current_dir(workspace()))
 }
 
 fn not_started(command: &Command, error: &std::io::Error) -> String {

@@ -1,7 +1,7 @@
 //! `cargo xtask reliability`: the page that says what holds, how often that was tried, and when.
 //!
 //! `docs/reliability.toml` lists the promises and the tests that back each. Such a test starts with
-//! [`trial!`](orco_trials::trial), and leaves a record of what it tried in the folder that `ORCO_TRIALS` names. The
+//! [`trial!`](orco_trials::trial!), and leaves a record of what it tried in the folder that `ORCO_TRIALS` names. The
 //! newest record of each lies in `docs/reliability.json`; the page is made of both.
 
 mod page;
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
-use orco_trials::record::{Record, TrialLength};
+use orco_trials::trial::{TrialLength, TrialRecord};
 use serde::Deserialize;
 
 use crate::environment::{Environment, cargo, exit_code, workspace};
@@ -69,7 +69,7 @@ fn read(path: &str) -> Result<String, String> {
     fs::read_to_string(workspace().join(path)).map_err(|error| format!("cannot read {path}: {error}"))
 }
 
-fn kept() -> Result<Vec<Record>, Box<dyn Error>> {
+fn kept() -> Result<Vec<TrialRecord>, Box<dyn Error>> {
     Ok(serde_json::from_str(&read(RECORDS)?)?)
 }
 
@@ -92,7 +92,7 @@ pub fn run(
     };
     let new = collect(arguments.records.as_deref().unwrap_or(folder.path()))?;
     if let Some(stranger) = new.iter().find(|record| !promises.tests().contains(&(record.promise, &record.test))) {
-        let Record { promise, test, .. } = stranger;
+        let TrialRecord { promise, test, .. } = stranger;
         return Err(format!("no promise {promise} names the test {test}: add it to {PROMISES}").into());
     }
     if let Some(sentence) = of_changed_tree(&new) {
@@ -106,9 +106,9 @@ pub fn run(
 }
 
 /// What to do about records that nobody can repeat: their tree had uncommitted changes.
-fn of_changed_tree(records: &[Record]) -> Option<String> {
+fn of_changed_tree(records: &[TrialRecord]) -> Option<String> {
     let record = records.iter().find(|record| record.commit.ends_with("-dirty"))?;
-    let Record { test, commit, .. } = record;
+    let TrialRecord { test, commit, .. } = record;
     Some(format!(
         "the record of {test} is of {commit}, a tree with uncommitted changes: commit, and run the trials again"
     ))
@@ -136,7 +136,7 @@ fn try_all(
 }
 
 /// The records of a folder.
-fn collect(folder: &Path) -> Result<Vec<Record>, Box<dyn Error>> {
+fn collect(folder: &Path) -> Result<Vec<TrialRecord>, Box<dyn Error>> {
     let named = |error: &dyn std::fmt::Display, path: &Path| format!("{}: {error}", path.display());
     let mut records = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| named(&error, folder))? {
@@ -149,8 +149,8 @@ fn collect(folder: &Path) -> Result<Vec<Record>, Box<dyn Error>> {
 
 /// One record for each test, in the promises' order. A new one counts, unless it is of a short run without failures and
 /// there is one of a long run. Records of tests that no promise names any more are dropped.
-fn merge(kept: Vec<Record>, new: Vec<Record>, promises: &Promises) -> Vec<Record> {
-    let of = |records: &[Record], promise: u32, test: &str| {
+fn merge(kept: Vec<TrialRecord>, new: Vec<TrialRecord>, promises: &Promises) -> Vec<TrialRecord> {
+    let of = |records: &[TrialRecord], promise: u32, test: &str| {
         records.iter().find(|record| record.promise == promise && record.test == test).cloned()
     };
     let chosen = |(promise, test): (u32, &String)| match (of(&kept, promise, test), of(&new, promise, test)) {
@@ -170,10 +170,10 @@ fn merge(kept: Vec<Record>, new: Vec<Record>, promises: &Promises) -> Vec<Record
 mod tests {
     use super::*;
 
-    fn record(promise: u32, test: &str, form: TrialLength, failures: u64) -> Record {
+    fn record(promise: u32, test: &str, form: TrialLength, failures: u64) -> TrialRecord {
         let (unit, date, commit, processor) = ("cuts".into(), "2026-11-25".into(), "abc".into(), "one".into());
         let further = Vec::new();
-        Record { promise, test: test.into(), count: 9, unit, failures, further, date, commit, processor, form }
+        TrialRecord { promise, test: test.into(), count: 9, unit, failures, further, date, commit, processor, form }
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_record_of_uncommitted_changes_is_refused() {
         let clean = record(1, "a", TrialLength::Long, 0);
-        let changed = Record { commit: "abc-dirty".into(), test: "b".into(), ..clean.clone() };
+        let changed = TrialRecord { commit: "abc-dirty".into(), test: "b".into(), ..clean.clone() };
         assert_eq!(of_changed_tree(std::slice::from_ref(&clean)), None);
         assert!(of_changed_tree(&[clean, changed]).unwrap().starts_with("the record of b is of abc-dirty, "));
     }

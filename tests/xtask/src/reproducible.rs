@@ -12,7 +12,7 @@ use clap::ValueEnum;
 
 use crate::environment::{cargo, remove_folder, workspace};
 use crate::metadata::target_folder;
-use crate::process::{must_run, output};
+use crate::process::{git, must_run};
 use crate::wheel;
 
 /// Clone and target folder of each build, within a temporary folder. The paths differ in length, and one target folder
@@ -57,7 +57,6 @@ type Files = BTreeMap<String, Vec<u8>>;
 /// # Errors
 /// If something cannot be built, or differs: with the members that do.
 pub fn run(parts: &[Part], same_folder: bool) -> Result<ExitCode, Box<dyn Error>> {
-    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(workspace()));
     let commit = git(&["rev-parse", "HEAD"])?.trim().to_owned();
     if !git(&["status", "--porcelain"])?.is_empty() {
         eprintln!("note: the commit {commit} is built, without what is not committed");

@@ -26,7 +26,7 @@ use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::export::BundleSource;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::run::progress::WorkProgress;
 use orco_trainer::train::objective::Targets;
 use serde_json::json;
 use tch::Tensor;
@@ -92,7 +92,7 @@ pub fn compare(
         std::iter::once(TrainedParts::Head).chain(shares.iter().map(|&share| TrainedParts::Both(share))).collect();
     let (epochs_of_draw, mut done) = ((data.split.sessions.len() * config.epochs) as u64, 0);
     let total = epochs_of_draw * (compared.len() * draws) as u64;
-    let mut progress = PhaseProgress::counting("comparison", "epochs", total, 0);
+    let mut progress = WorkProgress::new("comparison", "epochs", total, 0);
     let start = StartingPoint::new(model, targets, &source);
     for trained in compared {
         let inputs = fingerprint(json!([recipe, sessions, trained.name()]));
@@ -256,7 +256,7 @@ struct ComparedLearner<'a> {
     start: &'a StartingPoint<'a>,
     trained: TrainedParts,
     protocol: Protocol<'a>,
-    progress: &'a mut PhaseProgress,
+    progress: &'a mut WorkProgress,
     /// What is known by now.
     session: ComparedSession<'a>,
     draw: usize,
@@ -269,7 +269,7 @@ impl<'a> ComparedLearner<'a> {
         start: &'a StartingPoint<'a>,
         trained: TrainedParts,
         protocol: Protocol<'a>,
-        progress: &'a mut PhaseProgress,
+        progress: &'a mut WorkProgress,
     ) -> Self {
         let recipe = protocol.recipe;
         let session = ComparedSession {

@@ -67,8 +67,8 @@ pub fn write_bundle(
     let mut files = content.files(smaller.unwrap_or(float).bytes);
     files.extend(int8_bytes.map(|bytes| (BACKBONE_INT8, bytes)));
     let bundle = write_files(&files, &source, model, run, output)?;
-    let phase_1 = classifier_accuracy(model, recipe, &content.benchmark);
-    let exported = ExportReport { folder: output.folder().into(), parity, phase_1, stored, int8 };
+    let classifier_accuracy = classifier_accuracy(model, recipe, &content.benchmark);
+    let exported = ExportReport { folder: output.folder().into(), parity, classifier_accuracy, stored, int8 };
     let card = card::write(&bundle, recipe, &exported, run, data)?;
     write_atomically(&output.staged().join(CARD), card.as_bytes())?;
     Ok(exported)

@@ -13,7 +13,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::two_decimals;
 use orco_benchmark::{AccuracyEstimateError, Draw, Metric, SessionAccuracy, Summary, percent_or_dash, summarise};
 use orco_core::loss::contrast::ContrastForm;
-use orco_lab::format::shell_word;
+use orco_lab::format::{lab_command, shell_word};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
@@ -29,7 +29,7 @@ use super::report::ExportReport;
 use crate::config::{MeasureOn, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
 use crate::platform::interrupt;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 use crate::run::{ALIGN_CHECKPOINT, Run};
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
@@ -88,7 +88,7 @@ pub(super) fn write(
 fn measure_systems(base_model: &BaseModel, benchmark: &Benchmark, draws: usize) -> Result<Vec<(System, Vec<Draw>)>> {
     let compared: Vec<System> = System::supported_by(base_model).collect();
     log::info!("measuring the device and its rivals on the benchmark, in {}", counted(draws, "draw"));
-    let mut progress = PhaseProgress::counting("measuring", "systems", compared.len() as u64, 0);
+    let mut progress = WorkProgress::new("measuring", "systems", compared.len() as u64, 0);
     let mut measured = Vec::with_capacity(compared.len());
     for system in compared {
         let measurement = Measurement { base_model, benchmark, system, config: &base_model.config, seed: SEED };
@@ -198,13 +198,13 @@ impl Card<'_> {
         if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
             writeln!(text, "- Accuracy on base training images after phase 2: {accuracy:.1} %.")?;
         }
-        if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
+        if let (Some(by_classifier), Some(by_targets)) = (exported.classifier_accuracy, by_targets) {
             // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
             writeln!(
                 text,
                 "- Accuracy on measured images of base classes: {:.2} % by phase 1's classifier, {:.2} % by phase 2's \
                  targets.",
-                phase_1, by_targets.sessions[0].base
+                by_classifier, by_targets.sessions[0].base
             )?;
         }
         Ok(())
@@ -249,11 +249,11 @@ impl Card<'_> {
             if benchmark.fixed_draw && draws > 1 { ", the first the published one" } else { "" }
         )?;
         match recipe.split.measure_on {
-            MeasureOn::Test => writeln!(
-                text,
-                "    cargo run --release -p orco-lab -- eval {} --draws {draws} --seed {SEED}\n",
-                shell_word(&from_here(&exported.folder).to_string_lossy())
-            )?,
+            MeasureOn::Test => {
+                let bundle = shell_word(&from_here(&exported.folder).to_string_lossy());
+                let command = lab_command(format_args!("eval {bundle} --draws {draws} --seed {SEED}"));
+                writeln!(text, "    {command}\n")?
+            }
             MeasureOn::Holdout => {
                 writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
             }

@@ -7,7 +7,7 @@ use orco_runtime::image::{Preprocessing, from_planes};
 
 use crate::data::dataset::Images;
 use crate::platform::interrupt;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 
 /// Features of the images at `indices`, without augmentation, with progress: f32 `[indices, features]`.
 ///
@@ -20,7 +20,7 @@ pub(super) fn clean_features(
     images: &Images,
     indices: &[usize],
 ) -> Result<Vec<f32>> {
-    let mut progress = PhaseProgress::new("features", indices.len() as u64, 0);
+    let mut progress = WorkProgress::new("features", "images", indices.len() as u64, 0);
     let mut all = Vec::with_capacity(indices.len() * features);
     let pictures = indices.iter().map(|&index| picture(images, index));
     let views = ViewSource { count: 1, draw: |picture: &_| vec![input.fit(picture)] };

@@ -17,7 +17,7 @@ pub struct ExportReport {
     pub parity: Option<Parity>,
     /// How many of the base classes' measured images the classifier of phase 1 recognises, in percent, if cross entropy
     /// trained it.
-    pub phase_1: Option<f64>,
+    pub classifier_accuracy: Option<f64>,
     /// What storing weights in fewer bits cost, if the recipe asks for that.
     pub stored: Option<Fidelity>,
     /// What the int8 backbone was found to be, if the recipe asks for one.

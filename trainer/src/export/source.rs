@@ -21,7 +21,7 @@ use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::Model;
 use crate::platform::device::values;
 use crate::platform::interrupt;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 use crate::train::objective::Targets;
 
 /// Everything that a bundle is made from.
@@ -87,7 +87,7 @@ impl<'a> BundleSource<'a> {
 
     /// Quantised features of images, `views` each, with their classes.
     fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
-        let mut progress = PhaseProgress::new("features", indices.len() as u64, 0);
+        let mut progress = WorkProgress::new("features", "images", indices.len() as u64, 0);
         let mut bank = Bank::new(self.features, views, self.recipe.learn.precision);
         let mut classes = images.classes(indices).into_iter();
         let pictures = indices.iter().map(|&index| picture(images, index));

@@ -8,6 +8,8 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::run::RECORD;
+
 /// A command as `run.json` keeps it. Its paths are [absolute](absolute_path), so that it can be resumed from any
 /// folder.
 ///
@@ -44,7 +46,7 @@ pub fn decode<C: DeserializeOwned>(request: Value, folder: &Path) -> Result<C> {
     serde_json::from_value(request).with_context(|| {
         format!(
             "{} does not say how to resume; start the run again with its first command",
-            folder.join("run.json").display()
+            folder.join(RECORD).display()
         )
     })
 }

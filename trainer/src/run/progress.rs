@@ -23,25 +23,20 @@ pub fn show_warnings_only() {
     HIDDEN.store(true, Ordering::Relaxed);
 }
 
-/// Shows how far a phase has come.
+/// Shows how far long work has come.
 #[derive(Debug)]
-pub struct PhaseProgress {
+pub struct WorkProgress {
     bar: ProgressBar,
     name: &'static str,
-    /// Where the clock was started, and when: at the first steps, since what comes before them may take long, too.
+    /// Where the clock was started, and when: at the first units, since what comes before them may take long, too.
     clock: Option<(u64, Instant)>,
     /// When the last line was printed.
     said: Instant,
 }
 
-impl PhaseProgress {
-    /// A phase of `total` steps, of which `done` were made by an earlier run.
-    pub fn new(name: &'static str, total: u64, done: u64) -> Self {
-        Self::counting(name, "steps", total, done)
-    }
-
-    /// Work that is counted in something else than steps.
-    pub fn counting(name: &'static str, unit: &str, total: u64, done: u64) -> Self {
+impl WorkProgress {
+    /// Work of `total` units, such as steps or images, of which `done` were made before.
+    pub fn new(name: &'static str, unit: &str, total: u64, done: u64) -> Self {
         let shown = std::io::stderr().is_terminal() && !HIDDEN.load(Ordering::Relaxed);
         let bar = if shown { ProgressBar::new(total) } else { ProgressBar::hidden() };
         bar.set_length(total);
@@ -53,12 +48,12 @@ impl PhaseProgress {
         Self { bar, name, clock: None, said: Instant::now() }
     }
 
-    /// Counts steps and shows a message beside the bar.
-    pub fn advance(&mut self, steps: u64, message: &str) {
-        self.show(self.bar.position() + steps, || message.to_owned());
+    /// Counts so many further units, and shows a message beside the bar.
+    pub fn advance(&mut self, units: u64, message: &str) {
+        self.show(self.bar.position() + units, || message.to_owned());
     }
 
-    /// Shows how many steps are made, and a message beside the bar; without a bar, prints both from time to time.
+    /// Shows how many units are done, and a message beside the bar; without a bar, prints both from time to time.
     pub fn show(&mut self, position: u64, message: impl FnOnce() -> String) {
         self.bar.set_position(position);
         self.clock.get_or_insert_with(|| (position, Instant::now()));
@@ -70,7 +65,7 @@ impl PhaseProgress {
         }
     }
 
-    /// The phase ends at the steps that are made: no time is left.
+    /// The work ends here, before all its units are done: no time is left.
     pub fn end_here(&mut self) {
         self.bar.set_length(self.bar.position());
     }
@@ -120,11 +115,11 @@ fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::PhaseProgress;
+    use super::WorkProgress;
 
     #[test]
     fn time_left_is_told_once_there_is_a_rate() {
-        let mut progress = PhaseProgress::new("steps", 10, 4);
+        let mut progress = WorkProgress::new("work", "steps", 10, 4);
         assert_eq!(progress.left(), None);
         progress.advance(1, "");
         assert_eq!(progress.left(), None, "what came before the first step is not what a step takes");
@@ -136,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_that_ends_early_has_no_time_left() {
-        let mut progress = PhaseProgress::new("steps", 10, 0);
+    fn work_that_ends_early_has_no_time_left() {
+        let mut progress = WorkProgress::new("work", "steps", 10, 0);
         (0..3).for_each(|_| progress.advance(1, ""));
         progress.end_here();
         assert_eq!(progress.left(), Some(0.0));

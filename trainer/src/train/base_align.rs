@@ -2,8 +2,8 @@
 //! unless the recipe says otherwise. The recipe calls it `[align]`; phase 3 is [`orco_core::align`].
 
 mod cache;
-mod checkpoint;
 mod early_stopping;
+mod state;
 
 use anyhow::{Result, bail};
 use orco_core::random::Random;
@@ -15,8 +15,8 @@ use tch::{Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
-use self::checkpoint::{AlignState, AlignTask, UnfinishedAlign, load_finished};
 use self::early_stopping::EarlyStopping;
+use self::state::{AlignState, AlignTask, UnfinishedAlign, load_finished};
 use crate::config::{BaseAlignConfig, BaseAlignSchedule, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::random_view;
 use crate::model::Model;
@@ -81,25 +81,25 @@ pub fn align_sharing(
     let group = run.group();
     group.require_divisible("align.batch", config.batch)?;
     group.broadcast(model.tensors().iter().map(|(_, tensor)| tensor))?;
-    let begun = UnfinishedAlign::read(run, &settings)?;
-    let vectors = match &begun {
+    let unfinished = UnfinishedAlign::read(run, &settings)?;
+    let vectors = match &unfinished {
         None => pseudo_targets(tables.targets, model.head.dimension() as usize, base.seed)?,
-        Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
+        Some(unfinished) => Vec::try_from(unfinished.targets.vectors.view(-1))?,
     };
     seed_torch(base.seed, PHASE_2);
     let cache = &*features.get(model, &tables.pretrain.augment, config, base)?;
-    if begun.is_none() && config.steps.is_some() {
+    if unfinished.is_none() && config.steps.is_some() {
         model.head.scale_to(&cache.clean);
     }
     let mut state = AlignState::new(model, config);
-    let (assignment, at) = match &begun {
+    let (assignment, at) = match &unfinished {
         None => (assign_base_classes(model, cache, &vectors, base, config)?, Position::default()),
-        Some(begun) => (begun.targets.assignment.clone(), state.restore(&begun.tensors)?),
+        Some(unfinished) => (unfinished.targets.assignment.clone(), state.restore(&unfinished.tensors)?),
     };
     let targets = targets_of_first_rank(model, &vectors, &assignment, group)?;
     state.stopping = EarlyStopping::new(model, config, base, &targets)?;
-    if let Some(begun) = &begun {
-        state.restore_stopping(&begun.tensors);
+    if let Some(unfinished) = &unfinished {
+        state.restore_stopping(&unfinished.tensors);
     }
     let task = AlignTask { targets: &targets, settings: &settings };
     AlignPhase::new(model, tables, base, cache, task, state).run(at)?;

@@ -85,7 +85,7 @@ pub fn gradients<'a>(loss: &Tensor, parameters: impl IntoIterator<Item = &'a Par
 }
 
 /// Whether every number of every floating point tensor is finite; waits for the device once.
-pub fn finite<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
+pub fn all_finite<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
     let floats = tensors.into_iter().filter(|tensor| tensor.is_floating_point());
     let each: Vec<Tensor> = no_grad(|| floats.map(|tensor| tensor.isfinite().all()).collect());
     each.is_empty() || Tensor::stack(&each, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 1
@@ -97,7 +97,7 @@ pub fn unscale(gradients: &mut [Tensor], scale: f64) -> bool {
         let defined = gradients.iter_mut().filter(|gradient| gradient.defined());
         defined.for_each(|gradient| *gradient = &*gradient * (1.0 / scale));
     });
-    finite(gradients.iter().filter(|gradient| gradient.defined()))
+    all_finite(gradients.iter().filter(|gradient| gradient.defined()))
 }
 
 #[cfg(test)]
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn one_number_that_is_not_finite_is_found() {
         let good = Tensor::from_slice(&[1.0f32, -2.0]);
-        assert!(finite(&[good.copy(), Tensor::from_slice(&[7i64])]) && finite(&[]));
+        assert!(all_finite(&[good.copy(), Tensor::from_slice(&[7i64])]) && all_finite(&[]));
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(!finite(&[good.copy(), Tensor::from_slice(&[0.0, bad])]), "{bad}");
+            assert!(!all_finite(&[good.copy(), Tensor::from_slice(&[0.0, bad])]), "{bad}");
         }
     }
 

@@ -3,8 +3,8 @@
 
 mod average;
 mod batch_losses;
-mod checkpoint;
 mod criterion;
+mod state;
 
 use anyhow::{Result, bail};
 use orco_core::schedule::Schedule;
@@ -13,9 +13,9 @@ use tch::{Kind, Tensor};
 
 use self::batch_losses::MeanLosses;
 pub use self::batch_losses::{BatchLosses, accuracy};
-use self::checkpoint::PretrainState;
 use self::criterion::RecipeCriterion;
 pub use self::criterion::{Criterion, StepContext};
+use self::state::PretrainState;
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::platform::interrupt::Activity;
@@ -209,8 +209,8 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
         Ok(self.state.means(at, self.config)?.total)
     }
 
-    fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport> {
-        self.speed.add(made.steps * self.config.batch * self.criterion.views(self.config), made.time);
+    fn end(&mut self, at: Position, time: EpochTime) -> Result<EpochReport> {
+        self.speed.add(time.steps * self.config.batch * self.criterion.views(self.config), time.duration);
         let MeanLosses { total, cross_entropy, other, accuracy } = self.state.means(at, self.config)?;
         self.state.begin_epoch(self.model.device());
         self.average_weights(at.epoch + 1)?;

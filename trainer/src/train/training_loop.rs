@@ -11,7 +11,7 @@ use tch::{Device, Tensor};
 use crate::data::dataset::{Images, Split};
 use crate::platform::interrupt::{self, Activity, Interrupted};
 use crate::run::Run;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 
 /// A checkpoint is saved at least this often, so that a power cut costs no more.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
@@ -72,8 +72,8 @@ impl fmt::Display for Position {
 pub struct EpochTime {
     /// Steps; fewer than the epoch has where a run was continued within it.
     pub steps: usize,
-    /// Their duration.
-    pub time: Duration,
+    /// How long they took.
+    pub duration: Duration,
 }
 
 /// What a phase reports of an epoch.
@@ -108,7 +108,7 @@ pub trait TrainingPhase {
     ///
     /// # Errors
     /// If the loss is not finite, another rank is gone, or an engine outside this program fails.
-    fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
+    fn end(&mut self, at: Position, time: EpochTime) -> Result<EpochReport>;
 
     /// Whether training ends after this many epochs, before the last one of the schedule.
     fn should_stop_early(&self, _epochs: usize) -> bool {
@@ -118,7 +118,7 @@ pub trait TrainingPhase {
     /// Writes the checkpoint.
     ///
     /// # Errors
-    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    /// If a weight is not finite, or the file cannot be written; the checkpoint before is then still there.
     fn save(&mut self, at: Position, run: &Run) -> Result<()>;
 }
 
@@ -160,24 +160,24 @@ impl TrainingLoop<'_> {
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
     pub fn run(&self, phase: &mut dyn TrainingPhase, mut at: Position) -> Result<()> {
         let Self { run, title, steps, epochs, until, .. } = *self;
-        let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, at.global_step(steps));
+        let mut progress = WorkProgress::new(title, "steps", (epochs * steps) as u64, at.global_step(steps));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
         run.group().barrier()?;
         interrupt::enter(self.work);
         while at.epoch < until {
             phase.begin(at)?;
-            let made = self.take_steps(phase, &mut at, &mut progress, &mut saved)?;
-            let EpochReport { loss, metrics, summary } = phase.end(at, made)?;
+            let time = self.take_steps(phase, &mut at, &mut progress, &mut saved)?;
+            let EpochReport { loss, metrics, summary } = phase.end(at, time)?;
             at = Position { epoch: at.epoch + 1, step: 0 };
             // Before the checkpoint; see `Run::rewind`.
-            run.log(&self.metrics_line(metrics, at.epoch, loss, made))?;
+            run.log(&self.metrics_line(metrics, at.epoch, loss, time))?;
             let last = at.epoch == until || phase.should_stop_early(at.epoch);
             let due = on_cpu || saved.elapsed() > MIN_CHECKPOINT_INTERVAL_GPU || last;
             let RankAgreement { stop, save } = self.agreement(true, due)?;
             if save {
                 self.save(phase, at, &mut saved)?;
             }
-            let speed = self.speed(made);
+            let speed = self.speed(time);
             let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{speed}", at.epoch);
             if last {
                 progress.end_here();
@@ -205,7 +205,7 @@ impl TrainingLoop<'_> {
         &self,
         phase: &mut dyn TrainingPhase,
         at: &mut Position,
-        progress: &mut PhaseProgress,
+        progress: &mut WorkProgress,
         saved: &mut Instant,
     ) -> Result<EpochTime> {
         let Self { steps, epochs, .. } = *self;
@@ -217,9 +217,9 @@ impl TrainingLoop<'_> {
             let RankAgreement { stop, save } = self.agreement(check, saved.elapsed() > CHECKPOINT_INTERVAL)?;
             if check || save {
                 let loss = phase.loss(*at)?;
-                let made = EpochTime { steps: at.step - first, time: started.elapsed() };
+                let time = EpochTime { steps: at.step - first, duration: started.elapsed() };
                 progress.show(at.global_step(steps), || {
-                    format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.speed(made))
+                    format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.speed(time))
                 });
             }
             if save && at.step < steps {
@@ -231,16 +231,16 @@ impl TrainingLoop<'_> {
                 return Err(stop.into());
             }
         }
-        Ok(EpochTime { steps: steps - first, time: started.elapsed() })
+        Ok(EpochTime { steps: steps - first, duration: started.elapsed() })
     }
 
     /// The line of metrics after this many epochs.
-    fn metrics_line(&self, of_phase: Map<String, Value>, epochs: usize, loss: f64, made: EpochTime) -> Value {
+    fn metrics_line(&self, of_phase: Map<String, Value>, epochs: usize, loss: f64, time: EpochTime) -> Value {
         let mut line = of_phase;
         let own = [("phase", json!(self.name)), ("epoch", json!(epochs)), ("loss", json!(loss))];
         line.extend(own.map(|(field, value)| (field.to_owned(), value)));
-        line.insert("seconds".into(), json!(made.time.as_secs_f64()));
-        if let Some(views) = self.views_per_second(made) {
+        line.insert("seconds".into(), json!(time.duration.as_secs_f64()));
+        if let Some(views) = self.views_per_second(time) {
             line.insert("views_per_second".into(), json!(views));
         }
         line.into()
@@ -274,13 +274,13 @@ impl TrainingLoop<'_> {
         Ok(())
     }
 
-    fn views_per_second(&self, made: EpochTime) -> Option<f64> {
-        self.views.map(|views| (made.steps * views) as f64 / made.time.as_secs_f64())
+    fn views_per_second(&self, time: EpochTime) -> Option<f64> {
+        self.views.map(|views| (time.steps * views) as f64 / time.duration.as_secs_f64())
     }
 
     /// Views per second in words, after a comma.
-    fn speed(&self, made: EpochTime) -> String {
-        self.views_per_second(made).map_or_else(String::new, |views| format!(", {views:.0} views/s"))
+    fn speed(&self, time: EpochTime) -> String {
+        self.views_per_second(time).map_or_else(String::new, |views| format!(", {views:.0} views/s"))
     }
 }
 
@@ -308,8 +308,8 @@ mod tests {
             Ok(at.step as f64)
         }
 
-        fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport> {
-            self.0.push(format!("end {}.{} after {}", at.epoch, at.step, made.steps));
+        fn end(&mut self, at: Position, time: EpochTime) -> Result<EpochReport> {
+            self.0.push(format!("end {}.{} after {}", at.epoch, at.step, time.steps));
             Ok(EpochReport { loss: self.loss(at)?, metrics: Map::new(), summary: "fine".into() })
         }
 

@@ -5,9 +5,9 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use orco_trials::skipped;
+use orco_trials::{skipped, succeeds};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 /// What a static library of Rust needs of the system.
@@ -25,13 +25,6 @@ fn compiler(name: &str, default: &str) -> Option<Command> {
         skipped(&format!("examples/c (there is no {}; {name} names one)", program.display()));
     }
     found.then(|| Command::new(program))
-}
-
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    let printed = [&output.stdout[..], &output.stderr].concat();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&printed));
-    output
 }
 
 /// Builds the example; `link` are the linker's arguments.

@@ -6,9 +6,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use orco_trials::skipped;
+use orco_trials::{skipped, succeeds};
 
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
@@ -84,13 +84,6 @@ impl Installed {
         command.args(arguments).env("PYTHONPATH", paths).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUTF8", "1");
         command
     }
-}
-
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    let printed = [&output.stdout[..], &output.stderr].concat();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&printed));
-    output
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use orco_benchmark::Metric;
+use orco_benchmark::spread::two_decimals;
 use plotters::style::RGBColor;
 use serde_json::Value;
 
-use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES, decimal};
+use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES};
 use super::similarity::KINDS;
 use super::{BundleReport, Similarities, session_name};
 use crate::published::{self, PaperRow, PaperTable, ROWS};
@@ -84,7 +85,7 @@ impl Page {
     /// A number of the report with two decimals, marked with where it stands there.
     fn number(&self, pointer: &str) -> String {
         match self.json.pointer(pointer).and_then(Value::as_f64) {
-            Some(value) => format!("<span data-json=\"{pointer}\">{}</span>", decimal(value, 2)),
+            Some(value) => format!("<span data-json=\"{pointer}\">{}</span>", two_decimals(value)),
             None => "–".to_owned(),
         }
     }

@@ -1,5 +1,6 @@
 //! Pictures by plotters, each drawn twice: as SVG and as PNG.
 
+use orco_benchmark::spread::decimal;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -86,16 +87,6 @@ pub(super) struct Area<'a, B: DrawingBackend> {
 
 pub(super) fn failed(error: impl std::fmt::Display) -> DrawError {
     DrawError(error.to_string())
-}
-
-/// A number with so many digits behind the point, and without the sign that a small negative one would leave before
-/// nothing but zeros.
-pub(super) fn decimal(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    match text.strip_prefix('-') {
-        Some(zero) if zero.chars().all(|letter| matches!(letter, '0' | '.')) => zero.to_owned(),
-        _ => text,
-    }
 }
 
 /// Letters of a size and colour at a place.

@@ -57,10 +57,9 @@ fn table(measured: &[(&str, &MeasuredEstimates)]) -> String {
 
 /// Means over the sessions, below [`COLUMNS`].
 fn cells(rows: &[EstimateRow]) -> [String; 10] {
-    let all = |of: fn(&EstimateRow) -> Option<f64>| mean_of_any(&rows.iter().filter_map(of).collect::<Vec<_>>());
+    let all = |of: fn(&EstimateRow) -> Option<f64>| mean_of_any(rows.iter().filter_map(of));
     let alone = |of: fn(&LearnedOnlyEstimates) -> Option<f64>| {
-        let rows = rows.iter().filter_map(|row| row.learned_only.as_ref());
-        mean_of_any(&rows.filter_map(of).collect::<Vec<_>>())
+        mean_of_any(rows.iter().filter_map(|row| row.learned_only.as_ref()).filter_map(of))
     };
     let means = [
         all(|row| Some(row.base_covered)),

@@ -175,8 +175,7 @@ Thresholds were set on other photographs of the same sets, with things drawn fro
 const CLOSING: &str = "
 ## Time
 
-Frames a second of `everyday` in rten on one core of an Intel Xeon (family 6, model 167), without and with an empty \
-view: 13.0 and 10.5 for 640 x 480, 11.2 and 9.8 for 1920 x 1080, 9.2 and 8.2 for 4608 x 2592.
+[Benchmarks](benchmarks.md) has frames a second of `everyday` in rten on one core, without and with an empty view:
 
     cargo bench -p orco-runtime --bench scene
 

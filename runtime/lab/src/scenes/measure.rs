@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use orco_benchmark::spread::mean_of_any;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::EncodeError;
@@ -15,11 +14,10 @@ use orco_runtime::quality::{EarlierShot, Quality, ShotCandidate, Thresholds};
 use orco_runtime::scene::{Background, NamedRegion, PixelRect, Region, Thing, Viewfinder};
 use orco_runtime::store::{Store, StoreError};
 use orco_state::session::LearnedOnlyAccuracy;
-use serde::{Deserialize, Serialize};
 
 use super::objects::{MaskedPicture, ObjectError, PhotographedObject};
+use super::results::{InputShares, KnownShares, ScenePromise, SceneResults};
 use super::stage::{FRAME, Stage};
-use crate::estimates::lies_in;
 
 /// Shots of each thing.
 const SHOTS: usize = 5;
@@ -83,123 +81,6 @@ impl SceneInput {
     }
 }
 
-/// Shares of right answers through one input, 0..1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct InputShares {
-    /// In the place where the thing was learned, among learned classes.
-    pub own_place: f64,
-    /// In the place of another thing.
-    pub other_place: f64,
-    /// In the place of another thing, where base classes may be answered, too.
-    pub other_place_all_classes: f64,
-    /// Shots that a device refuses, since they are blurred or the same again.
-    pub refused_shots: f64,
-    /// Right answers that are not *unknown*; none in files of older programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub known: Option<KnownShares>,
-    /// What the device promises; none where it promises nothing, and in files of older programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promise: Option<ScenePromise>,
-}
-
-/// Shares of right answers that a device gives, 0..1: the label is right, and the picture does not count as unknown.
-/// Answers name learned classes alone, as they do by default once three are taught.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KnownShares {
-    /// In the place where the thing was learned.
-    pub own_place: f64,
-    /// In the place of another thing.
-    pub other_place: f64,
-}
-
-impl KnownShares {
-    /// The mean of those of several draws; none of none.
-    fn mean(draws: &[Self]) -> Option<Self> {
-        let over = |of: &dyn Fn(&Self) -> f64| mean_of_any(&draws.iter().map(of).collect::<Vec<_>>());
-        Some(Self { own_place: over(&|shares| shares.own_place)?, other_place: over(&|shares| shares.other_place)? })
-    }
-}
-
-/// The accuracy on learned classes that a device promises once all things are taught, if it answers these alone, and
-/// whether it comes true. The report of the change says it; like the shares of right answers, it does not subtract
-/// pictures that count as unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ScenePromise {
-    /// The promised accuracy, 0..1.
-    pub promised: f64,
-    /// The range around it, which people are told; none where nothing says how alike shots are.
-    #[serde(default)]
-    pub range: Option<[f64; 2]>,
-    /// The promised accuracy less [`InputShares::own_place`].
-    pub own_place_gap: f64,
-    /// The promised accuracy less [`InputShares::other_place`].
-    pub other_place_gap: f64,
-    /// Share of draws in which [`InputShares::own_place`] lies in the range.
-    #[serde(default)]
-    pub own_place_in_range: Option<f64>,
-    /// Share of draws in which [`InputShares::other_place`] lies in the range.
-    #[serde(default)]
-    pub other_place_in_range: Option<f64>,
-}
-
-impl ScenePromise {
-    /// Compares a promise with the shares of right answers in the thing's own place and in another one.
-    fn new(promised: f64, range: Option<[f64; 2]>, [own_place, other_place]: [f64; 2]) -> Self {
-        let in_range = |measured: f64| range.map(|range| if lies_in(range, measured) { 1.0 } else { 0.0 });
-        Self {
-            promised,
-            range,
-            own_place_gap: promised - own_place,
-            other_place_gap: promised - other_place,
-            own_place_in_range: in_range(own_place),
-            other_place_in_range: in_range(other_place),
-        }
-    }
-
-    /// The mean of those of several draws; none of none.
-    fn mean(draws: &[Self]) -> Option<Self> {
-        let over = |of: &dyn Fn(&Self) -> f64| mean_of_any(&draws.iter().map(of).collect::<Vec<_>>());
-        let over_any =
-            |of: &dyn Fn(&Self) -> Option<f64>| mean_of_any(&draws.iter().filter_map(of).collect::<Vec<_>>());
-        let edge = |edge: usize| over_any(&|promise| promise.range.map(|range| range[edge]));
-        Some(Self {
-            promised: over(&|promise| promise.promised)?,
-            range: edge(0).zip(edge(1)).map(|(low, high)| [low, high]),
-            own_place_gap: over(&|promise| promise.own_place_gap)?,
-            other_place_gap: over(&|promise| promise.other_place_gap)?,
-            own_place_in_range: over_any(&|promise| promise.own_place_in_range),
-            other_place_in_range: over_any(&|promise| promise.other_place_in_range),
-        })
-    }
-}
-
-/// What was measured in a draw, or the mean of several. Shares are 0..1.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SceneResults {
-    /// Right answers through each of the plan's inputs.
-    pub inputs: Vec<InputShares>,
-    /// Empty frames that were called empty.
-    pub empty: f64,
-    /// Frames with a thing near which nothing was found; this and what follows with [`SceneInput::EmptyView`] only.
-    pub missed: f64,
-    /// Frames with one thing in which more was found, too.
-    #[serde(rename = "crumbs")]
-    pub spurious: f64,
-    /// Frames with two things of which both were answered right.
-    pub two_things: f64,
-}
-
-/// What was measured, with the command that measures it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SceneReport {
-    /// The command.
-    pub command: String,
-    /// Of each draw.
-    pub draws: Vec<SceneResults>,
-    /// Over all draws.
-    pub mean: SceneResults,
-}
-
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -256,8 +137,8 @@ struct StagedFrame {
 /// A thing of the draw: shots in its own place, and what is asked in both.
 struct ObjectSample {
     shots: Vec<StagedFrame>,
-    at_home: Vec<StagedFrame>,
-    elsewhere: Vec<StagedFrame>,
+    own_place: Vec<StagedFrame>,
+    other_place: Vec<StagedFrame>,
     /// Two of the pictures that are asked, to stand beside other things.
     beside: Vec<MaskedPicture>,
 }
@@ -321,7 +202,7 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
             have: usable.len(),
         });
     }
-    let mut taken = Vec::new();
+    let mut samples = Vec::new();
     for (own, index) in shuffled_indices(usable.len(), random).into_iter().take(plan.things_per_draw).enumerate() {
         let pictures = &usable[index].pictures;
         let order = shuffled_indices(pictures.len(), random);
@@ -332,20 +213,20 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
         let (shots, asked) = opened.split_at(SHOTS);
         let other = (own + 1 + random.below(plan.things_per_draw - 1)) % plan.things_per_draw;
         let mut show = |things: &[MaskedPicture], place: usize| -> Vec<StagedFrame> {
-            things.iter().map(|thing| shown(thing, &places[place].empty, place, random)).collect()
+            things.iter().map(|thing| staged(thing, &places[place].empty, place, random)).collect()
         };
-        taken.push(ObjectSample {
+        samples.push(ObjectSample {
             shots: show(shots, own),
-            at_home: show(asked, own),
-            elsewhere: show(asked, other),
+            own_place: show(asked, own),
+            other_place: show(asked, other),
             beside: asked[..asked.len().min(2)].to_vec(),
         });
     }
-    Ok(taken)
+    Ok(samples)
 }
 
 /// A frame with a thing near its middle.
-fn shown(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random) -> StagedFrame {
+fn staged(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random) -> StagedFrame {
     let height = FRAME[1] as f32;
     let middle = FRAME.map(|side| {
         let aside = random.uniform(-ASIDE, ASIDE) * height;
@@ -370,7 +251,9 @@ fn empty_share(places: &[Place], random: &mut Random) -> f64 {
 /// Shares of frames in which the thing was missed, and in which more than it was found.
 fn found_shares(places: &[Place], objects: &[ObjectSample]) -> (f64, f64) {
     let (mut frames, mut missed, mut spurious) = (0, 0, 0);
-    for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
+    for shown in
+        objects.iter().flat_map(|object| object.shots.iter().chain(&object.own_place).chain(&object.other_place))
+    {
         let things = places[shown.place].things(&shown.frame);
         let best = things.iter().map(|found| found.intersection_over_union(shown.stage.things[0])).fold(0.0, f32::max);
         frames += 1;
@@ -512,17 +395,17 @@ impl SceneDevice {
     }
 
     fn shares(&mut self, places: &[Place], objects: &[ObjectSample]) -> Result<InputShares, SceneError> {
-        let (mut home, mut other, mut all, mut count) = (0, 0, 0, 0);
-        let (mut known_home, mut known_other) = (0, 0);
+        let (mut own, mut other, mut all, mut count) = (0, 0, 0, 0);
+        let (mut known_own, mut known_other) = (0, 0);
         for (thing, object) in objects.iter().enumerate() {
-            for (at_home, elsewhere) in object.at_home.iter().zip(&object.elsewhere) {
+            for (own_place, other_place) in object.own_place.iter().zip(&object.other_place) {
                 count += 1;
-                if let Some(picture) = self.view(places, at_home) {
+                if let Some(picture) = self.view(places, own_place) {
                     let answer = self.ask(&picture)?;
-                    home += usize::from(answer.is_right(thing));
-                    known_home += usize::from(answer.is_right_and_known(thing));
+                    own += usize::from(answer.is_right(thing));
+                    known_own += usize::from(answer.is_right_and_known(thing));
                 }
-                if let Some(picture) = self.view(places, elsewhere) {
+                if let Some(picture) = self.view(places, other_place) {
                     let answer = self.ask(&picture)?;
                     other += usize::from(answer.is_right(thing));
                     all += usize::from(answer.is_right(thing) && !answer.base_first);
@@ -530,7 +413,7 @@ impl SceneDevice {
                 }
             }
         }
-        let [own_place, other_place] = [home, other].map(|right| share(right, count));
+        let [own_place, other_place] = [own, other].map(|right| share(right, count));
         let promise = self.promise.map(|LearnedOnlyAccuracy { learned, learned_range, .. }| {
             let range = learned_range.map(|range| range.map(f64::from));
             ScenePromise::new(f64::from(learned), range, [own_place, other_place])
@@ -540,7 +423,7 @@ impl SceneDevice {
             other_place,
             other_place_all_classes: share(all, count),
             refused_shots: self.refused_shots,
-            known: Some(KnownShares { own_place: share(known_home, count), other_place: share(known_other, count) }),
+            known: Some(KnownShares { own_place: share(known_own, count), other_place: share(known_other, count) }),
             promise,
         })
     }
@@ -590,67 +473,9 @@ impl SceneDevice {
     }
 }
 
-impl SceneResults {
-    /// The mean of several draws of the same inputs.
-    pub fn mean(draws: &[Self]) -> Self {
-        let over = |of: &dyn Fn(&Self) -> f64| draws.iter().map(of).sum::<f64>() / draws.len().max(1) as f64;
-        let shares = |input: usize| InputShares {
-            own_place: over(&|draw| draw.inputs[input].own_place),
-            other_place: over(&|draw| draw.inputs[input].other_place),
-            other_place_all_classes: over(&|draw| draw.inputs[input].other_place_all_classes),
-            refused_shots: over(&|draw| draw.inputs[input].refused_shots),
-            known: KnownShares::mean(&draws.iter().filter_map(|draw| draw.inputs[input].known).collect::<Vec<_>>()),
-            promise: ScenePromise::mean(
-                &draws.iter().filter_map(|draw| draw.inputs[input].promise).collect::<Vec<_>>(),
-            ),
-        };
-        Self {
-            inputs: (0..draws.first().map_or(0, |draw| draw.inputs.len())).map(shares).collect(),
-            empty: over(&|draw| draw.empty),
-            missed: over(&|draw| draw.missed),
-            spurious: over(&|draw| draw.spurious),
-            two_things: over(&|draw| draw.two_things),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_promise_is_compared_with_what_is_right_in_both_places() {
-        let kept = ScenePromise::new(0.75, Some([0.5, 1.0]), [1.0, 0.25]);
-        assert_eq!((kept.own_place_gap, kept.other_place_gap), (-0.25, 0.5));
-        assert_eq!((kept.own_place_in_range, kept.other_place_in_range), (Some(1.0), Some(0.0)));
-        let shares = |promise| InputShares { promise, ..InputShares::default() };
-        let draw = |promise| SceneResults { inputs: vec![shares(promise)], ..SceneResults::default() };
-        let without_range = ScenePromise::new(0.25, None, [0.25, 0.25]);
-        let mean = |draws: &[Option<ScenePromise>]| {
-            SceneResults::mean(&draws.iter().copied().map(draw).collect::<Vec<_>>()).inputs[0].promise
-        };
-        let expected = ScenePromise {
-            promised: 0.5,
-            range: Some([0.5, 1.0]),
-            own_place_gap: -0.125,
-            other_place_gap: 0.25,
-            own_place_in_range: Some(1.0),
-            other_place_in_range: Some(0.0),
-        };
-        assert_eq!(mean(&[Some(kept), None, Some(without_range)]), Some(expected));
-        assert_eq!(mean(&[None]), None);
-    }
-
-    #[test]
-    fn results_of_older_programs_are_read() {
-        let old = r#"{"own_place":1.0,"other_place":0.5,"other_place_all_classes":0.25,"refused_shots":0.125}"#;
-        let shares: InputShares = serde_json::from_str(old).unwrap();
-        assert_eq!((shares.own_place, shares.known, shares.promise), (1.0, None, None));
-        assert_eq!(serde_json::to_string(&shares).unwrap(), old, "what was not measured is not written");
-        let promise = Some(ScenePromise::new(0.75, Some([0.5, 1.0]), [1.0, 0.5]));
-        let new = InputShares { promise, known: Some(KnownShares { own_place: 0.75, other_place: 0.5 }), ..shares };
-        assert_eq!(serde_json::from_str::<InputShares>(&serde_json::to_string(&new).unwrap()).unwrap(), new);
-    }
 
     #[test]
     fn a_right_answer_that_counts_as_unknown_is_right_and_not_known() {
@@ -659,12 +484,5 @@ mod tests {
         assert_eq!(judged(answer(Some(1), false)), (true, true));
         assert_eq!(judged(answer(Some(1), true)), (true, false));
         assert_eq!(judged(answer(Some(0), false)), (false, false));
-        let draw = |known| SceneResults {
-            inputs: vec![InputShares { known, ..InputShares::default() }],
-            ..SceneResults::default()
-        };
-        let known = |own_place, other_place| Some(KnownShares { own_place, other_place });
-        let mean = SceneResults::mean(&[draw(known(1.0, 0.5)), draw(known(0.5, 0.0))]);
-        assert_eq!(mean.inputs[0].known, known(0.75, 0.25));
     }
 }

@@ -1,7 +1,8 @@
 //! Shipped bundles, and copies of them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use orco_trials::folder::copy_folder;
 
 /// Folder of the shipped bundles.
 pub fn models() -> PathBuf {
@@ -10,10 +11,5 @@ pub fn models() -> PathBuf {
 
 /// Copies a shipped bundle, without its report.
 pub fn copy(name: &str, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(models().join(name)).unwrap().map(Result::unwrap) {
-        if entry.path().is_file() {
-            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-        }
-    }
+    copy_folder(&models().join(name), to);
 }

@@ -7,7 +7,7 @@ use super::{DIGEST, base_model, generation, saves, saves_beside_many, say};
 use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, Slot, SlotContent};
 use orco_trials::heavy;
-use orco_trials::record::Trial;
+use orco_trials::trial::Trial;
 
 /// Bytes of the state, at least.
 const SIZE: usize = 64 << 10;

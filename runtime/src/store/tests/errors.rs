@@ -11,7 +11,7 @@ use orco_core::border::Border;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, Medium, MediumState, SaveError, Slot};
 use orco_state::state::{BaseModel, Calibration};
-use orco_trials::record::Trial;
+use orco_trials::trial::Trial;
 
 #[test]
 fn a_state_that_would_not_be_read_again_is_not_written() {

@@ -6,7 +6,7 @@ use crate::store::slot_files::SlotFiles;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, MediumState, SaveError, Slot};
 use orco_state::state::BaseModel;
-use orco_trials::record::Trial;
+use orco_trials::trial::Trial;
 
 /// A change, from taking the lock to having saved, with what the store does in between.
 type Change = fn(&mut SlotFiles<SimulatedDisk>, &BaseModel, &SavedState) -> Result<u64, SaveError<std::io::Error>>;

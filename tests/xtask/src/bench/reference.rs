@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use orco_trials::benchmark::milliseconds;
 use orco_trials::median;
 
 /// Rows and columns of the matrices; the three take 768 KB.
@@ -28,11 +29,8 @@ impl Reading {
         let (a, b): (Vec<f32>, Vec<f32>) = (a, b);
         let mut c = vec![0.0; SIDE * SIDE];
         let (start, busy_before) = (Instant::now(), busy_seconds());
-        let times = (0..TIMES).map(|_| {
-            let start = Instant::now();
-            (0..PRODUCTS).for_each(|_| multiply(black_box(&a), black_box(&b), black_box(&mut c)));
-            1e3 * start.elapsed().as_secs_f64()
-        });
+        let mut products = || (0..PRODUCTS).for_each(|_| multiply(black_box(&a), black_box(&b), black_box(&mut c)));
+        let times = (0..TIMES).map(|_| milliseconds(&mut products));
         let milliseconds = median(times.collect());
         let busy = busy_before.zip(busy_seconds()).map_or(0.0, |(before, after)| after - before);
         Self { milliseconds, busy_beside: (busy / start.elapsed().as_secs_f64() - 1.0).max(0.0) }

@@ -2,12 +2,10 @@
 
 use std::env::VarError;
 use std::error::Error;
-use std::process::Command;
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use crate::environment::workspace;
-use crate::process::output;
+use crate::process::git;
 
 /// The variable by which programs agree on a time (<https://reproducible-builds.org/specs/source-date-epoch>).
 pub const VARIABLE: &str = "SOURCE_DATE_EPOCH";
@@ -23,10 +21,8 @@ impl BuildDate {
         let seconds = match std::env::var(VARIABLE) {
             Ok(seconds) => seconds,
             Err(VarError::NotUnicode(_)) => return Err(format!("{VARIABLE} is no number").into()),
-            Err(VarError::NotPresent) => {
-                output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))
-                    .map_err(|error| format!("the commit's time is unknown, so name one in {VARIABLE}: {error}"))?
-            }
+            Err(VarError::NotPresent) => git(&["log", "-1", "--format=%ct"])
+                .map_err(|error| format!("the commit's time is unknown, so name one in {VARIABLE}: {error}"))?,
         };
         Self::from_seconds(seconds.trim().parse().map_err(|_| format!("{VARIABLE} is no number: {seconds}"))?)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use orco_trials::record::{Record, TrialLength};
+use orco_trials::trial::{TrialLength, TrialRecord};
 
 use super::{Promise, Promises};
 
@@ -23,7 +23,7 @@ takes hours: `ORCO_TRIALS=FOLDER cargo xtask test machines`.
 ";
 
 /// Makes the page.
-pub(super) fn of(promises: &Promises, records: &[Record]) -> String {
+pub(super) fn of(promises: &Promises, records: &[TrialRecord]) -> String {
     let mut page = HEAD.to_owned();
     page += "\n| # | promise | test | tried | failed | last run |\n|---|---|---|---|---|---|\n";
     for promise in &promises.promise {
@@ -42,7 +42,7 @@ pub(super) fn of(promises: &Promises, records: &[Record]) -> String {
 }
 
 /// The rows of a promise: one for each of its tests, the promise's own words in the first.
-fn rows(page: &mut String, promise: &Promise, since: &str, records: &[Record]) {
+fn rows(page: &mut String, promise: &Promise, since: &str, records: &[TrialRecord]) {
     let Promise { number, sentence, tests } = promise;
     if tests.is_empty() {
         let _ = writeln!(page, "| {number} | {sentence} | none yet | | | |");
@@ -62,8 +62,8 @@ fn link(test: &str) -> String {
 }
 
 /// What a run tried, what failed, and when it was.
-fn run(record: &Record) -> String {
-    let Record { count, unit, failures, further, date, commit, form, .. } = record;
+fn run(record: &TrialRecord) -> String {
+    let TrialRecord { count, unit, failures, further, date, commit, form, .. } = record;
     let form = match form {
         TrialLength::Short => "short",
         TrialLength::Long => "long",
@@ -87,7 +87,7 @@ fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use orco_trials::record::FurtherCount;
+    use orco_trials::trial::FurtherCount;
 
     use super::super::tests::promise;
     use super::*;
@@ -98,7 +98,7 @@ mod tests {
             since: "2026-11-25".into(),
             promise: vec![promise(1, &["a/b.rs::a_cut", "c.rs::another"]), promise(2, &[])],
         };
-        let record = Record {
+        let record = TrialRecord {
             promise: 1,
             test: "a/b.rs::a_cut".into(),
             count: 1_234_567,

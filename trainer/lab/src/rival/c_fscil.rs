@@ -32,7 +32,7 @@ use orco_lab::method::Method;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::model::store::{self, Parameter};
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::run::progress::WorkProgress;
 use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use tch::nn::{Init, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
@@ -192,7 +192,7 @@ impl<'a> CFscilSessions<'a> {
     fn align(&mut self) -> Result<()> {
         let projected = no_grad(|| self.layer.project(&self.features));
         let goals = nudged(&projected, NUDGING_RATE)?;
-        let mut progress = PhaseProgress::counting("session", "steps", STEPS as u64, 0);
+        let mut progress = WorkProgress::new("session", "steps", STEPS as u64, 0);
         for _ in 0..STEPS {
             interrupt::check()?;
             let loss = -mean_cosine(&self.layer.project(&self.features), &goals);

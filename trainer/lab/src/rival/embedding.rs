@@ -6,7 +6,7 @@ use anyhow::Result;
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::model::Model;
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::run::progress::WorkProgress;
 use tch::{Kind, Tensor};
 
 /// Features of images, each under t transformations.
@@ -30,7 +30,7 @@ impl Embedding {
         let split = &data.split;
         let shots: Vec<usize> = split.candidates.concat();
         let count = split.base.len() + shots.len() + split.measured.len();
-        let mut progress = PhaseProgress::counting("features", "images", count as u64, 0);
+        let mut progress = WorkProgress::new("features", "images", count as u64, 0);
         let mut pass = |images: &Images, indices: &[usize]| clean(model, images, indices, rotations, &mut progress);
         let base = pass(&data.train, &split.base)?;
         let (candidates, measured) = (pass(&data.train, &shots)?, pass(measured, &split.measured)?);
@@ -53,7 +53,7 @@ fn clean(
     images: &Images,
     indices: &[usize],
     rotations: &[i64],
-    progress: &mut PhaseProgress,
+    progress: &mut WorkProgress,
 ) -> Result<Tensor> {
     let each = rotations.iter().map(|&rotation| rotated(model, images, indices, rotation, progress));
     Ok(Tensor::stack(&each.collect::<Result<Vec<_>>>()?, 1))
@@ -65,7 +65,7 @@ fn rotated(
     images: &Images,
     indices: &[usize],
     rotation: i64,
-    progress: &mut PhaseProgress,
+    progress: &mut WorkProgress,
 ) -> Result<Tensor> {
     let mut parts = Vec::new();
     for indices in indices.chunks(images.forward_batch(BATCH)) {
@@ -81,7 +81,7 @@ fn rotated(
 
 /// Features of clean images, f32 `[indices, d]` on the processor, with progress.
 pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Result<Tensor> {
-    let mut progress = PhaseProgress::counting("features", "images", indices.len() as u64, 0);
+    let mut progress = WorkProgress::new("features", "images", indices.len() as u64, 0);
     let features = rotated(model, images, indices, 0, &mut progress)?;
     progress.finish();
     Ok(features)

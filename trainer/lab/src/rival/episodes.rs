@@ -10,7 +10,7 @@ use orco_trainer::model::store::Parameter;
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
-use orco_trainer::train::optimiser::{Sgd, finite, gradients, step_groups};
+use orco_trainer::train::optimiser::{Sgd, all_finite, gradients, step_groups};
 use orco_trainer::train::pretrain::accuracy;
 use orco_trainer::train::seed::seed_torch;
 use orco_trainer::train::training_loop::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase};
@@ -199,7 +199,7 @@ impl EpisodeRecord {
     /// Mean loss over the steps of this epoch.
     ///
     /// # Errors
-    /// If it is no number.
+    /// If it is not finite.
     pub fn loss(&self, at: Position) -> Result<f64> {
         let loss = self.sums[0] / at.step as f64;
         if !loss.is_finite() {
@@ -211,7 +211,7 @@ impl EpisodeRecord {
     /// Ends an epoch.
     ///
     /// # Errors
-    /// If its loss is no number.
+    /// If its loss is not finite.
     pub fn end(&mut self, at: Position) -> Result<EpochReport> {
         let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
         self.sums = [0.0; 2];
@@ -222,10 +222,10 @@ impl EpisodeRecord {
     /// Writes the checkpoint.
     ///
     /// # Errors
-    /// If a weight is no number, or the file cannot be written.
+    /// If a weight is not finite, or the file cannot be written.
     pub fn save(&self, at: Position, run: &Run, mut tensors: Vec<(String, Tensor)>, optimisers: &[Sgd]) -> Result<()> {
         tensors.extend(optimisers.iter().flat_map(Sgd::state));
-        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+        if !all_finite(tensors.iter().map(|(_, tensor)| tensor)) {
             bail!("a weight became infinite in epoch {} of the episodes", at.epoch + 1);
         }
         let numbers = [

@@ -20,7 +20,7 @@ use orco_trainer::config::SHOTS;
 use orco_trainer::model::Model;
 use orco_trainer::model::store::Parameter;
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::run::progress::WorkProgress;
 use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients, step_groups};
 use tch::{Kind, Tensor, no_grad};
 
@@ -115,7 +115,7 @@ impl<'a> Lcwof<'a> {
         samples: &[(usize, i64)],
         first: i64,
         before: &[Tensor],
-        progress: &mut PhaseProgress,
+        progress: &mut WorkProgress,
     ) -> Result<()> {
         let Branch { model, .. } = self.branch;
         let fixed = self.rows.narrow(0, 0, first);
@@ -190,7 +190,7 @@ impl SessionLearner for Lcwof<'_> {
         let all = [shots.as_slice(), &self.exemplars].concat();
         let steps = |phase: &SessionPhase, samples: usize| (phase.epochs * samples.div_ceil(BATCH)) as u64;
         let total = steps(&LEARNING, shots.len()) + steps(&CALIBRATION, all.len());
-        let mut progress = PhaseProgress::counting("session", "steps", total, 0);
+        let mut progress = WorkProgress::new("session", "steps", total, 0);
         let before = self.stage();
         self.train(&LEARNING, &shots, known, &before, &mut progress)?;
         self.train(&CALIBRATION, &all, 0, &before, &mut progress)?;
@@ -257,7 +257,7 @@ mod tests {
             assert!(lcwof.exemplars.iter().all(is_of_its_class));
 
             let shots = protocol.shots(1, 0);
-            let mut progress = PhaseProgress::counting("session", "steps", 1, 0);
+            let mut progress = WorkProgress::new("session", "steps", 1, 0);
             lcwof.rows = Tensor::cat(&[&lcwof.base, &lcwof.base.narrow(0, 0, 2)], 0);
             let before = lcwof.stage();
             lcwof.train(&LEARNING, &labelled(&shots, 6), 6, &before, &mut progress).unwrap();

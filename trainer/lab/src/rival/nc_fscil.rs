@@ -28,7 +28,7 @@ use orco_trainer::model::backbone::{ForwardMode, linear_init, unit};
 use orco_trainer::model::{Model, store};
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::run::progress::WorkProgress;
 use orco_trainer::train::optimiser::{Sgd, SgdConfig, gradients};
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
 use tch::nn::{self, LayerNorm, Linear, LinearConfig, Module, VarStore};
@@ -316,7 +316,7 @@ impl SessionLearner for NcFscilSessions<'_> {
         let steps = STEPS[(self.session - 1).min(STEPS.len() - 1)];
         let schedule = Schedule { steps, warmup: 5, start: 0.1 * RATE, peak: RATE, end: 0.01 * RATE };
         let mut sgd = Sgd::new(self.own.parameters(), SGD);
-        let mut progress = PhaseProgress::counting("session", "steps", steps as u64, 0);
+        let mut progress = WorkProgress::new("session", "steps", steps as u64, 0);
         let count = labels.numel();
         let mut order = Vec::new();
         for step in 0..steps {

@@ -13,7 +13,7 @@ use super::{DataError, Images};
 use crate::config::{DataConfig, DataKind, SquareFit};
 use crate::platform::distributed::{RankGroup, SharedRows};
 use crate::platform::interrupt;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 
 /// Images decoded between two writes into the tensor; bounds the memory beside it.
 const BLOCK: usize = 256;
@@ -73,7 +73,7 @@ pub(super) fn decode(
         require_same_files(entries, group)?;
     }
     let SharedRows { rows: pixels, own, first } = group.common_rows(&[entries.len() as i64, 3, side, side])?;
-    let mut progress = PhaseProgress::counting(what, "images", own.len() as u64, 0);
+    let mut progress = WorkProgress::new(what, "images", own.len() as u64, 0);
     if group.size() > 1 {
         log::debug!("rank {} decodes {} of {} {what}", group.rank(), own.len(), entries.len());
     }

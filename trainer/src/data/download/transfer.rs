@@ -11,7 +11,7 @@ use ureq::Agent;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 
 use super::{DownloadError, writing};
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 
 /// Attempts in a row that bring nothing before it is given up.
 const ATTEMPTS: usize = 3;
@@ -86,7 +86,7 @@ fn attempt(agent: &Agent, address: &str, part: &Path) -> Result<Outcome, Downloa
     };
     let mut file = open_own(OpenOptions::new().create(true).append(true), part).map_err(writing(part))?;
     file.set_len(start).map_err(writing(part))?;
-    let mut progress = PhaseProgress::counting("download", "kB", total.unwrap_or(0) / 1000, start / 1000);
+    let mut progress = WorkProgress::new("download", "kB", total.unwrap_or(0) / 1000, start / 1000);
     let (mut at, mut said) = (start, start);
     let mut body = response.into_body().into_reader();
     let mut buffer = vec![0; 1 << 16];

@@ -16,7 +16,7 @@ use crate::platform::device::send;
 use crate::platform::interrupt;
 use crate::run::checkpoint;
 use crate::run::digest::digest;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 use crate::train::training_loop::BaseSession;
 
 /// Most images at a time.
@@ -88,7 +88,7 @@ impl FeatureCache {
         let (train, split, group) = (base.images, base.split, base.run.group());
         let views = if config.train_backbone { 0 } else { config.cached_views };
         let mut progress =
-            PhaseProgress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
+            WorkProgress::new("features", "images", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
         let mut pass = |augment: Option<(&AugmentConfig, Precision)>| {
             features(model, augment, base, &split.base, &mut |count| {
                 progress.advance(count as u64, "");

@@ -1,11 +1,11 @@
-//! The pseudo-targets of a recipe, made so that one sees how far it is and can stop.
+//! Generates the pseudo-targets of a recipe, with progress, until a stop is asked for.
 
 use anyhow::Result;
 use orco_state::target::{TargetGenerator, TargetMethod, generate};
 
 use crate::config::TargetConfig;
 use crate::platform::interrupt;
-use crate::run::progress::PhaseProgress;
+use crate::run::progress::WorkProgress;
 
 /// Makes the targets, rows `[count, dimension]`: those of [`generate`], unless the recipe descends otherwise.
 ///
@@ -20,7 +20,7 @@ pub fn pseudo_targets(config: &TargetConfig, dimension: usize, seed: u64) -> Res
     // The descent begins at random directions.
     let mut targets = generate(TargetMethod::Random, count, dimension, 0, seed);
     let mut generator = TargetGenerator::new(count, dimension);
-    let mut progress = PhaseProgress::new("targets", steps as u64, 0);
+    let mut progress = WorkProgress::new("targets", "steps", steps as u64, 0);
     for _ in 0..steps {
         interrupt::check()?;
         if !accumulate {

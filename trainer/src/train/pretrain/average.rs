@@ -61,11 +61,11 @@ impl WeightAverage {
         sums.chain([(EPOCHS.to_owned(), Tensor::from(self.epochs))]).collect()
     }
 
-    /// Reads them back; a checkpoint from before the first epoch that counts has none.
+    /// From a checkpoint; one from before the first epoch that counts has none.
     ///
     /// # Errors
     /// If it has only some of them, or one has another shape: the mean would silently be over fewer epochs.
-    pub fn restored(tensors: &HashMap<String, Tensor>, parameters: &[Parameter]) -> Result<Self> {
+    pub fn of_checkpoint(tensors: &HashMap<String, Tensor>, parameters: &[Parameter]) -> Result<Self> {
         let Some(epochs) = tensors.get(EPOCHS) else {
             let some = tensors.keys().find(|name| name.starts_with(SUM));
             return some.map_or_else(|| Ok(Self::default()), |_| Err(lacks(EPOCHS)));
@@ -107,7 +107,7 @@ mod tests {
         assert!(average.tensors().is_empty());
         average.add(&parameters);
         let saved: HashMap<String, Tensor> = average.tensors().into_iter().collect();
-        let mut average = WeightAverage::restored(&saved, &parameters).unwrap();
+        let mut average = WeightAverage::of_checkpoint(&saved, &parameters).unwrap();
         no_grad(|| parameters[0].tensor.shallow_clone().copy_(&Tensor::from_slice(&[2.0f32, 8.0])));
         average.add(&parameters);
         assert_eq!(average.apply(&parameters), 2);
@@ -126,7 +126,7 @@ mod tests {
             kept.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect()
         };
         let refused = |tensors: &HashMap<String, Tensor>, parameters: &[Parameter]| {
-            WeightAverage::restored(tensors, parameters).unwrap_err().to_string()
+            WeightAverage::of_checkpoint(tensors, parameters).unwrap_err().to_string()
         };
         for name in ["average.sum.head.w1", EPOCHS] {
             let said = refused(&without(Some(name)), &parameters);
@@ -134,6 +134,6 @@ mod tests {
         }
         let said = refused(&without(None), &[parameter(&[1.0])]);
         assert!(said.contains("average.sum.head.w1 has shape [2], the recipe's [1]"), "{said}");
-        assert_eq!(WeightAverage::restored(&HashMap::new(), &parameters).unwrap().epochs, 0);
+        assert_eq!(WeightAverage::of_checkpoint(&HashMap::new(), &parameters).unwrap().epochs, 0);
     }
 }

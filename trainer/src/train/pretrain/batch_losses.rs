@@ -105,8 +105,8 @@ impl LossSums {
         Self(Tensor::zeros([4], (Kind::Double, device)))
     }
 
-    /// From a checkpoint.
-    pub fn restored(saved: &Tensor, device: Device) -> Self {
+    /// From a checkpoint, f64 `[4]`.
+    pub fn of_checkpoint(saved: &Tensor, device: Device) -> Self {
         Self(saved.to_device(device).copy())
     }
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use orco_runtime::encoder::library;
+use orco_trials::succeeds;
 
-use super::{arguments, program, recipe, succeeds, words};
+use super::{arguments, program, recipe, words};
 use crate::support::{epochs, error_text, failure};
 
 /// A recipe of a very small network on few synthetic objects, which needs no data, and the command line that pretrains

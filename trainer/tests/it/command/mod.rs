@@ -7,12 +7,10 @@ mod stop;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
-
-use crate::support::error_text;
 
 /// A folder in CIFAR-100's binary layout: noise around one colour per class. Kept between runs of the tests.
 fn data() -> &'static Path {
@@ -84,12 +82,6 @@ fn program(arguments: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", error_text(&output));
-    output
 }
 
 /// A recipe on rendered images that is read at once.

@@ -6,8 +6,9 @@ use std::process::Command;
 
 use orco_trainer::config::Recipe;
 use orco_trainer::run::Run;
+use orco_trials::succeeds;
 
-use super::{arguments, data, program, recipe, succeeds, synthetic, words};
+use super::{arguments, data, program, recipe, synthetic, words};
 use crate::support::{error_text, failure};
 
 /// The sentence with which the program refuses.

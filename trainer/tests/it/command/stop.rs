@@ -9,8 +9,9 @@ use std::time::Duration;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::threads::available_threads;
 use orco_trainer::run::RunRecord;
+use orco_trials::succeeds;
 
-use super::{arguments, data, program, recipe, succeeds, synthetic, words};
+use super::{arguments, data, program, recipe, synthetic, words};
 use crate::support::{epochs, error_text, send};
 
 /// Waits as long as the program runs.

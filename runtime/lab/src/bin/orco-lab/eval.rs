@@ -11,7 +11,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{EvaluateError, FolderClasses, FolderSessions, Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
-use orco_lab::format::{print, say_of_draws, session_table, shell_quoted};
+use orco_lab::format::{lab_command, print, say_of_draws, session_table, shell_quoted};
 use orco_lab::results::{MeasuredSystem, Results, UnknownResults, are_results};
 use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
@@ -170,7 +170,7 @@ fn check_outputs(arguments: &EvalArguments) -> Result<()> {
 /// The command line of this process, as it can be pasted.
 fn own_command() -> String {
     let words = env::args_os().skip(1).map(|argument| shell_quoted(&argument.to_string_lossy()));
-    format!("cargo run --release -p orco-lab -- {}", words.collect::<Vec<_>>().join(" "))
+    lab_command(words.collect::<Vec<_>>().join(" "))
 }
 
 fn open(arguments: &EvalArguments) -> Result<Bundle> {
@@ -271,7 +271,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         all.results.systems = measured.into_iter().map(timed).collect();
     } else {
         for system in chosen_systems(arguments, measurement.base_model)? {
-            let summary = over(&Measurement { system, ..*measurement }, draws, system.name())?;
+            let summary = measure_with_bar(&Measurement { system, ..*measurement }, draws, system.name())?;
             say(arguments, format!("\n{}", session_table(&summary)))?;
             all.results.systems.push(summary.into());
         }
@@ -323,7 +323,7 @@ fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<MethodConfig> 
 }
 
 /// Measures a system over so many draws, with a bar of its epochs.
-fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
+fn measure_with_bar(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
     let epochs = draws as usize * measurement.benchmark.ways.len() * measurement.config.epochs;
     let bar = progress_bar(epochs, &format!("{name}, epochs"));
     let summary = measurement.run(draws as usize, &|| {
@@ -373,7 +373,7 @@ fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<Summary>> {
     for name in MethodConfig::PRESETS {
         let config = MethodConfig::preset(name).expect("it is listed");
         if statistics || config.answer.is_none() {
-            let summary = over(&Measurement { config: &config, ..*measurement }, draws, name)?;
+            let summary = measure_with_bar(&Measurement { config: &config, ..*measurement }, draws, name)?;
             measured.push(Summary { name: name.into(), ..summary });
         }
     }

@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand};
 use orco_benchmark::Metric;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
-use orco_lab::format::{print, say_of_draws, shell_word};
+use orco_lab::format::{lab_command, print, say_of_draws, shell_word};
 use orco_lab::geometry::SessionGeometry;
 use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, Phase3Settings, QUESTIONS, VariantGeometry};
 use orco_lab::published::{self, PaperReading, VARIANT_WIDTH, ablation_heading, ablation_line};
@@ -214,12 +214,12 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     // What cannot be measured, or written, is known before anything is.
     let benchmark = Benchmark::of(&bundle)?;
     report::prepare(&written)?;
-    let command = format!(
-        "cargo run --release -p orco-lab -- report {} --draws {draws} --seed {seed}{}{}",
+    let command = lab_command(format_args!(
+        "report {} --draws {draws} --seed {seed}{}{}",
         shell_word(&folder.to_string_lossy()),
         if *untrained { " --untrained" } else { "" },
         output.as_deref().map_or_else(String::new, of_output)
-    );
+    ));
     let systems: Vec<System> = measuring.systems().collect();
     let mut last: Option<(&str, Instant)> = None;
     let mut done = |next: Option<&'static str>| {
@@ -260,11 +260,11 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
     let benchmark = Benchmark::of(&bundle)?;
     let written = output.clone().unwrap_or_else(|| folder.join("figures"));
     figures::prepare(&written)?;
-    let command = format!(
-        "cargo run --release -p orco-lab -- figures {} --seed {seed}{}",
+    let command = lab_command(format_args!(
+        "figures {} --seed {seed}{}",
         shell_word(&folder.to_string_lossy()),
         output.as_deref().map_or_else(String::new, of_output)
-    );
+    ));
     let threads = Threads::new(usable_threads())?;
     let figures = paper_figures(&bundle, &benchmark, *seed, &command, &threads, &never_stop)?;
     figures.write(&written)?;
@@ -412,7 +412,7 @@ fn measure_geometry(
 fn ablation_command(arguments: &AblateArguments, bundle: &Path, output: &Path) -> String {
     let AblateArguments { question, draws, seed, reading, geometry, .. } = arguments;
     let [bundle, output] = [bundle, output].map(|path| shell_word(&path.to_string_lossy()));
-    let mut command = format!("cargo run --release -p orco-lab -- ablate {question} {bundle} --draws {draws}");
+    let mut command = lab_command(format_args!("ablate {question} {bundle} --draws {draws}"));
     if *seed != SEED {
         command += &format!(" --seed {seed}");
     }

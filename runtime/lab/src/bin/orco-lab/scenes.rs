@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use orco_lab::format::{print, shell_word};
+use orco_lab::format::{lab_command, print, shell_word};
 use orco_lab::scenes::{InputShares, SceneInput, ScenePlan, SceneReport, SceneResults, measure, objects_in, percent};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::pictures_in;
@@ -110,8 +110,8 @@ fn columns(shares: &InputShares) -> String {
 
 fn command(arguments: &ScenesArguments) -> String {
     let word = |path: &PathBuf| shell_word(&path.to_string_lossy());
-    format!(
-        "cargo run --release -p orco-lab -- scenes {} {} --bundle {} --draws {} --seed {} --things {} --asked {}",
+    lab_command(format_args!(
+        "scenes {} {} --bundle {} --draws {} --seed {} --things {} --asked {}",
         word(&arguments.objects),
         word(&arguments.places),
         word(&arguments.bundle),
@@ -119,5 +119,5 @@ fn command(arguments: &ScenesArguments) -> String {
         arguments.seed,
         arguments.things,
         arguments.asked
-    )
+    ))
 }

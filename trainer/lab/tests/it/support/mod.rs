@@ -6,15 +6,15 @@ mod recipes;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use orco_trials::succeeds;
+
 pub use recipes::recipe;
 
 /// A command over that recipe, which must succeed.
 pub fn train(folder: &Path, command: &str, what: &str, options: &[&str]) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_orco-train-lab"));
     program.args([command, what, "recipe.toml", "--run", "run", "--threads", "1", "--device", "cpu"]).args(options);
-    let output = program.current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output
+    succeeds(program.current_dir(folder))
 }
 
 /// What it printed.

@@ -1,4 +1,4 @@
-//! The checkpoints of phase 2: of one in progress, and of a finished one.
+//! The state of phase 2 and its checkpoints: of a phase in progress, and of a finished one.
 
 use std::collections::HashMap;
 use std::iter;
@@ -13,7 +13,7 @@ use crate::model::store::Parameter;
 use crate::platform::distributed::RankGroup;
 use crate::run::{ALIGN_CHECKPOINT, Run};
 use crate::train::objective::Targets;
-use crate::train::optimiser::{Sgd, SgdConfig, finite, gradients, step_groups};
+use crate::train::optimiser::{Sgd, SgdConfig, all_finite, gradients, step_groups};
 use crate::train::training_loop::{BaseSession, Position};
 
 /// Name of the checkpoint of a phase 2 in progress. Beside a finished one it stays as the one before it.
@@ -61,14 +61,14 @@ impl UnfinishedAlign {
     /// If it cannot be read.
     pub fn read(run: &Run, settings: &Tensor) -> Result<Option<Self>> {
         let tensors = read(UNFINISHED, settings, run)?;
-        let begun = tensors.and_then(|tensors| Some(Self { targets: targets(&tensors)?, tensors }));
-        if begun.is_none() && (run.has(ALIGN_CHECKPOINT) || run.has(UNFINISHED)) {
+        let unfinished = tensors.and_then(|tensors| Some(Self { targets: targets(&tensors)?, tensors }));
+        if unfinished.is_none() && (run.has(ALIGN_CHECKPOINT) || run.has(UNFINISHED)) {
             log::warn!(
                 "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made \
                  anew and replaces what was there"
             );
         }
-        Ok(begun)
+        Ok(unfinished)
     }
 }
 
@@ -143,7 +143,7 @@ impl AlignState {
     /// Writes the checkpoint of a phase in progress, after `steps` steps.
     ///
     /// # Errors
-    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    /// If a weight is not finite, or the file cannot be written; the checkpoint before is then still there.
     pub fn save(&self, at: Position, steps: u64, task: AlignTask<'_>, run: &Run) -> Result<()> {
         let trained = self.parameters().map(|parameter| (parameter.name.clone(), parameter.tensor.shallow_clone()));
         let mut tensors: Vec<(String, Tensor)> = trained.collect();
@@ -225,7 +225,7 @@ impl AlignState {
     /// Mean loss of this epoch's steps; waits for the device.
     ///
     /// # Errors
-    /// If it is no number.
+    /// If it is not finite.
     pub fn loss(&self, at: Position) -> Result<f64> {
         let sum = self.sum.double_value(&[]);
         if !sum.is_finite() {
@@ -244,9 +244,9 @@ impl AlignState {
     }
 }
 
-/// Refuses weights that are no numbers.
+/// Refuses weights that are not finite.
 fn demand_finite(at: Position, tensors: &[(String, Tensor)]) -> Result<()> {
-    if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+    if !all_finite(tensors.iter().map(|(_, tensor)| tensor)) {
         bail!("a weight became infinite after {} epochs; lower align.learning_rate", at.epoch);
     }
     Ok(())

@@ -12,16 +12,17 @@
 //! }
 //! ```
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::{fs, thread};
 
 use serde::{Deserialize, Serialize};
 
+use crate::system::{commit, processor, today, workspace};
+
 /// One run of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct TrialRecord {
     /// The promise's number.
     pub promise: u32,
     /// The test, as `FILE::NAME`, the file's path starting at the workspace.
@@ -65,8 +66,8 @@ pub enum TrialLength {
     Long,
 }
 
-/// A trial under way, which [`trial!`](crate::trial) starts. It is recorded when it is dropped: as failed if its thread
-/// panics, and not at all if it counted nothing and so was skipped.
+/// A trial under way, which [`trial!`](crate::trial!) starts. It is recorded when it is dropped: as failed if its
+/// thread panics, and not at all if it counted nothing and so was skipped.
 #[derive(Debug)]
 pub struct Trial {
     promise: u32,
@@ -82,12 +83,12 @@ pub struct Trial {
 macro_rules! trial {
     ($promise:literal, $unit:literal) => {{
         fn here() {}
-        $crate::record::Trial::of($promise, $unit, file!(), std::any::type_name_of_val(&here))
+        $crate::trial::Trial::of($promise, $unit, file!(), std::any::type_name_of_val(&here))
     }};
 }
 
 impl Trial {
-    /// What [`trial!`](crate::trial) calls: `place` is the path of a function inside the test.
+    /// What [`trial!`](crate::trial!) calls: `place` is the path of a function inside the test.
     #[must_use]
     pub fn of(promise: u32, unit: &'static str, file: &str, place: &str) -> Self {
         let names: Vec<&str> = place.split("::").filter(|part| !part.starts_with('{')).collect();
@@ -111,8 +112,8 @@ impl Trial {
         self.failures += tries as u64;
     }
 
-    fn record(&self, failed: bool) -> Option<Record> {
-        (self.count > 0 || failed).then(|| Record {
+    fn record(&self, failed: bool) -> Option<TrialRecord> {
+        (self.count > 0 || failed).then(|| TrialRecord {
             promise: self.promise,
             test: self.test.clone(),
             count: self.count,
@@ -121,7 +122,7 @@ impl Trial {
             further: self.further.clone(),
             date: today(),
             commit: commit(),
-            processor: crate::system::processor(),
+            processor: processor(),
             form: if crate::heavy() { TrialLength::Long } else { TrialLength::Short },
         })
     }
@@ -137,7 +138,7 @@ impl Drop for Trial {
     }
 }
 
-impl Record {
+impl TrialRecord {
     /// Writes it into a folder, over that of an earlier run.
     ///
     /// # Errors
@@ -147,27 +148,6 @@ impl Record {
         let name = self.test.replace(['/', '\\'], "-").replace("::", "-");
         fs::write(folder.join(format!("{:02}-{name}.json", self.promise)), serde_json::to_vec_pretty(self)?)
     }
-}
-
-/// The day, UTC, as 2026-11-25.
-#[must_use]
-pub fn today() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
-}
-
-/// Folder of the workspace, where relative paths start whatever the folder of a test program is.
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// What git calls the checkout; it ends in `-dirty` if files were changed.
-#[must_use]
-pub fn commit() -> String {
-    let git =
-        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(workspace()).output();
-    let said =
-        git.ok().filter(|output| output.status.success()).and_then(|output| String::from_utf8(output.stdout).ok());
-    said.map_or_else(|| "unknown".into(), |said| said.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -181,7 +161,7 @@ mod tests {
     #[test]
     fn a_trial_knows_its_test_and_what_it_counted() {
         let mut trial = ManuallyDrop::new(crate::trial!(3, "flipped bits"));
-        assert_eq!(trial.test, "tests/trials/src/record.rs::a_trial_knows_its_test_and_what_it_counted");
+        assert_eq!(trial.test, "tests/trials/src/trial.rs::a_trial_knows_its_test_and_what_it_counted");
         assert_eq!(trial.record(false), None, "it was skipped");
         assert_eq!(trial.record(true).unwrap().failures, 1);
         (0..2).for_each(|_| trial.count(20));
@@ -207,7 +187,7 @@ mod tests {
             trial.record(false).unwrap().write(folder.path()).unwrap();
             let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
             assert_eq!(files.len(), 1, "{files:?}");
-            let read: Record = serde_json::from_slice(&fs::read(&files[0]).unwrap()).unwrap();
+            let read: TrialRecord = serde_json::from_slice(&fs::read(&files[0]).unwrap()).unwrap();
             assert_eq!(Some(&read), trial.record(false).as_ref());
             assert_eq!(read.count, count);
         }

@@ -1,4 +1,4 @@
-//! The checkpoint of phase 1: the model, and everything else that a run goes on from.
+//! The state of phase 1, which its checkpoint keeps beside the model: a run goes on from both.
 
 use anyhow::{Result, bail};
 use tch::{Device, Tensor};
@@ -9,7 +9,7 @@ use super::criterion::Criterion;
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
 use crate::run::{PRETRAIN_CHECKPOINT, Run};
-use crate::train::optimiser::{LossScaler, Optimiser, finite};
+use crate::train::optimiser::{LossScaler, Optimiser, all_finite};
 use crate::train::training_loop::Position;
 
 /// The state of phase 1 beside the model: optimiser, loss scaler, averaged weights, losses of the epoch.
@@ -44,14 +44,14 @@ impl PretrainState {
         model.restore(&tensors)?;
         criterion.restore(&tensors)?;
         state.optimiser.restore(&tensors);
-        state.average = WeightAverage::restored(&tensors, state.optimiser.parameters())?;
+        state.average = WeightAverage::of_checkpoint(&tensors, state.optimiser.parameters())?;
         if let Some(scaler) = &mut state.scaler {
             scaler.restore(&tensors);
         }
         let at = Position::of_checkpoint(&tensors);
         state.saved = at;
         if let Some(sums) = tensors.get("sums") {
-            state.sums = LossSums::restored(sums, model.device());
+            state.sums = LossSums::of_checkpoint(sums, model.device());
         }
         if at.step == 0 && at.epoch >= config.epochs {
             log::info!("phase 1 was finished before; its checkpoint is used");
@@ -64,7 +64,7 @@ impl PretrainState {
     /// Writes the checkpoint, after `steps` steps.
     ///
     /// # Errors
-    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    /// If a weight is not finite, or the file cannot be written; the checkpoint before is then still there.
     pub fn save(
         &mut self,
         at: Position,
@@ -76,7 +76,7 @@ impl PretrainState {
         let mut tensors = model.tensors();
         tensors.extend(criterion.tensors());
         tensors.extend(self.optimiser.state());
-        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+        if !all_finite(tensors.iter().map(|(_, tensor)| tensor)) {
             bail!("a weight became infinite {}", self.failure_note(at));
         }
         tensors.extend(self.average.tensors());
@@ -99,7 +99,7 @@ impl PretrainState {
     /// Means over the steps of this epoch.
     ///
     /// # Errors
-    /// If the loss is no number.
+    /// If the loss is not finite.
     pub fn means(&self, at: Position, config: &PretrainConfig) -> Result<MeanLosses> {
         let means = self.sums.means(at.step);
         if !means.total.is_finite() {
@@ -156,7 +156,7 @@ mod tests {
         let (mut state, _) = PretrainState::load(&mut model, &mut RecipeCriterion, &recipe.pretrain, &run).unwrap();
         let at = Position { epoch: 0, step: 3 };
         let infinite = Tensor::full([4], f64::INFINITY, (Kind::Double, Device::Cpu));
-        state.sums = LossSums::restored(&infinite, Device::Cpu);
+        state.sums = LossSums::of_checkpoint(&infinite, Device::Cpu);
         let said = state.means(at, &recipe.pretrain).err().unwrap().to_string();
         assert!(said.starts_with("the loss became inf in epoch 1; there is no checkpoint yet"), "{said}");
         state.sums = LossSums::new(Device::Cpu);
