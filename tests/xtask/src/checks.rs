@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::environment::{Environment, cargo, exit_code, quoted, workspace};
+use crate::library::LIBTORCH;
 use crate::test_runner::{self, TestThreads};
 
 /// One call of Cargo, or another program, that must succeed.
@@ -141,6 +142,42 @@ pub fn home_assistant() -> Vec<Step> {
     vec![HOME_ASSISTANT]
 }
 
+/// What [`UNIT_TESTS`] and [`TESTS`] build, as far as it needs no libtorch where there is none.
+const AHEAD: &str = "build --release --workspace --tests --keep-going";
+
+/// Sets up what a build needs. Where libtorch must be fetched first, which leaves the cores idle, what the tests need
+/// besides is built meanwhile; what does not compile is told by the step that builds it again.
+///
+/// # Errors
+/// Those of `set_up`, and Cargo not starting.
+pub fn building_meanwhile<T>(set_up: impl FnOnce() -> Result<T, Box<dyn Error>>) -> Result<T, Box<dyn Error>> {
+    if LIBTORCH.is_set_up() {
+        return set_up();
+    }
+    eprintln!("Building meanwhile what needs no libtorch");
+    let mut build = cargo();
+    build.args(AHEAD.split(' ')).current_dir(workspace()).envs(LINTED);
+    while_running(&mut build, set_up)
+}
+
+/// Does something while a program runs, silently, and waits for its end, however it ends; after an error the program is
+/// ended.
+fn while_running<T>(
+    program: &mut Command,
+    work: impl FnOnce() -> Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
+    program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let name = program.get_program().to_string_lossy().into_owned();
+    let mut running = program.spawn().map_err(|error| format!("{name} could not be started: {error}"))?;
+    let done = work();
+    if done.is_err() {
+        // It may have ended by itself.
+        let _ = running.kill();
+    }
+    running.wait()?;
+    done
+}
+
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of what each took.
 ///
 /// `set_up` gives the environment of all steps; it is timed as the first of them. Returns the exit code of the step
@@ -252,6 +289,19 @@ mod tests {
             crate::arguments::Arguments::try_parse_from(step.arguments.split(' ')).unwrap();
         }
         assert!(full().iter().any(|step| step.arguments == MIRI.arguments));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_runs_meanwhile_is_awaited_and_ends_with_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut program = Command::new("sh");
+        program.args(["-c", "sleep 0.2; touch done"]).current_dir(&folder);
+        assert_eq!(while_running(&mut program, || Ok(7)).unwrap(), 7);
+        assert!(folder.path().join("done").exists());
+        let mut endless = Command::new("sleep");
+        let error = while_running(endless.arg("infinity"), || Err::<(), _>("no network".into())).unwrap_err();
+        assert_eq!(error.to_string(), "no network");
     }
 
     #[test]

@@ -176,10 +176,10 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         disk_space::check()?;
     }
     match tier {
-        None if install => checks::run(&checks::standard(), everything_and_packages),
-        None => checks::run(&checks::standard(), everything),
+        None if install => checks::run(&checks::standard(), || checks::building_meanwhile(everything_and_packages)),
+        None => checks::run(&checks::standard(), || checks::building_meanwhile(everything)),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
-        Some(Tier::Full) => checks::run(&checks::full(), all_there_is),
+        Some(Tier::Full) => checks::run(&checks::full(), || checks::building_meanwhile(all_there_is)),
         #[cfg(unix)]
         Some(Tier::HomeAssistant) => checks::run(&checks::home_assistant(), everything_and_home_assistant),
         Some(Tier::Advisories) => {

@@ -201,22 +201,28 @@ fn cut_all_changes(base_model: &BaseModel, saves: &[SavedState], deep: usize, fi
     }
 }
 
-/// Bytes of a block, the fewest with which no more operations are pending than are to be enumerated.
+/// Bytes of a block, in fours from 16 on: the fewest with which no more operations are pending than are to be
+/// enumerated.
 fn block_of(scenario: &Scenario<'_>) -> usize {
-    let most = |block: usize| {
-        let mut most = 0;
-        for operation in 0.. {
-            let mut files = files_on(&scenario.start, block);
-            files.disk.cut_power_before(operation);
-            (scenario.change)(&mut files);
-            most = most.max(files.disk.pending());
-            if !files.disk.is_off() {
-                break;
-            }
-        }
-        most
+    let is_enough = |block: usize| {
+        let mut files = files_on(&scenario.start, block);
+        (scenario.change)(&mut files);
+        files.disk.most_pending() <= depth(scenario.depth)
     };
-    (16..).step_by(4).find(|block| most(*block) <= depth(scenario.depth)).unwrap()
+    // Larger blocks never take more operations.
+    let (mut few, mut enough) = (12, 16);
+    while !is_enough(enough) {
+        (few, enough) = (enough, 2 * enough);
+    }
+    while enough - few > 4 {
+        let middle = few + (enough - few) / 8 * 4;
+        if is_enough(middle) {
+            enough = middle;
+        } else {
+            few = middle;
+        }
+    }
+    enough
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct SimulatedDisk {
     /// What is on the disk for sure.
     durable: RefCell<SimulatedContents>,
     pending: RefCell<Vec<Pending>>,
+    /// Most operations that no sync covered at a time, so far.
+    most_pending: Cell<usize>,
     /// Files whose sync has failed, which nobody may rely on.
     poisoned: RefCell<Vec<usize>>,
     /// Operations that change something, so far.
@@ -129,6 +131,11 @@ impl SimulatedDisk {
         self.pending.borrow().len()
     }
 
+    /// Most operations that no sync covered at a time, so far.
+    pub fn most_pending(&self) -> usize {
+        self.most_pending.get()
+    }
+
     /// What programs see.
     pub fn image(&self) -> Image {
         self.seen.borrow().image()
@@ -161,6 +168,13 @@ impl SimulatedDisk {
             }
             _ => Ok(()),
         }
+    }
+
+    /// One more operation that no sync covers.
+    fn add_pending(&self, operation: Pending) {
+        let mut pending = self.pending.borrow_mut();
+        pending.push(operation);
+        self.most_pending.set(self.most_pending.get().max(pending.len()));
     }
 
     /// One more read.
@@ -261,7 +275,7 @@ impl Disk for SimulatedDisk {
         let inode = seen.inodes.len();
         seen.inodes.push(Vec::new());
         seen.names.insert(name.into(), inode);
-        self.pending.borrow_mut().push(Pending::Link { name: name.into(), inode });
+        self.add_pending(Pending::Link { name: name.into(), inode });
         Ok(inode)
     }
 
@@ -277,7 +291,7 @@ impl Disk for SimulatedDisk {
         let mut seen = self.seen.borrow_mut();
         let offset = seen.inodes[*file].len();
         seen.inodes[*file].extend_from_slice(&bytes[..taken]);
-        self.pending.borrow_mut().push(Pending::Data { inode: *file, offset, bytes: bytes[..taken].to_vec() });
+        self.add_pending(Pending::Data { inode: *file, offset, bytes: bytes[..taken].to_vec() });
         self.written.set(self.written.get() + taken);
         Ok(taken)
     }
@@ -308,7 +322,7 @@ impl Disk for SimulatedDisk {
         let mut seen = self.seen.borrow_mut();
         seen.names.remove(from);
         seen.names.insert(to.into(), inode);
-        self.pending.borrow_mut().push(Pending::Rename { from: from.into(), to: to.into(), inode });
+        self.add_pending(Pending::Rename { from: from.into(), to: to.into(), inode });
         Ok(())
     }
 
@@ -323,7 +337,7 @@ impl Disk for SimulatedDisk {
         self.inode(name)?;
         self.operate(false)?;
         self.seen.borrow_mut().names.remove(name);
-        self.pending.borrow_mut().push(Pending::Remove { name: name.into() });
+        self.add_pending(Pending::Remove { name: name.into() });
         Ok(())
     }
 
