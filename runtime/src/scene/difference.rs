@@ -1,5 +1,7 @@
 //! Where a frame differs from the background.
 
+use orco_core::math::ln_of_normal;
+
 use super::background::{Background, NOISE};
 use super::camera_pose::CameraPose;
 use super::exposure::{aligned, gains};
@@ -128,7 +130,7 @@ impl Difference {
 
     /// How bright a pixel is, as the logarithm of a ratio to the background's brightness.
     pub fn log_ratio(&self, index: usize) -> f32 {
-        libm::logf(self.ratios[index].clamp(LOG_RATIOS[0], LOG_RATIOS[1]))
+        clamped_log(self.ratios[index])
     }
 
     /// Takes what another comparison of the same frame finds to be the place, among pixels that count, for the place in
@@ -243,7 +245,7 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
             dot(&off, &off) / (3.0 * allowed)
         })
         .collect();
-    let logs: Vec<f32> = ratios.iter().map(|ratio| libm::logf(ratio.clamp(LOG_RATIOS[0], LOG_RATIOS[1]))).collect();
+    let logs: Vec<f32> = ratios.iter().copied().map(clamped_log).collect();
     let off_mean = box_mean(&logs, width, 2).into_iter().zip(&logs).map(|(mean, log)| (log - mean) * (log - mean));
     let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
     let tints = box_mean(&tints, width, 1);
@@ -254,6 +256,11 @@ fn even(background: &Background, aligned: &[[f32; 3]], allowed: &[f32], ratios: 
         tints[index] < MAX_TINT * MAX_TINT && roughness[index] < most * most
     };
     (0..aligned.len()).map(is_even).collect()
+}
+
+/// The logarithm of a ratio, however small or large that is.
+fn clamped_log(ratio: f32) -> f32 {
+    ln_of_normal(ratio.clamp(LOG_RATIOS[0], LOG_RATIOS[1]))
 }
 
 fn dot(one: &[f32; 3], other: &[f32; 3]) -> f32 {

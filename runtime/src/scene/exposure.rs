@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use orco_core::math::ln_of_normal;
+
 use super::small_frame::{CLIPPED, brightness};
 
 /// Ratios are counted by their logarithm, up to this one on both sides: about 1 to 3.3.
@@ -63,16 +65,17 @@ struct LogRatios {
 impl LogRatios {
     /// Computes the ratios of pixels, each given by its brightness in the frame and in the background.
     fn of(pixels: impl Iterator<Item = [f32; 2]>) -> Self {
-        let mut ratios = Self { usable: Vec::new(), clipped: Vec::new(), pixels: 0 };
-        for [frame, background] in pixels {
-            ratios.pixels += 1;
+        let pixels: Vec<[f32; 2]> = pixels.collect();
+        let logs: Vec<f32> = pixels.iter().map(|[frame, background]| ln_of_normal(frame / background)).collect();
+        let mut ratios = Self { usable: Vec::new(), clipped: Vec::new(), pixels: pixels.len() };
+        for ([frame, background], log) in pixels.into_iter().zip(logs) {
             if !USABLE_IN_BACKGROUND.contains(&background) {
                 continue;
             }
             if USABLE_IN_FRAME.contains(&frame) {
-                ratios.usable.push(libm::logf(frame / background));
+                ratios.usable.push(log);
             } else if frame >= CLIPPED {
-                ratios.clipped.push(libm::logf(CLIPPED / background));
+                ratios.clipped.push(ln_of_normal(CLIPPED / background));
             }
         }
         ratios

@@ -1,5 +1,6 @@
 //! What is in a frame and not in the background, thing by thing.
 
+use ::image::imageops::crop_imm;
 use ::image::{GrayImage, Luma};
 use imageproc::distance_transform::Norm;
 use imageproc::morphology::{close, close_mut, open_mut};
@@ -67,18 +68,15 @@ impl Foreground {
     pub(super) fn of(columns: usize, difference: &Difference, frame_size: [u32; 2], region: PixelRect) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
-        let mut mask = with_hysteresis(difference, width, height);
         let searched = region.in_small_frame(frame_size, [width, height]);
+        let mut mask = with_hysteresis(&difference.changes, width, height);
         keep_only(&mut mask, searched);
         open_mut(&mut mask, Norm::L1, NOISE_RADIUS);
-        close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
-        fill_outline(&mut mask, difference);
-        close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
-        fill_holes(&mut mask, difference);
-        open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
-        let (marks, things) = things(&mask, searched, frame_size);
         let pixel = |index: usize| [(index % columns) as u32, (index / columns) as u32];
         let fit = difference.fit(|index| searched.contains(pixel(index)));
+        let mut marks = GrayImage::new(width, height);
+        let in_part = |part| things_in(part, &mask, difference, &mut marks, searched, frame_size);
+        let things = part_with_things(&mask).map_or_else(Vec::new, in_part);
         Self { frame_size, marks, things, fit }
     }
 
@@ -129,17 +127,79 @@ impl Foreground {
 }
 
 /// What differs much, with what differs less and hangs together with it (Canny, 1986).
-fn with_hysteresis(difference: &Difference, width: u32, height: u32) -> GrayImage {
-    let changes = &difference.changes;
-    let may_be_thing = |x: u32, y: u32| changes[(y * width + x) as usize].may_be_thing();
-    let mask = GrayImage::from_fn(width, height, |x, y| if may_be_thing(x, y) { SET } else { UNSET });
-    let labels = connected_components(&mask, Connectivity::Eight, UNSET);
-    let mut begins = vec![false; count(&labels)];
-    for (label, change) in labels.pixels().zip(changes) {
-        begins[label[0] as usize] |= *change == Change::Strong;
+fn with_hysteresis(changes: &[Change], width: u32, height: u32) -> GrayImage {
+    let (columns, rows) = (width as usize, height as usize);
+    let mut found: Vec<usize> = (0..changes.len()).filter(|index| changes[*index] == Change::Strong).collect();
+    let mut mask = vec![UNSET[0]; changes.len()];
+    found.iter().for_each(|&index| mask[index] = SET[0]);
+    while let Some(index) = found.pop() {
+        let (x, y) = (index % columns, index / columns);
+        for y in y.saturating_sub(1)..(y + 2).min(rows) {
+            for index in y * columns + x.saturating_sub(1)..y * columns + (x + 2).min(columns) {
+                if changes[index].may_be_thing() && mask[index] == UNSET[0] {
+                    mask[index] = SET[0];
+                    found.push(index);
+                }
+            }
+        }
     }
-    begins[0] = false;
-    GrayImage::from_fn(width, height, |x, y| if begins[labels.get_pixel(x, y)[0] as usize] { SET } else { UNSET })
+    GrayImage::from_raw(width, height, mask).expect("a pixel for each change")
+}
+
+/// The rectangle around what a mask has set, so far around it that what joins or fills it treats the rest of the mask
+/// as it would treat the whole: a row or column that stays unset lies within, or the mask ends there. None if nothing
+/// is set.
+fn part_with_things(mask: &GrayImage) -> Option<PixelRect> {
+    let mut around = SmallThing::new(0);
+    mask.enumerate_pixels().filter(|(_, _, pixel)| *pixel == &SET).for_each(|(x, y, _)| around.add(x, y));
+    if around.pixels == 0 {
+        return None;
+    }
+    let reach = u32::from(BRIDGE_RADIUS) + 1;
+    let [x, y] = around.low.map(|edge| edge.saturating_sub(reach));
+    let [right, bottom] = [(around.high[0], mask.width()), (around.high[1], mask.height())]
+        .map(|(edge, length)| (edge + reach).min(length));
+    Some(PixelRect { x, y, width: right - x, height: bottom - y })
+}
+
+/// Joins and fills what is set in a part of a mask. Returns its things, the largest first, and marks their pixels in
+/// `marks`, which is as large as the mask. `searched` is what of it they are looked for in.
+fn things_in(
+    part: PixelRect,
+    mask: &GrayImage,
+    difference: &Difference,
+    marks: &mut GrayImage,
+    searched: PixelRect,
+    frame_size: [u32; 2],
+) -> Vec<Thing> {
+    let hints = hints(difference, mask.width() as usize, part);
+    let mut mask = crop_imm(mask, part.x, part.y, part.width, part.height).to_image();
+    close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
+    fill_outline(&mut mask, &hints);
+    close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
+    fill_holes(&mut mask, &hints);
+    open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
+    mark_things(&mask, part, marks, searched, frame_size)
+}
+
+/// What a pixel that is not found to show a thing tells of the place.
+#[derive(Clone, Copy)]
+struct Hint {
+    /// It looks like the place in another light.
+    is_light: bool,
+    /// It shows structure of the place.
+    is_structure: bool,
+}
+
+/// What the pixels of a part of the small frame tell, row by row.
+fn hints(difference: &Difference, columns: usize, part: PixelRect) -> Vec<Hint> {
+    let [left, right] = [part.x, part.right()].map(|edge| edge as usize);
+    let indices = (part.y as usize..part.bottom() as usize).flat_map(|y| y * columns + left..y * columns + right);
+    let hint = |index: usize| {
+        let change = difference.changes[index];
+        Hint { is_light: change == Change::Light, is_structure: difference.edges[index] && !change.may_be_thing() }
+    };
+    indices.map(hint).collect()
 }
 
 type Labels = ::image::ImageBuffer<Luma<u32>, Vec<u32>>;
@@ -160,26 +220,26 @@ fn keep_only(mask: &mut GrayImage, part: PixelRect) {
 
 /// Adds what looks like the place in another light, but lies within the outline of a thing: a white cup before a white
 /// wall has the wall's colour inside, and an edge.
-fn fill_outline(mask: &mut GrayImage, difference: &Difference) {
+fn fill_outline(mask: &mut GrayImage, hints: &[Hint]) {
     let mut outline = close(mask, Norm::L1, BRIDGE_RADIUS);
-    fill_holes(&mut outline, difference);
-    for ((pixel, inside), change) in mask.pixels_mut().zip(outline.pixels()).zip(&difference.changes) {
-        if inside == &SET && *change == Change::Light {
+    fill_holes(&mut outline, hints);
+    for ((pixel, inside), hint) in mask.pixels_mut().zip(outline.pixels()).zip(hints) {
+        if inside == &SET && hint.is_light {
             *pixel = SET;
         }
     }
 }
 
 /// Fills what is enclosed by a thing, unless the place is seen through it.
-fn fill_holes(mask: &mut GrayImage, difference: &Difference) {
+fn fill_holes(mask: &mut GrayImage, hints: &[Hint]) {
     let (width, height) = mask.dimensions();
     let rest = GrayImage::from_fn(width, height, |x, y| if mask.get_pixel(x, y) == &SET { UNSET } else { SET });
     let labels = connected_components(&rest, Connectivity::Four, UNSET);
     let mut holes = vec![Hole::default(); count(&labels)];
-    for (index, (x, y, label)) in labels.enumerate_pixels().enumerate() {
+    for ((x, y, label), hint) in labels.enumerate_pixels().zip(hints) {
         let hole = &mut holes[label[0] as usize];
         hole.pixels += 1;
-        hole.structure += usize::from(difference.edges[index] && !difference.changes[index].may_be_thing());
+        hole.structure += usize::from(hint.is_structure);
         hole.is_open |= x == 0 || y == 0 || x + 1 == width || y + 1 == height;
     }
     for (pixel, label) in mask.pixels_mut().zip(labels.pixels()) {
@@ -195,7 +255,7 @@ struct Hole {
     pixels: usize,
     /// Pixels that show structure of the place.
     structure: usize,
-    /// Whether it reaches the frame's edge, and is no hole.
+    /// Whether it reaches the mask's edge, and is no hole.
     is_open: bool,
 }
 
@@ -253,15 +313,20 @@ impl SmallThing {
     }
 }
 
-/// Things of a mask, the largest first, and the mark of each pixel. `searched` is the part of the mask in which they
-/// are looked for.
-fn things(mask: &GrayImage, searched: PixelRect, frame_size: [u32; 2]) -> (GrayImage, Vec<Thing>) {
-    let (width, height) = mask.dimensions();
+/// As [`things_in`], of the mask of a part once it is joined and filled.
+fn mark_things(
+    mask: &GrayImage,
+    part: PixelRect,
+    marks: &mut GrayImage,
+    searched: PixelRect,
+    frame_size: [u32; 2],
+) -> Vec<Thing> {
+    let (width, height) = marks.dimensions();
     let labels = connected_components(mask, Connectivity::Eight, UNSET);
     let count = count(&labels);
     let mut components: Vec<SmallThing> = (0..count).map(SmallThing::new).collect();
     let of_things = labels.enumerate_pixels().filter(|(_, _, label)| label[0] != 0);
-    of_things.for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
+    of_things.for_each(|(x, y, label)| components[label[0] as usize].add(part.x + x, part.y + y));
     let least = (MIN_AREA * (searched.width * searched.height) as f32).max(MIN_PIXELS);
     components.retain(|component| component.pixels as f32 >= least);
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
@@ -286,7 +351,9 @@ fn things(mask: &GrayImage, searched: PixelRect, frame_size: [u32; 2]) -> (GrayI
         };
         mark_of[component.component] = index as u8 + 1;
     }
-    let marks = GrayImage::from_fn(width, height, |x, y| Luma([mark_of[labels.get_pixel(x, y)[0] as usize]]));
+    for (x, y, label) in labels.enumerate_pixels() {
+        marks.put_pixel(part.x + x, part.y + y, Luma([mark_of[label[0] as usize]]));
+    }
     let thing = |(index, small): (usize, &SmallThing)| Thing {
         bounds: small.bounds([width, height], frame_size),
         share: small.pixels as f32 / (width * height) as f32,
@@ -294,5 +361,53 @@ fn things(mask: &GrayImage, searched: PixelRect, frame_size: [u32; 2]) -> (GrayI
     };
     let mut things: Vec<Thing> = joined.iter().enumerate().map(thing).collect();
     things.sort_by(|one, other| other.share.total_cmp(&one.share));
-    (marks, things)
+    things
+}
+
+#[cfg(test)]
+mod tests {
+    use ::image::RgbImage;
+    use orco_core::random::Random;
+
+    use super::*;
+    use crate::scene::Background;
+
+    #[test]
+    fn the_part_around_things_is_treated_as_the_whole_is() {
+        let size = [96, 72];
+        let mut random = Random::new(7, "things");
+        let mut most = 0;
+        for _ in 0..60 {
+            let mut frame =
+                RgbImage::from_fn(size[0], size[1], |x, y| ::image::Rgb([40, 90, (x * y % 40) as u8 + 100]));
+            let background = Background::learn(&vec![frame.clone(); 3]).unwrap();
+            for _ in 0..random.below(4) {
+                let [x, y, width, height] = [96, 72, 40, 40].map(|bound| random.below(bound) as u32);
+                for (x, y) in (y..y + height).flat_map(|y| (x..x + width).map(move |x| (x, y))) {
+                    // Darker in places, as a shadow is, and with holes.
+                    let part = (x / 5 + y / 3) % 4;
+                    if let Some(pixel) = frame.get_pixel_mut_checked(x, y).filter(|_| part > 0) {
+                        *pixel =
+                            if part == 1 { pixel.0.map(|value| value / 10 * 7).into() } else { [230, 220, 20].into() };
+                    }
+                }
+            }
+            let small = background.small(&frame).unwrap();
+            let difference = background.difference(&small);
+            let mask = with_hysteresis(&difference.changes, size[0], size[1]);
+            let whole = PixelRect::whole(size);
+            let found = |part: PixelRect| {
+                let mut marks = GrayImage::new(size[0], size[1]);
+                let things = things_in(part, &mask, &difference, &mut marks, whole, size);
+                (marks, things)
+            };
+            let of_whole = found(whole);
+            most = most.max(of_whole.1.len());
+            match part_with_things(&mask) {
+                Some(part) => assert_eq!(found(part), of_whole, "{part:?}"),
+                None => assert!(of_whole.1.is_empty()),
+            }
+        }
+        assert!(most > 1, "there were several things at once");
+    }
 }
