@@ -295,10 +295,12 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Ref
     Ok(())
 }
 
-/// The content type, if the route takes it; clients of the Open Inference Protocol may leave it out.
+/// The content type, if the route takes it; clients of the Open Inference Protocol may leave it out. Where there may be
+/// no body and is none, it says nothing: axios and `curl -d ''` then name that of forms.
 fn check_content_type(kind: BodyKind, headers: &HeaderMap) -> Result<&str, Refusal> {
     let types = kind.content_types();
-    if kind.is_of_inference_protocol() && !headers.contains_key(header::CONTENT_TYPE) {
+    let may_be_left_out = kind.is_of_inference_protocol() && !headers.contains_key(header::CONTENT_TYPE);
+    if may_be_left_out || (kind == BodyKind::OptionalJson && has_no_body(headers)) {
         return Ok("");
     }
     let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
@@ -308,6 +310,12 @@ fn check_content_type(kind: BodyKind, headers: &HeaderMap) -> Result<&str, Refus
     }
     let sentence = format!("the content type must be {}", types.join(" or "));
     Err(Refusal::new(ErrorCode::UnsupportedMediaType, sentence).with("expected", types))
+}
+
+/// Whether a request says that it has no body (RFC 9112, section 6.3).
+fn has_no_body(headers: &HeaderMap) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH);
+    !headers.contains_key(header::TRANSFER_ENCODING) && length.is_none_or(|length| length == "0")
 }
 
 /// How the body is compressed, if it is, and the route takes that.

@@ -268,6 +268,9 @@ fn the_inference_protocol_tells_configuration_and_index() {
         assert_eq!(service.ask("POST", "/v2/repository/index", &[], body.as_bytes()).ok(), listed, "{body}");
     }
     assert_eq!(service.ask("POST", "/v2/repository/index", &[], b"[").status, 400);
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    assert_eq!(service.ask("POST", "/v2/repository/index", &form, b"").ok(), listed, "as axios asks without a body");
+    assert_eq!(service.ask("POST", "/v2/repository/index", &form, b"{}").status, 415);
     assert_eq!(service.ask("GET", &format!("{MODEL}/versions/99"), &[], b"").status, 404);
 }
 
