@@ -325,6 +325,7 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
         ("GET", "/api/v1/jobs/1", 400, "plain numbers are not taken"),
         ("GET", "/api/v1/inbox/1", 400, "plain numbers are not taken"),
         ("GET", "/api/v1/shots/mug/1", 400, "plain numbers are not taken"),
+        ("GET", "/api/v1/shots/T%FCr", 400, "the label in the path is not in UTF-8"),
         ("GET", "/api/v1/classes/bear/shots/1.jpg", 400, "numbers are not taken"),
         ("GET", "/api/v1/jobs/5f0c2a91d3b84e67-1", 404, "the service has restarted since, or never issued this id"),
         ("GET", "/api/v1/status?more=1", 400, "takes no query"),
@@ -341,6 +342,8 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         assert!(answer.error().contains(said), "{method} {path}: {}", answer.error());
     }
+    let id = service.ask("GET", "/api/v1/shots/mug/1", &[], b"");
+    assert!(id.error().starts_with("\"1\" is no id: "), "{}", id.error());
     assert_eq!(service.ask("GET", "/?from=mail", &[], b"").status, 200);
     let base = service.ask("DELETE", "/api/v1/classes/bear", &[], b"");
     assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));
