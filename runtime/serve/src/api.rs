@@ -114,7 +114,9 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 /// A whole number in a query.
 fn whole_number<'de, D: Deserializer<'de>, N: FromStr>(deserializer: D) -> Result<N, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" must be a whole number, at least 0")))
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let wrong = if is_number { "is too large a number" } else { "must be a whole number, at least 0" };
+    text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" {wrong}")))
 }
 
 /// The variable parts of a path, such as a label; one that is not understood is refused in a sentence.

@@ -330,6 +330,7 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
         ("GET", "/api/v1/jobs/5f0c2a91d3b84e67-1", 404, "the service has restarted since, or never issued this id"),
         ("GET", "/api/v1/status?more=1", 400, "takes no query"),
         ("GET", "/api/v1/camera.jpg?after=-1", 400, "the query: after: \"-1\" must be a whole number"),
+        ("GET", "/api/v1/camera.jpg?after=18446744073709551616", 400, "is too large a number"),
         ("POST", "/api/v1/classify?tpo=3", 400, "unknown field `tpo`"),
         ("POST", "/api/v1/classify?top=many", 400, "the query: top: \"many\" must be a whole number"),
         ("POST", "/api/v1/classify?top=0", 400, "\"top\" must be at least 1"),
