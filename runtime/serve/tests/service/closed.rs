@@ -305,6 +305,10 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     let by_address = undo(&[("Host", "192.168.1.7")]);
     assert_eq!(by_address.status, 421, "only this machine's own addresses");
     assert!(by_address.error().contains("start it with --host-name NAME"), "{}", by_address.error());
+    // As to a proxy: the address names the host, and `Host` says nothing.
+    for (host, status) in [("localhost", 200), ("evil.example", 421)] {
+        assert_eq!(service.ask("GET", &format!("http://{host}/api/v1/status"), &[], b"").status, status, "{host}");
+    }
     let wrong_method = service.ask("PUT", "/api/v1/shots/mug", &[], b"");
     let allowed = "DELETE, GET, HEAD, PATCH, POST";
     assert!(wrong_method.head.contains(&format!("allow: {}\r\n", allowed.to_lowercase())), "{}", wrong_method.head);
