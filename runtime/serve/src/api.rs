@@ -21,6 +21,8 @@ pub mod transfer;
 use std::str::FromStr;
 
 use axum::body::Bytes;
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{self, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, header};
@@ -112,7 +114,9 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 /// A whole number in a query.
 fn whole_number<'de, D: Deserializer<'de>, N: FromStr>(deserializer: D) -> Result<N, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" must be a whole number, at least 0")))
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let wrong = if is_number { "is too large a number" } else { "must be a whole number, at least 0" };
+    text.parse().map_err(|_| D::Error::custom(format!("\"{text}\" {wrong}")))
 }
 
 /// The variable parts of a path, such as a label; one that is not understood is refused in a sentence.
@@ -123,11 +127,26 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let path = extract::Path::from_request_parts(parts, state).await;
-        path.map(|extract::Path(path)| Self(path)).map_err(|error| {
-            let is_ours = error.status().is_server_error();
-            Refusal::new(if is_ours { ErrorCode::Internal } else { ErrorCode::BadRequest }, error.body_text())
-        })
+        path.map(|extract::Path(path)| Self(path)).map_err(|error| path_refusal(&error))
     }
+}
+
+/// What is said of a path whose variable parts are not understood.
+fn path_refusal(error: &PathRejection) -> Refusal {
+    if let PathRejection::FailedToDeserializePathParams(failure) = error {
+        match failure.kind() {
+            ErrorKind::InvalidUtf8InPathParam { key } => {
+                return Refusal::bad_request(format!(
+                    "the {key} in the path is not in UTF-8: an \"ü\" is written %C3%BC there, for example"
+                ));
+            }
+            // Our own sentence, of an id.
+            ErrorKind::DeserializeError { message, .. } => return Refusal::bad_request(message),
+            _ => {}
+        }
+    }
+    let is_ours = error.status().is_server_error();
+    Refusal::new(if is_ours { ErrorCode::Internal } else { ErrorCode::BadRequest }, error.body_text())
 }
 
 /// A label in its normal form, if it is one that a class may have.

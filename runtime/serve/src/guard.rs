@@ -155,7 +155,7 @@ impl GuardRules {
     /// Checks who asks for what, then reads the body.
     async fn admit(&self, path: Option<&str>, parts: Parts, body: &mut IncomingBody) -> Result<Request, Refusal> {
         let headers = &parts.headers;
-        let host = self.host(parts.version, headers)?;
+        let host = self.host(&parts)?;
         check_origin(headers, host.as_ref())?;
         check_site(headers, path == Some(PAGE) && parts.method == Method::GET)?;
         // What may be got may be asked for its head alone.
@@ -215,20 +215,21 @@ impl GuardRules {
 
     /// The host that the request is for, which must be this one. Clients of HTTP/1.0 need not name it, such as probes
     /// of load balancers; browsers do.
-    fn host(&self, version: Version, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
+    fn host(&self, parts: &Parts) -> Result<Option<Authority>, Refusal> {
         let not_allowed = || {
             let sentence = "this service does not answer for that host: if the name is its own, start it with \
                             --host-name NAME";
             Refusal::new(ErrorCode::HostNotAllowed, sentence)
         };
-        let mut hosts = headers.get_all(header::HOST).iter();
+        let mut hosts = parts.headers.get_all(header::HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host,
-            (None, _) if version == Version::HTTP_10 => return Ok(None),
+            (None, _) if parts.version == Version::HTTP_10 => return Ok(None),
             _ => return Err(Refusal::bad_request("an HTTP/1.1 request must have exactly one Host header")),
         };
-        let host = host.to_str().ok().and_then(|host| without_zone(host).parse().ok());
-        let host: Authority = host.ok_or_else(not_allowed)?;
+        let in_header = || -> Option<Authority> { without_zone(host.to_str().ok()?).parse().ok() };
+        // A request to a proxy names the host in its address, which goes before `Host` (RFC 9112, section 3.2.2).
+        let host = parts.uri.authority().cloned().or_else(in_header).ok_or_else(not_allowed)?;
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
         let own = match name.parse::<IpAddr>() {
             Ok(address) => !self.loopback || address.is_loopback(),
@@ -295,10 +296,12 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Ref
     Ok(())
 }
 
-/// The content type, if the route takes it; clients of the Open Inference Protocol may leave it out.
+/// The content type, if the route takes it; clients of the Open Inference Protocol may leave it out. Where there may be
+/// no body and is none, it says nothing: axios and `curl -d ''` then name that of forms.
 fn check_content_type(kind: BodyKind, headers: &HeaderMap) -> Result<&str, Refusal> {
     let types = kind.content_types();
-    if kind.is_of_inference_protocol() && !headers.contains_key(header::CONTENT_TYPE) {
+    let may_be_left_out = kind.is_of_inference_protocol() && !headers.contains_key(header::CONTENT_TYPE);
+    if may_be_left_out || (kind == BodyKind::OptionalJson && has_no_body(headers)) {
         return Ok("");
     }
     let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
@@ -308,6 +311,12 @@ fn check_content_type(kind: BodyKind, headers: &HeaderMap) -> Result<&str, Refus
     }
     let sentence = format!("the content type must be {}", types.join(" or "));
     Err(Refusal::new(ErrorCode::UnsupportedMediaType, sentence).with("expected", types))
+}
+
+/// Whether a request says that it has no body (RFC 9112, section 6.3).
+fn has_no_body(headers: &HeaderMap) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH);
+    !headers.contains_key(header::TRANSFER_ENCODING) && length.is_none_or(|length| length == "0")
 }
 
 /// How the body is compressed, if it is, and the route takes that.

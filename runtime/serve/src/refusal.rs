@@ -116,9 +116,10 @@ impl Refusal {
         Self::new(ErrorCode::BodyTooLarge, sentence).with("limit", limit)
     }
 
-    /// The connection ended before the body did.
+    /// The connection ended before the body did, or a chunk of the body is malformed.
     pub fn body_incomplete() -> Self {
-        Self::new(ErrorCode::BodyIncomplete, "the connection ended before the whole body had arrived")
+        let sentence = "the connection ended before the whole body had arrived, or a chunk of the body is malformed";
+        Self::new(ErrorCode::BodyIncomplete, sentence)
     }
 
     /// The service failed at it.

@@ -188,9 +188,10 @@ fn entry_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<EntryId
     let Some(value) = Option::<Value>::deserialize(deserializer)? else { return Ok(None) };
     let id = value.as_str().and_then(|text| text.parse().ok());
     id.map(Some).ok_or_else(|| {
+        // The decoder adds the place, as in " at line 1 column 10".
         D::Error::custom(format!(
-            "{value} is no id of an entry: send the \"id\" that GET /api/v1/history gives, a string such as \
-             \"3-5f0c2a91d3b84e67\"; numbers are not taken, since in a state that was restored other entries have them"
+            "send the \"id\" that GET /api/v1/history gives, a string such as \"3-5f0c2a91d3b84e67\" (numbers are not \
+             taken, since in a state that was restored other entries have them): {value} is no id of an entry"
         ))
     })
 }

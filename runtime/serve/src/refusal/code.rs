@@ -55,7 +55,7 @@ codes! {
     BodyTooLarge: PAYLOAD_TOO_LARGE, "limit";
     /// The body did not arrive in time.
     BodyTimeout: REQUEST_TIMEOUT;
-    /// The connection ended before the body did.
+    /// The connection ended before the body did, or a chunk of the body is malformed.
     BodyIncomplete: BAD_REQUEST;
 
     /// Too much is going on. Ask again.

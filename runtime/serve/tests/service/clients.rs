@@ -108,6 +108,19 @@ fn whoever_asked_first_and_is_refused_on_the_way_can_send_all_of_it_and_sees_why
     assert_eq!((refused.status, &*refused.code()), (413, "body_too_large"), "{}", refused.text());
 }
 
+/// The connection goes on in such a case, so its end alone would not explain it.
+#[test]
+fn whoever_sends_a_chunk_without_a_length_is_told_of_chunks() {
+    let (_state, service) = Running::fresh();
+    let mut stream = service.connect();
+    let head = "POST /api/v1/classify HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: \
+                image/jpeg\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc";
+    stream.write_all(head.as_bytes()).unwrap();
+    let refused = Answer::read(stream);
+    assert_eq!((refused.status, &*refused.code()), (400, "body_incomplete"), "{}", refused.text());
+    assert!(refused.error().contains("chunk"), "{}", refused.error());
+}
+
 #[test]
 fn a_picture_may_come_as_plain_bytes() {
     let (_state, service) = Running::fresh();
@@ -268,6 +281,9 @@ fn the_inference_protocol_tells_configuration_and_index() {
         assert_eq!(service.ask("POST", "/v2/repository/index", &[], body.as_bytes()).ok(), listed, "{body}");
     }
     assert_eq!(service.ask("POST", "/v2/repository/index", &[], b"[").status, 400);
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    assert_eq!(service.ask("POST", "/v2/repository/index", &form, b"").ok(), listed, "as axios asks without a body");
+    assert_eq!(service.ask("POST", "/v2/repository/index", &form, b"{}").status, 415);
     assert_eq!(service.ask("GET", &format!("{MODEL}/versions/99"), &[], b"").status, 404);
 }
 

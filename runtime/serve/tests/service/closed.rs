@@ -305,6 +305,10 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     let by_address = undo(&[("Host", "192.168.1.7")]);
     assert_eq!(by_address.status, 421, "only this machine's own addresses");
     assert!(by_address.error().contains("start it with --host-name NAME"), "{}", by_address.error());
+    // As to a proxy: the address names the host, and `Host` says nothing.
+    for (host, status) in [("localhost", 200), ("evil.example", 421)] {
+        assert_eq!(service.ask("GET", &format!("http://{host}/api/v1/status"), &[], b"").status, status, "{host}");
+    }
     let wrong_method = service.ask("PUT", "/api/v1/shots/mug", &[], b"");
     let allowed = "DELETE, GET, HEAD, PATCH, POST";
     assert!(wrong_method.head.contains(&format!("allow: {}\r\n", allowed.to_lowercase())), "{}", wrong_method.head);
@@ -325,10 +329,12 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
         ("GET", "/api/v1/jobs/1", 400, "plain numbers are not taken"),
         ("GET", "/api/v1/inbox/1", 400, "plain numbers are not taken"),
         ("GET", "/api/v1/shots/mug/1", 400, "plain numbers are not taken"),
+        ("GET", "/api/v1/shots/T%FCr", 400, "the label in the path is not in UTF-8"),
         ("GET", "/api/v1/classes/bear/shots/1.jpg", 400, "numbers are not taken"),
         ("GET", "/api/v1/jobs/5f0c2a91d3b84e67-1", 404, "the service has restarted since, or never issued this id"),
         ("GET", "/api/v1/status?more=1", 400, "takes no query"),
         ("GET", "/api/v1/camera.jpg?after=-1", 400, "the query: after: \"-1\" must be a whole number"),
+        ("GET", "/api/v1/camera.jpg?after=18446744073709551616", 400, "is too large a number"),
         ("POST", "/api/v1/classify?tpo=3", 400, "unknown field `tpo`"),
         ("POST", "/api/v1/classify?top=many", 400, "the query: top: \"many\" must be a whole number"),
         ("POST", "/api/v1/classify?top=0", 400, "\"top\" must be at least 1"),
@@ -341,6 +347,8 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         assert!(answer.error().contains(said), "{method} {path}: {}", answer.error());
     }
+    let id = service.ask("GET", "/api/v1/shots/mug/1", &[], b"");
+    assert!(id.error().starts_with("\"1\" is no id: "), "{}", id.error());
     assert_eq!(service.ask("GET", "/?from=mail", &[], b"").status, 200);
     let base = service.ask("DELETE", "/api/v1/classes/bear", &[], b"");
     assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));

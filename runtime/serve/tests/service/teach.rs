@@ -47,6 +47,7 @@ fn undo_from_two_pages(service: &Running) {
         let refused = service.json("POST", "/api/v1/undo", &old);
         assert_eq!(refused.status, 400, "{old}");
         assert!(refused.error().contains("send the \"id\" that GET /api/v1/history gives"), "{}", refused.error());
+        assert!(refused.error().contains(" is no id of an entry at line 1 column "), "{}", refused.error());
     }
 }
 
