@@ -129,15 +129,15 @@ impl Background {
     }
 
     /// Where a frame differs from the place as it is by now, as it was shown, and in uneven light, and how the camera
-    /// stands. Each of these is computed only if those before it leave strong differences: an empty frame is compared
-    /// once.
+    /// stands. Each of these is computed only if those before it leave strong differences, and light only where it may
+    /// explain any: an empty frame is compared once, and so is a thing that has the place's colours nowhere.
     pub(super) fn difference(&self, small: &SmallFrame) -> Difference {
         let mut difference = Difference::of(self, small);
         let is_explained = |difference: &Difference| !difference.changes.contains(&Change::Strong);
         if is_explained(&difference) {
             return difference;
         }
-        if let Some(shown) = &self.shown {
+        if let Some(shown) = self.shown.as_ref().filter(|_| difference.may_hide_light()) {
             difference.accept_as_light(&Difference::of(shown, small), |_| true);
             if is_explained(&difference) {
                 return difference;
@@ -148,7 +148,8 @@ impl Background {
             difference.pose = CameraPose::Plain;
             return difference;
         };
-        if let Some(light) = LightField::of(place, small, &difference, &search) {
+        let light = if difference.may_hide_light() { LightField::of(place, small, &difference, &search) } else { None };
+        if let Some(light) = light {
             let relit = Difference::compare(&place.relit(&light.factors), small);
             difference.accept_as_light(&relit, |index| light.is_known[index]);
             if is_explained(&difference) {

@@ -133,6 +133,11 @@ impl Difference {
         clamped_log(self.ratios[index])
     }
 
+    /// Whether another comparison of the same frame can find more of it to be the place in another light.
+    pub fn may_hide_light(&self) -> bool {
+        self.changes.iter().zip(&self.even).any(|(change, even)| change.may_be_thing() && *even)
+    }
+
     /// Takes what another comparison of the same frame finds to be the place, among pixels that count, for the place in
     /// another light. The outline of a thing is none: where a shadow became part of the place, a thing may have the
     /// colours that were there before.
