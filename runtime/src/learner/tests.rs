@@ -305,7 +305,7 @@ fn a_purge_takes_no_bytes_of_an_exemplar_for_a_label() {
 }
 
 #[test]
-fn a_change_answers_at_once_and_better_when_the_head_is_aligned() {
+fn a_change_answers_at_once_and_an_alignment_later_gives_the_same_bytes() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut now, mut later] = [0, 1].map(|device| learner(folders[device].path()));
     later.settings_mut().alignment = AlignmentTime::Later;
