@@ -173,10 +173,10 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let again = learn(&mut learner, "mug", 1).unwrap_err();
     assert!(matches!(again, ChangeError::Learn(LearnError::LabelExists { .. })), "{again:?}");
     let second_shot = ChangeStep::Shots { done: 2, total: 3 };
-    let mut observer =
+    let mut stop_at_second =
         |step: ChangeStep| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let shots = features(&learner, 2, 3);
-    let cancelled = learner.learn_many(&[("duck", Shots::Features(shots.view()))], &mut observer);
+    let cancelled = learner.learn_many(&[("duck", Shots::Features(shots.view()))], &mut stop_at_second);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
     let mut epochs = 0;
     let mut observer = |step: ChangeStep| match step {
@@ -191,10 +191,8 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     assert!(cancelled.is_ok());
     learner.undo(1, &mut ()).unwrap().durable().unwrap();
     assert_eq!(learner.state().classes, before.classes);
-    let mut third_shot =
-        |step: ChangeStep| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let shots = features(&learner, 3, 3);
-    let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut third_shot);
+    let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut stop_at_second);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
     assert_eq!(learner.state().exemplars, before.exemplars);
     // What is kept stays kept: only the alignment is cancelled.
