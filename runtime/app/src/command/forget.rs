@@ -65,7 +65,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         return Ok(json!({ "seconds": seconds }));
     };
     session_report::print(output, &report, &format!("{what} {label}"), seconds, learner.answered_classes())?;
-    session_report::tell_scope(output, &learner, &[], answered_before)?;
+    session_report::print_scope(output, &learner, &[], answered_before)?;
     Ok(session_report::to_json(output, &report, seconds))
 }
 

@@ -73,7 +73,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     // A class that the bundle brings is no learned class any more: answers may name other classes than before.
     if let Ok(learner) = Learner::new(bundle, store, settings) {
         let labels: Vec<&str> = classes.iter().map(|class| class.label.as_str()).collect();
-        session_report::tell_scope(output, &learner, &labels, scope.answered_classes(learned_before))?;
+        session_report::print_scope(output, &learner, &labels, scope.answered_classes(learned_before))?;
     }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = session_report::to_json(output, &report, seconds);
