@@ -2,8 +2,8 @@
 //!
 //! A change is a pure step ([`orco_state::session`]) and one act of committing at its end: it is made as a whole, and
 //! kept in the store, or nothing happened. Where the bundle's settings align a head, that follows as a second act,
-//! which improves the answers and is part of the same entry of the history. While one is made, the store is locked and
-//! its newest state read, so that any number of learners, in this process or in others, may share a folder.
+//! which may change answers and is part of the same entry of the history. While a change is made, the store is locked
+//! and its newest state read, so that any number of learners, in this process or in others, may share a folder.
 
 mod alignment;
 mod answer;

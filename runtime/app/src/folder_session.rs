@@ -52,7 +52,7 @@ impl FolderSession<'_> {
             )?;
         }
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
-        session_report::tell_scope(output, &learner, &labels, answered_before)?;
+        session_report::print_scope(output, &learner, &labels, answered_before)?;
         Ok(session_report::to_json(output, &report, seconds))
     }
 }

@@ -71,7 +71,7 @@ enum OrcoCommand {
     Learn(command::learn::Arguments),
     /// Gives a known class further shots.
     Add(command::add::Arguments),
-    /// Aligns the head to what was learned with --align later, so that answers improve.
+    /// Aligns the head to what was learned with --align later or never; answers may change.
     Align,
     /// Forgets a learned class; `orco undo` brings it back, unless it was purged.
     Forget(command::forget::Arguments),

@@ -63,7 +63,7 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
 /// Says so where a change made answers leave base classes out, or name them again; `before` are the classes that
 /// answers named before it. Warns of base classes that got shots but are not answered: of all of them if answers named
 /// them before, else of those in `changed`.
-pub fn tell_scope(output: &Output, learner: &Learner, changed: &[&str], before: AnsweredClasses) -> Result<()> {
+pub fn print_scope(output: &Output, learner: &Learner, changed: &[&str], before: AnsweredClasses) -> Result<()> {
     let is_changed = |label: &&str| changed.iter().any(|given| label::same(given, label));
     let mut unanswered = learner.unanswered_classes();
     unanswered.retain(|label| before == AnsweredClasses::All || is_changed(label));

@@ -17,6 +17,7 @@ mod purge;
 mod push;
 mod report;
 mod shots_digest;
+mod target_outcome;
 
 use std::collections::BTreeSet;
 use std::fmt;

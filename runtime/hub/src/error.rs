@@ -44,8 +44,8 @@ pub enum HubError {
     },
     /// There is no room for a file.
     #[error(
-        "the disk has no room for {}: make room there, then try again; `orco hub purge --bundles` deletes withdrawn \
-         bundles, and `orco hub purge PACK` deletes packs",
+        "the disk has no room for {}: make room there, then try again; `orco hub purge --bundles` removes withdrawn \
+         bundles, and `orco hub purge PACK` removes packs",
         path.display()
     )]
     Full {

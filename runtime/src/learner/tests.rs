@@ -173,10 +173,10 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let again = learn(&mut learner, "mug", 1).unwrap_err();
     assert!(matches!(again, ChangeError::Learn(LearnError::LabelExists { .. })), "{again:?}");
     let second_shot = ChangeStep::Shots { done: 2, total: 3 };
-    let mut observer =
+    let mut stop_at_second =
         |step: ChangeStep| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let shots = features(&learner, 2, 3);
-    let cancelled = learner.learn_many(&[("duck", Shots::Features(shots.view()))], &mut observer);
+    let cancelled = learner.learn_many(&[("duck", Shots::Features(shots.view()))], &mut stop_at_second);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
     let mut epochs = 0;
     let mut observer = |step: ChangeStep| match step {
@@ -191,10 +191,8 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     assert!(cancelled.is_ok());
     learner.undo(1, &mut ()).unwrap().durable().unwrap();
     assert_eq!(learner.state().classes, before.classes);
-    let mut third_shot =
-        |step: ChangeStep| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let shots = features(&learner, 3, 3);
-    let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut third_shot);
+    let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut stop_at_second);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
     assert_eq!(learner.state().exemplars, before.exemplars);
     // What is kept stays kept: only the alignment is cancelled.
@@ -305,7 +303,7 @@ fn a_purge_takes_no_bytes_of_an_exemplar_for_a_label() {
 }
 
 #[test]
-fn a_change_answers_at_once_and_better_when_the_head_is_aligned() {
+fn a_change_answers_at_once_and_an_alignment_later_gives_the_same_bytes() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut now, mut later] = [0, 1].map(|device| learner(folders[device].path()));
     later.settings_mut().alignment = AlignmentTime::Later;

@@ -50,14 +50,14 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     output.mark_changed();
     contents.warnings.iter().for_each(|warning| output.warn(warning));
     let signed = if key.is_some() { "signed" } else { "not signed" };
-    say!(output, "wrote into {shown}: {}, {signed}", described(&contents))?;
+    say!(output, "wrote into {shown}: {}, {signed}", describe(&contents))?;
     let mut result = to_json(&contents);
     result["signed"] = key.is_some().into();
     Ok(result)
 }
 
 /// What a backup holds, in words.
-pub fn described(contents: &BackupContents) -> String {
+pub fn describe(contents: &BackupContents) -> String {
     let BackupContents { bundle, classes, exemplars, pictures, bytes, .. } = contents;
     format!(
         "{}, {}, {}, {bytes} bytes, of bundle {}",

@@ -29,7 +29,7 @@ pub struct Arguments {
     /// The learned class; with --purge also one that was forgotten before, with --shot also one of the bundle.
     label: String,
     /// Removes the class from the history as well: its exemplars and its label disappear from every file of the state,
-    /// damaged slots that were set aside are deleted, and it cannot be brought back.
+    /// damaged slots that were set aside are removed, and it cannot be brought back.
     #[arg(long)]
     purge: bool,
     /// Removes a single shot that the device stores of a class, and no class; `orco undo` brings it back. It is named
@@ -65,7 +65,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         return Ok(json!({ "seconds": seconds }));
     };
     session_report::print(output, &report, &format!("{what} {label}"), seconds, learner.answered_classes())?;
-    session_report::tell_scope(output, &learner, &[], answered_before)?;
+    session_report::print_scope(output, &learner, &[], answered_before)?;
     Ok(session_report::to_json(output, &report, seconds))
 }
 

@@ -76,13 +76,13 @@ enum HubCommand {
         /// Number of the release.
         release: i64,
     },
-    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them; or
+    /// Removes packs that devices pushed, their pictures, and the withdrawn releases that were made of them; or
     /// withdrawn bundles.
     Purge {
         /// Digests of packs, or their first digits.
         #[arg(required_unless_present = "bundles", value_name = "PACK")]
         packs: Vec<String>,
-        /// Deletes all withdrawn releases of bundles, and their files where no other release has them.
+        /// Removes all withdrawn releases of bundles, and their files where no other release has them.
         #[arg(long)]
         bundles: bool,
     },
@@ -186,12 +186,12 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
 }
 
-/// Deletes these packs and, with `bundles`, all withdrawn releases of bundles.
+/// Purges these packs and, with `bundles`, all withdrawn releases of bundles.
 fn purge(output: &Output, store: &HubStore, packs: &[String], bundles: bool) -> Result<Value> {
     let packs = packs.iter().map(|digits| find_pack(store, digits)).collect::<Result<Vec<_>>>()?;
     if bundles {
         let HubPurge { releases, .. } = store.purge_bundles()?;
-        done(output, &format!("deleted {} of bundles", counted(releases, "withdrawn release")))?;
+        done(output, &format!("purged {} of bundles", counted(releases, "withdrawn release")))?;
     }
     if packs.is_empty() {
         return Ok(json!({}));
@@ -199,7 +199,7 @@ fn purge(output: &Output, store: &HubStore, packs: &[String], bundles: bool) -> 
     let HubPurge { packs, pictures, releases, .. } = store.purge_packs(&packs)?;
     let (packs, pictures) = (counted(packs, "pack"), counted(pictures, "picture"));
     let releases = counted(releases, "withdrawn release");
-    done(output, &format!("deleted {packs}, {pictures}, {releases}; a device that still shares them pushes them again"))
+    done(output, &format!("purged {packs}, {pictures}, {releases}; a device that still shares them pushes them again"))
 }
 
 fn set_channel(output: &Output, store: &HubStore, device: &str, channel: &str) -> Result<Value> {

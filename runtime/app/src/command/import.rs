@@ -59,7 +59,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let named = packs.iter().map(|LabelledPack { pack, label }| describe(label, pack));
     let named = join_first(named, session_report::MAX_CLASSES, ", ");
     session_report::print(output, &report, &format!("imported {named}"), seconds, learner.answered_classes())?;
-    session_report::tell_scope(output, &learner, &[], answered_before)?;
+    session_report::print_scope(output, &learner, &[], answered_before)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for LabelledPack { pack, label } in &packs {
             if let Err(error) = pack_thumbnails::write(pack, label, folder) {

@@ -1,7 +1,6 @@
 //! `orco list`.
 
 use anyhow::Result;
-use orco_runtime::state::Class;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 use serde::Serialize;
@@ -23,35 +22,34 @@ struct ListedClass<'a> {
     exemplars: usize,
 }
 
-/// Prints the known classes, learned ones first.
+/// Prints the known classes, learned ones first; the JSON has base classes first, by index.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let learner = device::open(options, output)?;
-    let base_model = learner.base_model();
-    let banks = [&base_model.exemplars, &learner.state().exemplars];
+    let (base_model, state) = (learner.base_model(), learner.state());
+    let banks = [&base_model.exemplars, &state.exemplars];
     let stored =
         |class: usize| banks.iter().flat_map(|bank| bank.classes()).filter(|&&member| member as usize == class).count();
-    let replaced = learner.state().replaced(base_model);
-    let is_replaced = |class: usize| replaced.get(class) == Some(&true);
-    let (base, known): (usize, Vec<&Class>) = (base_model.classes.len(), learner.classes().collect());
-    say!(output, "{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars")?;
-    for index in (base..known.len()).chain(0..base) {
-        let class = known[index];
-        let session = match class.session {
-            0 if is_replaced(index) => "replaced".to_owned(),
-            0 => "base".to_owned(),
-            session => session.to_string(),
-        };
-        say!(output, "{index:>5}  {:24} {session:>9} {:>9}", EscapedText(&class.label).to_string(), stored(index))?;
-    }
-    if learner.is_learned_only() {
-        say!(output, "answers name only what was learned: {}", counted(known.len() - base, "class"))?;
-    }
-    let listed = known.iter().enumerate().map(|(index, class)| ListedClass {
+    let replaced = state.replaced(base_model);
+    let listed = learner.classes().enumerate().map(|(index, class)| ListedClass {
         class: index,
         label: &class.label,
         session: class.session,
-        replaced: is_replaced(index),
+        replaced: replaced.get(index) == Some(&true),
         exemplars: stored(index),
     });
-    Ok(json!({ "classes": listed.collect::<Vec<_>>(), "learned_only": learner.is_learned_only() }))
+    let listed: Vec<ListedClass<'_>> = listed.collect();
+    let (base, learned) = listed.split_at(base_model.classes.len());
+    say!(output, "{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars")?;
+    for ListedClass { class, label, session, replaced, exemplars } in learned.iter().chain(base) {
+        let session = match session {
+            0 if *replaced => "replaced".to_owned(),
+            0 => "base".to_owned(),
+            session => session.to_string(),
+        };
+        say!(output, "{class:>5}  {:24} {session:>9} {exemplars:>9}", EscapedText(label).to_string())?;
+    }
+    if learner.is_learned_only() {
+        say!(output, "answers name only what was learned: {}", counted(learned.len(), "class"))?;
+    }
+    Ok(json!({ "classes": listed, "learned_only": learner.is_learned_only() }))
 }

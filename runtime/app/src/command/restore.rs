@@ -11,7 +11,7 @@ use orco_runtime::files;
 use orco_runtime::store::Store;
 use serde_json::Value;
 
-use super::backup::{described, to_json};
+use super::backup::{describe, to_json};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
@@ -45,7 +45,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let outcome = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
         Ok(session_report::note_outcome(output, outcome))
     })?;
-    say!(output, "restored from {shown}: {}", described(&contents))?;
+    say!(output, "restored from {shown}: {}", describe(&contents))?;
     Ok(to_json(&contents))
 }
 

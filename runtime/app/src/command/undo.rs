@@ -74,7 +74,7 @@ pub(super) fn go_to_class_set(
             say!(output, "classes and exemplars are those of then, without what was purged{head}")?;
         }
     }
-    session_report::tell_scope(output, &learner, &[], answered_before)?;
+    session_report::print_scope(output, &learner, &[], answered_before)?;
     let mut result = session_report::to_json(output, &report, seconds);
     (result["entry"], result["exact"]) = (entry.into(), exact.into());
     Ok(result)

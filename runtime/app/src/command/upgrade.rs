@@ -65,7 +65,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let scope = settings.scope;
     session_report::print(output, &report, &what, seconds, scope.answered_classes(learned))?;
     for class in &classes {
-        say!(output, "{}", described(class))?;
+        say!(output, "{}", describe(class))?;
     }
     if !dropped.is_empty() {
         say!(output, "given up, since no picture of them was kept: {}", EscapedText(&dropped.join(", ")))?;
@@ -73,7 +73,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     // A class that the bundle brings is no learned class any more: answers may name other classes than before.
     if let Ok(learner) = Learner::new(bundle, store, settings) {
         let labels: Vec<&str> = classes.iter().map(|class| class.label.as_str()).collect();
-        session_report::tell_scope(output, &learner, &labels, scope.answered_classes(learned_before))?;
+        session_report::print_scope(output, &learner, &labels, scope.answered_classes(learned_before))?;
     }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = session_report::to_json(output, &report, seconds);
@@ -109,7 +109,7 @@ fn shown(name: &str) -> String {
     if name.is_empty() { "another bundle".into() } else { EscapedText(name).to_string() }
 }
 
-fn described(class: &ClassComparison) -> String {
+fn describe(class: &ClassComparison) -> String {
     let ClassComparison { label, shots, pictures, merged, before, after, .. } = class;
     let percent = |share: &Option<f32>| share.map_or("unknown".to_owned(), |share| format!("{:.0} %", 100.0 * share));
     let kept =

@@ -195,8 +195,8 @@ fn a_channel_that_leads_nowhere_is_told_of() {
     let withdrawn = text(&hub(folder, &["withdraw", "3"]).output().unwrap().stdout);
     assert_eq!(withdrawn, "release 3 is taken back; in its place again: release 1\n");
     let purge = |arguments: &[&str]| hub(folder, &[&["purge"], arguments].concat()).output().unwrap();
-    assert_eq!(purge(&[]).status.code(), Some(2), "it says what to delete");
-    for expected in ["deleted 1 withdrawn release of bundles\n", "deleted 0 withdrawn releases of bundles\n"] {
+    assert_eq!(purge(&[]).status.code(), Some(2), "it says what to purge");
+    for expected in ["purged 1 withdrawn release of bundles\n", "purged 0 withdrawn releases of bundles\n"] {
         assert_eq!(text(&purge(&["--bundles"]).stdout), expected);
     }
     let refused = hub(folder, &["withdraw", "9"]).output().unwrap();

@@ -27,46 +27,8 @@ use super::error::SyncError;
 use super::folder::DeviceFolder;
 use super::observer::{SyncStep, proceed};
 use super::progress::RefusedRelease;
-use crate::protocol::{
-    self, BundleTarget, ObjectDigest, PackTarget, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, bounded,
-};
-
-/// What became of a release that the device was to follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FollowOutcome {
-    /// The device holds it.
-    Held,
-    /// The device stays without it, for this reason.
-    Refused(String),
-    /// The device stays without it for now; the next round tries again.
-    Deferred(String),
-}
-
-impl FollowOutcome {
-    /// The outcome of a release that an error kept the device from, where that error is a matter of this release alone:
-    /// the round goes on without it.
-    ///
-    /// # Errors
-    /// Those that the round has to stop for.
-    pub(super) fn deferred(error: SyncError) -> Result<Self, SyncError> {
-        match error {
-            SyncError::Object { .. } | SyncError::Refused { kind: RefusalKind::Missing, .. } => {
-                Ok(Self::Deferred(with_causes(&error)))
-            }
-            error if error.is_disk_full() => Ok(Self::Deferred(with_causes(&error))),
-            error => Err(error),
-        }
-    }
-
-    /// The outcome as the device reports it.
-    pub(super) fn of_release(self, release: ReleaseId) -> ReleaseOutcome {
-        let refused = match self {
-            Self::Held => None,
-            Self::Refused(reason) | Self::Deferred(reason) => Some(bounded(&reason)),
-        };
-        ReleaseOutcome { release, refused }
-    }
-}
+use super::target_outcome::TargetOutcome;
+use crate::protocol::{self, BundleTarget, ObjectDigest, PackTarget, ReleasedFile, bounded};
 
 impl Round<'_, '_> {
     /// Opens the bundle that the device runs with; none if it has none yet, or one that was fetched and is damaged: the
@@ -139,23 +101,23 @@ impl Round<'_, '_> {
     }
 
     /// Moves to the bundle that the channel names, or refuses it and stays with the device's own.
-    pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
-        self.fetch_and_change(target).or_else(FollowOutcome::deferred)
+    pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<TargetOutcome, SyncError> {
+        self.fetch_and_change(target).or_else(TargetOutcome::deferred)
     }
 
-    fn fetch_and_change(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
+    fn fetch_and_change(&mut self, target: &BundleTarget) -> Result<TargetOutcome, SyncError> {
         let manifest = match manifest_of(target) {
             Ok(manifest) => manifest,
-            Err(reason) => return Ok(FollowOutcome::Refused(reason)),
+            Err(reason) => return Ok(TargetOutcome::Refused(reason)),
         };
         if let Some(reason) = self.progress.refusal(target.release, manifest) {
-            return Ok(FollowOutcome::Refused(reason.to_owned()));
+            return Ok(TargetOutcome::Refused(reason.to_owned()));
         }
         let (current, folder) = (self.device.current_folder(), self.bundle_folder(manifest));
         let is_named = current.as_ref().is_some_and(|current| bundle_folder::has_manifest(current, manifest));
         if let Some(learner) = self.learner.as_ref().filter(|_| is_named) {
             self.use_release(learner.bundle())?;
-            return Ok(FollowOutcome::Held);
+            return Ok(TargetOutcome::Held);
         }
         let was_there = folder.is_dir();
         if was_there && self.learner.is_none() && current.as_ref() == Some(&folder) {
@@ -169,13 +131,13 @@ impl Round<'_, '_> {
             // A file is missing or damaged: the next round fetches what is to be fetched.
             Err(error @ (OpenError::Read { .. } | OpenError::Digest { .. })) => {
                 bundle_folder::remove(&folder);
-                FollowOutcome::Deferred(with_causes(&error))
+                TargetOutcome::Deferred(with_causes(&error))
             }
             // Not signed by whom it should be, or made for a later program.
-            Err(error) => FollowOutcome::Refused(with_causes(&error)),
+            Err(error) => TargetOutcome::Refused(with_causes(&error)),
         };
         self.note_outcome(target, manifest, &changed)?;
-        if !was_there && matches!(changed, FollowOutcome::Refused(_)) {
+        if !was_there && matches!(changed, TargetOutcome::Refused(_)) {
             bundle_folder::remove(&folder);
         }
         Ok(changed)
@@ -186,17 +148,17 @@ impl Round<'_, '_> {
         &mut self,
         target: &BundleTarget,
         manifest: ObjectDigest,
-        outcome: &FollowOutcome,
+        outcome: &TargetOutcome,
     ) -> Result<(), SyncError> {
         let BundleTarget { name, release, .. } = target;
         // No warnings: whoever called gets the reasons with the outcomes, and would say them twice.
         match outcome {
-            FollowOutcome::Held => self.outcome.bundle = Some(name.clone()),
+            TargetOutcome::Held => self.outcome.bundle = Some(name.clone()),
             // What was fetched stays for the next round, unless it was damaged.
-            FollowOutcome::Deferred(reason) => {
+            TargetOutcome::Deferred(reason) => {
                 log::info!("the bundle {name} of release {release} has to wait: {reason}");
             }
-            FollowOutcome::Refused(reason) => {
+            TargetOutcome::Refused(reason) => {
                 log::info!("the bundle {name} of release {release} is refused: {reason}");
                 // Only the release that the channel holds now matters.
                 let (release, manifest, reason) = (*release, Some(manifest), bounded(reason));
@@ -233,7 +195,7 @@ impl Round<'_, '_> {
         new: &Bundle,
         folder: &Path,
         options: UpgradeOptions,
-    ) -> Result<FollowOutcome, SyncError> {
+    ) -> Result<TargetOutcome, SyncError> {
         if let Some(outcome) = self.objection_to(new).or_else(|| self.lack_of_links(folder)) {
             return Ok(outcome);
         }
@@ -266,7 +228,7 @@ impl Round<'_, '_> {
                     self.forget_given_up(&learner)?;
                 }
                 self.learner = Some(learner);
-                Ok(FollowOutcome::Held)
+                Ok(TargetOutcome::Held)
             }
             Err(error) => {
                 if let Some(old) = self.device.current_folder().filter(|_| has_state_moved) {
@@ -274,28 +236,28 @@ impl Round<'_, '_> {
                     self.outcome.bundle = None;
                     self.learner = Some(self.device.open_learner(&old)?);
                 }
-                Ok(FollowOutcome::Deferred(with_causes(&error)))
+                Ok(TargetOutcome::Deferred(with_causes(&error)))
             }
         }
     }
 
     /// Why the device does not take a bundle, if that is known before anything is changed.
-    fn objection_to(&self, new: &Bundle) -> Option<FollowOutcome> {
+    fn objection_to(&self, new: &Bundle) -> Option<TargetOutcome> {
         let settings = &self.device.settings;
         match settings.learner.check_release(new, &self.device.store()) {
-            Ok(()) => (settings.check)(new).err().map(FollowOutcome::Refused),
-            Err(error @ ReleaseError::Older { .. }) => Some(FollowOutcome::Refused(with_causes(&error))),
-            Err(error) => Some(FollowOutcome::Deferred(with_causes(&error))),
+            Ok(()) => (settings.check)(new).err().map(TargetOutcome::Refused),
+            Err(error @ ReleaseError::Older { .. }) => Some(TargetOutcome::Refused(with_causes(&error))),
+            Err(error) => Some(TargetOutcome::Deferred(with_causes(&error))),
         }
     }
 
     /// Why the device could not run with the bundle in that folder: without a link to it, the state would move and
     /// the device stay behind.
-    fn lack_of_links(&self, folder: &Path) -> Option<FollowOutcome> {
+    fn lack_of_links(&self, folder: &Path) -> Option<TargetOutcome> {
         let link = self.device.folder.current_bundle();
         bundle_folder::check_links(folder, &link).err().map(|error| {
             let shown = link.display();
-            FollowOutcome::Deferred(format!("no link can be made at {shown}: {error}; FAT and exFAT have none"))
+            TargetOutcome::Deferred(format!("no link can be made at {shown}: {error}; FAT and exFAT have none"))
         })
     }
 
@@ -432,16 +394,16 @@ impl Round<'_, '_> {
 ///
 /// # Errors
 /// The store's, if another program is changing the state: the round stops.
-fn without_upgrade(error: UpgradeError) -> Result<FollowOutcome, SyncError> {
+fn without_upgrade(error: UpgradeError) -> Result<TargetOutcome, SyncError> {
     match error {
         UpgradeError::Store(error @ StoreError::Busy { .. }) => Err(error.into()),
-        UpgradeError::Worse { .. } | UpgradeError::Learn(_) => Ok(FollowOutcome::Refused(with_causes(&error))),
+        UpgradeError::Worse { .. } | UpgradeError::Learn(_) => Ok(TargetOutcome::Refused(with_causes(&error))),
         _ if is_lack_of_pictures(&error) => {
             let reason = format!("{error}; released with --give-up-unkept, the bundle drops such classes");
-            Ok(FollowOutcome::Deferred(reason))
+            Ok(TargetOutcome::Deferred(reason))
         }
         // Pictures may be readable, or there, the next time, and the disk may have room.
-        _ => Ok(FollowOutcome::Deferred(with_causes(&error))),
+        _ => Ok(TargetOutcome::Deferred(with_causes(&error))),
     }
 }
 

@@ -8,12 +8,12 @@ use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
 
 use super::Round;
-use super::bundles::FollowOutcome;
 use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::observer::{SyncStep, proceed};
 use super::progress::LearnedPack;
 use super::shots_digest::{class_shots_digest, shots_digest};
+use super::target_outcome::TargetOutcome;
 use crate::protocol::{ObjectDigest, PackTarget, ReleaseOutcome};
 
 /// What is to be done about a pack of the channel.
@@ -46,34 +46,34 @@ impl Round<'_, '_> {
         self.forget_withdrawn(learner, packs)?;
         let mut outcomes = Vec::with_capacity(packs.len());
         for target in packs {
-            let outcome = self.follow_pack(learner, target).or_else(FollowOutcome::deferred)?;
+            let outcome = self.follow_pack(learner, target).or_else(TargetOutcome::deferred)?;
             outcomes.push(outcome.of_release(target.release));
         }
         Ok(outcomes)
     }
 
-    fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<FollowOutcome, SyncError> {
+    fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<TargetOutcome, SyncError> {
         if self.action(learner, target) == PackAction::Hold {
-            return Ok(FollowOutcome::Held);
+            return Ok(TargetOutcome::Held);
         }
         // It is read into memory as a whole.
         if target.size > pack::MAX_FILE {
             let reason = format!("the pack has {} bytes, but may have {}", target.size, pack::MAX_FILE);
-            return Ok(FollowOutcome::Refused(reason));
+            return Ok(TargetOutcome::Refused(reason));
         }
         let wanted = WantedObject { digest: target.digest, size: target.size };
         let path = download::fetch(&mut self.connection, wanted, self.observer)?;
         let bytes = download::read(&path, target.digest)?;
         let pack = match pack::open(&bytes, self.device.settings.key.as_ref()) {
             Ok(pack) if label::same(&pack.label, &target.label) => pack,
-            Ok(_) => return Ok(FollowOutcome::Refused("the pack has another label than the channel says".into())),
-            Err(error) => return Ok(FollowOutcome::Refused(with_causes(&error))),
+            Ok(_) => return Ok(TargetOutcome::Refused("the pack has another label than the channel says".into())),
+            Err(error) => return Ok(TargetOutcome::Refused(with_causes(&error))),
         };
         // Fetching may take long.
         learner.refresh()?;
         let action = self.action(learner, target);
         if action == PackAction::Hold {
-            return Ok(FollowOutcome::Held);
+            return Ok(TargetOutcome::Held);
         }
         let (shots_digest, bundle_digest) = (shots_digest(&pack), ObjectDigest::new(pack.bundle_digest));
         let record = LearnedPack { pack: target.digest, bundle_digest, label: pack.label.clone(), shots_digest };
@@ -82,7 +82,7 @@ impl Round<'_, '_> {
                 return Ok(taught_another(&target.label));
             }
             let learned = self.learn(learner, &pack, target, &record)?;
-            if learned != FollowOutcome::Held {
+            if learned != TargetOutcome::Held {
                 return Ok(learned);
             }
         }
@@ -91,7 +91,7 @@ impl Round<'_, '_> {
         if let Err(error) = files::remove_if_there(&path) {
             log::warn!("{} is left: {error}", path.display());
         }
-        Ok(FollowOutcome::Held)
+        Ok(TargetOutcome::Held)
     }
 
     /// The power may have failed when a pack was learned, but not noted yet: the state tells.
@@ -172,9 +172,9 @@ impl Round<'_, '_> {
         pack: &Pack,
         target: &PackTarget,
         record: &LearnedPack,
-    ) -> Result<FollowOutcome, SyncError> {
+    ) -> Result<TargetOutcome, SyncError> {
         if let Err(error) = pack.to_class(&learner.bundle().digest) {
-            return Ok(FollowOutcome::Refused(with_causes(&error)));
+            return Ok(TargetOutcome::Refused(with_causes(&error)));
         }
         let mut replaced = None;
         if class_shots_digest(learner, &pack.label).is_some() {
@@ -205,10 +205,10 @@ impl Round<'_, '_> {
                 {
                     self.outcome.forgotten.pop();
                 }
-                return Ok(FollowOutcome::Refused(with_causes(&error)));
+                return Ok(TargetOutcome::Refused(with_causes(&error)));
             }
         }
-        Ok(FollowOutcome::Held)
+        Ok(TargetOutcome::Held)
     }
 
     /// Forgets a class if that is still meant when nobody else can change it any more; notes and returns whether it
@@ -255,11 +255,11 @@ impl Round<'_, '_> {
     }
 }
 
-fn taught_another(label: &str) -> FollowOutcome {
+fn taught_another(label: &str) -> TargetOutcome {
     // As a purge has it.
     let label = label::normal(label);
     let reason = format!("this device was taught another \"{label}\"; merge both, or keep them apart");
-    FollowOutcome::Refused(reason)
+    TargetOutcome::Refused(reason)
 }
 
 /// Brings a forgotten class back, unless somebody changed the state since: that change is not ours to undo. Returns

@@ -43,7 +43,7 @@ impl LockedDeviceFolder {
         Ok(self.folder.progress()?.mentions(labels))
     }
 
-    /// Removes labels of a purged class from all files. Also deletes downloads that were not used yet, since a pack
+    /// Removes labels of a purged class from all files. Also removes downloads that were not used yet, since a pack
     /// holds its class, and temporary files of killed processes.
     ///
     /// # Errors

@@ -107,8 +107,8 @@ pub(super) async fn new_code(State(hub): HubState, request: Request) -> Result<R
     if !(1..=MAX_CODE_LIFETIME_HOURS).contains(&hours) {
         return Err(refused(&format!("\"hours\" must be from 1 to {MAX_CODE_LIFETIME_HOURS}")));
     }
-    let valid = Duration::from_hours(hours.into());
-    let code = run(&hub, move |store| store.new_code(&channel, valid, now())).await?;
+    let lifetime = Duration::from_hours(hours.into());
+    let code = run(&hub, move |store| store.new_code(&channel, lifetime, now())).await?;
     Ok(json_response(&json!({ "code": code.to_string() })))
 }
 

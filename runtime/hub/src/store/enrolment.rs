@@ -23,14 +23,14 @@ struct CodeRecord {
 }
 
 impl HubStore {
-    /// A new code for one device, which will follow a channel.
+    /// A new code for one device, which will follow a channel; it counts for `lifetime`.
     ///
     /// # Errors
     /// [`HubError`] if the channel's name is none, or the code cannot be kept.
-    pub fn new_code(&self, channel: &str, valid: Duration, now: UnixSeconds) -> Result<EnrolmentCode, HubError> {
+    pub fn new_code(&self, channel: &str, lifetime: Duration, now: UnixSeconds) -> Result<EnrolmentCode, HubError> {
         check_channel(channel)?;
         let code = EnrolmentCode::generate(self.key().verifying_key().fingerprint()).ok_or(HubError::Random)?;
-        let expires = now.saturating_add(valid.as_secs().try_into().unwrap_or(UnixSeconds::MAX));
+        let expires = now.saturating_add(lifetime.as_secs().try_into().unwrap_or(UnixSeconds::MAX));
         let connection = self.connection()?;
         // Codes that nobody used in time are of no use.
         connection.execute("DELETE FROM code WHERE expires < ?1 AND device IS NULL", [now])?;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::packs::has_record;
 use super::releases::{
-    ReleaseDraft, ReleaseKind, ReleaseRecord, active, insert, is_superseded, newest_packs, origins, sources, widen,
+    ReleaseDraft, ReleaseKind, ReleaseRecord, active, are_covered, insert, newest_packs, origins, sources, widen,
 };
 use super::{HubStore, PackRecord, UnixSeconds, check_channel};
 use crate::error::HubError;
@@ -252,5 +252,5 @@ fn is_covered(connection: &Connection, present: &[ReleaseRecord], release: &Rele
     for newer in newest_packs(present, release.bundle_digest).take_while(|newer| newer.id != release.id) {
         covered.extend(sources(connection, newer.id)?);
     }
-    Ok(is_superseded(&sources(connection, release.id)?, &covered))
+    Ok(are_covered(&sources(connection, release.id)?, &covered))
 }

@@ -1,4 +1,4 @@
-//! Deletes what devices pushed, on request or when a device may push no more, and bundles that were taken back.
+//! Purges what devices pushed, on request or when a device may push no more, and bundles that were taken back.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{HubStore, ReleaseKind};
 use crate::error::HubError;
 use crate::protocol::{ObjectDigest, ReleaseId};
 
-/// What a purge deleted.
+/// What a purge removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubPurge {
@@ -21,13 +21,13 @@ pub struct HubPurge {
 }
 
 impl HubStore {
-    /// Deletes packs that devices pushed, their pictures, and the withdrawn releases that were made of them, which
+    /// Removes packs that devices pushed, their pictures, and the withdrawn releases that were made of them, which
     /// hold their shots. A device that still shares the class pushes it again. A purge that was cut off can be
     /// repeated.
     ///
     /// # Errors
     /// [`HubError::Released`] if a channel still holds one of them, [`HubError::NoPack`] if there is none, or another
-    /// if it cannot be deleted. The database is unchanged then.
+    /// if it cannot be removed. The database is unchanged then.
     pub fn purge_packs(&self, packs: &[ObjectDigest]) -> Result<HubPurge, HubError> {
         // Each once, however often it was named.
         let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
@@ -36,11 +36,11 @@ impl HubStore {
         })
     }
 
-    /// Deletes the withdrawn releases of bundles, and those of their files that no other release has. A bundle that was
+    /// Removes the withdrawn releases of bundles, and those of their files that no other release has. A bundle that was
     /// replaced stays: devices return to it if the newer one is taken back. A purge that was cut off can be repeated.
     ///
     /// # Errors
-    /// [`HubError`] if something cannot be deleted. The database is unchanged then.
+    /// [`HubError`] if something cannot be removed. The database is unchanged then.
     pub fn purge_bundles(&self) -> Result<HubPurge, HubError> {
         self.purge(|transaction, purged, objects| {
             for release in withdrawn_bundles(transaction)? {
@@ -59,12 +59,12 @@ impl HubStore {
         let purged = self.in_transaction(|transaction| {
             let (mut purged, mut objects) = (HubPurge::default(), BTreeSet::new());
             delete(transaction, &mut purged, &mut objects)?;
-            // Before the records are gone for good: they tell what a repeated purge has to delete.
+            // Before the records are gone for good: they tell what a repeated purge has to remove.
             objects.iter().try_for_each(|object| self.remove_unneeded(transaction, object))?;
             self.objects().sync_folders_of(&objects)?;
             Ok(purged)
         })?;
-        // What fails from here on is no failure of the purge: repeated, it would find nothing to delete.
+        // What fails from here on is no failure of the purge: repeated, it would find nothing to remove.
         let fault = self.connection().map(|connection| fault_of_emptying_log(&connection));
         if let Ok(Some(reason)) = fault {
             log::warn!("the database's log holds what was purged until the next purge or restart: {reason}");

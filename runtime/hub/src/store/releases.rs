@@ -100,7 +100,7 @@ impl ChannelForAll {
         match older.kind {
             ReleaseKind::Bundle => self.has_bundle,
             ReleaseKind::Pack => self.packs.get(&older.bundle_digest).is_some_and(|packs| {
-                packs.labels.contains(&label::normal(&older.name)) || is_superseded(sources, &packs.sources)
+                packs.labels.contains(&label::normal(&older.name)) || are_covered(sources, &packs.sources)
             }),
         }
     }
@@ -229,8 +229,8 @@ pub(super) fn newest_packs(releases: &[ReleaseRecord], bundle: ObjectDigest) -> 
     packs.filter(move |release| labels.insert(label::normal(&release.name)))
 }
 
-/// Whether newer releases hold all classes that a release was made of.
-pub(super) fn is_superseded(sources: &BTreeSet<ClassSource>, newer: &BTreeSet<ClassSource>) -> bool {
+/// Whether all classes that a release was made of are among those that newer ones were made of.
+pub(super) fn are_covered(sources: &BTreeSet<ClassSource>, newer: &BTreeSet<ClassSource>) -> bool {
     !sources.is_empty() && sources.is_subset(newer)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::HubStore;
-use super::releases::{ReleaseKind, ReleaseRecord, active, is_superseded, newest_packs, origins, sources};
+use super::releases::{ReleaseKind, ReleaseRecord, active, are_covered, newest_packs, origins, sources};
 use crate::error::HubError;
 use crate::protocol::{
     BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_RELEASES, ObjectDigest, PackTarget, ReleaseId,
@@ -42,7 +42,7 @@ impl HubStore {
             }
             let sources = sources(connection, release.id)?;
             // A device that learned both would answer with either label for the same thing.
-            if !is_superseded(&sources, &covered) {
+            if !are_covered(&sources, &covered) {
                 packs.push(pack_target(connection, release)?);
             }
             covered.extend(sources);

@@ -361,7 +361,7 @@ fn what_was_pushed_is_purged_with_its_pictures_and_withdrawn_releases() {
     assert_eq!(HubStore::open(folder.path().join("hub")).unwrap().devices().unwrap().len(), 2);
 }
 
-/// A purge that makes room on a full disk has deleted by then what it should.
+/// A purge that makes room on a full disk has removed by then what it should.
 #[test]
 fn a_log_that_cannot_be_emptied_is_a_warning() {
     let (_folder, hub) = hub();

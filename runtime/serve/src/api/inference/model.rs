@@ -49,20 +49,44 @@ pub(super) fn version(service: &Service) -> String {
     service.manifest.release.to_string()
 }
 
-/// A tensor: name, type as requests write it, type as configurations write it, shape.
-type TensorDescription = (&'static str, &'static str, &'static str, Vec<i64>);
+/// A tensor of requests or of answers.
+struct TensorDescription {
+    name: &'static str,
+    /// Its type, as requests write it.
+    datatype: &'static str,
+    /// Its sides; -1 stands for any length.
+    shape: Vec<i64>,
+}
+
+impl TensorDescription {
+    fn new(name: &'static str, datatype: &'static str, shape: &[i64]) -> Self {
+        Self { name, datatype, shape: shape.into() }
+    }
+
+    /// As the model's metadata describe it.
+    fn metadata(&self) -> Value {
+        json!({ "name": self.name, "datatype": self.datatype, "shape": self.shape })
+    }
+
+    /// As the model's configuration describes it, which has other words for types.
+    fn configuration(&self) -> Value {
+        let kind = if self.datatype == "BYTES" { "STRING" } else { self.datatype };
+        json!({ "name": self.name, "data_type": format!("TYPE_{kind}"), "dims": self.shape })
+    }
+}
 
 fn inputs(service: &Service) -> [TensorDescription; 2] {
-    [("image", "BYTES", "TYPE_STRING", vec![-1]), ("features", "FP32", "TYPE_FP32", vec![-1, service.features as i64])]
+    let features = service.features as i64;
+    [TensorDescription::new("image", "BYTES", &[-1]), TensorDescription::new("features", "FP32", &[-1, features])]
 }
 
 fn outputs() -> [TensorDescription; 4] {
     let [label, probability, probabilities, known] = OUTPUTS;
     [
-        (label, "BYTES", "TYPE_STRING", vec![-1]),
-        (probability, "FP32", "TYPE_FP32", vec![-1]),
-        (probabilities, "FP32", "TYPE_FP32", vec![-1, -1]),
-        (known, "BOOL", "TYPE_BOOL", vec![-1]),
+        TensorDescription::new(label, "BYTES", &[-1]),
+        TensorDescription::new(probability, "FP32", &[-1]),
+        TensorDescription::new(probabilities, "FP32", &[-1, -1]),
+        TensorDescription::new(known, "BOOL", &[-1]),
     ]
 }
 
@@ -106,11 +130,10 @@ pub async fn metadata(
     Path(model): Path<ModelPath>,
 ) -> Result<Json<Value>, Refusal> {
     model.check(&service)?;
-    let json = |(name, kind, _, shape): &TensorDescription| json!({ "name": name, "datatype": kind, "shape": shape });
     Ok(Json(json!({
         "name": model.name, "versions": [version(&service)], "platform": "orco",
-        "inputs": inputs(&service).iter().map(json).collect::<Vec<_>>(),
-        "outputs": outputs().iter().map(json).collect::<Vec<_>>(),
+        "inputs": inputs(&service).map(|tensor| tensor.metadata()),
+        "outputs": outputs().map(|tensor| tensor.metadata()),
     })))
 }
 
@@ -130,10 +153,9 @@ pub async fn ready(State(service): State<Arc<Service>>, Path(model): Path<ModelP
 /// [`Refusal`] if the bundle has another name or release.
 pub async fn config(State(service): State<Arc<Service>>, Path(model): Path<ModelPath>) -> Result<Json<Value>, Refusal> {
     model.check(&service)?;
-    let json = |(name, _, kind, dims): &TensorDescription| json!({ "name": name, "data_type": kind, "dims": dims });
     // A request has one of the two.
-    let optional = |tensor: &TensorDescription| {
-        let mut tensor = json(tensor);
+    let optional = |tensor: TensorDescription| {
+        let mut tensor = tensor.configuration();
         tensor["optional"] = true.into();
         tensor
     };
@@ -142,8 +164,8 @@ pub async fn config(State(service): State<Arc<Service>>, Path(model): Path<Model
         "version_policy": { "specific": { "versions": [service.manifest.release] } },
         // The first side of a shape is written out.
         "max_batch_size": 0,
-        "input": inputs(&service).iter().map(optional).collect::<Vec<_>>(),
-        "output": outputs().iter().map(json).collect::<Vec<_>>(),
+        "input": inputs(&service).map(optional),
+        "output": outputs().map(|tensor| tensor.configuration()),
     })))
 }
 
