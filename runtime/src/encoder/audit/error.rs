@@ -124,6 +124,8 @@ fn advice(operator: &str) -> &'static str {
     /// For operators that draw random numbers, as those of dropout.
     const RANDOM: &str =
         "; it draws random numbers, as a model does in training: call model.eval() on all of it before the export";
+    const KERAS_AT_RANDOM: &str = "; Keras writes it for layers that change images in training, such as RandomFlip: export \
+         keras.Model(images, model(images, training=False)) of an images = keras.Input((224, 224, 3))";
     match operator {
         "ConvInteger" | "DynamicQuantizeLinear" | "MatMulInteger" => {
             "; a picture's features would depend on the others of its batch: quantise the model statically (QDQ), or not \
@@ -137,6 +139,9 @@ fn advice(operator: &str) -> &'static str {
              was before ONNX Runtime optimised it"
         }
         _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
+        // As Keras's RandomFlip and its neighbours are written; `model.eval()` is not known there.
+        "ReverseSequence" => KERAS_AT_RANDOM,
+        _ if operator.starts_with("StatelessRandom") => KERAS_AT_RANDOM,
         "Bernoulli" | "Multinomial" => RANDOM,
         _ if operator.starts_with("Random") => RANDOM,
         _ if operator.starts_with("ai.onnx.ml.") && operator.ends_with("Classifier") => {
@@ -145,6 +150,10 @@ fn advice(operator: &str) -> &'static str {
         _ if operator.starts_with("ai.onnx.ml.") => {
             "; write the model in ONNX's own operators, as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) \
              does"
+        }
+        "StatefulPartitionedCall" => {
+            "; TensorFlow compiles this part, as Keras's convolutions in groups, and tf2onnx cannot write it: take another \
+             network"
         }
         "Upsample" => "; convert the model (onnx.version_converter.convert_version(model, 13))",
         _ => {

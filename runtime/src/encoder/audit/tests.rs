@@ -92,6 +92,21 @@ fn what_a_backbone_has_no_need_of_is_refused() {
             "it draws random numbers, as a model does in training: call model.eval()",
         ),
         (
+            "images mirrored at random",
+            plus(&node_of("ReverseSequence", b"")),
+            "such as RandomFlip: export keras.Model(images, model(images, training=False))",
+        ),
+        (
+            "random numbers of TensorFlow",
+            plus(&node_of("StatelessRandomUniformV2", b"")),
+            "such as RandomFlip: export keras.Model(images, model(images, training=False))",
+        ),
+        (
+            "a part that TensorFlow compiles",
+            plus(&node_of("StatefulPartitionedCall", b"")),
+            "tf2onnx cannot write it: take another network",
+        ),
+        (
             "classical learning",
             plus(&node_of("Scaler", &bytes(7, b"ai.onnx.ml"))),
             "as skl2onnx.to_onnx(..., black_op={\"Normalizer\", \"Scaler\"}) does",

@@ -276,7 +276,9 @@ fn input_of([width, height]: [u32; 2], channels: ChannelStatistics) -> Result<Pr
     let ChannelStatistics { mean, deviation } = channels;
     let input = Preprocessing { width, height, mean, deviation, look: Look::WHOLE };
     if !input.is_sound() {
-        return Err(format!("its images of {width}x{height} pixels are larger than 1024x1024"));
+        return Err(format!(
+            "its images of {width}x{height} pixels are larger than 1024x1024; export it for smaller ones"
+        ));
     }
     Ok(input)
 }
@@ -322,7 +324,15 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
     let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
     let [input] = inputs[..] else {
-        let (count, remedy) = (inputs.len(), remedy_of_inputs(&inputs, &graph.output));
+        // Without these inputs, too, the audit refuses what TensorFlow compiled.
+        let is_compiled = graph.node.iter().any(|node| node.op_type == "StatefulPartitionedCall");
+        let remedy = if is_compiled {
+            "; TensorFlow compiled parts of it (StatefulPartitionedCall), which tf2onnx cannot write: take another network"
+                .to_owned()
+        } else {
+            remedy_of_inputs(&inputs, &graph.output)
+        };
+        let count = inputs.len();
         return Err(format!(
             "it has {count} inputs ({}), but must have {WANTED}{remedy}",
             names(inputs.iter().copied())
@@ -431,7 +441,7 @@ mod tests {
             assert_eq!(input_of([24, 16], channels(deviation)), Err(UNSOUND_METADATA.to_owned()), "{deviation}");
         }
         let refused = input_of([24, 1025], channels(0.2)).unwrap_err();
-        assert_eq!(refused, "its images of 24x1025 pixels are larger than 1024x1024");
+        assert_eq!(refused, "its images of 24x1025 pixels are larger than 1024x1024; export it for smaller ones");
     }
 
     #[test]
@@ -506,6 +516,9 @@ mod tests {
         assert!(towers.contains("one of \"text_embeds\", \"image_embeds\" needs images alone"), "{towers}");
         let mean = value(FLOAT, &[1, 1, 1, 3]);
         assert!(refused(&[&image, &mean]).contains("tf2onnx.convert --saved-model"));
+        let compiled = node("StatefulPartitionedCall", vec!["x".into()], "y", vec![]);
+        let compiled = image_sides(&GraphProto { node: vec![compiled], ..graph(&[&image, &mean]) }).unwrap_err();
+        assert!(compiled.ends_with("which tf2onnx cannot write: take another network"), "{compiled}");
         assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is of another type"));
         let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: None };
         let shapeless = ValueInfoProto { r#type: Some(TypeProto { tensor_type: Some(tensor_type) }), ..image.clone() };

@@ -33,8 +33,9 @@ pub(super) enum ProbeError {
 /// The length of a model's feature vector.
 ///
 /// # Errors
-/// [`ProbeError`] if ONNX Runtime cannot run the model, features are too large or not finite, depend on other images of
-/// the batch, or differ in rten. That rten cannot run it at all is a warning: devices with ONNX Runtime can.
+/// [`ProbeError`] if ONNX Runtime cannot run the model, features are single numbers, too large or not finite, depend on
+/// other images of the batch, or differ in rten. That rten cannot run it at all is a warning: devices with ONNX Runtime
+/// can.
 pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeError> {
     let mut random = Random::new(1, "probe of a backbone");
     let mut images = Array4::<f32>::zeros((IMAGES, 3, input.height as usize, input.width as usize));
@@ -48,6 +49,12 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     }
     if together.iter().any(|value| !value.is_finite()) {
         return Err(EncodeError::NotFinite.into());
+    }
+    // The direction of a single number is its sign.
+    if together.ncols() == 1 {
+        let reason = "it gives one number for an image, as a classifier of two classes does, which tells no things \
+             apart; name what its last layer reads by backbone.output";
+        return Err(ProbeError::Features(reason.to_owned()));
     }
     let largest = together.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
     let limit = f16::MAX.to_f32();
@@ -241,6 +248,17 @@ mod tests {
         ];
         let refused = probe(&model(nodes, 3), &input([0.5; 3], [0.5; 3])).unwrap_err().to_string();
         assert!(refused.starts_with("it gives 3 number(s) for an image alone, but 1 for each of 3"), "{refused}");
+    }
+
+    #[test]
+    fn a_single_number_is_no_feature_vector() {
+        let nodes = vec![
+            of("ReduceMean", &["images"], "grey", vec![ints("axes", vec![1])]),
+            of("GlobalAveragePool", &["grey"], "features", vec![]),
+        ];
+        let refused = probe(&model(nodes, 1), &input([0.5; 3], [0.5; 3])).unwrap_err().to_string();
+        assert!(refused.starts_with("it gives one number for an image"), "{refused}");
+        assert!(refused.ends_with("by backbone.output"), "{refused}");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::model::onnx_proto::{NodeProto, ValueInfoProto};
 
 /// Numbers of classes that ImageNet's classifiers tell apart; the second counts the background.
 const IMAGENET_CLASSES: [i64; 2] = [1_000, 1_001];
+/// Fewer numbers of a dense layer than these are taken for scores.
+const FEWEST_FEATURES: i64 = 64;
 /// Most nodes between a classifier's last layer and its output.
 const MOST_AFTER_CLASSIFIER: usize = 8;
 /// How many values are named to people.
@@ -68,15 +70,17 @@ impl GraphParts {
         Ok(given[given.len().saturating_sub(NAMED_VALUES)..].to_vec())
     }
 
-    /// What the last layer of a classifier reads, if the graph seems to be one: it ends with shares of classes, or with
-    /// as many numbers as ImageNet has classes.
+    /// What the last layer of a classifier reads, if the graph seems to be one: it ends with shares of classes, with as
+    /// many numbers as ImageNet has classes, or with a dense layer of few numbers.
     pub(super) fn before_classifier(&self) -> Result<Option<String>, DecodeError> {
         let [output] = &self.output[..] else { return Ok(None) };
         let output = ValueInfoProto::decode(output.as_slice())?;
         let (nodes, weights) = (self.nodes()?, self.weights()?);
         let maker_of = |name: &str| nodes.iter().rev().find(|node| node.output.iter().any(|output| output == name));
+        let sizes = output.sizes();
         let mut is_classifier =
-            matches!(output.sizes().as_deref(), Some([_, Some(length), ..]) if IMAGENET_CLASSES.contains(length));
+            matches!(sizes.as_deref(), Some([_, Some(length), ..]) if IMAGENET_CLASSES.contains(length));
+        let is_short = matches!(sizes.as_deref(), Some([_, Some(length)]) if *length < FEWEST_FEATURES);
         let mut name = output.name;
         // Features may be rectified last. Scores are so only before they are averaged, or shares are made of them.
         let mut may_rectify = false;
@@ -86,8 +90,10 @@ impl GraphParts {
                 break;
             };
             match maker.op_type.as_str() {
+                // What is pooled, or made into shares, is told apart below.
+                "Gemm" | "MatMul" if is_short && !may_rectify => return Ok(Some(read.clone())),
                 "Conv" | "Gemm" | "MatMul" => return Ok(is_classifier.then(|| read.clone())),
-                "LogSoftmax" | "Softmax" => (is_classifier, may_rectify) = (true, true),
+                "LogSoftmax" | "Sigmoid" | "Softmax" => (is_classifier, may_rectify) = (true, true),
                 // Some networks score every position of a map, and average the scores.
                 "AveragePool" | "GlobalAveragePool" | "ReduceMean" => may_rectify = true,
                 "Relu" if may_rectify => {}
@@ -213,6 +219,15 @@ mod tests {
         graph.append(&[of("Softmax", &["scores"], "shares")], &[]);
         graph.output = vec![vector("shares", 128).encode_to_vec()];
         assert_eq!(before(&graph).as_deref(), Some("features"));
+        // Scores of several labels at once, and those of one's own classes.
+        graph.node.pop();
+        graph.append(&[of("Sigmoid", &["scores"], "shares")], &[]);
+        assert_eq!(before(&graph).as_deref(), Some("features"));
+        for (length, expected) in [(12, Some("features")), (64, None)] {
+            let mut graph = ending_at("scores");
+            graph.output = vec![vector("scores", length).encode_to_vec()];
+            assert_eq!(before(&graph).as_deref(), expected, "{length}");
+        }
         // As SqueezeNet ends.
         let mut graph = ending_at("map");
         graph.append(&[of("Conv", &["map", "w"], "maps"), of("Relu", &["maps"], "positive")], &[]);
@@ -246,5 +261,8 @@ mod tests {
         assert_eq!(before(&dense, 1_000), None);
         let late = [conv(), of("GlobalAveragePool", &["maps"], "means"), of("Relu", &["means"], "last")];
         assert_eq!(before(&late, 1_000), None);
+        // A small network has few channels.
+        assert_eq!(before(&[conv(), of("GlobalAveragePool", &["maps"], "last")], 16), None);
+        assert_eq!(before(&dense, 16), None);
     }
 }
