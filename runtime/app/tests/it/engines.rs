@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use orco_runtime::encoder::library;
 use orco_trials::skipped;
@@ -13,7 +15,8 @@ use orco_trials::threads::without_threads;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Device, argument, assert_refused, shots, text};
+use crate::support::service::Service;
+use crate::support::{Device, argument, assert_refused, orco, shipped, shots, text};
 
 /// A library that says it is ONNX Runtime of some release, and has nothing else of it.
 fn fake(folder: &Path, version: &str) -> PathBuf {
@@ -197,6 +200,38 @@ fn the_engine_follows_the_work_ahead() {
         assert_eq!(one["label"], other["label"]);
         assert!((one["score"].as_f64().unwrap() - other["score"].as_f64().unwrap()).abs() < 1e-3, "{one} {other}");
     }
+}
+
+/// Threads that spin until the next picture comes would take half a core from everything else, and from a battery.
+#[test]
+fn between_pictures_a_service_with_onnx_runtime_rests() {
+    const PICTURES: u32 = 20;
+    /// Most that a picture may take, in milliseconds of a processor: threads that spin take about half of the pause.
+    const MOST: f64 = 25.0;
+    if library::locate().is_none() {
+        return skipped("resting between pictures, since no ONNX Runtime was found");
+    }
+    let folder = TempDir::new().unwrap();
+    let arguments = ["--engine", "onnxruntime", "serve", "--listen", "127.0.0.1:0"];
+    let service = Service::of(orco(&shipped(), &folder.path().join("state"), &arguments));
+    let picture = fs::read(shots("try", "mug").join("1.jpg")).unwrap();
+    let ask = || assert_eq!(service.ask("POST", "/api/v1/classify", "image/jpeg", &picture).0, 200);
+    (0..3).for_each(|_| ask());
+    let before = processor_time(service.id());
+    for _ in 0..PICTURES {
+        thread::sleep(Duration::from_millis(100));
+        ask();
+    }
+    let each = 1e3 * (processor_time(service.id()) - before) / f64::from(PICTURES);
+    assert!(each < MOST, "{each} ms of a processor for each picture");
+}
+
+/// How long a process has had processors, in seconds. The kernel counts in hundredths of a second.
+fn processor_time(process: u32) -> f64 {
+    let line = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    // Behind the name in brackets, which may hold anything, user and system time are the 12th and the 13th.
+    let numbers: Vec<&str> = line.rsplit(')').next().unwrap().split_whitespace().collect();
+    [11, 12].iter().map(|&place: &usize| numbers[place].parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
 /// A machine without ONNX Runtime is no fault: the answer says what computes, and nothing warns.
