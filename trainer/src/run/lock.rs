@@ -1,9 +1,10 @@
 //! One process at a time in a run's folder.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use orco_runtime::files::lock::{self, LockError};
 
 /// Holds a run's folder until it is dropped, or the process ends in whatever way.
@@ -28,18 +29,38 @@ impl RunLock {
                 log::warn!("cannot lock {}: {error}", path.display());
                 Ok(Self(None))
             }
-            Err(error) => {
-                bail!("cannot lock the run with {}: {error}; remove that file if it is in the way", path.display())
-            }
+            Err(error) => Err(refused(&path, &error)),
         }
     }
 }
 
+/// Says why the lock could not be taken, and what to do.
+fn refused(path: &Path, error: &LockError) -> Error {
+    let advice = match error {
+        // Nothing is in the way there.
+        LockError::Open(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            "a run is written to; copy the folder to where you may write, and name the copy with --run"
+        }
+        _ => "remove that file if it is in the way",
+    };
+    anyhow!("cannot lock the run with {}: {error}; {advice}", path.display())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::path::Path;
+    use std::{fs, io};
 
-    use super::RunLock;
+    use super::{LockError, RunLock, refused};
+
+    #[test]
+    fn on_a_read_only_file_system_nothing_is_to_be_removed() {
+        let error = LockError::Open(io::ErrorKind::ReadOnlyFilesystem.into());
+        let said = refused(Path::new("run/lock"), &error).to_string();
+        assert!(said.contains("copy the folder") && said.contains("--run") && !said.contains("remove"), "{said}");
+        let other = refused(Path::new("run/lock"), &LockError::Open(io::ErrorKind::IsADirectory.into())).to_string();
+        assert!(other.contains("remove that file"), "{other}");
+    }
 
     #[test]
     #[cfg(unix)]

@@ -26,11 +26,12 @@ const ON_DEVICE: [&str; 5] = ["- Phase 3", "- On the device", "- Answers:", "- E
 const WERE_TRAINED_ON: &str = " The training had seen these samples.";
 /// The heading of what was measured.
 pub(super) const MEASURED: &str = "## Measured\n";
-/// What stands below that heading once the settings are others.
+/// What stands below that heading once the settings were changed. A card does not know whether a later change brought
+/// them back, so it says no more than that.
 const WITH_OTHER_SETTINGS: &str =
-    "\nThese numbers are of settings that the bundle had before; the command below measures again.\n";
+    "\nThese numbers were measured before the bundle's settings were changed; the command below measures again.\n";
 /// What stands in the place of [`TASK`] then, for those who read `model-index` alone.
-const TASK_WITH_OTHER_SETTINGS: &str = "name: few-shot class-incremental with earlier settings}";
+const TASK_WITH_OTHER_SETTINGS: &str = "name: few-shot class-incremental before its settings changed}";
 
 /// A card with what devices do by the settings that the bundle has now. Whether the samples set aside were trained on
 /// is as the card says where it is not given.
@@ -145,6 +146,7 @@ mod tests {
         base_model.config.answer = None;
         let without = with_settings(&card, &base_model, None).unwrap();
         let back = with_settings(&without, &shipped, None).unwrap();
+        assert!(!back.contains("settings that the bundle had before"), "it has them again: {back}");
         let back = back.replace(WITH_OTHER_SETTINGS, "").replace(TASK_WITH_OTHER_SETTINGS, TASK);
         assert_eq!(back, card, "and back");
     }
