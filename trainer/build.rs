@@ -2,7 +2,9 @@
 //! where git keeps its sources; `run.json` passes that on.
 
 use std::path::Path;
-use std::process::Command;
+
+#[path = "../runtime/lab/commit.rs"]
+mod commit;
 
 fn main() {
     // What is compiled anyway: another commit of the same sources is no reason to compile again.
@@ -10,21 +12,7 @@ fn main() {
         println!("cargo:rerun-if-changed={path}");
     }
     compile_c10d();
-    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo says where the package is");
-    let ask = |arguments: &[&str]| -> Option<String> {
-        let output = Command::new("git").current_dir(Path::new(&folder)).args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    // A copy that lies inside another project's folder is not of that project's commit.
-    if ask(&["ls-files", "--error-unmatch", "Cargo.toml"]).is_none() {
-        return;
-    }
-    let commit = ask(&["rev-parse", "HEAD"]);
-    let changed = ask(&["status", "--porcelain", "--", ".", "../runtime", "../Cargo.lock", "../Cargo.toml"]);
-    if let (Some(commit), Some(changed)) = (commit, changed) {
-        println!("cargo:rustc-env=ORCO_COMMIT={}", commit.trim());
-        println!("cargo:rustc-env=ORCO_CHANGED_FILES={}", changed.lines().count());
-    }
+    commit::tell(&[".", "../runtime", "../Cargo.lock", "../Cargo.toml"]);
 }
 
 /// Compiles `cpp/c10d.cpp` against the headers of the libtorch that torch-sys found, and says so by `cfg(c10d)`.

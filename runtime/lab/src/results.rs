@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use orco_benchmark::benchmark::SEED;
 use orco_benchmark::{Metric, Summary};
 use orco_runtime::files::replace_shared;
+use orco_runtime::manifest::{MANIFEST, hexadecimal};
+use orco_state::codec;
 use serde::{Deserialize, Serialize};
 
 use crate::estimates::EstimateRow;
@@ -30,6 +32,13 @@ pub struct Results {
     pub subject: String,
     /// What it was measured on, in words.
     pub source: String,
+    /// Version and commit of the program that measured; none in files of programs that did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// SHA-256 of the `manifest.toml` of each bundle that was measured, in hexadecimal digits. It holds those of the
+    /// bundle's other files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<String>,
     /// Draws of the shots.
     pub draws: usize,
     /// Their seed.
@@ -85,8 +94,27 @@ pub struct Trainings {
 impl Results {
     /// Of nothing yet, with the seed of draws that programs take by default.
     pub fn new(subject: impl Into<String>, source: impl Into<String>, draws: usize) -> Self {
-        let (subject, source) = (subject.into(), source.into());
-        Self { subject, source, draws, seed: SEED, training_seeds: Vec::new(), systems: Vec::new(), unknown: None }
+        Self {
+            subject: subject.into(),
+            source: source.into(),
+            program: Some(program()),
+            manifests: Vec::new(),
+            draws,
+            seed: SEED,
+            training_seeds: Vec::new(),
+            systems: Vec::new(),
+            unknown: None,
+        }
+    }
+
+    /// With the digests of the bundles in these folders.
+    ///
+    /// # Errors
+    /// If a manifest cannot be read.
+    pub fn of_bundles(mut self, folders: &[impl AsRef<Path>]) -> io::Result<Self> {
+        let digest = |folder: &Path| Ok(hexadecimal(&codec::digest(&fs::read(folder.join(MANIFEST))?)));
+        self.manifests = folders.iter().map(|folder| digest(folder.as_ref())).collect::<io::Result<_>>()?;
+        Ok(self)
     }
 
     /// The numbers of a system.
@@ -97,6 +125,16 @@ impl Results {
     /// The numbers of all systems.
     pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
         self.systems.iter().map(|system| &system.summary)
+    }
+}
+
+/// Version and commit of this program.
+fn program() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match (option_env!("ORCO_COMMIT"), option_env!("ORCO_CHANGED_FILES")) {
+        (Some(commit), Some("0")) => format!("{version}, commit {commit}"),
+        (Some(commit), Some(changed)) => format!("{version}, commit {commit}, files changed since: {changed}"),
+        _ => version.to_owned(),
     }
 }
 

@@ -140,7 +140,7 @@ impl Page {
 
     fn head(&mut self, report: &BundleReport) {
         let BundleReport { results, base, ways, shots, command, .. } = report;
-        let Results { subject, source, draws, .. } = results;
+        let Results { subject, source, program, draws, .. } = results;
         let new: u32 = ways.iter().sum();
         self.add(&format!("<h1>{}</h1>", escaped(subject)));
         let sessions = if ways.len() == 1 { "one session".to_owned() } else { format!("{} sessions", ways.len()) };
@@ -154,7 +154,11 @@ impl Page {
         let tile = |metric: Metric| format!("<div><dt>{}</dt><dd>{}</dd></div>", metric.name(), self.total(0, metric));
         let tiles: String = Metric::ACCURACIES.into_iter().map(tile).collect();
         self.add(&format!("<dl class=\"tiles\">{tiles}</dl>"));
-        self.add(&format!("<p>Of <b>device</b>, its default answers. Made by</p><pre>{}</pre>", escaped(command)));
+        let program = program.as_deref().map_or_else(String::new, |program| format!(", orco-lab {}", escaped(program)));
+        self.add(&format!(
+            "<p>Of <b>device</b>, its default answers. Made by{program}</p><pre>{}</pre>",
+            escaped(command)
+        ));
     }
 
     fn systems(&mut self, report: &BundleReport) {

@@ -10,9 +10,10 @@ use orco_lab::estimates::EstimateRow;
 use orco_lab::results::Results;
 use orco_lab::results_pages::ResultsPages;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::manifest::hexadecimal;
 use orco_state::codec::{self, FileKind};
 use orco_trials::{heavy, skipped};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::shipped::{copy, models};
@@ -333,6 +334,11 @@ fn draws_that_are_the_same_are_measured_once() {
     let command = measured["command"].as_str().unwrap();
     assert!(command.starts_with("cargo run --release -p orco-lab -- eval "), "{command}");
     assert!(command.ends_with(" --draws 3 --systems ncm --json -"), "{command}");
+    // What measured, and what was measured.
+    let program = measured["program"].as_str().unwrap();
+    assert!(program.starts_with(env!("CARGO_PKG_VERSION")), "{program}");
+    let manifest = codec::digest(&fs::read(eval.bundle.join("manifest.toml")).unwrap());
+    assert_eq!(measured["manifests"], json!([hexadecimal(&manifest)]));
     let said = eval.command(&["--draws", "3", "--systems", "ncm"]).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     assert!(said.contains(", 1 draw of 5 shots\n") && said.contains("all draws hold the same shots"), "{said}");

@@ -247,8 +247,9 @@ fn new_classes(benchmark: &Benchmark, base: usize) -> String {
 fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>) -> Result<EvalResults> {
     let EvalArguments { seed, false_alarms, .. } = *arguments;
     let draws = measurement.benchmark.distinct_draws(arguments.draws as usize) as u32;
+    let results = Results::new(name, &measurement.benchmark.source, draws as usize);
     let mut all = EvalResults {
-        results: Results { seed, ..Results::new(name, &measurement.benchmark.source, draws as usize) },
+        results: Results { seed, ..results.of_bundles(&[&arguments.bundle])? },
         command: own_command(),
         backbone: if arguments.int8 { "int8" } else { "float" },
         class_means: None,
