@@ -41,7 +41,8 @@ impl RankPlace {
         if variable("SLURM_PROCID").is_some() && variable("SLURM_STEP_NUM_TASKS").is_some() {
             return Self::slurm(variable);
         }
-        Ok(None)
+        // Several processes that each believed to be alone would train the same.
+        if variable("WORLD_SIZE").is_some() { Self::torchrun(variable) } else { Ok(None) }
     }
 
     fn torchrun(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, RankError> {
@@ -177,6 +178,12 @@ mod tests {
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&[("RANK", "0"), ("WORLD_SIZE", "1")]), Ok(None));
         assert!(read(&[("RANK", "0"), ("WORLD_SIZE", "2")]).unwrap_err().starts_with("MASTER_ADDR is \"\", but must"));
+        assert_eq!(read(&[("WORLD_SIZE", "1")]), Ok(None));
+        assert!(
+            read(&[("WORLD_SIZE", "2")])
+                .unwrap_err()
+                .starts_with("RANK is \"\", but must be a number below WORLD_SIZE")
+        );
         let wrong = [&[("RANK", "8")], &TORCHRUN[..]].concat();
         assert!(read(&wrong).unwrap_err().starts_with("RANK is \"8\", but must be a number below WORLD_SIZE"));
         let wrong = [&[("MASTER_PORT", "none")], &TORCHRUN[..]].concat();
