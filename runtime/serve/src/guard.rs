@@ -222,14 +222,18 @@ impl GuardRules {
             Refusal::new(ErrorCode::HostNotAllowed, sentence)
         };
         let mut hosts = parts.headers.get_all(header::HOST).iter();
-        let host = match (hosts.next(), hosts.next()) {
-            (Some(host), None) => host,
-            (None, _) if parts.version == Version::HTTP_10 => return Ok(None),
+        let in_header = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => Some(host),
+            (None, _) if parts.version == Version::HTTP_10 => None,
             _ => return Err(Refusal::bad_request("an HTTP/1.1 request must have exactly one Host header")),
         };
-        let in_header = || -> Option<Authority> { without_zone(host.to_str().ok()?).parse().ok() };
+        let parsed = |host: &HeaderValue| -> Option<Authority> { without_zone(host.to_str().ok()?).parse().ok() };
         // A request to a proxy names the host in its address, which goes before `Host` (RFC 9112, section 3.2.2).
-        let host = parts.uri.authority().cloned().or_else(in_header).ok_or_else(not_allowed)?;
+        let host = match (parts.uri.authority(), in_header) {
+            (Some(in_address), _) => in_address.clone(),
+            (None, Some(in_header)) => parsed(in_header).ok_or_else(not_allowed)?,
+            (None, None) => return Ok(None),
+        };
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
         let own = match name.parse::<IpAddr>() {
             Ok(address) => !self.loopback || address.is_loopback(),

@@ -202,7 +202,7 @@ fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     let anyway = json!({ "label": "mug", "anyway": true, "frame": refused["frame"] });
     let taken = service.json("POST", "/api/v1/camera/shot", &anyway).ok();
     assert_eq!((&taken["accepted"], &taken["frame"]), (&json!(true), &refused["frame"]));
-    // It was taken, so it is let go.
+    // It was taken, so it is removed.
     assert_eq!(service.json("POST", "/api/v1/camera/shot", &anyway).status, 404);
     let good = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "mug" })).ok();
     assert_eq!((&good["accepted"], &good["shots"], &good["frame"]), (&json!(true), &json!(2), &json!(2)), "{good}");

@@ -44,6 +44,9 @@ fn a_client_of_http_1_0_need_not_name_the_host() {
     };
     assert_eq!(ask("GET /v2/health/ready HTTP/1.0\r\n\r\n").status, 200);
     assert_eq!(ask("GET /v2/health/ready HTTP/1.0\r\nOrigin: http://evil.example\r\n\r\n").status, 403);
+    // Where it names one all the same, in the address, as to a proxy, that is checked.
+    assert_eq!(ask("GET http://localhost/v2/health/ready HTTP/1.0\r\n\r\n").status, 200);
+    assert_eq!(ask("GET http://evil.example/v2/health/ready HTTP/1.0\r\n\r\n").status, 421);
     let refused = ask("GET /v2/health/ready HTTP/1.1\r\nConnection: close\r\n\r\n");
     assert_eq!((refused.status, refused.error().contains("one Host header")), (400, true), "{}", refused.text());
 }

@@ -94,7 +94,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     assert_eq!(job["report"]["free_targets"], 38);
     for (label, class) in [("duck", "rubber-duck"), ("cone", "traffic-cone")] {
         assert!(recognised(&service, label, class) >= 6, "{label}");
-        assert_eq!(service.get(&format!("/api/v1/shots/{label}"))["shots"], json!([]), "learned shots are let go");
+        assert_eq!(service.get(&format!("/api/v1/shots/{label}"))["shots"], json!([]), "learned shots are removed");
     }
     let renamed = service.finished(&service.json("PATCH", "/api/v1/classes/cone", &json!({ "label": "Kegel rot" })));
     assert_eq!((&renamed["state"], &renamed["to_label"]), (&json!("done"), &json!("Kegel rot")), "{renamed}");
@@ -262,7 +262,7 @@ fn a_class_answers_while_it_is_learned_and_shots_that_look_like_it_are_named() {
     }
     // A change that ends before the first answer leaves nothing to be seen.
     assert!(provisional || answered <= 1, "{answered} answers");
-    // It is being learned, or its shots were learned and let go.
+    // It is being learned, or its shots were learned and removed.
     assert_eq!(again.status, 409, "{}", again.text());
     assert_eq!(service.finished(&queued)["state"], "done");
     let done =

@@ -224,7 +224,7 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         assert_eq!(browser.value(learned).await?, "duck");
         assert_eq!(browser.text("error").await?, "");
 
-        focus_moves_on_from_a_deleted_shot(&browser, &service).await?;
+        focus_moves_on_from_a_removed_shot(&browser, &service).await?;
         browser.close().await
     });
 }
@@ -259,22 +259,22 @@ async fn what_is_touched_in_the_inbox_stays(browser: &Browser, service: &Service
     Ok(())
 }
 
-/// The next shot takes the place of one that is deleted, and gets its focus.
-async fn focus_moves_on_from_a_deleted_shot(browser: &Browser, service: &Service) -> WebDriverResult<()> {
+/// The next shot takes the place of one that is removed, and gets its focus.
+async fn focus_moves_on_from_a_removed_shot(browser: &Browser, service: &Service) -> WebDriverResult<()> {
     hold_shots(service, "dumbbell");
     browser.show_tab("teach").await?;
     browser.write("label", "dumbbell").await?;
     let held = "document.querySelectorAll('#shots li').length";
     browser.until(&format!("{held} === 5")).await?;
-    let delete = "document.querySelector('#shots button').click()";
-    let clicks = format!("({delete}, setTimeout(() => {{ {delete}; window.third = true; }}, 400), true)");
+    let remove = "document.querySelector('#shots button').click()";
+    let clicks = format!("({remove}, setTimeout(() => {{ {remove}; window.third = true; }}, 400), true)");
     browser.value(&clicks).await?;
     browser.until("window.third && !document.querySelector('#shots button').disabled").await?;
     assert_eq!(browser.value(held).await?, 4);
     browser.press("#shots button", "\u{e007}").await?;
     browser.until(&format!("{held} === 3 && document.activeElement.matches('#shots li:first-child button')")).await?;
     // Whoever has gone elsewhere meanwhile stays there.
-    browser.value(&format!("({delete}, document.getElementById('label').focus(), true)")).await?;
+    browser.value(&format!("({remove}, document.getElementById('label').focus(), true)")).await?;
     browser.until(&format!("{held} === 2 && !document.querySelector('#shots button').disabled")).await?;
     assert_eq!(browser.value("document.activeElement.id").await?, "label");
     browser.write("label", "an empty one").await?;
