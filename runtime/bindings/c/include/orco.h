@@ -310,7 +310,7 @@ enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner, uint64_t seed);
 
 /**
  * Whether a change returns before the head is aligned to it, and orco_align() aligns it; answers follow the change at
- * once, and improve then. A change aligns the head itself, unless it is set.
+ * once, and may change then. A change aligns the head itself, unless it is set.
  */
 enum OrcoStatus orco_set_align_later(const struct OrcoLearner *learner,
                                      bool later);

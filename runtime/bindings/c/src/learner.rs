@@ -135,7 +135,7 @@ pub unsafe extern "C" fn orco_set_seed(learner: *const OrcoLearner, seed: u64) -
 }
 
 /// Whether a change returns before the head is aligned to it, and orco_align() aligns it; answers follow the change at
-/// once, and improve then. A change aligns the head itself, unless it is set.
+/// once, and may change then. A change aligns the head itself, unless it is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_align_later(learner: *const OrcoLearner, later: bool) -> OrcoStatus {
     let alignment = if later { AlignmentTime::Later } else { AlignmentTime::Now };

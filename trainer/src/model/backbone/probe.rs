@@ -52,8 +52,8 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     }
     // The direction of a single number is its sign.
     if together.ncols() == 1 {
-        let reason = "it gives one number for an image, as a classifier of two classes does, which tells no things \
-             apart; name what its last layer reads by backbone.output";
+        let reason = "it gives one number for an image, as a classifier of two classes does; devices tell things apart \
+             by several: name what its last layer reads by backbone.output";
         return Err(ProbeError::Features(reason.to_owned()));
     }
     let largest = together.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));

@@ -34,7 +34,7 @@ class LearnerOptions:
 
     align: Literal["now", "later"] = "now"
     """When the head is aligned to what a change brought: before the change returns, or when `Learner.align` is called.
-    Answers follow the change at once, and improve when the head is aligned."""
+    Answers follow the change at once, and may change when the head is aligned."""
 
     check_shots: bool = False
     """Whether pictures that are too dark or too bright, blurred, noise, or the same as another one of the call are
