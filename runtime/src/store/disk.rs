@@ -1,4 +1,5 @@
-//! A folder of a file system, operation by operation, so that tests can stand in for it and fail at each.
+//! A folder of a file system, operation by operation, so that tests can stand in for it and fail at each; and how a
+//! file in it is replaced, so that it survives a power cut.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -118,4 +119,76 @@ impl Disk for StateFolder {
     fn sync_folder(&self) -> io::Result<()> {
         files::sync_folder(&self.path)
     }
+}
+
+/// What went wrong with a new file.
+enum Failure {
+    /// It is not complete.
+    Write(io::Error),
+    /// It may not be on the disk.
+    Sync(io::Error),
+}
+
+/// Replaces a file of a folder by way of a new one, called `new` and the attempt's number: synced, renamed, the folder
+/// synced.
+///
+/// # Errors
+/// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
+pub(super) fn replace<D: Disk>(
+    disk: &D,
+    name: &str,
+    new: &str,
+    bytes: &[u8],
+    rename: fn(&D, &str, &str) -> io::Result<()>,
+) -> io::Result<()> {
+    // After a sync has failed nobody knows which pages of the file are on the disk, and the system may take the
+    // lost ones for written: the second attempt is another file.
+    let names = [0, 1].map(|attempt| format!("{new}-{attempt}"));
+    let new = match write_new(disk, &names[0], bytes) {
+        Ok(()) => &names[0],
+        Err(Failure::Write(error)) => return Err(error),
+        Err(Failure::Sync(_)) => match write_new(disk, &names[1], bytes) {
+            Ok(()) => &names[1],
+            Err(Failure::Write(error) | Failure::Sync(error)) => return Err(error),
+        },
+    };
+    rename(disk, new, name).inspect_err(|_| {
+        let _ = disk.remove(new);
+    })?;
+    // Renaming alone does not make the new name survive a power cut.
+    disk.sync_folder()
+}
+
+/// What [`replace`] was given as `new`, out of the name of a file that it writes; `None` for a name without a number.
+pub(super) fn without_attempt(name: &str) -> Option<&str> {
+    name.strip_suffix("-0").or(name.strip_suffix("-1"))
+}
+
+/// Writes and syncs a new file, or leaves none.
+fn write_new<D: Disk>(disk: &D, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    remove(disk, name).map_err(Failure::Write)?;
+    let mut file = disk.create(name).map_err(Failure::Write)?;
+    let done = write_all(disk, &mut file, bytes).map_err(Failure::Write);
+    let done = done.and_then(|()| disk.sync(&mut file).map_err(Failure::Sync));
+    done.inspect_err(|_| {
+        // Where this fails, too, the next process that locks the folder removes it.
+        let _ = disk.remove(name);
+    })
+}
+
+fn write_all<D: Disk>(disk: &D, file: &mut D::File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match disk.write(file, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file if there is one.
+pub(super) fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
+    files::if_there(disk.remove(name)).map(drop)
 }

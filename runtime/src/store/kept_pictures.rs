@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 
 use super::bundle_record::{BundleRecord, BundleRecordError, MAX_BUNDLE_FILE};
-use super::disk::{Disk, StateFolder};
-use super::slot_files::{remove, replace};
+use super::disk::{Disk, StateFolder, remove, replace, without_attempt};
 use crate::files::folder::{FolderEntry, OpenFolder};
 use crate::files::{self, SymlinkPolicy};
 use crate::image::{self, ImageError, MAX_CANVAS};
@@ -213,8 +212,7 @@ fn folder_at(path: &Path) -> StateFolder {
 
 /// Whether a name is that of a file which is being written, as [`put`] names them.
 fn is_unfinished(name: &str) -> bool {
-    let rest = name.strip_prefix(UNFINISHED);
-    let of = rest.and_then(|rest| rest.strip_suffix("-0").or(rest.strip_suffix("-1")));
+    let of = name.strip_prefix(UNFINISHED).and_then(without_attempt);
     of.is_some_and(|of| of == BUNDLE || of == FORMER_STATE || exemplar_of(of).is_some())
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::slice;
 
-use super::disk::{Disk, MAX_SLOT};
-use crate::files::{if_there, is_random_name};
+use super::disk::{Disk, MAX_SLOT, remove, replace, without_attempt};
+use crate::files::is_random_name;
 use orco_state::slots::{FrameId, Medium, PatchId, Slot, SlotPatch};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
@@ -30,21 +30,12 @@ pub struct AsideSlot {
     pub name: String,
 }
 
-/// What went wrong with a new file.
-enum Failure {
-    /// It is not complete.
-    Write(io::Error),
-    /// It may not be on the disk.
-    Sync(io::Error),
-}
-
 /// Whether a name is that of a file which is being written: `.slot-X.new-WRITER-ATTEMPT`, or `.slot-owner-RANDOM`, by
 /// which a folder is asked for the owner of new files. The folder may hold files of others: nothing else is removed.
 fn is_unfinished(name: &str) -> bool {
     let is_new = |slot: &Slot| {
         let rest = name.strip_prefix(&format!(".{slot}.new-"));
-        let attempt = rest.and_then(|rest| rest.strip_suffix("-0").or(rest.strip_suffix("-1")));
-        attempt.is_some_and(is_random_name)
+        rest.and_then(without_attempt).is_some_and(is_random_name)
     };
     Slot::BOTH.iter().any(is_new) || name.strip_prefix(".slot-owner-").is_some_and(is_random_name)
 }
@@ -92,35 +83,6 @@ fn number_aside(name: &str) -> Option<u32> {
     digits.parse().ok().filter(|number: &u32| number.to_string() == digits)
 }
 
-/// Replaces a file of a folder by way of a new one, called `new` and a number: synced, renamed, the folder synced.
-///
-/// # Errors
-/// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
-pub(super) fn replace<D: Disk>(
-    disk: &D,
-    name: &str,
-    new: &str,
-    bytes: &[u8],
-    rename: fn(&D, &str, &str) -> io::Result<()>,
-) -> io::Result<()> {
-    // After a sync has failed nobody knows which pages of the file are on the disk, and the system may take the
-    // lost ones for written: the second attempt is another file.
-    let names = [0, 1].map(|attempt| format!("{new}-{attempt}"));
-    let new = match write_new(disk, &names[0], bytes) {
-        Ok(()) => &names[0],
-        Err(Failure::Write(error)) => return Err(error),
-        Err(Failure::Sync(_)) => match write_new(disk, &names[1], bytes) {
-            Ok(()) => &names[1],
-            Err(Failure::Write(error) | Failure::Sync(error)) => return Err(error),
-        },
-    };
-    rename(disk, new, name).inspect_err(|_| {
-        let _ = disk.remove(new);
-    })?;
-    // Renaming alone does not make the new name survive a power cut.
-    disk.sync_folder()
-}
-
 /// An error that names its file, one of a slot's: what stands around it names the slot or the folder alone.
 fn named(name: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
@@ -134,35 +96,6 @@ fn check_length(bytes: &[u8]) -> io::Result<()> {
     }
     let reason = format!("it would have {length} bytes, and a state may have {MAX_SLOT}");
     Err(io::Error::new(io::ErrorKind::FileTooLarge, reason))
-}
-
-/// Writes and syncs a new file, or leaves none.
-fn write_new<D: Disk>(disk: &D, name: &str, bytes: &[u8]) -> Result<(), Failure> {
-    remove(disk, name).map_err(Failure::Write)?;
-    let mut file = disk.create(name).map_err(Failure::Write)?;
-    let done = write_all(disk, &mut file, bytes).map_err(Failure::Write);
-    let done = done.and_then(|()| disk.sync(&mut file).map_err(Failure::Sync));
-    done.inspect_err(|_| {
-        // Where this fails, too, the next process that locks the folder removes it.
-        let _ = disk.remove(name);
-    })
-}
-
-fn write_all<D: Disk>(disk: &D, file: &mut D::File, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match disk.write(file, bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Removes a file if there is one.
-pub(super) fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
-    if_there(disk.remove(name)).map(drop)
 }
 
 impl<D: Disk> SlotFiles<D> {
