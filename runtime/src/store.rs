@@ -62,8 +62,8 @@ use crate::bundle::Bundle;
 use crate::files::{
     FolderOfAnotherUser, SymlinkPolicy, create_folder, folder_of_another_user, probe_other_owner, random_name,
 };
+use disk::FolderDisk;
 pub(crate) use disk::MAX_SLOT;
-use disk::StateFolder;
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::slots::{self, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, Slot, SlotFault};
@@ -109,7 +109,7 @@ impl StoreSnapshot {
 
 /// How the slots are read.
 type SlotLoad =
-    fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<MediumSnapshot<io::Error>, LoadError<io::Error>>;
+    fn(&mut SlotFiles<FolderDisk>, &BaseModel, [u8; 32]) -> Result<MediumSnapshot<io::Error>, LoadError<io::Error>>;
 
 impl Store {
     /// The store in `folder`, which is created on the first save. A relative path starts at the folder that is current
@@ -137,8 +137,8 @@ impl Store {
         self.files()
     }
 
-    fn files(&self) -> SlotFiles<StateFolder> {
-        SlotFiles::new(StateFolder { path: self.folder.clone(), links: SymlinkPolicy::Follow }, random_name())
+    fn files(&self) -> SlotFiles<FolderDisk> {
+        SlotFiles::new(FolderDisk { path: self.folder.clone(), links: SymlinkPolicy::Follow }, random_name())
     }
 
     /// Refuses to change what another user could then no longer read.

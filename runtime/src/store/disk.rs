@@ -48,23 +48,23 @@ pub trait Disk {
     fn sync_folder(&self) -> io::Result<()>;
 }
 
-/// A real folder.
+/// The disk that devices have: a folder of a real file system, such as that of the state or of kept pictures.
 #[derive(Clone, Debug)]
-pub struct StateFolder {
+pub struct FolderDisk {
     /// Where it is.
     pub path: PathBuf,
     /// Whether it may be reached by a link: the one that the user names may, those within it may not.
     pub links: SymlinkPolicy,
 }
 
-impl StateFolder {
+impl FolderDisk {
     /// The folder itself; `None` if it is not there.
     pub fn open(&self) -> io::Result<Option<OpenFolder>> {
         OpenFolder::open(&self.path, self.links)
     }
 }
 
-impl Disk for StateFolder {
+impl Disk for FolderDisk {
     type File = File;
 
     fn list(&self) -> io::Result<Vec<String>> {

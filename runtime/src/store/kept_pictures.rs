@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 
 use super::bundle_record::{BundleRecord, BundleRecordError, MAX_BUNDLE_FILE};
-use super::disk::{Disk, StateFolder, remove, replace, without_attempt};
+use super::disk::{Disk, FolderDisk, remove, replace, without_attempt};
 use crate::files::folder::{FolderEntry, OpenFolder};
 use crate::files::{self, SymlinkPolicy};
 use crate::image::{self, ImageError, MAX_CANVAS};
@@ -147,8 +147,8 @@ impl KeptPictures {
         files::read_own(&self.folder.join(FORMER_STATE), super::MAX_SLOT)
     }
 
-    fn disk(&self) -> StateFolder {
-        folder_at(&self.folder)
+    fn disk(&self) -> FolderDisk {
+        disk_at(&self.folder)
     }
 
     /// Makes the folder, unless it is there. A link in its place is refused.
@@ -205,9 +205,9 @@ impl KeptPictures {
     }
 }
 
-/// A folder of kept pictures as one to work on.
-fn folder_at(path: &Path) -> StateFolder {
-    StateFolder { path: path.to_owned(), links: SymlinkPolicy::Refuse }
+/// The disk of a folder of kept pictures. A link in the place of the folder is refused.
+fn disk_at(path: &Path) -> FolderDisk {
+    FolderDisk { path: path.to_owned(), links: SymlinkPolicy::Refuse }
 }
 
 /// Whether a name is that of a file which is being written, as [`put`] names them.
@@ -285,7 +285,7 @@ pub(super) fn discard(folder: &Path) -> io::Result<bool> {
         log::warn!("{} is left alone: it does not hold kept pictures of a bundle", folder.display());
         return Ok(false);
     }
-    let disk = folder_at(folder);
+    let disk = disk_at(folder);
     remove(&disk, FORMER_STATE)?;
     for name in disk.list()? {
         if is_unfinished(&name) || exemplar_of(&name).is_some() {
@@ -311,7 +311,7 @@ fn is_ours(folder: &Path) -> io::Result<bool> {
             Ok(digest.is_some_and(|digest| folder.file_name().is_some_and(|name| name == name_of(&digest).as_str())))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let names = folder_at(folder).list()?;
+            let names = disk_at(folder).list()?;
             Ok(names.iter().all(|name| name == FORMER_STATE || is_unfinished(name) || exemplar_of(name).is_some()))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(false),

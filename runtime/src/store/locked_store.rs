@@ -9,7 +9,7 @@ use orco_state::history::SavedState;
 use orco_state::slots::{self, MediumState, NewestSlot, SaveError};
 use orco_state::state::BaseModel;
 
-use super::disk::{Disk, StateFolder};
+use super::disk::{Disk, FolderDisk};
 use super::save_lock::LOCK;
 use super::slot_files::SlotFiles;
 use super::{NewestState, Store, StoreError, StoreSnapshot, kept_pictures};
@@ -140,7 +140,7 @@ impl LockedStore {
     pub(super) fn write(
         &self,
         digest: [u8; 32],
-        write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<NewestSlot, SaveError<io::Error>>,
+        write: impl FnOnce(&mut SlotFiles<FolderDisk>, u64) -> Result<NewestSlot, SaveError<io::Error>>,
     ) -> Result<(), StoreError> {
         self.store.check_slot_owners()?;
         let NewestState { generation: from, slot, .. } = self.newest.get();
