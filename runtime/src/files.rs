@@ -18,7 +18,7 @@ use tempfile::{NamedTempFile, PersistError, TempPath};
 pub use self::owner::check_own_folder;
 #[cfg(unix)]
 pub use self::owner::user_name;
-pub(crate) use self::owner::{FolderOfAnotherUser, folder_of_another_user, probe_other_owner};
+pub(crate) use self::owner::{FolderOfAnotherUser, OWNER_PROBE, folder_of_another_user, probe_other_owner};
 
 /// Largest file of certificates, or of a key for TLS, that is read, in bytes.
 pub const MAX_PEM_BYTES: u64 = 1 << 20;

@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use super::random_name;
 
+/// Start of the names of files by which a folder is asked for the owner of new files; a random name follows. A killed
+/// process may leave one, which a store removes from its folder.
+pub(crate) const OWNER_PROBE: &str = ".slot-owner-";
+
 /// The user whom a file belongs to and the one whom new files in its folder belong to, where those are two. That is
 /// asked of the folder, not only of the process: file systems without owners give every file to the same user.
 ///
@@ -21,7 +25,7 @@ pub(crate) fn probe_other_owner(facts: &Metadata, folder: &Path) -> io::Result<O
     if owner == rustix::process::geteuid().as_raw() {
         return Ok(None);
     }
-    let probe = folder.join(format!(".slot-owner-{}", random_name()));
+    let probe = folder.join(format!("{OWNER_PROBE}{}", random_name()));
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe);
     let user = made.and_then(|file| file.metadata()).map(|facts| facts.uid());
     let _ = fs::remove_file(&probe);

@@ -6,7 +6,7 @@ use std::io;
 use std::slice;
 
 use super::disk::{Disk, MAX_SLOT, remove, replace, without_attempt};
-use crate::files::is_random_name;
+use crate::files::{OWNER_PROBE, is_random_name};
 use orco_state::slots::{FrameId, Medium, PatchId, Slot, SlotPatch};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
@@ -30,14 +30,14 @@ pub struct AsideSlot {
     pub name: String,
 }
 
-/// Whether a name is that of a file which is being written: `.slot-X.new-WRITER-ATTEMPT`, or `.slot-owner-RANDOM`, by
-/// which a folder is asked for the owner of new files. The folder may hold files of others: nothing else is removed.
+/// Whether a name is that of a file which is being written, `.slot-X.new-WRITER-ATTEMPT`, or of an [`OWNER_PROBE`]. The
+/// folder may hold files of others: nothing else is removed.
 fn is_unfinished(name: &str) -> bool {
     let is_new = |slot: &Slot| {
         let rest = name.strip_prefix(&format!(".{slot}.new-"));
         rest.and_then(without_attempt).is_some_and(is_random_name)
     };
-    Slot::BOTH.iter().any(is_new) || name.strip_prefix(".slot-owner-").is_some_and(is_random_name)
+    Slot::BOTH.iter().any(is_new) || name.strip_prefix(OWNER_PROBE).is_some_and(is_random_name)
 }
 
 /// Name of the file of a patch of a slot's file: `FILE.patch-FRAME-GENERATION`, the frame in hexadecimal digits.
