@@ -134,10 +134,10 @@ impl Store {
 
     /// Its slots, for callers that watch what is read and written.
     pub fn slots(&self) -> impl Medium<Error = io::Error> + use<> {
-        self.files()
+        self.slot_files()
     }
 
-    fn files(&self) -> SlotFiles<FolderDisk> {
+    fn slot_files(&self) -> SlotFiles<FolderDisk> {
         SlotFiles::new(FolderDisk { path: self.folder.clone(), links: SymlinkPolicy::Follow }, random_name())
     }
 
@@ -204,8 +204,8 @@ impl Store {
     fn read(&self, load: SlotLoad, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         // Before they are read: files that are written meanwhile are others.
         let revision = self.revision();
-        let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.load_error(error))?;
-        if loaded.saved.is_none() && self.files().has_slot_aside().map_err(|source| self.read_error(source))? {
+        let loaded = load(&mut self.slot_files(), base_model, digest).map_err(|error| self.load_error(error))?;
+        if loaded.saved.is_none() && self.slot_files().has_slot_aside().map_err(|source| self.read_error(source))? {
             // Not a first save that was cut off: there was a copy once.
             let damaged = |faulty: &FaultySlot<io::Error>| match faulty.fault {
                 SlotFault::Damaged(error) => Some(DamagedCopy { path: self.path(faulty.slot), error }),
@@ -226,7 +226,7 @@ impl Store {
                 Ok(StoreSnapshot { saved, warnings, newest })
             }
             None => {
-                let patches = self.files().patches().map_err(|source| self.read_error(source))?;
+                let patches = self.slot_files().patches().map_err(|source| self.read_error(source))?;
                 // Another process may have saved for the first time since.
                 if !patches.is_empty() && self.revision().is_empty() {
                     warnings.push(self.patches_alone_warning());
@@ -291,7 +291,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Read`] if a file cannot be read.
     pub fn mentions(&self, label: &str) -> Result<bool, StoreError> {
-        let files = self.files();
+        let files = self.slot_files();
         for name in files.all().map_err(|source| self.read_error(source))? {
             let bytes = files.read_patched(&name);
             let bytes = bytes.map_err(|source| StoreError::Read { path: self.folder.join(&name), source })?;

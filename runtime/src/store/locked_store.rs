@@ -129,7 +129,7 @@ impl LockedStore {
         for kept in kept_pictures::folders(folder)? {
             kept_pictures::discard(&kept)?;
         }
-        if self.store.files().disk.list()?.iter().all(|name| name == LOCK) {
+        if self.store.slot_files().disk.list()?.iter().all(|name| name == LOCK) {
             fs::remove_file(folder.join(LOCK))?;
             self.created_folders.iter().try_for_each(fs::remove_dir)?;
         }
@@ -145,7 +145,8 @@ impl LockedStore {
         self.store.check_slot_owners()?;
         let NewestState { generation: from, slot, .. } = self.newest.get();
         let _save = self.hold_for_save(slot)?;
-        let NewestSlot { generation, slot } = write(&mut self.store.files(), from).map_err(|error| match error {
+        let mut files = self.store.slot_files();
+        let NewestSlot { generation, slot } = write(&mut files, from).map_err(|error| match error {
             SaveError::Unsound => self.unsound(),
             SaveError::Occupied(error) => self.store.load_error(error),
             SaveError::Overtaken { .. } => self.overtaken(),

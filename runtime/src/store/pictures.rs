@@ -18,7 +18,7 @@ impl Store {
 
     /// Number of pictures that are kept for the bundle that the newest state belongs to.
     pub(super) fn kept_for_newest(&self) -> usize {
-        let digest = slots::newest_bundle_digest(&mut self.files());
+        let digest = slots::newest_bundle_digest(&mut self.slot_files());
         digest.and_then(|digest| self.pictures(&digest).exemplars().ok()).map_or(0, |exemplars| exemplars.len())
     }
 }

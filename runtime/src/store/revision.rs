@@ -38,7 +38,7 @@ impl Store {
             return Revision::default();
         }
         let mut patches = DefaultHasher::new();
-        match self.files().patches() {
+        match self.slot_files().patches() {
             Ok(mut names) => {
                 names.sort();
                 names.iter().for_each(|name| (name, stamp(name)).hash(&mut patches));

@@ -65,7 +65,7 @@ impl Store {
             Err(StoreError::Busy { .. }) => {}
             held => {
                 let _folder = held?;
-                self.files().remove_unfinished().map_err(failed)?;
+                self.slot_files().remove_unfinished().map_err(failed)?;
             }
         }
         Ok(locked)

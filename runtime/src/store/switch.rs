@@ -38,7 +38,7 @@ impl Store {
     /// The bytes of the slot that holds a state; `None` if nothing was saved.
     pub(crate) fn slot_of(&self, newest: NewestState) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(slot) = newest.slot else { return Ok(None) };
-        let bytes = self.files().read(slot);
+        let bytes = self.slot_files().read(slot);
         bytes.map_err(|source| StoreError::UnreadableSlot { path: self.path(slot), source })
     }
 }
@@ -49,7 +49,7 @@ impl LockedStore {
     /// # Errors
     /// [`StoreError`] as for [`LockedStore::load`], except that of another bundle.
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
-        let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.load_error(error))?;
+        let loaded = slots::load_any(&mut self.store.slot_files()).map_err(|error| self.store.load_error(error))?;
         let (revision, generation, slot) = (self.store.revision(), loaded.generation, loaded.slot);
         self.newest.set(NewestState { revision, generation, slot, undisturbed_for: None });
         Ok(loaded.saved)
@@ -87,7 +87,7 @@ impl LockedStore {
             Ok(_) => return Err(self.overtaken()),
             Err(error) => return Err(error),
         }
-        let mut files = self.store.files();
+        let mut files = self.store.slot_files();
         for slot in Slot::BOTH {
             let failed = |source| StoreError::Write { path: self.store.path(slot), source };
             if files.read(slot).map_err(failed)?.is_some() {
@@ -105,7 +105,7 @@ impl LockedStore {
         if !matches!(self.load_any(), Ok(None) | Err(StoreError::Lost { .. })) {
             return;
         }
-        if let Err(error) = self.store.files().put_back(aside) {
+        if let Err(error) = self.store.slot_files().put_back(aside) {
             log::warn!("what was set aside in {} cannot be put back: {error}", self.store.folder.display());
         }
     }
