@@ -36,8 +36,7 @@ use orco_state::sentence::counted;
 
 use crate::release::ReleaseError;
 use crate::signature::SignatureError;
-use crate::store::BundleRecord;
-use crate::store::StoreError;
+use crate::store::{BundleRecord, StoreError};
 
 pub use restore::{RestoreOptions, restore};
 pub use write::{BackupOptions, write, write_to};

@@ -199,26 +199,27 @@ impl BackupStart {
             let bytes = named(entries.next().transpose()?, name, limit)?;
             bytes.ok_or_else(|| BackupError::Content(format!("it holds no {name}")))
         };
-        let text = file(BUNDLE, MAX_BUNDLE_FILE)?;
+        let record = file(BUNDLE, MAX_BUNDLE_FILE)?;
         let releases = if version == envelope::WITHOUT_SIGNATURE {
             Releases::default()
         } else {
-            releases(&file(RELEASES, release::MAX_FILE)?)?
+            parsed(RELEASES, &file(RELEASES, release::MAX_FILE)?, Releases::parse)?
         };
         let saved = slots::read(&file(SLOT, MAX_STATE)?).ok_or_else(nonsense)?;
-        let text = std::str::from_utf8(&text).map_err(|error| error.to_string());
-        let record = text
-            .and_then(|text| BundleRecord::parse(text, &saved.state.bundle_digest).map_err(|error| error.to_string()));
-        let record = record.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
+        let record = parsed(BUNDLE, &record, |text| BundleRecord::parse(text, &saved.state.bundle_digest))?;
         Ok(Self { record, releases, saved })
     }
 }
 
-/// The releases that a backup says were used.
-fn releases(text: &[u8]) -> Result<Releases, BackupError> {
-    let text = std::str::from_utf8(text).map_err(|error| error.to_string());
-    let unusable = |reason| BackupError::Content(format!("its {RELEASES} cannot be used: {reason}"));
-    text.and_then(|text| Releases::parse(text).map_err(|error| error.to_string())).map_err(unusable)
+/// What the text of the file `name` says.
+fn parsed<T, E: ToString>(
+    name: &str,
+    bytes: &[u8],
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, BackupError> {
+    let unusable = |reason| BackupError::Content(format!("its {name} cannot be used: {reason}"));
+    let text = std::str::from_utf8(bytes).map_err(|error| unusable(error.to_string()))?;
+    parse(text).map_err(|error| unusable(error.to_string()))
 }
 
 /// The bytes of an entry, which must have that name and no more bytes; `None` if there is no entry.
