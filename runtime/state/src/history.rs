@@ -363,7 +363,7 @@ impl History {
         let number = before.map_or(0, |before| before.number.saturating_add(1));
         let restored = change.restored_entry.and_then(|number| self.entry(number));
         let mut next_class = self.next_class;
-        let ids = restored.or(before).map_or_else(BTreeMap::new, HistoryEntry::ids);
+        let ids = restored.or(before).map_or_else(BTreeMap::new, HistoryEntry::class_ids);
         let mut known = Vec::with_capacity(state.classes.len());
         for class in &state.classes {
             let label = match (change.kind, &change.labels[..]) {
@@ -378,7 +378,7 @@ impl History {
         }
         let id_of = |label: &str| {
             let after = known.iter().find(|known| known.class.label == label).map(|known| known.id);
-            after.or_else(|| before?.id_of(label)).unwrap_or(NamedClass::BASE)
+            after.or_else(|| before?.class_id(label)).unwrap_or(NamedClass::BASE)
         };
         let names =
             change.labels.iter().map(|label| NamedClass { class: id_of(label), label: label.clone() }).collect();

@@ -264,12 +264,12 @@ impl HistoryEntry {
     }
 
     /// Identities of the classes by their labels.
-    pub(super) fn ids(&self) -> BTreeMap<String, u32> {
+    pub(super) fn class_ids(&self) -> BTreeMap<String, u32> {
         self.classes.iter().map(|known| (label::normal(&known.class.label), known.id)).collect()
     }
 
     /// Identity of the class that has this label.
-    pub(super) fn id_of(&self, label: &str) -> Option<u32> {
+    pub(super) fn class_id(&self, label: &str) -> Option<u32> {
         self.classes.iter().find(|known| label::same(&known.class.label, label)).map(|known| known.id)
     }
 

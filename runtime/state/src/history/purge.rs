@@ -43,7 +43,7 @@ impl SavedState {
     /// Whether a learned class that is known or remembered has this label, or had it.
     pub fn mentions(&self, label: &str) -> bool {
         let named = |entry: &HistoryEntry| entry.names.iter().any(|name| name.label == label);
-        self.history.entries.iter().any(|entry| entry.id_of(label).is_some() || named(entry))
+        self.history.entries.iter().any(|entry| entry.class_id(label).is_some() || named(entry))
     }
 
     /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered:
@@ -79,7 +79,7 @@ impl SavedState {
     /// still known.
     fn label_bearers(&self, after: &History, label: &str) -> Result<LabelBearers, PurgeError> {
         // Taken from before the limits dropped anything, and from after: identities are the same.
-        let bearers = self.history.entries.iter().filter_map(|entry| entry.id_of(label));
+        let bearers = self.history.entries.iter().filter_map(|entry| entry.class_id(label));
         let named = self.history.entries.iter().flat_map(|entry| &entry.names).filter(|name| name.label == label);
         let mut ids: Vec<u32> = bearers.chain(named.map(|name| name.class)).collect();
         ids.sort_unstable();
@@ -122,7 +122,7 @@ impl History {
         let mut repeated: BTreeMap<u32, u32> = BTreeMap::new();
         for mut entry in core::mem::take(&mut self.entries) {
             let last = Some(entry.number) == newest;
-            let bears = entry.id_of(label).is_some_and(|id| living.contains(&id));
+            let bears = entry.class_id(label).is_some_and(|id| living.contains(&id));
             let changed = entry.remove(purged, base) || entry.is_only_about(purged);
             for name in entry.names.iter_mut().filter(|name| purged.contains(&name.class) || name.label == label) {
                 name.label.clear();
