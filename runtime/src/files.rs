@@ -173,7 +173,7 @@ pub(crate) fn create_with<T, E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
-    let (new, result) = NewFile { temporary: &temporary_path(path), mode: 0o600 }.written(write)?;
+    let (new, result) = NewFile { temporary: &temporary_path(path), mode: 0o600 }.create(write)?;
     new.persist_noclobber(path).or_else(|failed| persist_without_links(failed, path))?;
     sync_folder_of(path)?;
     Ok(result)
@@ -356,7 +356,7 @@ struct NewFile<'a> {
 impl NewFile<'_> {
     /// Makes the file, writes and syncs it; returns it with what `write` gave. The file is removed again if anything
     /// fails; errors do not name it, since nobody asked for it.
-    fn written<T, E: From<io::Error>>(
+    fn create<T, E: From<io::Error>>(
         self,
         write: impl FnOnce(&mut File) -> Result<T, E>,
     ) -> Result<(NamedTempFile, T), E> {
@@ -379,7 +379,7 @@ fn replace_by<T, E: From<io::Error>>(
     write: impl FnOnce(&mut File) -> Result<T, E>,
     before: impl FnOnce() -> Result<(), E>,
 ) -> Result<T, E> {
-    let (new, result) = new.written(write)?;
+    let (new, result) = new.create(write)?;
     before()?;
     new.persist(path).map_err(|failed| failed.error)?;
     sync_folder_of(path)?;
