@@ -17,7 +17,7 @@ use crate::signature::{self, PublicKey, SignatureError};
 const START: usize = codec::HEADER - 32;
 /// Bytes of the start that a signature covers: magic and version, so that it stands for a backup of one version.
 const SIGNED_START: usize = 8 + 2;
-/// Bytes after the signature: its length.
+/// Bytes of the number that follows the signature and gives its length.
 const LENGTH: u64 = 4;
 /// Version of the layout that has neither a signature nor the releases that were used.
 pub(super) const WITHOUT_SIGNATURE: u16 = 1;

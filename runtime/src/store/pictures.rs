@@ -44,10 +44,10 @@ impl LockedStore {
         pictures.keep(exemplar, bytes).map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Checks that a state may keep this many pictures.
+    /// Refuses more pictures than are kept for a bundle.
     ///
     /// # Errors
-    /// [`StoreError::TooManyPictures`] if they are.
+    /// [`StoreError::TooManyPictures`] if there would be more than [`MAX_PICTURES`].
     pub fn check_room(&self, pictures: usize) -> Result<(), StoreError> {
         if pictures > MAX_PICTURES { Err(StoreError::TooManyPictures { pictures }) } else { Ok(()) }
     }
