@@ -254,13 +254,13 @@ impl Session<'_> {
         let quantised = |class: &NewClass| {
             let mut exemplars = state.exemplars.empty_like();
             in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
-            StoredClass { label: label::normal(&class.label), exemplars }
+            StoredClass { label: class.label.clone(), exemplars }
         };
         let new: Vec<StoredClass> = new.iter().map(quantised).collect();
         self.admit_checked(state, &new)
     }
 
-    /// Adds classes that passed the checks.
+    /// Adds classes that passed the checks, by their labels' normal form.
     fn admit_checked(&mut self, state: &State, new: &[StoredClass]) -> Result<State, LearnError> {
         let base = self.base_model.classes.len();
         let mut next = state.clone();

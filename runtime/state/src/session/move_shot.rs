@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 
 use super::check::{check_shot_count, known_class};
 use super::{ChangeReport, LearnError, Session};
-use orco_core::align::Sampling;
-
 use crate::state::State;
+use orco_core::align::Sampling;
 
 impl Session<'_> {
     /// Moves a stored shot from the class `from` to the class `to` and aligns the head anew; both classes' targets
