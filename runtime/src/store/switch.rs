@@ -123,7 +123,7 @@ impl LockedStore {
             pictures.keep_former_state(&bytes).map_err(|source| folder_error(&pictures, source))?;
         }
         let from_digest = from.map(|from| from.state.bundle_digest).unwrap_or_default();
-        self.write(to.state.bundle_digest, |files, from| slots::switch(files, from_digest, to, from))?;
+        self.write(to.state.bundle_digest, |files, generation| slots::switch(files, from_digest, to, generation))?;
         // What is left is swept away after another change, at the latest by a purge.
         let others =
             kept_pictures::other_folders(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
