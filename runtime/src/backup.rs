@@ -44,7 +44,6 @@ pub use write::{BackupOptions, write, write_to};
 /// Largest state with its history that is restored, in bytes: the largest that a store holds.
 pub const MAX_STATE: u64 = crate::store::MAX_SLOT;
 
-const BUNDLE: &str = "bundle.toml";
 const SLOT: &str = "slot";
 const SHOTS: &str = "shots/";
 

@@ -45,7 +45,7 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bundle_record::MAX_BUNDLE_FILE;
+pub(crate) use bundle_record::{BUNDLE_RECORD, MAX_BUNDLE_RECORD};
 pub use bundle_record::{BundleRecord, BundleRecordError};
 pub(crate) use error::uncertainty;
 pub use error::{DamagedCopy, StoreError};

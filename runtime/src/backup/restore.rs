@@ -10,14 +10,14 @@ use tar::{Archive, Entries, EntryType};
 
 use super::envelope::{self, ArchiveReader};
 use super::release_floor::ReleaseFloor;
-use super::{BUNDLE, BackupContents, BackupError, MAX_STATE, SHOTS, SLOT};
+use super::{BackupContents, BackupError, MAX_STATE, SHOTS, SLOT};
 use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, LearnerSettings};
 use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
 use crate::store::kept_pictures::{self, MAX_PICTURE};
 use crate::store::picture_guard::PictureGuard;
-use crate::store::{BundleRecord, FormerState, MAX_BUNDLE_FILE, Store, StoreError, uncertainty};
+use crate::store::{BUNDLE_RECORD, BundleRecord, FormerState, MAX_BUNDLE_RECORD, Store, StoreError, uncertainty};
 use crate::thumbnails::Thumbnails;
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
@@ -174,7 +174,7 @@ fn check_sound(bundle: &Bundle, record: &BundleRecord, saved: &SavedState) -> Re
         return Err(nonsense());
     }
     if record.labels != BundleRecord::of(bundle).labels {
-        return Err(BackupError::Content(format!("its {BUNDLE} names other base classes than the bundle has")));
+        return Err(BackupError::Content(format!("its {BUNDLE_RECORD} names other base classes than the bundle has")));
     }
     Ok(())
 }
@@ -199,14 +199,14 @@ impl BackupStart {
             let bytes = named(entries.next().transpose()?, name, limit)?;
             bytes.ok_or_else(|| BackupError::Content(format!("it holds no {name}")))
         };
-        let record = file(BUNDLE, MAX_BUNDLE_FILE)?;
+        let record = file(BUNDLE_RECORD, MAX_BUNDLE_RECORD)?;
         let releases = if version == envelope::WITHOUT_SIGNATURE {
             Releases::default()
         } else {
             parsed(RELEASES, &file(RELEASES, release::MAX_FILE)?, Releases::parse)?
         };
         let saved = slots::read(&file(SLOT, MAX_STATE)?).ok_or_else(nonsense)?;
-        let record = parsed(BUNDLE, &record, |text| BundleRecord::parse(text, &saved.state.bundle_digest))?;
+        let record = parsed(BUNDLE_RECORD, &record, |text| BundleRecord::parse(text, &saved.state.bundle_digest))?;
         Ok(Self { record, releases, saved })
     }
 }

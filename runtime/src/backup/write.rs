@@ -7,7 +7,7 @@ use std::path::Path;
 use orco_state::history::SavedState;
 use tar::{EntryType, Header};
 
-use super::{BUNDLE, BackupContents, BackupError, SHOTS, SLOT, envelope};
+use super::{BackupContents, BackupError, SHOTS, SLOT, envelope};
 use crate::bundle::Bundle;
 use crate::files;
 use crate::files::destination::{self, ExistingFile};
@@ -16,7 +16,7 @@ use crate::release::{RELEASES, Releases};
 #[cfg(feature = "sign")]
 use crate::signature::SecretKey;
 use crate::store::kept_pictures;
-use crate::store::{BundleRecord, LockedStore, Store, StoreError};
+use crate::store::{BUNDLE_RECORD, BundleRecord, LockedStore, Store, StoreError};
 
 /// Without the feature `sign` there is no secret key.
 #[cfg(not(feature = "sign"))]
@@ -130,7 +130,7 @@ fn write_signed(
     let LockedState { saved, slot, _lock } = LockedState::of(bundle, store, settings)?.ok_or_else(nothing)?;
     let record = BundleRecord::of(bundle);
     let mut tar = tar::Builder::new(envelope::begin(file)?);
-    append(&mut tar, BUNDLE, record.text()?.as_bytes())?;
+    append(&mut tar, BUNDLE_RECORD, record.text()?.as_bytes())?;
     append(&mut tar, RELEASES, Releases::read(store.folder())?.text()?.as_bytes())?;
     append(&mut tar, SLOT, &slot)?;
     let (mut pictures, mut warnings) = (0, Vec::new());

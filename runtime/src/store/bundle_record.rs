@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::bundle::Bundle;
 use crate::manifest::hexadecimal;
 
-/// Largest file that says which bundle pictures or a backup belong to, in bytes.
-pub(crate) const MAX_BUNDLE_FILE: u64 = 8 << 20;
+/// Name of the file that says which bundle kept pictures, or a backup, belong to.
+pub(crate) const BUNDLE_RECORD: &str = "bundle.toml";
+/// Largest such file that is read, in bytes.
+pub(crate) const MAX_BUNDLE_RECORD: u64 = 8 << 20;
 
 /// A text cannot be read as the [`BundleRecord`] that is expected. Where it lies beside kept pictures, the next change
 /// that keeps some writes it anew; where it is a backup's, take another backup.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
 
-use super::bundle_record::{BundleRecord, BundleRecordError, MAX_BUNDLE_FILE};
+use super::bundle_record::{BUNDLE_RECORD, BundleRecord, BundleRecordError, MAX_BUNDLE_RECORD};
 use super::disk::{Disk, FolderDisk, remove, replace, without_attempt};
 use crate::files::folder::{FolderEntry, OpenFolder};
 use crate::files::{self, SymlinkPolicy};
@@ -31,8 +31,6 @@ pub const MAX_PICTURE: u64 = 5 << 20;
 const FOLDER: &str = "kept-";
 /// Hexadecimal digits of the bundle's digest in their names.
 const DIGITS: usize = 16;
-/// Name of the file that says which bundle a folder belongs to.
-const BUNDLE: &str = "bundle.toml";
 /// Name of the file that holds the last state of a bundle that another one has taken the place of.
 const FORMER_STATE: &str = "state";
 /// Start of the names of files that are being written.
@@ -163,7 +161,7 @@ impl KeptPictures {
             Ok(there) if there == *with => Ok(()),
             // What says something else, or nothing, is written anew. What cannot be read may be somebody else's.
             Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => Err(error),
-            _ => put(&self.disk(), BUNDLE, with.text()?.as_bytes()),
+            _ => put(&self.disk(), BUNDLE_RECORD, with.text()?.as_bytes()),
         }
     }
 
@@ -213,7 +211,7 @@ fn disk_at(path: &Path) -> FolderDisk {
 /// Whether a name is that of a file which is being written, as [`put`] names them.
 fn is_unfinished(name: &str) -> bool {
     let of = name.strip_prefix(UNFINISHED).and_then(without_attempt);
-    of.is_some_and(|of| of == BUNDLE || of == FORMER_STATE || exemplar_of(of).is_some())
+    of.is_some_and(|of| of == BUNDLE_RECORD || of == FORMER_STATE || exemplar_of(of).is_some())
 }
 
 /// Puts a file into the place of one of that name, if there is one, so that it survives a power cut.
@@ -268,7 +266,7 @@ pub(super) fn has_former_state(folder: &Path) -> io::Result<bool> {
 }
 
 fn bundle_text(folder: &Path) -> io::Result<String> {
-    let text = String::from_utf8(files::read_own(&folder.join(BUNDLE), MAX_BUNDLE_FILE)?);
+    let text = String::from_utf8(files::read_own(&folder.join(BUNDLE_RECORD), MAX_BUNDLE_RECORD)?);
     text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
@@ -292,7 +290,7 @@ pub(super) fn discard(folder: &Path) -> io::Result<bool> {
             remove(&disk, &name)?;
         }
     }
-    remove(&disk, BUNDLE)?;
+    remove(&disk, BUNDLE_RECORD)?;
     disk.sync_folder()?;
     // What somebody else has put there stays, and the folder with it.
     match fs::remove_dir(folder) {
@@ -413,7 +411,7 @@ mod tests {
         {
             assert_eq!(exemplar_of(other), None, "{other}");
         }
-        for of in [&name, BUNDLE, FORMER_STATE] {
+        for of in [&name, BUNDLE_RECORD, FORMER_STATE] {
             assert!(is_unfinished(&format!("{UNFINISHED}{of}-0")) && is_unfinished(&format!("{UNFINISHED}{of}-1")));
             assert!(!is_unfinished(&format!("{UNFINISHED}{of}")) && !is_unfinished(&format!("{UNFINISHED}{of}-2")));
         }
