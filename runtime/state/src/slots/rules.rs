@@ -346,11 +346,11 @@ impl SlotRules<'_> {
     ) -> Result<NewestSlot, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
-        let (first, how): (_, SlotWrite<M>) = match found.slot {
+        let (first, write_slot): (_, SlotWrite<M>) = match found.slot {
             Some(slot) => (slot.other(), M::write),
             None => (Slot::A, M::write_first),
         };
-        SlotRules { bundle_digest: to, ..*self }.write_both(medium, first, from, saved, how)
+        SlotRules { bundle_digest: to, ..*self }.write_both(medium, first, from, saved, write_slot)
     }
 
     fn write_both<M: Medium>(
@@ -359,10 +359,10 @@ impl SlotRules<'_> {
         first: Slot,
         from: u64,
         saved: &SavedState,
-        how: SlotWrite<M>,
+        write_slot: SlotWrite<M>,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
-        self.write(medium, first, from + 1, saved, how)?;
-        self.write(medium, first.other(), from + 2, saved, how).map_err(|error| match error {
+        self.write(medium, first, from + 1, saved, write_slot)?;
+        self.write(medium, first.other(), from + 2, saved, write_slot).map_err(|error| match error {
             SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, state: MediumState::New },
             other => other,
         })
@@ -374,10 +374,10 @@ impl SlotRules<'_> {
         slot: Slot,
         generation: u64,
         saved: &SavedState,
-        how: SlotWrite<M>,
+        write_slot: SlotWrite<M>,
     ) -> Result<NewestSlot, SaveError<M::Error>> {
         let bytes = seal_frame(self.version, generation, &self.bundle_digest, saved);
-        let written = how(medium, slot, &bytes);
+        let written = write_slot(medium, slot, &bytes);
         outcome(medium, slot, generation, written, |there| there == bytes)
     }
 }
