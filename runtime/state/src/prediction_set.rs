@@ -63,18 +63,18 @@ impl ProbabilityScale {
     /// Those of samples of base classes, as of pictures to come.
     fn of_base(&self, samples: &[ScoredSample]) -> Vec<ClassValue> {
         let easier = samples.iter().filter(|sample| sample.is_set_aside);
-        let margins: Vec<ClassValue> =
-            easier.map(|sample| ClassValue { class: sample.class, value: margin(sample) }).collect();
-        let margins = RankedValues::of(&margins);
-        let right = self.ratio * (1.0 - margins.share_below(0.0));
-        let lowered = if margins.len() > 0 { margins.threshold(1.0 - right).max(0.0) } else { 0.0 };
+        let leads: Vec<ClassValue> =
+            easier.map(|sample| ClassValue { class: sample.class, value: lead(sample) }).collect();
+        let leads = RankedValues::of(&leads);
+        let right = self.ratio * (1.0 - leads.share_below(0.0));
+        let lowered = if leads.len() > 0 { leads.threshold(1.0 - right).max(0.0) } else { 0.0 };
         let base = samples.iter().filter(|sample| (sample.class as usize) < self.base);
         base.map(|sample| self.right(sample, 0, if sample.is_set_aside { lowered } else { 0.0 })).collect()
     }
 }
 
-/// The margin by which the score of a sample's class is ahead of all others'.
-fn margin(sample: &ScoredSample) -> f32 {
+/// By how much the score of a sample's class is ahead of all others'; below 0 where another one is ahead.
+fn lead(sample: &ScoredSample) -> f32 {
     let (before, rest) = sample.scores.split_at(sample.class as usize);
     rest[0] - before.iter().chain(&rest[1..]).copied().fold(f32::MIN, f32::max)
 }
@@ -154,26 +154,23 @@ mod tests {
             RightProbabilities::of(&samples, &alloc::vec![sample(2); shots], scale).thresholds(COVERAGE)
         };
         assert_eq!([0, 3, 8].map(|shots| thresholds(shots).learned_only), [None; 3]);
-        let of_margin = |margin: f32| 1.0 / (1.0 + orco_core::math::exp(-margin));
-        assert!((thresholds(9).learned_only.unwrap() - of_margin(2.0)).abs() < 1e-5, "{:?}", thresholds(9));
+        let of_lead = |lead: f32| 1.0 / (1.0 + orco_core::math::exp(-lead));
+        assert!((thresholds(9).learned_only.unwrap() - of_lead(2.0)).abs() < 1e-5, "{:?}", thresholds(9));
         assert_eq!(thresholds(0).learned, thresholds(0).base, "all samples together, among all classes");
     }
 
     #[test]
     fn samples_are_made_as_hard_as_pictures_to_come() {
-        // Margins of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its
-        // margin of 8, so that the second smallest is one of -6.
-        let sample = |margin: usize, is_set_aside| ScoredSample {
-            class: 0,
-            is_set_aside,
-            scores: [margin as f32, 0.0].to_vec(),
-        };
-        let of = |is_set_aside| (1..=20).map(|margin| sample(margin, is_set_aside)).collect::<Vec<_>>();
+        // Leads of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its
+        // lead of 8, so that the second smallest is one of -6.
+        let sample =
+            |lead: usize, is_set_aside| ScoredSample { class: 0, is_set_aside, scores: [lead as f32, 0.0].to_vec() };
+        let of = |is_set_aside| (1..=20).map(|lead| sample(lead, is_set_aside)).collect::<Vec<_>>();
         let scale = |ratio| ProbabilityScale { base: 1, temperature: 1.0, ratio };
         let base = |ratio| RightProbabilities::of(&of(true), &[], scale(ratio)).thresholds(COVERAGE).base;
-        let of_margin = |margin: f32| 1.0 / (1.0 + orco_core::math::exp(-margin));
-        assert!((base(0.62) - of_margin(-6.0)).abs() < 1e-5, "{}", base(0.62));
-        assert_eq!(margin(&sample(3, true)), 3.0);
+        let of_lead = |lead: f32| 1.0 / (1.0 + orco_core::math::exp(-lead));
+        assert!((base(0.62) - of_lead(-6.0)).abs() < 1e-5, "{}", base(0.62));
+        assert_eq!(lead(&sample(3, true)), 3.0);
         // The device's own shots are such pictures, beside samples set aside or alone.
         let shots = scale(0.62).of_base(&of(false));
         assert_eq!(shots, scale(1.0).of_base(&of(false)));
