@@ -50,12 +50,6 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     if together.iter().any(|value| !value.is_finite()) {
         return Err(EncodeError::NotFinite.into());
     }
-    // The direction of a single number is its sign.
-    if together.ncols() == 1 {
-        let reason = "it gives one number for an image, as a classifier of two classes does; devices tell things apart \
-             by several: name what its last layer reads by backbone.output";
-        return Err(ProbeError::Features(reason.to_owned()));
-    }
     let largest = together.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
     let limit = f16::MAX.to_f32();
     if largest > limit {
@@ -66,6 +60,12 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
         return Err(ProbeError::Features(reason));
     }
     compare_alone(&mut onnx, &images, &together)?;
+    // The direction of a single number is its sign.
+    if together.ncols() == 1 {
+        let reason = "it gives one number for an image, as a classifier of two classes does; devices tell things apart \
+             by several: name what its last layer reads by backbone.output";
+        return Err(ProbeError::Features(reason.to_owned()));
+    }
     compare_rten(model, input, &images, &together)?;
     Ok(together.ncols())
 }
