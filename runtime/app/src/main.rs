@@ -148,6 +148,13 @@ fn main() -> ExitCode {
     }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = &cli.options.clone().with_bundle_found();
+    // Before the file of the result is made.
+    #[cfg(feature = "hub")]
+    if let OrcoCommand::Hub(arguments) = &cli.command
+        && let Err(error) = arguments.check_report(options)
+    {
+        return Output::silent().finish(Err(error));
+    }
     let output = match Output::open(options) {
         Ok(output) => output,
         Err(error) => return Output::silent().finish(Err(error)),

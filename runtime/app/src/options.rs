@@ -198,8 +198,9 @@ impl Options {
         Ok(states.join(folder))
     }
 
-    /// Refuses a destination in the bundle's folder or in the folder of the device's states, whatever bundle they
-    /// belong to, the file of the result as JSON, which would replace what is written there, and `-`.
+    /// Refuses a destination in the bundle's folder, in the folder of the device's states, whatever bundle they belong
+    /// to, or in that of its part in a fleet; the file of the result as JSON, which would replace what is written
+    /// there; and `-`.
     ///
     /// # Errors
     /// If the destination is one of these.
@@ -217,12 +218,17 @@ impl Options {
         }
     }
 
-    /// Refuses a file for results in the bundle's folder or in the folder of the device's states.
+    /// Refuses a file for results in the bundle's folder, in the folder of the device's states or in that of its part
+    /// in a fleet.
     ///
     /// # Errors
-    /// If the file is in one of the two.
+    /// If the file is in one of these.
     pub fn check_report(&self, path: &Path) -> Result<()> {
         destination::check(path, &self.bundle, "bundle's folder")?;
+        #[cfg(feature = "hub")]
+        if let Some(fleet) = &self.fleet {
+            destination::check(path, fleet, "folder of the device's part in a fleet")?;
+        }
         match self.state.clone().or_else(usual_states) {
             Some(states) => Ok(destination::check(path, &states, "device's state folder")?),
             None => Ok(()),

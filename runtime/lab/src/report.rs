@@ -20,7 +20,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_runtime::files::{partial, replace_shared};
+use orco_runtime::files::{partial, remove_if_there, replace_shared};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -177,7 +177,7 @@ fn is_made_by(file: &Path, command: &str) -> bool {
 /// Makes a folder if it is not there, and makes sure that files can be written into it.
 ///
 /// # Errors
-/// If not.
+/// If not, or if a file of others has the name of the one that is written for that.
 pub fn writable(folder: &Path) -> io::Result<()> {
     let leads_nowhere = fs::symlink_metadata(folder).is_ok_and(|facts| facts.is_symlink()) && !folder.exists();
     if leads_nowhere {
@@ -185,8 +185,18 @@ pub fn writable(folder: &Path) -> io::Result<()> {
     }
     fs::create_dir_all(folder)?;
     let probe = folder.join(WRITE_PROBE);
-    fs::write(&probe, [])?;
-    fs::remove_file(probe)
+    match fs::File::create_new(&probe) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // What a stopped process left is an empty file. A link or anything else is neither emptied nor removed.
+            let is_theirs = |facts: fs::Metadata| !facts.is_file() || facts.len() > 0;
+            if fs::symlink_metadata(&probe).is_ok_and(is_theirs) {
+                let why = format!("its {WRITE_PROBE} is no file of this program; move it away");
+                return Err(io::Error::new(error.kind(), why));
+            }
+        }
+        made => drop(made?),
+    }
+    remove_if_there(&probe)
 }
 
 /// Writes a file of a report whole, in place of one that is there.

@@ -136,6 +136,19 @@ struct ReleaseArguments {
     give_up_unkept: bool,
 }
 
+impl Arguments {
+    /// Refuses a file for the result as JSON in the hub's folder, where the hub could take it for its own.
+    ///
+    /// # Errors
+    /// If the file is in that folder.
+    pub fn check_report(&self, options: &Options) -> Result<()> {
+        match options.json.as_deref() {
+            Some(path) if path != Path::new("-") => Ok(destination::check(path, &self.folder, "hub's folder")?),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Does what the operator asks for.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let folder = &arguments.folder;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use orco_trials::skipped;
 
-use crate::support::{Device, text};
+use crate::support::{Device, assert_refused, text};
 
 #[test]
 fn every_verb_has_a_manual_page_and_completions() {
@@ -36,5 +36,29 @@ fn the_shell_can_read_its_completions() {
             Ok(read) => assert!(read.status.success(), "{}", text(&read.stderr)),
             Err(error) => skipped(&format!("completions in {shell} ({error})")),
         }
+    }
+}
+
+#[test]
+fn what_others_wrote_is_not_replaced() {
+    let device = Device::new();
+    let folder = device.folder.path().join("generated");
+    let generate = || device.command(&["generate", folder.to_str().unwrap()]).output().unwrap();
+    assert!(generate().status.success() && generate().status.success(), "its own files are replaced");
+    let script = folder.join("bash/orco.bash");
+    fs::write(&script, "alias o=orco\n").unwrap();
+    let page = folder.join("man1/orco.1");
+    fs::remove_file(&page).unwrap();
+    assert_refused(&generate(), "what is there was not written by this command");
+    assert_eq!(fs::read_to_string(&script).unwrap(), "alias o=orco\n");
+    assert!(!page.exists(), "nothing is written before all may be");
+    #[cfg(unix)]
+    {
+        fs::remove_file(&script).unwrap();
+        let theirs = device.folder.path().join("theirs");
+        fs::write(&theirs, "mine").unwrap();
+        std::os::unix::fs::symlink(&theirs, &page).unwrap();
+        assert_refused(&generate(), "what is there was not written by this command");
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "mine");
     }
 }

@@ -375,6 +375,15 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
         let place = folder.join(place).display().to_string();
         assert_refused(&hub(folder, &["export", &place]).output().unwrap(), "it is in the hub's folder");
     }
+    let result = folder.join("hub/result");
+    let arguments = ["list", "--json", result.to_str().unwrap()];
+    assert_refused(&hub(folder, &arguments).output().unwrap(), "it is in the hub's folder");
+    assert!(!result.exists());
+    let fleet = folder.join("taker/fleet");
+    let result = fleet.join("result").display().to_string();
+    let arguments = ["list", "--fleet", fleet.to_str().unwrap(), "--json", &result];
+    let refused = orco(&shipped(), &folder.join("giver"), &arguments).output().unwrap();
+    assert_refused(&refused, "it is in the folder of the device's part in a fleet");
     let bundle = shipped().join("pictures").display().to_string();
     assert_refused(&hub(folder, &["export", &bundle]).output().unwrap(), "it is in the bundle's folder");
     let data = folder.join("data");

@@ -255,6 +255,30 @@ fn a_folder_with_something_else_is_left_alone() {
     prepare(&made).unwrap();
 }
 
+#[test]
+fn a_file_of_others_under_the_name_of_the_probe_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (made, theirs) = (folder.path().join("report"), folder.path().join("theirs"));
+    let probe = made.join(".orco-lab");
+    fs::create_dir(&made).unwrap();
+    fs::write(&theirs, "mine").unwrap();
+    let assert_refused = || {
+        let error = prepare(&made).unwrap_err();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert_eq!(why, "its .orco-lab is no file of this program; move it away");
+    };
+    fs::write(&probe, "mine").unwrap();
+    assert_refused();
+    assert_eq!(fs::read_to_string(&probe).unwrap(), "mine");
+    #[cfg(unix)]
+    {
+        fs::remove_file(&probe).unwrap();
+        std::os::unix::fs::symlink(&theirs, &probe).unwrap();
+        assert_refused();
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "mine");
+    }
+}
+
 /// A page that is drawn again has the draws of the measurement.
 #[test]
 fn drawing_again_takes_no_draws() {
