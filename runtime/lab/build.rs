@@ -4,7 +4,9 @@ mod commit;
 
 fn main() {
     // What is compiled anyway: another commit of the same sources is no reason to compile again.
-    for path in ["build.rs", "commit.rs", "Cargo.toml", "src", "../../Cargo.lock", "../benchmark/src", "../src"] {
+    let own = ["build.rs", "commit.rs", "Cargo.toml", "src"];
+    let others = ["../../Cargo.lock", "../benchmark/src", "../core/src", "../state/src", "../src"];
+    for path in own.iter().chain(&others) {
         println!("cargo:rerun-if-changed={path}");
     }
     commit::tell(&["..", "../../Cargo.lock", "../../Cargo.toml"]);

@@ -1,6 +1,6 @@
 //! The one form of results as JSON. `orco-lab eval`, `report`, `seeds` and `ablate` write it, and so do the trainer's
 //! rivals, comparisons and ablations: a reader of one reads all. A file may hold more beside it, such as the recipe or
-//! what the pictures of a report show.
+//! what the pictures of a report show. What `orco-lab scenes` writes has a form of its own, in `scenes/results.rs`.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub struct Results {
     pub subject: String,
     /// What it was measured on, in words.
     pub source: String,
-    /// Version and commit of the program that measured; none in files of programs that did not tell.
+    /// Version and commit of this library, by which the program measured; none in files of earlier ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// SHA-256 of the `manifest.toml` of each bundle that was measured, in hexadecimal digits. It holds those of the
@@ -107,11 +107,11 @@ impl Results {
         }
     }
 
-    /// With the digests of the bundles in these folders.
+    /// With the digests of the manifests in these folders of bundles.
     ///
     /// # Errors
     /// If a manifest cannot be read.
-    pub fn of_bundles(mut self, folders: &[impl AsRef<Path>]) -> io::Result<Self> {
+    pub fn with_manifests_of(mut self, folders: &[impl AsRef<Path>]) -> io::Result<Self> {
         let digest = |folder: &Path| Ok(hexadecimal(&codec::digest(&fs::read(folder.join(MANIFEST))?)));
         self.manifests = folders.iter().map(|folder| digest(folder.as_ref())).collect::<io::Result<_>>()?;
         Ok(self)
@@ -128,7 +128,7 @@ impl Results {
     }
 }
 
-/// Version and commit of this program.
+/// Version and commit of this library.
 fn program() -> String {
     let version = env!("CARGO_PKG_VERSION");
     match (option_env!("ORCO_COMMIT"), option_env!("ORCO_CHANGED_FILES")) {

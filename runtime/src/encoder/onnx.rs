@@ -100,7 +100,7 @@ fn session_threads() -> usize {
 }
 
 /// What makes a session on `threads` threads. They sleep between pictures: those that wait for work by spinning take
-/// half a core from a camera with ten frames a second, and answer none of them sooner.
+/// half a core of a device whose camera sends ten pictures a second, and answer at most a millisecond sooner.
 fn session_builder(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuilder> {
     let builder = Session::builder(&runtime.environment)?.with_intra_threads(threads)?.with_intra_op_spinning(false)?;
     Ok(builder.with_config_entry(DISABLED_OPTIMISERS, PAD_FUSION)?)

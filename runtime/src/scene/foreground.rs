@@ -146,9 +146,8 @@ fn with_hysteresis(changes: &[Change], width: u32, height: u32) -> GrayImage {
     GrayImage::from_raw(width, height, mask).expect("a pixel for each change")
 }
 
-/// The rectangle around what a mask has set, so far around it that what joins or fills it treats the rest of the mask
-/// as it would treat the whole: a row or column that stays unset lies within, or the mask ends there. None if nothing
-/// is set.
+/// The rectangle around all that a mask has set, wider on each side by the radius of the largest closing and one pixel,
+/// or up to the mask's edge: joining and filling give the same in it as in the whole mask. None if nothing is set.
 fn part_with_things(mask: &GrayImage) -> Option<PixelRect> {
     let mut around = SmallThing::new(0);
     mask.enumerate_pixels().filter(|(_, _, pixel)| *pixel == &SET).for_each(|(x, y, _)| around.add(x, y));
@@ -287,7 +286,7 @@ impl SmallThing {
         self.high = [self.high[0].max(x + 1), self.high[1].max(y + 1)];
     }
 
-    fn join(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.pixels += other.pixels;
         self.low = [0, 1].map(|axis| self.low[axis].min(other.low[axis]));
         self.high = [0, 1].map(|axis| self.high[axis].max(other.high[axis]));
@@ -332,21 +331,21 @@ fn mark_things(
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
 
     let gap = (MERGE_DISTANCE * width.min(height) as f32) as u32;
-    let mut joined: Vec<SmallThing> = Vec::new();
+    let mut merged: Vec<SmallThing> = Vec::new();
     let mut mark_of = vec![0u8; count];
     for component in components {
-        let is_part_of = |large: &SmallThing| {
+        let merges_into = |large: &SmallThing| {
             (component.pixels as f32) < MERGE_AREA_RATIO * large.pixels as f32 && component.gap(large) <= gap
         };
-        let index = match joined.iter().position(is_part_of) {
+        let index = match merged.iter().position(merges_into) {
             Some(index) => {
-                joined[index].join(&component);
+                merged[index].merge(&component);
                 index
             }
-            None if joined.len() == MAX_THINGS => continue,
+            None if merged.len() == MAX_THINGS => continue,
             None => {
-                joined.push(component);
-                joined.len() - 1
+                merged.push(component);
+                merged.len() - 1
             }
         };
         mark_of[component.component] = index as u8 + 1;
@@ -359,7 +358,7 @@ fn mark_things(
         share: small.pixels as f32 / (width * height) as f32,
         mark: index as u8 + 1,
     };
-    let mut things: Vec<Thing> = joined.iter().enumerate().map(thing).collect();
+    let mut things: Vec<Thing> = merged.iter().enumerate().map(thing).collect();
     things.sort_by(|one, other| other.share.total_cmp(&one.share));
     things
 }

@@ -80,8 +80,8 @@ impl GeneratedFile {
     fn check_replaced(&self) -> Result<()> {
         let Ok(facts) = fs::symlink_metadata(&self.path) else { return Ok(()) };
         let is_ours = || {
-            let there = fs::read(&self.path).unwrap_or_default();
-            there.is_empty() || String::from_utf8_lossy(&there).contains(self.mark)
+            let is_earlier = |there: Vec<u8>| there.is_empty() || String::from_utf8_lossy(&there).contains(self.mark);
+            fs::read(&self.path).is_ok_and(is_earlier)
         };
         ensure!(
             facts.is_file() && is_ours(),

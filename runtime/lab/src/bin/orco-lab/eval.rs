@@ -249,7 +249,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
     let draws = measurement.benchmark.distinct_draws(arguments.draws as usize) as u32;
     let results = Results::new(name, &measurement.benchmark.source, draws as usize);
     let mut all = EvalResults {
-        results: Results { seed, ..results.of_bundles(&[&arguments.bundle])? },
+        results: Results { seed, ..results.with_manifests_of(&[&arguments.bundle])? },
         command: own_command(),
         backbone: if arguments.int8 { "int8" } else { "float" },
         class_means: None,

@@ -240,7 +240,7 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     say_of_draws(benchmark.distinct_draws(plan.draws), plan.draws)?;
     let mut report = collect(&plan, on_system, &never_stop)?;
     done(None);
-    report.results = report.results.of_bundles(&[folder])?;
+    report.results = report.results.with_manifests_of(&[folder])?;
     report.write(&written)?;
     for summary in report.results.summaries() {
         let [ahm, aacc] = [Metric::Ahm, Metric::Aacc].map(|metric| summary.cell(metric));
@@ -296,7 +296,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     print(SeedSummary::heading())?;
     let (first, measured_on) = &bundles[0];
     let results = Results::new(&first.manifest.name, &measured_on.source, draws);
-    let mut results = Results { seed: *seed, training_seeds: of_training, ..results.of_bundles(folders)? };
+    let mut results = Results { seed: *seed, training_seeds: of_training, ..results.with_manifests_of(folders)? };
     let mut all = Vec::new();
     for system in measuring.systems().filter(|system| system.fits(&first.base_model)) {
         let measured = bundles.iter().map(|(bundle, benchmark)| {
@@ -371,7 +371,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     say_of_draws(draws, *asked as usize)?;
     print(ablation_heading())?;
     let results = Results::new(&bundle.manifest.name, &benchmark.source, draws);
-    let mut results = Results { seed: *seed, ..results.of_bundles(&[folder])? };
+    let mut results = Results { seed: *seed, ..results.with_manifests_of(&[folder])? };
     for variant in ablations.of(question, *reading) {
         let summary = ablations.measure(&variant, draws, &threads, &never_stop)?;
         print(ablation_line(question, &summary))?;
